@@ -1,0 +1,1 @@
+"""The world: providers, stores, telemetry. The only place that touches disk or network for the engine."""

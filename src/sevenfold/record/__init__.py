@@ -1,0 +1,1 @@
+"""What happened: blocks, entries, the log, the view folded from it, rounds, tokens."""

@@ -1,0 +1,1 @@
+"""Who looks: the command line and what it shows."""
