@@ -1,0 +1,223 @@
+"""Which records are live: the branch of the conversation that leads to its newest leaf.
+
+Records name their parent, so a transcript is a tree: a rewind or an edited prompt starts a branch. But
+walking from the leaf to the root is not enough. Parallel tool calls write their results as siblings, one
+answer is stored as several records, and a compaction that keeps recent messages leaves them on disk with
+parents from before it. So the live branch is the ancestors of the leaf, with kept segments relinked
+behind their anchor, closed under two rules: records that share a message id live together, and so does
+every result of a live call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from sevenfold.record.decisions import Segment
+from sevenfold.record.entries import Boundary, Clearing, Link, Said
+
+Linked = Said | Boundary | Clearing
+
+
+class Node(Struct, frozen=True):
+    """A record that can be part of a branch, and its place in the file."""
+
+    seq: int
+    entry: Linked
+
+
+class Branch(Struct, frozen=True):
+    """A way from a leaf back to where it begins, in the order the model sees it."""
+
+    order: tuple[str, ...]
+    boundary: str | None
+    missing: str | None
+    """A parent that was named and never read; None when the way is whole."""
+
+
+class _Kept(Struct, frozen=True):
+    """A segment that a compaction keeps: its records now stand behind ``anchor``."""
+
+    boundary: str
+    anchor: str
+    tail: str
+    members: frozenset[str]
+
+
+class Chain:
+    """The tree of records read so far.
+
+    ``complete`` says that reading began at the start of the file: then a parent nobody has seen is the
+    end of the way, and not something to fetch from further back.
+    """
+
+    def __init__(self, *, complete: bool = True) -> None:
+        self.complete = complete
+        self.nodes: dict[str, Node] = {}
+        self.undone: set[str] = set()
+        self._links: dict[str, str | None] = {}
+        self._groups: dict[str, list[str]] = {}
+        self._answers: dict[str, list[str]] = {}
+        self._kept: dict[str, _Kept] = {}
+
+    def add(self, seq: int, entry: Linked) -> None:
+        """Take a record into the tree."""
+        self.nodes[entry.uuid] = Node(seq, entry)
+        if isinstance(entry, Said):
+            if entry.role == "assistant" and entry.message_id:
+                self._groups.setdefault(entry.message_id, []).append(entry.uuid)
+            for call in entry.answers:
+                self._answers.setdefault(call, []).append(entry.uuid)
+        elif isinstance(entry, Boundary) and (segment := entry.about.preserved_segment):
+            self._kept[entry.uuid] = self._keep(entry.uuid, segment)
+
+    def link(self, entry: Link) -> None:
+        """Take in a record that is only a link between others."""
+        self._links[entry.uuid] = entry.parent
+
+    def __contains__(self, uuid: object) -> bool:
+        return uuid in self.nodes or uuid in self._links
+
+    def resolve(self, uuid: str | None) -> str | None:
+        """The record that ``uuid`` stands for, links skipped; unknown ids come back as they are."""
+        seen: set[str] = set()
+        while uuid in self._links and uuid not in seen:
+            seen.add(uuid)
+            uuid = self._links[uuid]
+        return uuid
+
+    def parent(self, uuid: str) -> str | None:
+        """The record before ``uuid``, kept segments relinked."""
+        entry = self.nodes[uuid].entry
+        if isinstance(entry, Boundary):
+            return self.resolve(entry.logical_parent) if uuid in self.undone else None
+        parent = self.resolve(entry.parent)
+        for kept in self._in_force():
+            if uuid in kept.members and parent not in kept.members:
+                return kept.anchor if kept.anchor in self.nodes else kept.boundary
+            if parent == kept.anchor and uuid not in kept.members:
+                return kept.tail
+        return parent
+
+    def tip_of(self, uuid: str) -> str:
+        """Where the conversation goes on behind ``uuid``: an anchor is followed by what it keeps."""
+        return next((kept.tail for kept in self._in_force() if kept.anchor == uuid), uuid)
+
+    def branch(self, leaf: str) -> Branch:
+        """The live records when ``leaf`` is the newest."""
+        ancestors, boundary, missing = self._ancestors(self.tip_of(leaf))
+        if self.complete:
+            missing = None
+        elif boundary is not None and boundary in self._kept and not self._kept[boundary].members:
+            missing = self._kept[boundary].tail
+        return Branch(tuple(self._ordered(self._close(ancestors), boundary)), boundary, missing)
+
+    def lineage(self, leaf: str) -> set[str]:
+        """Everything that led to ``leaf``, also what lies behind compactions."""
+        seen: set[str] = set()
+        behind: list[str | None] = [self.tip_of(leaf)]
+        while behind:
+            uuid = behind.pop()
+            if uuid is None or uuid in seen or uuid not in self.nodes:
+                continue
+            seen.add(uuid)
+            entry = self.nodes[uuid].entry
+            behind.append(self.parent(uuid))
+            if isinstance(entry, Boundary):
+                behind.append(self.resolve(entry.logical_parent))
+        return self._close(seen)
+
+    def prune(self, keep: Iterable[str]) -> None:
+        """Forget every record but these: they are no longer in view, and the store still has them."""
+        kept = set(keep)
+        self.complete = False
+        self.nodes = {uuid: node for uuid, node in self.nodes.items() if uuid in kept}
+        self._links = {uuid: parent for uuid, parent in self._links.items() if self.resolve(uuid) in kept}
+        self._groups = _only(self._groups, kept)
+        self._answers = _only(self._answers, kept)
+        self._kept = {boundary: segment for boundary, segment in self._kept.items() if boundary in kept}
+
+    def _in_force(self) -> list[_Kept]:
+        return [kept for kept in self._kept.values() if kept.members and kept.boundary not in self.undone]
+
+    def _keep(self, boundary: str, segment: Segment) -> _Kept:
+        """Who belongs to a segment: the way from its tail back to its head, and what lives with it."""
+        tail, head = self.resolve(segment.tail_uuid), segment.head_uuid
+        members: set[str] = set()
+        uuid = tail
+        while uuid is not None and uuid in self.nodes and uuid not in members:
+            members.add(uuid)
+            if uuid == head:
+                break
+            uuid = self.parent(uuid)
+        if head not in members and head in self.nodes:
+            first = self.nodes[head].seq
+            members = {uuid for uuid in members if self.nodes[uuid].seq >= first} | {head}
+        elif head not in members:
+            members &= {tail or ""}
+        return _Kept(
+            boundary, segment.anchor_uuid, tail or segment.tail_uuid, frozenset(self._close(members))
+        )
+
+    def _ancestors(self, leaf: str) -> tuple[set[str], str | None, str | None]:
+        seen: set[str] = set()
+        uuid: str | None = leaf
+        while uuid is not None and uuid not in seen:
+            if uuid not in self.nodes:
+                return seen, None, uuid
+            seen.add(uuid)
+            if isinstance(self.nodes[uuid].entry, Boundary) and uuid not in self.undone:
+                return seen, uuid, None
+            uuid = self.parent(uuid)
+        return seen, None, None
+
+    def _close(self, live: set[str]) -> set[str]:
+        """Add what belongs to live records: the rest of an answer, and the results of its calls."""
+        for uuid in tuple(live):
+            for mate in self.mates(uuid):
+                live.add(mate)
+                for call in self._calls(mate):
+                    live.update(self._answers.get(call, ()))
+        return live
+
+    def _ordered(self, live: set[str], boundary: str | None) -> list[str]:
+        """File order, with kept records behind their anchor, and each answer followed by its results."""
+        placed: dict[str, None] = {}
+        for uuid in sorted(live, key=lambda uuid: self._place(uuid, boundary)):
+            if uuid in placed:
+                continue
+            mates = [mate for mate in self.mates(uuid) if mate in live]
+            placed.update(dict.fromkeys(mates))
+            calls = [call for mate in mates for call in self._calls(mate)]
+            results = {result for call in calls for result in self._answers.get(call, ()) if result in live}
+            placed.update(dict.fromkeys(sorted(results, key=lambda result: self.nodes[result].seq)))
+        return list(placed)
+
+    def mates(self, uuid: str) -> Iterable[str]:
+        """The records that are one answer of the model with ``uuid``, itself included."""
+        entry = self.nodes[uuid].entry
+        if isinstance(entry, Said) and entry.role == "assistant":
+            return self._groups.get(entry.message_id, (uuid,))
+        return (uuid,)
+
+    def has_mates(self, uuid: str) -> bool:
+        """Is ``uuid`` only one of several records of an answer?"""
+        return any(mate != uuid for mate in self.mates(uuid))
+
+    def _calls(self, uuid: str) -> tuple[str, ...]:
+        entry = self.nodes[uuid].entry
+        return entry.calls if isinstance(entry, Said) and entry.role == "assistant" else ()
+
+    def _place(self, uuid: str, boundary: str | None) -> tuple[int, int, int]:
+        seq = self.nodes[uuid].seq
+        if boundary is None or seq >= self.nodes[boundary].seq:
+            return seq, 0, 0
+        kept = self._kept.get(boundary)
+        anchor = kept.anchor if kept and kept.anchor in self.nodes else boundary
+        return self.nodes[anchor].seq, 1, seq
+
+
+def _only(index: dict[str, list[str]], keep: set[str]) -> dict[str, list[str]]:
+    pruned = {key: [uuid for uuid in uuids if uuid in keep] for key, uuids in index.items()}
+    return {key: uuids for key, uuids in pruned.items() if uuids}

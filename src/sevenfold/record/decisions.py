@@ -1,0 +1,195 @@
+"""What was decided: the records that change what the model sees, without touching what was said.
+
+Two shapes come from the transcript format other tools share: the boundary of a compaction and that of a
+clearing. All others are our own: ``{"type":"sevenfold","kind":…,"id":…,"at":…}``, with no ``uuid`` and no
+parent, so they are never a link in the chain and other tools pass over them. ``at`` is the record that
+was the newest when the decision was made; a decision counts wherever that record is live.
+
+Every text a decision brings into the context is stored in it as it will be sent: folding a log never
+renders anything anew.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+FORMAT_VERSION = 1
+"""Goes up when a reader of the old version would misread a new file."""
+
+
+class Segment(Struct, frozen=True, rename="camel"):
+    """Messages kept verbatim by a compaction; ``anchor`` is the record they now follow."""
+
+    head_uuid: str
+    anchor_uuid: str
+    tail_uuid: str
+
+
+class CompactMetadata(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What a compaction says about itself."""
+
+    trigger: str = "auto"
+    pre_tokens: int | None = None
+    post_tokens: int | None = None
+    messages_summarized: int | None = None
+    user_context: str | None = None
+    pre_compact_discovered_tools: list[str] | None = None
+    preserved_segment: Segment | None = None
+
+
+class MicrocompactMetadata(Struct, frozen=True, rename="camel"):
+    """What a clearing says about itself, and the results it took out of sight."""
+
+    trigger: str = "auto"
+    pre_tokens: int | None = None
+    tokens_saved: int | None = None
+    compacted_tool_ids: list[str] = []
+    cleared_attachment_uuids: list[str] = msgspec.field(default_factory=list, name="clearedAttachmentUUIDs")
+
+
+class Own(Struct, frozen=True, tag_field="kind", omit_defaults=True, kw_only=True):
+    """Base of all our own records."""
+
+    id: str
+    at: str | None = None
+    timestamp: str = ""
+
+
+class Format(Own, frozen=True, tag="format"):
+    """The first own record of a file: the version of the shapes that follow."""
+
+    version: int = FORMAT_VERSION
+
+
+class Epoch(Own, frozen=True, tag="epoch"):
+    """A stretch in which the sent prefix only grows; holds, once, everything that precedes the messages."""
+
+    reason: str
+    model: str
+    system: Raw = Raw(b"null")
+    tools: Raw = Raw(b"null")
+    betas: list[str] = []
+    thinking: Raw = Raw(b"null")
+    edits: Raw = Raw(b"null")
+    lifetimes: dict[str, str] = {}
+    renderer: int = 1
+    drops_thinking: bool = False
+    drops_thinking_after: str | None = None
+
+
+class Request(Own, frozen=True, tag="request"):
+    """One request as it went out: enough, with its epoch and its tip, to rebuild the body byte for byte."""
+
+    epoch: str
+    tip: str | None
+    source: str = "main"
+    markers: list[tuple[str, str]] = []
+    parameters: Raw = Raw(b"null")
+    sha256: str = ""
+
+
+class Carry(Own, frozen=True, tag="carry"):
+    """What a reader that stops at a boundary must still know of the time before it."""
+
+    boundary: str
+    previous_boundary: str | None = None
+    epoch: str | None = None
+    pins: list[str] = []
+    notes_mark: str | None = None
+    exempt: list[str] = []
+    latched: dict[str, str] = {}
+    breaker: int = 0
+    segment_offsets: list[int] = []
+    epoch_offset: int | None = None
+
+
+class Commit(Own, frozen=True, tag="commit"):
+    """Ends a compaction's one write; a boundary of ours without it never happened."""
+
+    boundary: str
+
+
+class Offload(Own, frozen=True, tag="offload"):
+    """A big result moved to disk; ``preview`` is what stays in its place, for good."""
+
+    tool_use_id: str
+    preview: str
+    path: str
+    size: int
+    sha256: str
+
+
+class Keep(Own, frozen=True, tag="keep"):
+    """Results that were looked at and left as they are, for good."""
+
+    tool_use_ids: list[str]
+
+
+class Snip(Own, frozen=True, tag="snip"):
+    """Whole rounds taken out of sight with no summary; ``first`` to ``last`` as they stand in the view."""
+
+    first: str
+    last: str
+
+
+class Fold(Own, frozen=True, tag="fold"):
+    """Whole rounds folded into the one text that now stands for them."""
+
+    first: str
+    last: str
+    summary: str
+
+
+class Pin(Own, frozen=True, tag="pin"):
+    """A record the user wants kept word for word."""
+
+    record: str
+    off: bool = False
+
+
+class Notes(Own, frozen=True, tag="notes"):
+    """How far the session notes cover the conversation."""
+
+    covered: str | None
+
+
+class Undone(Own, frozen=True, tag="undone"):
+    """Takes back an earlier decision, or, with ``redo``, takes that back."""
+
+    decision: str
+    redo: bool = False
+
+
+class Rewound(Own, frozen=True, tag="rewound"):
+    """The conversation goes on from ``to``; what came after it is on a branch that is no longer live."""
+
+    to: str | None
+
+
+OwnDecision = (
+    Format
+    | Epoch
+    | Request
+    | Carry
+    | Commit
+    | Offload
+    | Keep
+    | Snip
+    | Fold
+    | Pin
+    | Notes
+    | Undone
+    | Rewound
+)
+
+Trigger = Literal["auto", "manual"]
+
+_own: msgspec.json.Decoder[OwnDecision] = msgspec.json.Decoder(OwnDecision)
+
+
+def read_own(line: bytes) -> OwnDecision:
+    """The own record in ``line``; raises `msgspec.DecodeError` for a kind this version does not know."""
+    return _own.decode(line)

@@ -1,0 +1,257 @@
+"""One line of a transcript, read: what was said, what was decided, and what is merely kept.
+
+    Said        a message of the user or the model, or an attachment that was put beside them
+    Boundary    a compaction; Clearing: old results taken out of sight   (shared shapes)
+    Decision    one of our own records
+    Link        not for the model, but other records name it as their parent
+    Passed      kept, and of no concern to the view
+    Damaged     a line that is no record; it is counted and stays where it is
+
+Reading never fails: whatever a line holds, it becomes one of these.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from sevenfold.record import attachments, blocks, decisions
+from sevenfold.record.blocks import Block
+from sevenfold.record.decisions import CompactMetadata, MicrocompactMetadata, OwnDecision
+from sevenfold.record.usage import Usage
+
+
+class Said(Struct, frozen=True):
+    """A message, or an attachment, as it was said."""
+
+    uuid: str
+    parent: str | None
+    role: str
+    blocks: tuple[Block, ...]
+    timestamp: str = ""
+    message_id: str = ""
+    model: str = ""
+    usage: Usage | None = None
+    sidechain: bool = False
+    meta: bool = False
+    summary: bool = False
+    synthetic: bool = False
+    attachment: str = ""
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """Ids of the tool calls in it."""
+        return tuple(block.id for block in self.blocks if block.kind == "tool_use")
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """Ids of the tool calls it answers."""
+        return tuple(block.id for block in self.blocks if block.kind == "tool_result")
+
+
+class Boundary(Struct, frozen=True):
+    """A compaction: the view begins anew here."""
+
+    uuid: str
+    logical_parent: str | None
+    about: CompactMetadata
+    timestamp: str = ""
+    own: bool = False
+    sidechain: bool = False
+
+
+class Clearing(Struct, frozen=True):
+    """Old tool results cleared from sight."""
+
+    uuid: str
+    parent: str | None
+    about: MicrocompactMetadata
+    timestamp: str = ""
+    sidechain: bool = False
+
+
+class Decision(Struct, frozen=True):
+    """One of our own records."""
+
+    made: OwnDecision
+
+
+class UnknownDecision(Struct, frozen=True):
+    """An own record of a kind that only a newer version knows."""
+
+    kind: str
+
+
+class Link(Struct, frozen=True):
+    """A record the model never sees, which others hang from."""
+
+    uuid: str
+    parent: str | None
+
+
+class Passed(Struct, frozen=True):
+    """A record that is kept and has no part in the view."""
+
+    type: str = ""
+
+
+class Damaged(Struct, frozen=True):
+    """A line that is not a whole record, and why; with its place in the chain if that can be read."""
+
+    problem: str
+    uuid: str | None = None
+    parent: str | None = None
+
+
+Entry = Said | Boundary | Clearing | Decision | UnknownDecision | Link | Passed | Damaged
+
+
+_ABSENT = Raw(b"null")
+
+
+class _Envelope(Struct, frozen=True, rename="camel"):
+    type: str | None = None
+    subtype: str | None = None
+    uuid: str | None = None
+    parent_uuid: str | None = None
+    logical_parent_uuid: str | None = None
+    is_sidechain: bool | None = None
+    is_meta: bool | None = None
+    is_compact_summary: bool | None = None
+    is_api_error_message: bool | None = None
+    timestamp: str | None = None
+    message: Raw = _ABSENT
+    attachment: Raw = _ABSENT
+    compact_metadata: Raw = _ABSENT
+    microcompact_metadata: Raw = _ABSENT
+    sevenfold: int | None = None
+    kind: str | None = None
+
+
+class _Message(Struct, frozen=True):
+    role: str | None = None
+    id: str | None = None
+    model: str | None = None
+    content: str | list[Raw] | None = None
+    usage: dict[str, Any] | None = None
+
+
+_envelope = msgspec.json.Decoder(_Envelope)
+_message = msgspec.json.Decoder(_Message | None)
+_compact = msgspec.json.Decoder(CompactMetadata | None)
+_microcompact = msgspec.json.Decoder(MicrocompactMetadata | None)
+
+SYNTHETIC_MODEL = "<synthetic>"
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def read(line: bytes) -> Entry:
+    """What the line holds; blank lines are passed over."""
+    if not line.strip():
+        return Passed()
+    try:
+        return _read(line)
+    except (msgspec.DecodeError, RecursionError) as first:
+        return _second_look(line, first)
+
+
+def _second_look(line: bytes, first: Exception) -> Entry:
+    """Lines the fast reader refuses: half a surrogate pair is mended, everything else is explained."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return Damaged(f"not JSON: {error}")
+    if not isinstance(value, dict):
+        return Damaged(f"a {type(value).__name__} where a record should be")
+    mended = _without_lone_surrogates(value)
+    if mended != value:
+        try:
+            return _read(msgspec.json.encode(mended))
+        except (msgspec.DecodeError, RecursionError) as error:
+            first = error
+    uuid, parent = value.get("uuid"), value.get("parentUuid")
+    return Damaged(
+        f"not a record: {first}",
+        uuid if isinstance(uuid, str) else None,
+        parent if isinstance(parent, str) else None,
+    )
+
+
+def _read(line: bytes) -> Entry:
+    head = _envelope.decode(line)
+    match head.type:
+        case "user" | "assistant" | "attachment" if head.uuid:
+            return _said(head, head.uuid)
+        case "system" if head.uuid and head.subtype == "compact_boundary":
+            return Boundary(
+                uuid=head.uuid,
+                logical_parent=head.logical_parent_uuid,
+                about=_compact.decode(head.compact_metadata) or CompactMetadata(),
+                timestamp=head.timestamp or "",
+                own=bool(head.sevenfold),
+                sidechain=bool(head.is_sidechain),
+            )
+        case "system" if head.uuid and head.subtype == "microcompact_boundary":
+            return Clearing(
+                uuid=head.uuid,
+                parent=head.parent_uuid,
+                about=_microcompact.decode(head.microcompact_metadata) or MicrocompactMetadata(),
+                timestamp=head.timestamp or "",
+                sidechain=bool(head.is_sidechain),
+            )
+        case "sevenfold":
+            try:
+                return Decision(decisions.read_own(line))
+            except msgspec.DecodeError:
+                return UnknownDecision(head.kind or "")
+        case _:
+            return Link(head.uuid, head.parent_uuid) if head.uuid else Passed(head.type or "")
+
+
+def _said(head: _Envelope, uuid: str) -> Said:
+    message = _message.decode(head.message)
+    kind = ""
+    if head.type == "attachment":
+        kind, content = attachments.read(head.attachment)
+        message = message or _Message(role="user", content=content)
+    message = message or _Message()
+    synthetic = bool(head.is_api_error_message) or message.model == SYNTHETIC_MODEL
+    return Said(
+        uuid=uuid,
+        parent=head.parent_uuid,
+        role=message.role or ("assistant" if head.type == "assistant" else "user"),
+        blocks=_blocks(message.content),
+        timestamp=head.timestamp or "",
+        message_id=message.id or "",
+        model=message.model or "",
+        usage=None if synthetic or not message.usage else Usage.of(message.usage),
+        sidechain=bool(head.is_sidechain),
+        meta=bool(head.is_meta) or kind not in ("", attachments.USERS_WORDS),
+        summary=bool(head.is_compact_summary),
+        synthetic=synthetic,
+        attachment=kind,
+    )
+
+
+def _blocks(content: str | list[Raw] | None) -> tuple[Block, ...]:
+    if content is None or content == "":
+        return ()
+    if isinstance(content, str):
+        return (blocks.text(content),)
+    return tuple(blocks.read(bytes(raw)) for raw in content)
+
+
+def _without_lone_surrogates(value: Any) -> Any:
+    match value:
+        case str():
+            return _LONE_SURROGATE.sub("\ufffd", value)
+        case list():
+            return [_without_lone_surrogates(inner) for inner in value]
+        case dict():
+            return {_without_lone_surrogates(k): _without_lone_surrogates(v) for k, v in value.items()}
+        case _:
+            return value

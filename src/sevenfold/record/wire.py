@@ -1,0 +1,188 @@
+"""From live records to the messages of a request, each encoded once.
+
+Records that make up one message are joined: everything the user side says between two answers, and all
+records of one answer. A message is turned into bytes when the next one begins, and those bytes are then
+only ever joined with others. What a server would refuse in a list of messages (a call without its
+result, a result without its call, a start in the middle) is mended here, always the same way, and
+reported; the records themselves stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from sevenfold.record import blocks
+from sevenfold.record.blocks import Block
+
+NO_RESULT = "[No result: the call was interrupted]"
+CUT_START = "[The conversation before this point is not available]"
+ORPHAN = "[Result of a tool call that is not in view]"
+
+
+class Repair(Struct, frozen=True):
+    """Something in the record that no server would take, and that is sent mended."""
+
+    what: str
+    """unanswered_call, orphan_result, second_result or cut_start"""
+    where: str
+    """The tool call's id; empty for the start of the conversation."""
+
+
+class Message(Struct, frozen=True):
+    """One message of the request: its role, its blocks in order, and its bytes."""
+
+    role: str
+    parts: tuple[Block, ...]
+    raw: bytes
+    repairs: tuple[Repair, ...] = ()
+
+
+class _Draft(Struct):
+    """A message being put together from items ``first`` to ``last``."""
+
+    role: str
+    key: str
+    first: int
+    last: int
+    blocks: list[Block]
+    repairs: list[Repair]
+
+    @property
+    def calls(self) -> list[str]:
+        return [block.id for block in self.blocks if block.kind == "tool_use"]
+
+
+class Wire:
+    """The messages so far. Items are added in order, each under its running number."""
+
+    def __init__(self) -> None:
+        self._drafts: list[_Draft] = []
+        self._sealed: list[Message] = []
+        self._bytes: list[bytes] = []
+
+    def add(self, number: int, role: str, key: str, parts: Sequence[Block]) -> None:
+        """Add an item's blocks; ``key`` is the id of the answer they belong to, empty if none."""
+        if not parts:
+            return
+        before = self._drafts[-1].role if self._drafts else "assistant"
+        if role == "assistant":
+            draft = self._answer(number, key)
+        elif role == "system" and before != "assistant":
+            draft = self._begin("system", "", number)
+        else:
+            draft = self._users(number)
+        draft.blocks.extend(parts)
+        draft.last = number
+
+    def truncate(self, number: int) -> int:
+        """Take back every message with an item from ``number`` on; returns the first item to add again."""
+        cut = len(self._drafts)
+        for index in range(len(self._drafts) - 1, -1, -1):
+            draft = self._drafts[index]
+            if draft.last >= number:
+                cut, number = index, min(number, draft.first)
+            elif draft.role != "system":
+                break
+        del self._drafts[cut:]
+        final = len(self._drafts) - 1
+        while final > 0 and self._drafts[final].role == "system":
+            final -= 1
+        del self._sealed[max(0, final) :], self._bytes[max(0, final) :]
+        return number
+
+    def encoded(self) -> list[bytes]:
+        """All messages as bytes, to be joined with commas."""
+        return self._bytes + [message.raw for message in self._tail()]
+
+    def messages(self) -> list[Message]:
+        """All messages with their blocks."""
+        return self._sealed + self._tail()
+
+    def repairs(self) -> list[Repair]:
+        """What was mended in the messages as they stand."""
+        return [repair for message in self.messages() for repair in message.repairs]
+
+    def pending(self) -> list[str]:
+        """Calls of the newest answer that have no result yet."""
+        asked = next(
+            (index for index, draft in _backwards(self._drafts) if draft.role == "assistant"), None
+        )
+        if asked is None:
+            return []
+        answered = {block.id for draft in self._drafts[asked + 1 :] for block in draft.blocks}
+        return [call for call in self._drafts[asked].calls if call not in answered]
+
+    def _answer(self, number: int, key: str) -> _Draft:
+        if not self._drafts:
+            opening = self._begin("user", "", number)
+            opening.blocks.append(blocks.text(CUT_START))
+            opening.repairs.append(Repair("cut_start", ""))
+        last = self._drafts[-1]
+        if last.role == "assistant":
+            if key and last.key == key:
+                return last
+            if last.calls:
+                self._begin("user", "", number)
+        return self._begin("assistant", key, number)
+
+    def _users(self, number: int) -> _Draft:
+        """The message the user side is speaking in; a system message stays behind what the user says."""
+        for _, draft in _backwards(self._drafts):
+            if draft.role == "user":
+                return draft
+            if draft.role == "assistant":
+                break
+        return self._begin("user", "", number)
+
+    def _begin(self, role: str, key: str, number: int) -> _Draft:
+        if role != "system":
+            for message in self._tail(closing=role == "assistant"):
+                self._sealed.append(message)
+                self._bytes.append(message.raw)
+        draft = _Draft(role, key, number, number, [], [])
+        self._drafts.append(draft)
+        return draft
+
+    def _tail(self, *, closing: bool = False) -> list[Message]:
+        return [self._finish(index, closing) for index in range(len(self._sealed), len(self._drafts))]
+
+    def _finish(self, index: int, closing: bool) -> Message:
+        draft = self._drafts[index]
+        parts, repairs = draft.blocks, draft.repairs
+        if draft.role == "user":
+            asked = self._drafts[index - 1].calls if index else []
+            parts, mended = _answered(draft.blocks, asked, closing)
+            repairs = repairs + mended
+        head = b'{"role":"' + draft.role.encode() + b'","content":['
+        raw = head + b",".join([part.raw for part in parts]) + b"]}"
+        return Message(draft.role, tuple(parts), raw, tuple(repairs))
+
+
+def _backwards(drafts: list[_Draft]) -> Iterator[tuple[int, _Draft]]:
+    for index in range(len(drafts) - 1, -1, -1):
+        yield index, drafts[index]
+
+
+def _answered(said: list[Block], asked: list[str], closing: bool) -> tuple[list[Block], list[Repair]]:
+    """A user message as a server takes it: results first, one for each call, then the rest."""
+    results: dict[str, Block] = {}
+    rest: list[Block] = []
+    repairs: list[Repair] = []
+    for block in said:
+        if block.kind != "tool_result":
+            rest.append(block)
+        elif block.id in results:
+            repairs.append(Repair("second_result", block.id))
+        elif block.id in asked:
+            results[block.id] = block
+        else:
+            repairs.append(Repair("orphan_result", block.id))
+            rest.append(blocks.text(f"{ORPHAN}\n{blocks.words_of(block)}"))
+    if closing or rest or not said:
+        for call in asked:
+            if call not in results:
+                results[call] = blocks.result(call, NO_RESULT, is_error=True)
+                repairs.append(Repair("unanswered_call", call))
+    return [*results.values(), *rest], repairs
