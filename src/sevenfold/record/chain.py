@@ -25,6 +25,8 @@ class Node(Struct, frozen=True):
 
     seq: int
     entry: Linked
+    offset: int = -1
+    """Where its line begins in the store, if that is known."""
 
 
 class Branch(Struct, frozen=True):
@@ -42,7 +44,15 @@ class _Kept(Struct, frozen=True):
     boundary: str
     anchor: str
     tail: str
-    members: frozenset[str]
+    members: dict[str, int]
+    """Its records in the order they were seen when it was kept."""
+    missing: str | None = None
+    """A record that must be read before it is known who belongs to it."""
+
+    def before(self, member: str) -> str:
+        """The record in front of a member: another member, or the anchor."""
+        place = self.members[member]
+        return list(self.members)[place - 1] if place else self.anchor
 
 
 class Chain:
@@ -59,18 +69,24 @@ class Chain:
         self._links: dict[str, str | None] = {}
         self._groups: dict[str, list[str]] = {}
         self._answers: dict[str, list[str]] = {}
+        self._asked: dict[str, str] = {}
         self._kept: dict[str, _Kept] = {}
 
-    def add(self, seq: int, entry: Linked) -> None:
+    def add(self, seq: int, entry: Linked, offset: int = -1) -> None:
         """Take a record into the tree."""
-        self.nodes[entry.uuid] = Node(seq, entry)
+        self.nodes[entry.uuid] = Node(seq, entry, offset)
         if isinstance(entry, Said):
             if entry.role == "assistant" and entry.message_id:
                 self._groups.setdefault(entry.message_id, []).append(entry.uuid)
+            self._asked.update(dict.fromkeys(self._calls(entry.uuid), entry.uuid))
             for call in entry.answers:
                 self._answers.setdefault(call, []).append(entry.uuid)
         elif isinstance(entry, Boundary) and (segment := entry.about.preserved_segment):
             self._kept[entry.uuid] = self._keep(entry.uuid, segment)
+
+    def asked(self, call: str) -> str | None:
+        """The record that makes this tool call."""
+        return self._asked.get(call)
 
     def link(self, entry: Link) -> None:
         """Take in a record that is only a link between others."""
@@ -94,9 +110,10 @@ class Chain:
             return self.resolve(entry.logical_parent) if uuid in self.undone else None
         parent = self.resolve(entry.parent)
         for kept in self._in_force():
-            if uuid in kept.members and parent not in kept.members:
-                return kept.anchor if kept.anchor in self.nodes else kept.boundary
-            if parent == kept.anchor and uuid not in kept.members:
+            if uuid in kept.members:
+                before = kept.before(uuid)
+                return before if before in self.nodes else kept.boundary
+            if parent == kept.anchor:
                 return kept.tail
         return parent
 
@@ -109,23 +126,26 @@ class Chain:
         ancestors, boundary, missing = self._ancestors(self.tip_of(leaf))
         if self.complete:
             missing = None
-        elif boundary is not None and boundary in self._kept and not self._kept[boundary].members:
-            missing = self._kept[boundary].tail
-        return Branch(tuple(self._ordered(self._close(ancestors), boundary)), boundary, missing)
+        elif boundary is not None and boundary in self._kept:
+            missing = self._kept[boundary].missing
+        live = self._close(ancestors)
+        if boundary is not None:
+            live = {uuid for uuid in live if self._survives(uuid, boundary)}
+        return Branch(tuple(self._ordered(live, boundary)), boundary, missing)
 
     def lineage(self, leaf: str) -> set[str]:
-        """Everything that led to ``leaf``, also what lies behind compactions."""
+        """Everything that led to ``leaf``, also what lies behind compactions, taken back or not."""
         seen: set[str] = set()
-        behind: list[str | None] = [self.tip_of(leaf)]
+        behind: list[str | None] = [leaf]
         while behind:
             uuid = behind.pop()
             if uuid is None or uuid in seen or uuid not in self.nodes:
                 continue
             seen.add(uuid)
             entry = self.nodes[uuid].entry
-            behind.append(self.parent(uuid))
-            if isinstance(entry, Boundary):
-                behind.append(self.resolve(entry.logical_parent))
+            before = entry.logical_parent if isinstance(entry, Boundary) else entry.parent
+            behind.append(self.resolve(before))
+            behind.extend(kept.anchor for kept in self._kept.values() if uuid in kept.members)
         return self._close(seen)
 
     def prune(self, keep: Iterable[str]) -> None:
@@ -136,29 +156,38 @@ class Chain:
         self._links = {uuid: parent for uuid, parent in self._links.items() if self.resolve(uuid) in kept}
         self._groups = _only(self._groups, kept)
         self._answers = _only(self._answers, kept)
+        self._asked = {call: uuid for call, uuid in self._asked.items() if uuid in kept}
         self._kept = {boundary: segment for boundary, segment in self._kept.items() if boundary in kept}
 
     def _in_force(self) -> list[_Kept]:
-        return [kept for kept in self._kept.values() if kept.members and kept.boundary not in self.undone]
+        """Segments that are kept, by the newest compaction first."""
+        kept = [self._kept[boundary] for boundary in reversed(self._kept) if boundary not in self.undone]
+        return [segment for segment in kept if segment.members and segment.missing is None]
 
     def _keep(self, boundary: str, segment: Segment) -> _Kept:
-        """Who belongs to a segment: the way from its tail back to its head, and what lives with it."""
-        tail, head = self.resolve(segment.tail_uuid), segment.head_uuid
-        members: set[str] = set()
-        uuid = tail
-        while uuid is not None and uuid in self.nodes and uuid not in members:
-            members.add(uuid)
-            if uuid == head:
-                break
-            uuid = self.parent(uuid)
-        if head not in members and head in self.nodes:
-            first = self.nodes[head].seq
-            members = {uuid for uuid in members if self.nodes[uuid].seq >= first} | {head}
-        elif head not in members:
-            members &= {tail or ""}
-        return _Kept(
-            boundary, segment.anchor_uuid, tail or segment.tail_uuid, frozenset(self._close(members))
-        )
+        """A segment as it stands in the view when it is kept: from its head, or the first after it, to its tail."""
+        tail = self.resolve(segment.tail_uuid)
+        if tail is None or tail not in self.nodes:
+            return _Kept(boundary, segment.anchor_uuid, segment.tail_uuid, {}, segment.tail_uuid)
+        order = [uuid for uuid in self.branch(tail).order if isinstance(self.nodes[uuid].entry, Said)]
+        members = order[: order.index(tail) + 1] if tail in order else []
+        head = self.resolve(segment.head_uuid)
+        if head is not None and head in members:
+            members = members[members.index(head) + (head != segment.head_uuid) :]
+            missing = self._unread_compaction(members)
+        else:
+            members, missing = members[-1:], segment.head_uuid
+        places = {uuid: place for place, uuid in enumerate(members)}
+        last = members[-1] if members else tail
+        return _Kept(boundary, segment.anchor_uuid, last, places, None if self.complete else missing)
+
+    def _unread_compaction(self, members: list[str]) -> str | None:
+        """A summary among them stands for a compaction that may itself keep records from further back."""
+        for uuid in members:
+            entry = self.nodes[uuid].entry
+            if isinstance(entry, Said) and entry.summary and entry.parent not in self.nodes:
+                return entry.parent
+        return None
 
     def _ancestors(self, leaf: str) -> tuple[set[str], str | None, str | None]:
         seen: set[str] = set()
@@ -209,13 +238,20 @@ class Chain:
         entry = self.nodes[uuid].entry
         return entry.calls if isinstance(entry, Said) and entry.role == "assistant" else ()
 
+    def _survives(self, uuid: str, boundary: str) -> bool:
+        """Of what came before a boundary, only what it keeps is live, even where that splits an answer."""
+        kept = self._kept.get(boundary)
+        return self.nodes[uuid].seq >= self.nodes[boundary].seq or (
+            kept is not None and uuid in kept.members
+        )
+
     def _place(self, uuid: str, boundary: str | None) -> tuple[int, int, int]:
         seq = self.nodes[uuid].seq
         if boundary is None or seq >= self.nodes[boundary].seq:
             return seq, 0, 0
-        kept = self._kept.get(boundary)
-        anchor = kept.anchor if kept and kept.anchor in self.nodes else boundary
-        return self.nodes[anchor].seq, 1, seq
+        kept = self._kept[boundary]
+        anchor = kept.anchor if kept.anchor in self.nodes else boundary
+        return self.nodes[anchor].seq, 1, kept.members[uuid]
 
 
 def _only(index: dict[str, list[str]], keep: set[str]) -> dict[str, list[str]]:

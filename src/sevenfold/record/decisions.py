@@ -1,9 +1,9 @@
 """What was decided: the records that change what the model sees, without touching what was said.
 
 Two shapes come from the transcript format other tools share: the boundary of a compaction and that of a
-clearing. All others are our own: ``{"type":"sevenfold","kind":…,"id":…,"at":…}``, with no ``uuid`` and no
-parent, so they are never a link in the chain and other tools pass over them. ``at`` is the record that
-was the newest when the decision was made; a decision counts wherever that record is live.
+clearing. All others are our own: ``{"type":"sevenfold","v":1,"kind":…,"id":…,"at":…}``, with no ``uuid``
+and no parent, so they are never a link in the chain and other tools pass over them. ``at`` is the record
+that was the newest when the decision was made; a decision counts wherever that record is live.
 
 Every text a decision brings into the context is stored in it as it will be sent: folding a log never
 renders anything anew.
@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 FORMAT_VERSION = 1
-"""Goes up when a reader of the old version would misread a new file."""
+"""Stands in every own record, and goes up when an older reader would misread one."""
 
 
 class Segment(Struct, frozen=True, rename="camel"):
@@ -51,17 +51,11 @@ class MicrocompactMetadata(Struct, frozen=True, rename="camel"):
 
 
 class Own(Struct, frozen=True, tag_field="kind", omit_defaults=True, kw_only=True):
-    """Base of all our own records."""
+    """Base of all our own records; whoever writes one to a log gives it its id, place and time."""
 
-    id: str
+    id: str = ""
     at: str | None = None
     timestamp: str = ""
-
-
-class Format(Own, frozen=True, tag="format"):
-    """The first own record of a file: the version of the shapes that follow."""
-
-    version: int = FORMAT_VERSION
 
 
 class Epoch(Own, frozen=True, tag="epoch"):
@@ -77,7 +71,11 @@ class Epoch(Own, frozen=True, tag="epoch"):
     lifetimes: dict[str, str] = {}
     renderer: int = 1
     drops_thinking: bool = False
+    """Reasoning from before this record is no longer sent…"""
     drops_thinking_after: str | None = None
+    """…except up to this one."""
+    boundary: str | None = None
+    """The compaction it opens with, if it was written together with one."""
 
 
 class Request(Own, frozen=True, tag="request"):
@@ -102,8 +100,9 @@ class Carry(Own, frozen=True, tag="carry"):
     exempt: list[str] = []
     latched: dict[str, str] = {}
     breaker: int = 0
-    segment_offsets: list[int] = []
     epoch_offset: int | None = None
+    segment_offset: int | None = None
+    """Where reading must start to see all messages the compaction keeps."""
 
 
 class Commit(Own, frozen=True, tag="commit"):
@@ -170,19 +169,7 @@ class Rewound(Own, frozen=True, tag="rewound"):
 
 
 OwnDecision = (
-    Format
-    | Epoch
-    | Request
-    | Carry
-    | Commit
-    | Offload
-    | Keep
-    | Snip
-    | Fold
-    | Pin
-    | Notes
-    | Undone
-    | Rewound
+    Epoch | Request | Carry | Commit | Offload | Keep | Snip | Fold | Pin | Notes | Undone | Rewound
 )
 
 Trigger = Literal["auto", "manual"]

@@ -40,11 +40,19 @@ class Span(Struct, frozen=True):
     summary: str = ""
 
 
+class Replaced(Struct, frozen=True):
+    """A result whose content another text stands for; results that come later are not meant."""
+
+    decision: str
+    text: str
+    seq: int
+
+
 class Effects(Struct, frozen=True):
     """What is out of sight, and by which decision."""
 
-    results: dict[str, tuple[str, str]] = {}
-    """Tool call id → (decision, the text that stands in the result's place)."""
+    results: dict[str, list[Replaced]] = {}
+    """By the id of the tool call, the oldest first: it is the one that holds."""
     attachments: dict[str, str] = {}
     """Record → decision that cleared it."""
     spans: tuple[Span, ...] = ()
@@ -68,19 +76,19 @@ def changes_view(what: OwnDecision) -> bool:
     )
 
 
-def undone_at(decisions: Iterable[Made], seq: int | None = None) -> set[str]:
-    """The decisions that were taken back, now or at an earlier moment."""
+def undone_at(decisions: Iterable[Made], counts: Counts, seq: int | None = None) -> set[str]:
+    """The decisions that were taken back on this branch, now or at an earlier moment."""
     undone: set[str] = set()
     for made in decisions:
-        if isinstance(made.what, Undone) and (seq is None or made.seq < seq):
+        if isinstance(made.what, Undone) and counts(made) and (seq is None or made.seq < seq):
             (undone.discard if made.what.redo else undone.add)(made.what.decision)
     return undone
 
 
 def in_force(decisions: list[Made], counts: Counts, seq: int | None = None) -> Effects:
     """The effect of all decisions that count on this branch, now or when the file was only ``seq`` long."""
-    undone = undone_at(decisions, seq)
-    results: dict[str, tuple[str, str]] = {}
+    undone = undone_at(decisions, counts, seq)
+    results: dict[str, list[Replaced]] = {}
     attachments: dict[str, str] = {}
     spans: list[Span] = []
     thinking: list[tuple[int, int]] = []
@@ -90,10 +98,10 @@ def in_force(decisions: list[Made], counts: Counts, seq: int | None = None) -> E
         match made.what:
             case Clearing(uuid=name, about=about):
                 for call in about.compacted_tool_ids:
-                    results.setdefault(call, (name, PLACEHOLDER_CLEARED))
+                    results.setdefault(call, []).append(Replaced(name, PLACEHOLDER_CLEARED, made.seq))
                 attachments.update(dict.fromkeys(about.cleared_attachment_uuids, name))
             case Offload(id=name, tool_use_id=call, preview=preview):
-                results.setdefault(call, (name, preview))
+                results.setdefault(call, []).append(Replaced(name, preview, made.seq))
             case Snip(id=name, first=first, last=last):
                 spans.append(Span(name, first, last))
             case Fold(id=name, first=first, last=last, summary=summary):
@@ -119,7 +127,13 @@ def render(said: Said, seq: int, effects: Effects) -> tuple[Block, ...]:
     for block in said.blocks:
         if block.blank or (drops and block.kind in THINKING):
             continue
-        if block.kind == "tool_result" and (replaced := effects.results.get(block.id)):
-            block = blocks.with_content(block, replaced[1])
-        shown.append(block)
+        replaced = replacement(block, seq, effects)
+        shown.append(blocks.with_content(block, replaced.text) if replaced else block)
     return tuple(shown)
+
+
+def replacement(block: Block, seq: int, effects: Effects) -> Replaced | None:
+    """What stands for a result's content, if anything does."""
+    if block.kind != "tool_result":
+        return None
+    return next((one for one in effects.results.get(block.id, ()) if seq < one.seq), None)

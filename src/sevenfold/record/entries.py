@@ -81,7 +81,7 @@ class Decision(Struct, frozen=True):
 
 
 class UnknownDecision(Struct, frozen=True):
-    """An own record of a kind that only a newer version knows."""
+    """An own record that only a newer version understands."""
 
     kind: str
 
@@ -129,6 +129,7 @@ class _Envelope(Struct, frozen=True, rename="camel"):
     compact_metadata: Raw = _ABSENT
     microcompact_metadata: Raw = _ABSENT
     sevenfold: int | None = None
+    v: int | None = None
     kind: str | None = None
 
 
@@ -203,6 +204,8 @@ def _read(line: bytes) -> Entry:
                 timestamp=head.timestamp or "",
                 sidechain=bool(head.is_sidechain),
             )
+        case "sevenfold" if (head.v or 0) > decisions.FORMAT_VERSION:
+            return UnknownDecision(head.kind or "")
         case "sevenfold":
             try:
                 return Decision(decisions.read_own(line))

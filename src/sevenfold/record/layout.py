@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sevenfold.record.blocks import Block
 from sevenfold.record.entries import Said
 from sevenfold.record.usage import Usage
-from sevenfold.record.weight import NOTHING, Weight
+from sevenfold.record.weight import NOTHING, Weight, reasoning
 from sevenfold.record.wire import Wire
 
 
@@ -45,6 +45,8 @@ class Anchor(Struct, frozen=True):
     """What was said after that answer."""
     removed: Weight = NOTHING
     """What later decisions took out of the part that was measured."""
+    faded: Weight = NOTHING
+    """Reasoning of turns that ended since: models that do not keep it drop it at the user's next words."""
 
 
 class Measured(Struct, frozen=True):
@@ -56,6 +58,8 @@ class Measured(Struct, frozen=True):
     """All that was in the prompt, system and tools aside."""
     usage: Usage
     model: str
+    faded: Weight = NOTHING
+    """The part of it that is reasoning of earlier turns, which not every model keeps."""
 
 
 class Layout:
@@ -67,10 +71,17 @@ class Layout:
         self.wire = Wire()
         self.total = NOTHING
         self.anchor: Anchor | None = None
+        self.faded = NOTHING
+        """Reasoning of the turns before the user's newest words."""
         self.round: set[str] = set()
         """The newest answer and its results: what follows may name any of them as its parent."""
+        self.calls: set[str] = set()
+        """What the newest answer asks for."""
         self._answer = ""
-        self._calls: set[str] = set()
+        self._answer_end = 0
+        self._round_end = 0
+        self._reasoning = NOTHING
+        self._answered = False
 
     def add(self, item: Item, *, reported: bool = True) -> Measured | None:
         """Add a record; ``reported`` says whether a size it brings holds for this view."""
@@ -89,28 +100,33 @@ class Layout:
         return measured
 
     def _place(self, said: Said) -> int:
-        """Where a record goes, and what the current round is from then on.
+        """Where a record goes: the answer of a round stays together, and its results follow it.
 
-        The records of a round (an answer and its results) may arrive in any order and name any of each
-        other as parent; more of the answer goes before the results that are already there.
+        They may arrive in any order, name any of each other as parent, and have other things between
+        them. Once those have come, though, only the newest record is a parent the round goes on from.
         """
         place = len(self.items)
         if said.role == "assistant" and said.message_id and said.message_id == self._answer:
-            place = 1 + max(self.index[mate] for mate in self.round if self._answers(mate))
-            self.round.add(said.uuid)
-            self._calls.update(said.calls)
+            place, self._answer_end, self._round_end = (
+                self._answer_end,
+                self._answer_end + 1,
+                self._round_end + 1,
+            )
+            self.calls.update(said.calls)
         elif said.role == "assistant":
-            self.round, self._answer, self._calls = {said.uuid}, said.message_id, set(said.calls)
-        elif said.answers and self._calls.issuperset(said.answers):
-            self.round.add(said.uuid)
+            self.round, self._answer, self.calls = set(), said.message_id, set(said.calls)
+            self._answer_end = self._round_end = place + 1
+        elif not self.calls.isdisjoint(said.answers):
+            place, self._round_end = self._round_end, self._round_end + 1
         else:
-            self.round, self._answer, self._calls = set(), "", set()
+            self.round = set()
+            return place
+        if self._round_end > len(self.items):
+            self.round.add(said.uuid)
         return place
 
-    def _answers(self, uuid: str) -> bool:
-        return self.items[self.index[uuid]].said.role == "assistant"
-
     def _weigh(self, item: Item, reported: bool) -> Measured | None:
+        self._turn(item)
         before, said = self.anchor, item.said
         sent, self.total = self.total, self.total + item.weight
         if said.role == "assistant" and before and said.message_id and before.message_id == said.message_id:
@@ -120,7 +136,19 @@ class Layout:
         elif reported and said.usage is not None:
             place = len(self.items)
             self.anchor = Anchor(said.usage, said.model, said.message_id, item.seq, place, item.weight)
-            return Measured(before, sent, said.usage, said.model)
+            return Measured(before, sent, said.usage, said.model, self.faded)
         elif before:
             self.anchor = replace(before, since=before.since + item.weight)
         return None
+
+    def _turn(self, item: Item) -> None:
+        """Keep account of reasoning: it is of the past once the user speaks after a finished answer."""
+        if item.said.role == "assistant":
+            self._reasoning += reasoning(item.weight)
+            self._answered = False
+        elif item.said.answers:
+            self._answered = True
+        elif item.shown and not item.said.meta and not self._answered:
+            faded, self.faded = self._reasoning - self.faded, self._reasoning
+            if self.anchor:
+                self.anchor = replace(self.anchor, faded=self.anchor.faded + faded)

@@ -12,8 +12,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.record import blocks, effects
+from sevenfold.record.batch import Batch
 from sevenfold.record.chain import Chain
-from sevenfold.record.decisions import Carry, Commit, Epoch, Format, OwnDecision, Request, Rewound, Undone
+from sevenfold.record.decisions import Carry, Commit, Epoch, OwnDecision, Request, Rewound, Segment, Undone
 from sevenfold.record.effects import Effects, Made
 from sevenfold.record.entries import (
     Boundary,
@@ -50,7 +51,7 @@ class View:
         self.damaged = 0
         self.unknown_kinds: set[str] = set()
         self._complete = complete
-        self._keeps_history = keeps_history
+        self.keeps_history = keeps_history
         self._seq = 0
         self._sidechain: set[str] = set()
         self._clear()
@@ -63,10 +64,11 @@ class View:
         self.epoch: Epoch | None = None
         self._lane: bool | None = None
         self._chain = Chain(complete=self._complete)
+        self._products: dict[str, str] = {}
         self._decisions: list[Made] = []
         self._standing: set[str] = set()
         self._compacted: dict[str, str] = {}
-        self._pending: list[Boundary | Said | Decision] = []
+        self._batch = Batch()
         self._after_damage = False
         self._counts: effects.Counts = effects.always
         self._show([])
@@ -82,6 +84,11 @@ class View:
     def weight(self) -> Weight:
         """Of all that is sent, system and tools aside."""
         return self._layout.total
+
+    @property
+    def faded(self) -> Weight:
+        """The part of the weight that is reasoning of earlier turns: models that do not keep it drop it."""
+        return self._layout.faded
 
     @property
     def anchor(self) -> Anchor | None:
@@ -111,6 +118,24 @@ class View:
         node = self._chain.nodes.get(uuid)
         return node.entry if node else None
 
+    def start_of(self, segment: Segment) -> int | None:
+        """The first place in the store that holds a record of this part of the view."""
+        first, last = (self._layout.index.get(end) for end in (segment.head_uuid, segment.tail_uuid))
+        if first is None or last is None:
+            return None
+        nodes = self._chain.nodes
+        offsets = [nodes[item.said.uuid].offset for item in self._layout.items[first : last + 1]]
+        return min(offsets, default=-1) if -1 not in offsets else None
+
+    def begins_round(self, uuid: str) -> bool:
+        """Can the view be cut in front of this record without tearing an answer or its results apart?"""
+        place = self._layout.index.get(uuid)
+        if place is None:
+            return False
+        said = self._layout.items[place].said
+        torn = any(self._chain.asked(call) in self._layout.index for call in said.answers)
+        return not torn and next(iter(self._chain.mates(uuid))) == uuid
+
     def decisions(self) -> list[OwnDecision | Clearing]:
         """All decisions on record for this view, in order, taken back or not."""
         return [made.what for made in self._decisions]
@@ -135,9 +160,8 @@ class View:
             return Fate("hidden", (item.hidden_by,))
         if cut := self._effects.attachments.get(item.said.uuid):
             return Fate("hidden", (cut,))
-        trims = {
-            self._effects.results[call][0] for call in item.said.answers if call in self._effects.results
-        }
+        cuts = [effects.replacement(block, item.seq, self._effects) for block in item.said.blocks]
+        trims = {cut.decision for cut in cuts if cut}
         return Fate("trimmed", tuple(sorted(trims))) if trims else Fate("seen")
 
     def _boundary_over(self, uuid: str) -> str:
@@ -151,25 +175,35 @@ class View:
 
     # -- folding -----------------------------------------------------------------------------
 
-    def add(self, entry: Entry) -> Measured | None:
-        """Take in the next entry of the log; says so when it brings a reported size."""
+    def add(self, entry: Entry, offset: int = -1) -> Measured | None:
+        """Take in the next entry of the log, and where it stands; says so when it brings a reported size."""
         self._seq += 1
         if isinstance(entry, Said | Boundary | Clearing) and self._not_ours(entry):
             return None
-        if self._pending and self._belongs_to_pending(entry):
-            self._hold(entry)
-            return None
-        return self._take(entry)
+        committed = self._batch.take(entry, offset)
+        if committed is None:
+            return self._take(entry, offset)
+        compaction = ""
+        for held, place in committed:
+            self._seq += 1
+            if isinstance(held, Boundary):
+                compaction = held.uuid
+                self._compact(held, place)
+                continue
+            if isinstance(held, Said):
+                self._products[held.uuid] = compaction
+            self._take(held, place)
+        return None
 
-    def _take(self, entry: Entry) -> Measured | None:
+    def _take(self, entry: Entry, offset: int) -> Measured | None:
         match entry:
             case Said() | Clearing():
-                self._pending = []
-                return self._hear(entry)
+                self._batch.drop()
+                return self._hear(entry, offset)
             case Boundary(own=True):
-                self._pending = [entry]
+                self._batch.begin(entry, offset)
             case Boundary():
-                self._compact(entry)
+                self._compact(entry, offset)
             case Decision(made=made):
                 self._decide(made)
             case Link() if entry.uuid not in self._chain:
@@ -198,44 +232,25 @@ class View:
             return True
         return entry.uuid in self._chain
 
-    # A compaction of ours is several records in one write. Until its commit is read it did not happen.
-
-    def _belongs_to_pending(self, entry: Entry) -> bool:
-        if isinstance(entry, Decision):
-            return True
-        names = [held.uuid for held in self._pending if not isinstance(held, Decision)]
-        return isinstance(entry, Said) and entry.parent in names
-
-    def _hold(self, entry: Entry) -> None:
-        match self._pending[0], entry:
-            case Boundary() as boundary, Decision(made=Commit(boundary=committed)):
-                held, self._pending = self._pending[1:], []
-                if committed == boundary.uuid:
-                    self._compact(boundary)
-                    for one in held:
-                        self._seq += 1
-                        self._take(one)
-                    self._forget()
-            case _, Said() | Decision():
-                self._pending.append(entry)
-
-    def _compact(self, boundary: Boundary) -> None:
-        self._chain.add(self._seq, boundary)
+    def _compact(self, boundary: Boundary, offset: int) -> None:
+        self._chain.add(self._seq, boundary, offset)
         self._refold(boundary.uuid)
 
     def _forget(self) -> None:
-        """After a compaction, what left the view is left to the store."""
-        if self._keeps_history or self.boundary is None:
+        """Once a summary stands in the view, what it replaced is left to the store."""
+        if self.keeps_history or self.boundary is None or not self._layout.items:
             return
-        live = {*self._layout.index, self.boundary}
-        self._compacted.update(dict.fromkeys(self._chain.nodes.keys() - live, self.boundary))
-        self._decisions = [made for made in self._decisions if self._counts(made)]
-        self._standing = {made.id for made in self._decisions}
-        self._chain.prune(live)
+        nodes, since = self._chain.nodes, self._chain.nodes[self.boundary].seq
+        gone = {uuid for uuid, node in nodes.items() if node.seq < since} - self._layout.index.keys()
+        if gone:
+            self._compacted.update(dict.fromkeys(gone, self.boundary))
+            self._decisions = [made for made in self._decisions if made.seq > since or self._counts(made)]
+            self._standing = {made.id for made in self._decisions if made.seq < since}
+            self._chain.prune(nodes.keys() - gone)
 
     def _decide(self, made: OwnDecision) -> None:
         match made:
-            case Request() | Format() | Commit():
+            case Request() | Commit():
                 return
             case Carry():
                 self.carry = made
@@ -249,8 +264,6 @@ class View:
         stays = made.drops_thinking_after if isinstance(made, Epoch) else None
         last = self._chain.nodes.get(stays or "")
         self._decisions.append(Made(self._seq, made, last.seq if last else -1))
-        if isinstance(made, Undone):
-            self._chain.undone = effects.undone_at(self._decisions)
         if effects.changes_view(made) and self.tip is not None:
             self._refold(self.tip)
 
@@ -259,25 +272,30 @@ class View:
         if target is None:
             self.tip = self.boundary = None
             self._show([])
-        elif target in self._chain:
+        elif target in self._chain or not self._chain.complete:
             self._refold(target)
-        elif not self._chain.complete:
-            self.missing = target
 
-    def _hear(self, entry: Said | Clearing) -> Measured | None:
+    def _hear(self, entry: Said | Clearing, offset: int) -> Measured | None:
         parent = self._chain.resolve(entry.parent)
         grows = parent == self.tip or parent in self._layout.round
-        if not grows and self._after_damage and parent not in self._chain:
+        if not grows and self._after_damage and self._chain.complete and parent not in self._chain:
             entry, grows = replace(entry, parent=self.tip), True
         self._after_damage = False
-        self._chain.add(self._seq, entry)
+        self._chain.add(self._seq, entry, offset)
         if isinstance(entry, Clearing):
             self._decisions.append(Made(self._seq, entry))
-        elif grows and self._chain.tip_of(entry.uuid) == entry.uuid:
+        elif grows and self._chain.tip_of(entry.uuid) == entry.uuid and self._goes_last(entry):
             self.tip = entry.uuid
             return self._layout.add(self._item(entry, self._seq, self._effects))
         self._refold(entry.uuid)
         return self._measured_on_new_branch(entry)
+
+    def _goes_last(self, said: Said) -> bool:
+        """Not so the late result of a call further up, nor more of an answer that began on another branch."""
+        earlier = (self._chain.asked(call) for call in said.answers if call not in self._layout.calls)
+        if any(asked in self._layout.index for asked in earlier):
+            return False
+        return all(mate == said.uuid or mate in self._layout.index for mate in self._chain.mates(said.uuid))
 
     def _measured_on_new_branch(self, entry: Said | Clearing) -> Measured | None:
         """A report with nothing before it to compare with."""
@@ -286,16 +304,19 @@ class View:
             return None
         if entry.message_id != anchor.message_id or self._chain.has_mates(entry.uuid):
             return None
-        return Measured(None, layout.total - anchor.reply - anchor.since, entry.usage, entry.model)
+        sent = layout.total - anchor.reply - anchor.since
+        return Measured(None, sent, entry.usage, entry.model, layout.faded)
 
     # -- folding again -----------------------------------------------------------------------
 
     def _refold(self, leaf: str) -> None:
+        self._counts = self._rule_for(leaf)
+        self._chain.undone = effects.undone_at(self._decisions, self._counts)
         branch = self._chain.branch(leaf)
         self.tip = self._chain.tip_of(leaf)
         self.boundary, self.missing = branch.boundary, branch.missing
-        self._counts = self._lineage_rule()
         self._show([uuid for uuid in branch.order if isinstance(self._chain.nodes[uuid].entry, Said)])
+        self._forget()
 
     def _show(self, order: list[str]) -> None:
         """Lay out the live records from scratch."""
@@ -310,7 +331,10 @@ class View:
         for uuid in order:
             node = self._chain.nodes[uuid]
             assert isinstance(node.entry, Said)
-            items.append(self._item(node.entry, node.seq, active))
+            item = self._item(node.entry, node.seq, active)
+            if (compaction := self._compaction_of(node.entry)) in self._chain.undone:
+                item = replace(item, shown=(), weight=NOTHING, hidden_by=compaction)
+            items.append(item)
         places = {item.said.uuid: number for number, item in enumerate(items)}
         for span in active.spans:
             first, last = places.get(span.first), places.get(span.last)
@@ -322,6 +346,12 @@ class View:
                 said = blocks.text(span.summary)
                 items[first] = replace(items[first], role="user", shown=(said,), weight=measure(said))
         return items
+
+    def _compaction_of(self, said: Said) -> str:
+        """The compaction that put this record there, summary or attachment; empty for what was said."""
+        if said.summary and isinstance(self.entry(said.parent or ""), Boundary):
+            return said.parent or ""
+        return self._products.get(said.uuid, "")
 
     def _item(self, said: Said, seq: int, active: Effects) -> Item:
         shown = effects.render(said, seq, active)
@@ -349,11 +379,11 @@ class View:
         now = sum((item.weight for item in self._layout.items[: anchor.place]), NOTHING)
         self._layout.anchor = replace(anchor, removed=measured - now)
 
-    def _lineage_rule(self) -> effects.Counts:
+    def _rule_for(self, leaf: str) -> effects.Counts:
         """A decision holds where the record it was made at led to the present."""
-        if not self._decisions or self.tip is None:
+        if not self._decisions:
             return effects.always
-        chain, lineage, standing = self._chain, self._chain.lineage(self.tip), self._standing
+        chain, lineage, standing = self._chain, self._chain.lineage(leaf), self._standing
 
         def counts(made: Made) -> bool:
             place = effects.place_of(made.what)

@@ -1,0 +1,95 @@
+"""Reading a file line by line, forwards or from the end, without ever holding more than one line.
+
+A line longer than the limit is not read into memory: it comes back empty, with its size in ``problem``.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from msgspec import Struct
+
+from sevenfold.errors import TranscriptDenied, TranscriptError, TranscriptForeign, TranscriptMissing
+
+LINE_LIMIT = 64 * 1024 * 1024
+"""Bytes. The largest body a provider takes is half of that."""
+
+_CHUNK = 256 * 1024
+
+
+class Line(Struct, frozen=True):
+    """One line of a file as it is there, its line end included."""
+
+    offset: int
+    raw: bytes
+    problem: str = ""
+
+    @property
+    def torn(self) -> bool:
+        """True for a last line whose writing was cut short."""
+        return not self.problem and not self.raw.endswith(b"\n")
+
+
+def scan(path: Path, start: int = 0, *, limit: int = LINE_LIMIT) -> Iterator[Line]:
+    """All lines from ``start`` on, which must be the beginning of one."""
+    try:
+        with path.open("rb") as file:
+            yield from _scan(file, file.seek(start), limit)
+    except OSError as error:
+        raise explain(error, path) from error
+
+
+def _scan(file: BinaryIO, offset: int, limit: int) -> Iterator[Line]:
+    while raw := file.readline(limit):
+        size = len(raw)
+        if size < limit or raw.endswith(b"\n"):
+            yield Line(offset, raw)
+        else:
+            del raw
+            while more := file.readline(_CHUNK):
+                size += len(more)
+                if more.endswith(b"\n"):
+                    break
+            yield Line(offset, b"", f"a line of {size:,} bytes, over the limit of {limit:,}")
+        offset += size
+
+
+def holding(path: Path, needle: bytes, end: int | None = None) -> Iterator[int]:
+    """Offsets of the lines that hold ``needle``, the last one first, from ``end`` towards the start."""
+    try:
+        with path.open("rb") as file:
+            edge = file.seek(0, 2) if end is None else end
+            while (hit := _rfind(file, needle, edge)) >= 0:
+                edge = _rfind(file, b"\n", hit) + 1
+                yield edge
+    except OSError as error:
+        raise explain(error, path) from error
+
+
+def _rfind(file: BinaryIO, needle: bytes, end: int) -> int:
+    """The last place before ``end`` where ``needle`` begins and ends, or -1."""
+    edge, overlap = end, b""
+    while edge > 0:
+        begin = max(0, edge - _CHUNK)
+        file.seek(begin)
+        window = file.read(edge - begin) + overlap
+        if (hit := window.rfind(needle)) >= 0:
+            return begin + hit
+        edge, overlap = begin, window[: len(needle) - 1]
+    return -1
+
+
+def explain(error: OSError, path: Path) -> TranscriptError:
+    """The system's error in words that say what to do."""
+    match error.errno:
+        case errno.ENOENT:
+            return TranscriptMissing(f"{path}: there is no such file; check the path")
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return TranscriptDenied(f"{path}: {error.strerror}; check its owner and permissions")
+        case errno.EISDIR:
+            return TranscriptForeign(f"{path}: this is a directory; name a file inside it")
+        case _:
+            return TranscriptError(f"{path}: {error.strerror or error}")

@@ -1,0 +1,261 @@
+"""How large the conversation is now, and what follows from that.
+
+Most of the answer is known: the newest size that a server reported for this view, with the output that
+came with it. Only what was said since, less what was taken out since, is estimated. Where no report holds
+(before the first answer, after a compaction) everything is estimated, on top of the overhead: system
+prompt, tools and whatever a client adds without writing it down. That overhead is what the last such
+report showed beyond its messages; before there is any, it is estimated from the bytes of system and tools.
+
+A `Gauge` is a value: `observe` a report and use the gauge that comes back. It keeps to the model that
+answers; a change of tokenizer rescales what was counted by the other one.
+"""
+
+from __future__ import annotations
+
+from math import ceil, floor, sqrt
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold import profiles
+from sevenfold.profiles import Profile
+from sevenfold.record.layout import Anchor, Measured
+from sevenfold.record.tokens import Estimate, Estimator
+from sevenfold.record.usage import Usage
+from sevenfold.record.view import View
+from sevenfold.record.weight import NOTHING, Weight, opening
+from sevenfold.record.window import Status, Window
+
+FINAL = 0.6
+"""A reported output below this share of what the answer seems to be was noted while it still streamed."""
+
+INEXACT = 0.05
+"""The share by which an overhead, or what another tokenizer counted, may be off."""
+
+SAMPLE = Weight(text=100, letters=62, capitals=3, digits=3, spaces=20, lines=2, marks=10)
+"""What text is made of on the whole: shows how one tokenizer compares with another."""
+
+
+class Size(Struct, frozen=True, kw_only=True):
+    """How large the conversation is."""
+
+    tokens: int
+    """What the model sees: the newest report, and the estimate of what changed since."""
+    low: int
+    high: int
+    """The truth is expected between these two, 19 times out of 20."""
+    sent: int
+    """The same before the provider's own edits."""
+    anchored: bool
+    """Whether it rests on a report; if not, all of it is estimated."""
+    freed: int
+    """What decisions took out since the last report, already subtracted."""
+    wire: int
+    """Bytes of content in the request."""
+    images: int
+    """Pictures and documents in it."""
+
+    @property
+    def band(self) -> int:
+        """How many tokens more it may really be."""
+        return self.high - self.tokens
+
+
+Verdict = Literal["fits", "warning", "compact", "blocked"]
+Budget = Literal["tokens", "bytes", "images"]
+
+
+class Check(Struct, frozen=True, kw_only=True):
+    """The debug record of one look at the size."""
+
+    used: int
+    band: int
+    threshold: int
+    effective: int
+    freed: int
+    wire: int
+    images: int
+    verdict: Verdict
+    budget: Budget
+    """The budget that led to the verdict."""
+
+
+class Overhead(Struct, frozen=True):
+    """What a prompt holds beyond its messages, as reports showed it."""
+
+    tokens: float
+    variance: float
+
+    @property
+    def since(self) -> float:
+        """The variance by now: system, tools and what a client adds change as time goes by."""
+        return self.variance + (INEXACT * self.tokens) ** 2
+
+    def corrected(self, shown: Overhead) -> Overhead:
+        """What is believed after another report: the surer of the two counts for more."""
+        gain = self.since / (self.since + shown.variance)
+        return Overhead(self.tokens + gain * (shown.tokens - self.tokens), (1 - gain) * self.since)
+
+
+class Gauge(Struct, frozen=True):
+    """What is known about the size of a conversation besides the conversation itself."""
+
+    profile: Profile
+    estimator: Estimator
+    opening: Weight = NOTHING
+    """System and tools, as far as their bytes are known."""
+    overhead: Overhead | None = None
+    """What prompts hold beyond messages, once a report has shown it."""
+
+    @classmethod
+    def of(cls, profile: Profile, *before_messages: bytes) -> Gauge:
+        """A gauge for a session that begins, with the bytes of system and tools where they are known."""
+        return cls(profile, Estimator.of(profile.tokenizer), opening(*before_messages))
+
+    # -- learning ----------------------------------------------------------------------------
+
+    def observe(self, measured: Measured) -> Gauge:
+        """The gauge after a server reported the size of a prompt."""
+        answering = profiles.find(measured.model)
+        gauge = self if answering.name == self.profile.name else self.switched(answering)
+        before, prompt = measured.before, _first_round(measured.usage).prompt
+        if before is None:
+            shown = gauge._beyond(prompt, measured.sent - gauge._lost(measured.faded))
+            return replace(gauge, overhead=gauge.overhead.corrected(shown) if gauge.overhead else shown)
+        if _counted_by(before) != gauge.profile.tokenizer:
+            return gauge
+        known, changed = gauge._split(before)
+        estimator = gauge.estimator.observe(changed, prompt - known)
+        if gauge._is_final(before):
+            estimator = estimator.learn(before.reply, _last_round(before.usage).output_tokens)
+        return replace(gauge, estimator=estimator)
+
+    def switched(self, profile: Profile) -> Gauge:
+        """The gauge for another model; what is known is rescaled if that one counts tokens another way."""
+        if profile.tokenizer == self.profile.tokenizer:
+            return replace(self, profile=profile)
+        changed = Gauge(profile, Estimator.of(profile.tokenizer), self.opening)
+        if self.overhead is None:
+            return changed
+        scale = changed._exchange(self.profile.tokenizer, SAMPLE)
+        rescaled = Overhead(self.overhead.tokens * scale, self.overhead.variance * scale**2)
+        return replace(changed, overhead=rescaled)
+
+    def opened(self, *before_messages: bytes) -> Gauge:
+        """The gauge for other system and tools bytes: the overhead changes by what they differ."""
+        now = opening(*before_messages)
+        if self.overhead is None:
+            return replace(self, opening=now)
+        difference = now - self.opening
+        moved = Overhead(
+            max(0.0, self.overhead.tokens + self.estimator.tokens(difference)),
+            self.overhead.variance + self.estimator.variance(difference),
+        )
+        return replace(self, opening=now, overhead=moved)
+
+    # -- measuring ---------------------------------------------------------------------------
+
+    def size(self, view: View, *, edited: int = 0) -> Size:
+        """The size of the conversation; ``edited`` tokens of it the provider's own edits take out."""
+        anchor, weight = view.anchor, view.weight
+        seen = self.expected(anchor, weight) if anchor else self.unanchored(weight - self._lost(view.faded))
+        return Size(
+            tokens=seen.tokens,
+            low=seen.low,
+            high=seen.high,
+            sent=seen.tokens + edited,
+            anchored=anchor is not None,
+            freed=ceil(self.estimator.tokens(anchor.removed)) if anchor else 0,
+            wire=weight.wire + self.opening.wire,
+            images=weight.images + weight.documents,
+        )
+
+    def expected(self, anchor: Anchor, weight: Weight = SAMPLE) -> Estimate:
+        """The size by a report and by what changed since; ``weight`` says what kind of content it is of."""
+        known, changed = self._split(anchor)
+        estimate = self.estimator.estimate(changed)
+        if _counted_by(anchor) == self.profile.tokenizer:
+            return _on(known, known, known, estimate)
+        known = round(known * self._exchange(_counted_by(anchor), weight))
+        return _on(known, floor(known * (1 - INEXACT)), ceil(known * (1 + INEXACT)), estimate)
+
+    def unanchored(self, weight: Weight) -> Estimate:
+        """The size when no report holds: of messages that weigh ``weight``, and the overhead."""
+        if self.overhead is None:
+            return self.estimator.estimate(weight + self.opening)
+        tokens, reach = self.overhead.tokens, 2 * sqrt(self.overhead.since)
+        return _on(
+            ceil(tokens), floor(tokens - reach), ceil(tokens + reach), self.estimator.estimate(weight)
+        )
+
+    def check(self, size: Size, window: Window) -> Check:
+        """What a size means in a window, for the record and for whoever has to act on it."""
+        verdict, budget = self._verdict(size, window.status(size.tokens, band=size.band))
+        return Check(
+            used=size.tokens,
+            band=size.band,
+            threshold=window.threshold,
+            effective=window.effective,
+            freed=size.freed,
+            wire=size.wire,
+            images=size.images,
+            verdict=verdict,
+            budget=budget,
+        )
+
+    def _verdict(self, size: Size, status: Status) -> tuple[Verdict, Budget]:
+        if self.profile.images is not None and size.images > self.profile.images:
+            return "blocked", "images"
+        if self.profile.body_bytes is not None and size.wire > self.profile.body_bytes:
+            return "blocked", "bytes"
+        if status.at_blocking:
+            return "blocked", "tokens"
+        if status.above_auto_compact:
+            return "compact", "tokens"
+        return ("warning" if status.above_warning else "fits"), "tokens"
+
+    def _split(self, anchor: Anchor) -> tuple[int, Weight]:
+        """The tokens a report accounts for, and the content it does not."""
+        usage = _last_round(anchor.usage)
+        changed = anchor.since - anchor.removed - self._lost(anchor.faded)
+        if self._is_final(anchor):
+            return usage.total, changed
+        return usage.prompt, changed + anchor.reply
+
+    def _is_final(self, anchor: Anchor) -> bool:
+        """Whether the reported output is that of the whole answer; some clients note it too early."""
+        return _last_round(anchor.usage).output_tokens >= FINAL * self.estimator.tokens(anchor.reply)
+
+    def _beyond(self, prompt: int, weight: Weight) -> Overhead:
+        """What a prompt of that size holds besides messages of that weight."""
+        return Overhead(max(0.0, prompt - self.estimator.tokens(weight)), self.estimator.variance(weight))
+
+    def _lost(self, faded: Weight) -> Weight:
+        """Reasoning of earlier turns, if the model does not keep it."""
+        return NOTHING if self.profile.thinking.kept else faded
+
+    def _exchange(self, tokenizer: str, weight: Weight) -> float:
+        """How many tokens of this gauge's model one token of another is, in content like this."""
+        there = Estimator.of(tokenizer).tokens(weight)
+        return Estimator.of(self.profile.tokenizer).tokens(weight) / there if there > 0 else 1.0
+
+
+def _on(known: int, low: int, high: int, estimate: Estimate) -> Estimate:
+    """An estimate on top of what is known within its own bounds; no conversation is less than nothing."""
+    tokens = max(0, known + estimate.tokens)
+    return Estimate(tokens, max(0, low + estimate.low), high + estimate.high)
+
+
+def _first_round(usage: Usage) -> Usage:
+    """What the prompt was that the conversation made; later rounds of one call add what the server did."""
+    return next((part.usage for part in usage.iterations if part.answers), usage)
+
+
+def _last_round(usage: Usage) -> Usage:
+    """What the window held when the call was over."""
+    return next((part.usage for part in reversed(usage.iterations) if part.answers), usage)
+
+
+def _counted_by(anchor: Anchor) -> str:
+    return profiles.find(anchor.model).tokenizer

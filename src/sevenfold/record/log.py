@@ -1,0 +1,218 @@
+"""How a record is written: the line, and at the same time the entry that reading it back would give.
+
+User, assistant and attachment records and the two boundaries have the shapes that tools for such
+transcripts already read; our own records follow `decisions`. What was said goes in as the bytes it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from sevenfold.record.blocks import Block
+from sevenfold.record.decisions import FORMAT_VERSION, CompactMetadata, MicrocompactMetadata, OwnDecision
+from sevenfold.record.entries import Boundary, Clearing, Decision, Entry, Said
+from sevenfold.record.usage import Usage
+
+BOUNDARY_TEXT = "Conversation compacted"
+CLEARING_TEXT = "Old tool results cleared"
+
+
+class Place(Struct, frozen=True):
+    """Where a session runs; every record carries it."""
+
+    session: str
+    cwd: str = ""
+    version: str = ""
+    branch: str = ""
+    sidechain: bool = False
+
+
+class Answer(Struct, frozen=True):
+    """What came back from a model, as bytes where it matters."""
+
+    id: str
+    model: str
+    blocks: tuple[Block, ...]
+    usage: Raw = Raw(b"{}")
+    stop_reason: str | None = None
+    request_id: str | None = None
+
+
+class Written(Struct, frozen=True):
+    """A line to append, and the entry it holds."""
+
+    line: bytes
+    entry: Entry
+
+
+class _Message(Struct, omit_defaults=False):
+    role: str
+    content: Raw
+    id: str | UnsetType = UNSET
+    type: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    stop_reason: str | UnsetType | None = UNSET
+    stop_sequence: str | UnsetType | None = UNSET
+    usage: Raw | UnsetType = UNSET
+
+
+class _Record(Struct, rename="camel"):
+    parent_uuid: str | None
+    is_sidechain: bool
+    user_type: str
+    cwd: str
+    session_id: str
+    version: str
+    git_branch: str
+    type: str
+    uuid: str
+    timestamp: str
+    logical_parent_uuid: str | UnsetType | None = UNSET
+    subtype: str | UnsetType = UNSET
+    content: str | UnsetType = UNSET
+    level: str | UnsetType = UNSET
+    message: _Message | UnsetType = UNSET
+    attachment: Raw | UnsetType = UNSET
+    request_id: str | UnsetType = UNSET
+    is_meta: bool | UnsetType = UNSET
+    is_compact_summary: bool | UnsetType = UNSET
+    is_visible_in_transcript_only: bool | UnsetType = UNSET
+    compact_metadata: CompactMetadata | UnsetType = UNSET
+    microcompact_metadata: MicrocompactMetadata | UnsetType = UNSET
+    sevenfold: int | UnsetType = UNSET
+
+
+_encoder = msgspec.json.Encoder()
+_OWN = b'{"type":"sevenfold","v":%d,' % FORMAT_VERSION
+
+
+def said_by_user(
+    place: Place,
+    uuid: str,
+    parent: str | None,
+    timestamp: str,
+    blocks: Sequence[Block],
+    *,
+    meta: bool = False,
+    summary: bool = False,
+) -> Written:
+    """What the user, a tool or we ourselves (``meta``) said on the user's side."""
+    record = _record(place, "user", uuid, parent, timestamp)
+    record.message = _Message("user", _content(blocks))
+    if meta:
+        record.is_meta = True
+    if summary:
+        record.is_compact_summary = record.is_visible_in_transcript_only = True
+    said = Said(
+        uuid,
+        parent,
+        "user",
+        tuple(blocks),
+        timestamp,
+        sidechain=place.sidechain,
+        meta=meta,
+        summary=summary,
+    )
+    return _written(record, said)
+
+
+def said_by_model(place: Place, uuid: str, parent: str | None, timestamp: str, answer: Answer) -> Written:
+    """What the model answered: one record a response."""
+    record = _record(place, "assistant", uuid, parent, timestamp)
+    record.message = _Message(
+        "assistant",
+        _content(answer.blocks),
+        answer.id,
+        "message",
+        answer.model,
+        answer.stop_reason,
+        None,
+        answer.usage,
+    )
+    if answer.request_id:
+        record.request_id = answer.request_id
+    said = Said(
+        uuid,
+        parent,
+        "assistant",
+        answer.blocks,
+        timestamp,
+        answer.id,
+        answer.model,
+        Usage.of(msgspec.json.decode(answer.usage, type=dict)) if bytes(answer.usage) != b"{}" else None,
+        place.sidechain,
+    )
+    return _written(record, said)
+
+
+def attached(
+    place: Place,
+    uuid: str,
+    parent: str | None,
+    timestamp: str,
+    kind: str,
+    facts: dict[str, object],
+    blocks: Sequence[Block],
+    *,
+    role: str = "user",
+) -> Written:
+    """Something put beside the conversation, with the message it is sent as."""
+    record = _record(place, "attachment", uuid, parent, timestamp)
+    record.attachment = Raw(_encoder.encode({"type": kind, **facts}))
+    record.message = _Message(role, _content(blocks))
+    said = Said(
+        uuid, parent, role, tuple(blocks), timestamp, sidechain=place.sidechain, meta=True, attachment=kind
+    )
+    return _written(record, said)
+
+
+def compacted(
+    place: Place, uuid: str, logical_parent: str | None, timestamp: str, about: CompactMetadata
+) -> Written:
+    """The boundary of a compaction of ours; it counts once its commit is written."""
+    record = _record(place, "system", uuid, None, timestamp)
+    record.logical_parent_uuid, record.subtype = logical_parent, "compact_boundary"
+    record.content, record.level, record.is_meta = BOUNDARY_TEXT, "info", False
+    record.compact_metadata, record.sevenfold = about, 1
+    return _written(record, Boundary(uuid, logical_parent, about, timestamp, True, place.sidechain))
+
+
+def cleared(
+    place: Place, uuid: str, parent: str | None, timestamp: str, about: MicrocompactMetadata
+) -> Written:
+    """A clearing of old tool results."""
+    record = _record(place, "system", uuid, parent, timestamp)
+    record.subtype, record.content = "microcompact_boundary", CLEARING_TEXT
+    record.level, record.is_meta, record.microcompact_metadata = "info", False, about
+    return _written(record, Clearing(uuid, parent, about, timestamp, place.sidechain))
+
+
+def decided(made: OwnDecision) -> Written:
+    """One of our own records."""
+    return Written(_OWN + _encoder.encode(made)[1:] + b"\n", Decision(made))
+
+
+def _record(place: Place, kind: str, uuid: str, parent: str | None, timestamp: str) -> _Record:
+    return _Record(
+        parent_uuid=parent,
+        is_sidechain=place.sidechain,
+        user_type="external",
+        cwd=place.cwd,
+        session_id=place.session,
+        version=place.version,
+        git_branch=place.branch,
+        type=kind,
+        uuid=uuid,
+        timestamp=timestamp,
+    )
+
+
+def _content(blocks: Sequence[Block]) -> Raw:
+    return Raw(b"[" + b",".join([block.raw for block in blocks]) + b"]")
+
+
+def _written(record: _Record, entry: Entry) -> Written:
+    return Written(_encoder.encode(record) + b"\n", entry)

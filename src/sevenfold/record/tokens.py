@@ -1,0 +1,203 @@
+"""How many tokens a weight is: an estimate that starts from what is known of the tokenizer and learns.
+
+A tokenizer is described by rates, tokens per letter, sign, call, byte of signature and so on. They start
+at figures measured for its generation (or at the plain rule for one that nobody knows) and are corrected
+by every prompt size a server reports: Bayesian linear regression, one observation at a time, in which
+rates move the more the less they are certain. Reports are noisy (clients add reminders that they do not
+write down), so an observation far off counts for little. Every estimate carries a band. How wide it must
+be to hold the truth is learnt too: each miss widens it, each hit narrows it a little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import ceil, floor, sqrt
+from operator import mul
+from types import MappingProxyType
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.record.weight import Weight, values
+
+PADDING = 4 / 3
+"""What the plain rule adds to be on the safe side."""
+
+FLAT = 2_000
+"""Tokens of a picture or a document."""
+
+_HIDDEN = 50.0
+"""Tokens by which a round is typically off, however small it is…"""
+_LOOSE = 0.04
+"""…and the share of its size by which it is off besides."""
+_TAIL = 4.0
+"""How heavy the tails of the noise are taken to be: degrees of freedom of Student's distribution."""
+_MISSES = 0.015
+"""The share of truths that may lie above the band, and the share below."""
+_STEP = 0.5
+"""How much a single miss widens the band, in standard deviations."""
+
+_VARIES: Final[Mapping[str, float]] = MappingProxyType(
+    {"calls": 5.0, "results": 5.0, "images": 800.0, "documents": 1500.0}
+)
+"""Tokens by which one of these differs from the next, whatever is known of the tokenizer."""
+
+PLAIN: Final[Mapping[str, float]] = MappingProxyType(
+    {
+        "text": PADDING / 4,
+        "json": PADDING / 2,
+        "thinking": PADDING / 4,
+        "images": PADDING * FLAT,
+        "documents": PADDING * FLAT,
+    }
+)
+"""The plain rule, for tokenizers nobody knows: 4 bytes a token, 2 in JSON, and all of it padded."""
+
+_KNOWN: Final = ("claude-a", "claude-b", "openai")
+_RATES: Final[tuple[tuple[str, float, float, float], ...]] = (
+    ("letters", 0.209, 0.328, 0.13),
+    ("capitals", 0.52, 1.17, 0.33),
+    ("digits", 0.8, 0.76, 0.78),
+    ("spaces", 0.058, 0.05, 0.11),
+    ("lines", 0.35, 0.55, 1.09),
+    ("tabs", 0.72, 0.59, 0.64),
+    ("marks", 0.936, 1.03, 0.78),
+    # The fit saw arrows and frames, hardly any script but Latin; for those this is nearer.
+    ("wide", 0.35, 0.4, 0.35),
+    ("json", 0.03, 0.01, 0.036),
+    ("calls", 41.0, 55.0, 29.0),
+    ("results", 50.0, 20.0, 0.0),
+    # A signature is longer than its reasoning by a fixed part, which this takes off again.
+    ("thoughts", -37.0, -109.0, 0.0),
+    ("signature", 0.197, 0.296, 0.0),
+    ("images", FLAT, FLAT, FLAT),
+    ("documents", FLAT, FLAT, FLAT),
+)
+"""Tokens for one of each, by tokenizer: fitted to real sessions, see `bench/estimator.py`."""
+
+_SPREAD = 0.15
+"""The share by which the content of a session makes rates differ from the known ones…"""
+_UNKNOWN_SPREAD = 0.3
+"""…and those of a tokenizer nobody knows from the plain rule."""
+
+
+class Estimate(Struct, frozen=True):
+    """A number of tokens and the band in which the truth is expected 19 times out of 20."""
+
+    tokens: int
+    low: int
+    high: int
+
+
+class Estimator(Struct, frozen=True):
+    """What is believed of a tokenizer. Learning gives a new one; the old one stays as it was."""
+
+    tokenizer: str
+    rates: tuple[float, ...]
+    """Tokens for one of each count of a `Weight`, in the order of its fields."""
+    doubt: tuple[tuple[float, ...], ...]
+    """Covariance of the rates."""
+    above: float = 3.5
+    """How many standard deviations the band reaches up…"""
+    below: float = 2.5
+    """…and down: what is hidden makes prompts larger, rarely smaller."""
+
+    @classmethod
+    def of(cls, tokenizer: str) -> Estimator:
+        """What is known of a tokenizer generation before a session has begun."""
+        if tokenizer not in _KNOWN:
+            return cls.believing(tokenizer, PLAIN, _UNKNOWN_SPREAD)
+        column = _KNOWN.index(tokenizer)
+        return cls.believing(tokenizer, {name: rates[column] for name, *rates in _RATES}, _SPREAD)
+
+    @classmethod
+    def believing(cls, tokenizer: str, rates: Mapping[str, float], spread: float) -> Estimator:
+        """An estimator that takes each of these rates to be right within a share ``spread`` of it."""
+        known = tuple(rates.get(name, 0.0) for name in Weight.__struct_fields__)
+        doubts = [
+            spread * abs(rate) + _VARIES.get(name, 0.0)
+            for name, rate in zip(Weight.__struct_fields__, known, strict=True)
+        ]
+        size = range(len(known))
+        return cls(tokenizer, known, tuple(tuple(doubts[i] ** 2 * (i == j) for j in size) for i in size))
+
+    def tokens(self, weight: Weight) -> float:
+        """The bare estimate."""
+        return _dot(self.rates, values(weight))
+
+    def variance(self, weight: Weight) -> float:
+        """How far from the estimate the truth may be: the square of its standard deviation."""
+        belief = self._belief(weight)
+        return belief.unsure + belief.noise
+
+    def estimate(self, weight: Weight) -> Estimate:
+        """The estimate with its band."""
+        belief = self._belief(weight)
+        low, high = belief.tokens - self.below * belief.spread, belief.tokens + self.above * belief.spread
+        # Rounded first: a hair above a whole number, left by binary fractions, is no token more.
+        return Estimate(ceil(round(belief.tokens, 6)), floor(low), ceil(high))
+
+    def observe(self, weight: Weight, tokens: float) -> Estimator:
+        """Better rates and a better band, now that a server counted content that had to be foreseen."""
+        belief = self._belief(weight)
+        error = tokens - belief.tokens
+        return replace(
+            self._moved(belief, error),
+            above=_adapted(self.above, error > self.above * belief.spread),
+            below=_adapted(self.below, error < -self.below * belief.spread),
+        )
+
+    def learn(self, weight: Weight, tokens: float) -> Estimator:
+        """Better rates alone, from content that was counted without having to be foreseen."""
+        belief = self._belief(weight)
+        return self._moved(belief, tokens - belief.tokens)
+
+    def _belief(self, weight: Weight) -> _Belief:
+        counts = values(weight)
+        towards = [_dot(row, counts) if row[i] else 0.0 for i, row in enumerate(self.doubt)]
+        parts = list(map(mul, self.rates, counts))
+        rounds = sqrt(max(1, abs(weight.results)))
+        noise = _HIDDEN * rounds + _LOOSE * sum(map(abs, parts)) / rounds
+        return _Belief(sum(parts), _dot(counts, towards), noise**2, towards)
+
+    def _moved(self, belief: _Belief, error: float) -> Estimator:
+        """Every rate moved as far as its doubt and the noise allow; the doubt shrinks accordingly."""
+        surprise = error**2 / (belief.unsure + belief.noise)
+        noise = belief.noise * max(1.0, (_TAIL + surprise) / (_TAIL + 1))
+        gain = [each / (belief.unsure + noise) for each in belief.towards]
+        return replace(
+            self,
+            rates=tuple(rate + step * error for rate, step in zip(self.rates, gain, strict=True)),
+            doubt=tuple(
+                tuple([one - step * other for one, other in zip(row, belief.towards, strict=True)])
+                if step
+                else row
+                for row, step in zip(self.doubt, gain, strict=True)
+            ),
+        )
+
+
+class _Belief(Struct, frozen=True):
+    """What is thought of some content: how large it is, and how sure that is."""
+
+    tokens: float
+    unsure: float
+    """Variance because the rates are uncertain…"""
+    noise: float
+    """…and because reports are."""
+    towards: list[float]
+    """How the rates move when the content turns out larger than thought."""
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of the truth."""
+        return sqrt(self.unsure + self.noise)
+
+
+def _dot(one: Sequence[float], other: Sequence[float]) -> float:
+    return float(sum(map(mul, one, other)))
+
+
+def _adapted(reach: float, missed: bool) -> float:
+    return max(1.0, reach + _STEP * (missed - _MISSES))

@@ -1,0 +1,113 @@
+"""What one call used, as the provider reported it.
+
+Tokens are counted four ways for the prompt (fresh, read from the cache, written to it for a short or a
+long time) and once for the output. Cached tokens occupy the window like any other, so `prompt` and
+`total` include them. A call may have run several iterations on the server (a tool loop, a compaction, a
+fallback to another model): each is billed on its own, and a compaction's iteration appears nowhere in
+the reported totals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The tokens of one call."""
+
+    input_tokens: int = 0
+    """Prompt tokens neither read from the cache nor written to it."""
+    cache_read_input_tokens: int = 0
+    cache_creation_5m: int = 0
+    cache_creation_1h: int = 0
+    output_tokens: int = 0
+    iterations: tuple[Iteration, ...] = ()
+    """The parts the call is billed in, where they say more than the totals do."""
+
+    @classmethod
+    def of(cls, reported: Mapping[str, Any]) -> Usage:
+        """Reads a decoded `usage` object of the Messages API; what is missing, null or no count is 0."""
+        short, long = _written(reported)
+        listed = reported.get("iterations")
+        parts = [part for part in listed if isinstance(part, Mapping)] if isinstance(listed, list) else []
+        return cls(
+            input_tokens=_count(reported, "input_tokens"),
+            cache_read_input_tokens=_count(reported, "cache_read_input_tokens"),
+            cache_creation_5m=short,
+            cache_creation_1h=long,
+            output_tokens=_count(reported, "output_tokens"),
+            iterations=tuple(Iteration.of(part) for part in parts) if _tell_more(parts) else (),
+        )
+
+    @property
+    def cache_creation_input_tokens(self) -> int:
+        """Prompt tokens written to the cache."""
+        return self.cache_creation_5m + self.cache_creation_1h
+
+    @property
+    def prompt(self) -> int:
+        """All prompt tokens, cached or not."""
+        return self.input_tokens + self.cache_read_input_tokens + self.cache_creation_input_tokens
+
+    @property
+    def total(self) -> int:
+        """Prompt and output."""
+        return self.prompt + self.output_tokens
+
+    @property
+    def occupied(self) -> int:
+        """Tokens in the window once the call is over; 0 when the report cannot tell.
+
+        The totals of a server-side tool loop add up every round, and a compaction's iteration measures
+        the call that wrote the summary: only the last round of the answer itself shows the window.
+        """
+        answers = [part.usage for part in self.iterations if part.answers]
+        return answers[-1].total if answers else self.total
+
+
+class Iteration(msgspec.Struct, frozen=True):
+    """One part of a call, billed on its own."""
+
+    kind: str
+    usage: Usage
+    model: str | None = None
+    """The model that ran it, where it may be another than the call's."""
+
+    @classmethod
+    def of(cls, reported: Mapping[str, Any]) -> Iteration:
+        """Reads one entry of `usage.iterations`."""
+        model = reported.get("model")
+        return cls(
+            kind=str(reported.get("type") or "message"),
+            usage=Usage.of(reported),
+            model=model if isinstance(model, str) else None,
+        )
+
+    @property
+    def answers(self) -> bool:
+        """Whether it is a round of the answer, as opposed to a compaction or a second opinion."""
+        return self.kind in ("message", "fallback_message")
+
+
+def _tell_more(parts: list[Mapping[str, Any]]) -> bool:
+    """Whether iterations say more than the totals: a single plain round repeats them."""
+    return len(parts) > 1 or any(part.get("type") != "message" or part.get("model") for part in parts)
+
+
+def _written(reported: Mapping[str, Any]) -> tuple[int, int]:
+    """Tokens written for the short and for the long lifetime; without a split, all are short."""
+    split = reported.get("cache_creation")
+    split = split if isinstance(split, Mapping) else {}
+    short, long = _count(split, "ephemeral_5m_input_tokens"), _count(split, "ephemeral_1h_input_tokens")
+    total = _count(reported, "cache_creation_input_tokens") or short + long
+    # The total decides where the two disagree: a stream reports the split once, and the total to the end.
+    long = min(long, total)
+    return total - long, long
+
+
+def _count(fields: Mapping[str, Any], key: str) -> int:
+    value = fields.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

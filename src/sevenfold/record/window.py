@@ -1,0 +1,184 @@
+"""How full the window may get, and what follows from how full it is.
+
+From the model's profile and a few overrides come the levels the engine acts on: a warning, the size at
+which it compacts by itself, and the size above which nothing is sent until something is compacted.
+
+    0 < warning = error < auto-compact threshold < blocking < effective window <= context window
+
+The distances between them are fixed numbers of tokens, made for windows of 100,000 tokens and more. In
+a smaller window all of them shrink in proportion, and so should every token budget of the layers, by
+`Window.scale`: no window, however small, gives a negative level or two in the wrong order.
+"""
+
+from __future__ import annotations
+
+from math import floor, inf
+
+import msgspec
+
+from sevenfold.profiles import DEFAULT_WINDOW, LONG_WINDOW, Profile
+
+SUMMARY_RESERVE = 20_000
+"""Room kept for writing a summary, at most."""
+
+COMPACT_BUFFER = 13_000
+"""How far below the effective window auto-compaction starts."""
+
+WARNING_BUFFER = 20_000
+"""How far below the reference limit the warning and the error level lie."""
+
+BLOCKING_BUFFER = 3_000
+"""How far below the effective window sending stops."""
+
+FULL_SCALE = 100_000
+"""The smallest window in which all distances have their full size."""
+
+SMALLEST = 8
+"""The smallest window with room for all levels; anything below is taken as this."""
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """How full the window is: the one value every surface shows.
+
+    The flags hold as soon as `used + band` reaches a level, so that a size that was under-estimated
+    within its error band never slips past one; `percent_left` is that of `used` itself.
+    """
+
+    used: int
+    band: int
+    """How many tokens more than `used` it may really be."""
+    limit: int
+    percent_left: int
+    above_warning: bool
+    above_error: bool
+    above_auto_compact: bool
+    at_blocking: bool
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True):
+    """The context window of a session and the levels in it, in tokens."""
+
+    context: int
+    """What the model can take."""
+    source: str
+    """Who says so: setting, suffix, listing, table, beta or default."""
+    capped: int
+    """What compaction works with: the context window, or less by a cap."""
+    reserve: int
+    """Room kept for writing a summary."""
+    effective: int
+    """What a conversation may fill: the capped window without the reserve."""
+    threshold: int
+    """The size at which auto-compaction runs."""
+    warning: int
+    error: int
+    blocking: int
+    """The size at which no request is sent until something is compacted."""
+    auto_compact: bool
+    scale: float
+    """The factor, at most 1, for every token budget in this window."""
+
+    @classmethod
+    def of(
+        cls,
+        profile: Profile,
+        *,
+        override: object = None,
+        cap: object = None,
+        max_output: object = None,
+        percent: object = None,
+        blocking: object = None,
+        beta_1m: bool = False,
+        auto_compact: bool = True,
+    ) -> Window:
+        """The window for a model; an override that is no positive number is as good as none.
+
+        `override` replaces the context window; `cap` limits what compaction works with; `percent`, above
+        0 and up to 100, can lower the threshold to that share of the effective window; `blocking`
+        replaces the blocking level. Without a cap the profile's economic window is one, but only for
+        auto-compaction's sake: with that off, it is no reason to stop short of what the model can take.
+        """
+        context, source = _context(profile, override, beta_1m)
+        economic = profile.economic_window if auto_compact else None
+        capped = min(context, max(SMALLEST, _tokens(cap) or economic or context))
+        reserve = min(_tokens(max_output) or profile.max_output, _scaled(SUMMARY_RESERVE, capped))
+        effective = capped - reserve
+        blocking_buffer = max(1, _scaled(BLOCKING_BUFFER, capped))
+        threshold = effective - max(blocking_buffer + 1, _scaled(COMPACT_BUFFER, capped))
+        threshold = _lowered(threshold, effective, percent)
+        limit = threshold if auto_compact else effective
+        # A percentage may put the limit so low that nothing would be left below it for a warning.
+        warning = max(limit - _scaled(WARNING_BUFFER, capped), limit // 10, 1)
+        return cls(
+            context=context,
+            source=source,
+            capped=capped,
+            reserve=reserve,
+            effective=effective,
+            threshold=threshold,
+            warning=warning,
+            error=warning,
+            blocking=_tokens(blocking) or effective - blocking_buffer,
+            auto_compact=auto_compact,
+            scale=min(capped, FULL_SCALE) / FULL_SCALE,
+        )
+
+    @property
+    def limit(self) -> int:
+        """The reference limit: the threshold, or the effective window with auto-compaction off."""
+        return self.threshold if self.auto_compact else self.effective
+
+    def budget(self, tokens: int) -> int:
+        """A token budget made for a full-size window, as it applies in this one."""
+        return max(1, _scaled(tokens, self.capped))
+
+    def status(self, used: int, *, band: int = 0) -> Status:
+        """How full the window is with `used` tokens, give or take `band`; all levels are inclusive."""
+        band = max(0, band)
+        most = used + band
+        return Status(
+            used=used,
+            band=band,
+            limit=self.limit,
+            percent_left=max(0, round((self.limit - used) / self.limit * 100)),
+            above_warning=most >= self.warning,
+            above_error=most >= self.error,
+            above_auto_compact=self.auto_compact and most >= self.threshold,
+            at_blocking=most >= self.blocking,
+        )
+
+
+def _context(profile: Profile, override: object, beta_1m: bool) -> tuple[int, str]:
+    """The context window and who says so; the first that applies of five."""
+    explicit = _tokens(override)
+    if explicit is not None:
+        return max(SMALLEST, explicit), "setting"
+    if profile.window_source != "default":
+        return max(SMALLEST, profile.window), profile.window_source
+    return (LONG_WINDOW, "beta") if beta_1m else (DEFAULT_WINDOW, "default")
+
+
+def _lowered(threshold: int, effective: int, percent: object) -> int:
+    """The threshold, lowered by a percentage of the effective window if that is one."""
+    share = _positive(percent)
+    if share is None or share > 100:
+        return threshold
+    # Rounded first: 33.3% of 180,000 is 59,940, which binary fractions miss by a hair.
+    return max(2, min(floor(round(effective * share / 100, 6)), threshold))
+
+
+def _scaled(tokens: int, window: int) -> int:
+    return tokens * min(window, FULL_SCALE) // FULL_SCALE
+
+
+def _tokens(value: object) -> int | None:
+    """A whole number of tokens, if the value is a number of at least one."""
+    number = _positive(value)
+    return int(number) if number is not None and number >= 1 else None
+
+
+def _positive(value: object) -> float | None:
+    """The value, if it is a number above zero that one can count with."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if 0 < value < inf else None

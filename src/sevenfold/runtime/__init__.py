@@ -1,0 +1,1 @@
+"""Who drives: the transcript and what moves it forward."""

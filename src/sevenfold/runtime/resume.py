@@ -1,0 +1,93 @@
+"""Opening a transcript from its end.
+
+What the model sees now begins at the last compaction of the live branch, so that is how far back reading
+goes: from the end of the file to that boundary, and to the messages it kept. A boundary on a branch that
+was given up is recognised because the way from the newest record does not lead to it; then the one before
+is tried. Time and memory depend on what is in view, not on how long the session has been running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sevenfold.ports import Log
+from sevenfold.record import entries
+from sevenfold.record.decisions import Carry, Commit, Epoch
+from sevenfold.record.entries import Boundary, Damaged, Decision, Entry
+from sevenfold.record.view import View
+
+_BOUNDARY = b'"compact_boundary"'
+
+
+def resume(log: Log) -> View:
+    """The view at the end of the log."""
+    for start in _starting_points(log):
+        view = fold(log, start)
+        if start == 0 or (view.boundary is not None and view.missing is None):
+            break
+    view.keeps_history = False
+    _recall_epoch(log, view)
+    return view
+
+
+def fold(log: Log, start: int = 0) -> View:
+    """The view that results from reading the log from ``start`` on."""
+    view = View(complete=start == 0)
+    for offset, entry in read(log, start):
+        view.add(entry, offset)
+    return view
+
+
+def read(log: Log, start: int = 0) -> Iterator[tuple[int, Entry]]:
+    """The entries of the log from ``start`` on, each with its place."""
+    for offset, line in log.read(start):
+        yield offset, entries.read(line) if line else Damaged("the line is too long to be read")
+
+
+def _starting_points(log: Log) -> Iterator[int]:
+    """Places from which reading may suffice, the last first; in the end the beginning."""
+    for offset in log.holding(_BOUNDARY):
+        entry = _entry_at(log, offset)
+        if isinstance(entry, Boundary) and (start := _start_of_view(log, entry, offset)):
+            yield start
+    yield 0
+
+
+def _start_of_view(log: Log, boundary: Boundary, offset: int) -> int | None:
+    """Where the view begins that a boundary opens: there, or at the first of the messages it keeps."""
+    segment = boundary.about.preserved_segment
+    if segment is None:
+        return offset
+    for _, entry in read(log, offset) if boundary.own else ():
+        match entry:
+            case Decision(made=Carry(boundary=boundary.uuid, segment_offset=int() as start)):
+                return start
+            case Decision(made=Commit()):
+                break
+            case _:
+                continue
+    return _find(log, segment.head_uuid, offset)
+
+
+def _find(log: Log, uuid: str, before: int) -> int | None:
+    """Where the record with this id stands. Its children name it too, so hits are looked at."""
+    for offset in log.holding(b'"' + uuid.encode() + b'"', before):
+        if getattr(_entry_at(log, offset), "uuid", None) == uuid:
+            return offset
+    return None
+
+
+def _entry_at(log: Log, offset: int) -> Entry:
+    for _, entry in read(log, offset):
+        return entry
+    return Damaged("there is no line")
+
+
+def _recall_epoch(log: Log, view: View) -> None:
+    """The epoch's bytes may stand before the boundary: the carry says where."""
+    if view.epoch is None and view.carry is not None and view.carry.epoch_offset is not None:
+        match _entry_at(log, view.carry.epoch_offset):
+            case Decision(made=Epoch() as epoch):
+                view.epoch = epoch
+            case _:
+                pass

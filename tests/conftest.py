@@ -1,0 +1,35 @@
+"""What all tests share: how hard Hypothesis tries, and where a corpus of real transcripts may lie."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# A loaded machine must not fail a test, so nothing here is timed; the default profile is the same on every
+# run, and looking for new counter-examples is what `./dev prove` is for.
+settings.register_profile(
+    "ci",
+    derandomize=True,
+    max_examples=50,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "prove", settings.get_profile("ci"), derandomize=False, max_examples=500, print_blob=True
+)
+settings.load_profile("prove" if os.environ.get("SEVENFOLD_PROVE") == "1" else "ci")
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """The folder of real transcripts beside the project, which is not part of it."""
+    folder = ROOT.parent / "shared" / "corpus"
+    if not folder.is_dir():
+        pytest.skip("no corpus of real transcripts at ../shared/corpus, so nothing was held against one")
+    return folder

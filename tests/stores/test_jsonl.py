@@ -1,0 +1,254 @@
+"""A transcript file: nothing in it is ever lost or changed, and every trouble says what it is."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sevenfold.adapters import lines
+from sevenfold.adapters.jsonl import JsonlLog, Sync
+from sevenfold.adapters.names import safe_name
+from sevenfold.errors import (
+    TranscriptDenied,
+    TranscriptError,
+    TranscriptForeign,
+    TranscriptFull,
+    TranscriptLocked,
+    TranscriptMissing,
+)
+from sevenfold.record import blocks
+from sevenfold.runtime.resume import fold
+from tests.support import Story, shown, transcript
+
+
+@pytest.mark.spec("S8.4")
+def test_a_torn_last_line_is_ended_and_nothing_is_removed(tmp_path):
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(b'{"whole":1}\n{"torn":')
+    log = JsonlLog.open(path)
+    assert log.mended
+    log.append([b'{"new":1}\n'])
+    log.close()
+    assert path.read_bytes() == b'{"whole":1}\n{"torn":\n{"new":1}\n'
+
+
+def test_looking_at_a_torn_file_changes_nothing(tmp_path):
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(b'{"whole":1}\n{"torn":')
+    JsonlLog.open(path).close()
+    assert path.read_bytes() == b'{"whole":1}\n{"torn":'
+
+
+@pytest.mark.spec("S8.4")
+def test_a_last_record_that_only_lacks_its_line_end_is_not_lost(tmp_path):
+    story = Story()
+    story.user("go")
+    story.assistant("yes")
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(b"".join(story.lines)[:-1])
+    script = transcript(JsonlLog.open(path))
+    assert shown(script.view) == [("user", "go"), ("assistant", "yes")]
+    script.user([blocks.text("on")])
+    script.close()
+    assert shown(fold(JsonlLog(path))) == [("user", "go"), ("assistant", "yes"), ("user", "on")]
+
+
+def test_only_its_owner_can_read_it(tmp_path):
+    path = tmp_path / "deep" / "s.jsonl"
+    JsonlLog.open(path).close()
+    assert path.stat().st_mode & 0o077 == 0
+    assert path.parent.stat().st_mode & 0o077 == 0
+
+
+def test_a_second_writer_is_refused_with_the_name_of_the_first(tmp_path):
+    path = tmp_path / "s.jsonl"
+    first = JsonlLog.open(path)
+    with pytest.raises(TranscriptLocked, match=f"process {os.getpid()} on .*reading only"):
+        JsonlLog.open(path)
+    first.close()
+    JsonlLog.open(path).close()
+
+
+def test_readers_need_no_lock(tmp_path):
+    path = tmp_path / "s.jsonl"
+    writer = JsonlLog.open(path)
+    writer.append([b"one\n"])
+    assert [line for _, line in JsonlLog(path).read()] == [b"one\n"]
+    writer.close()
+
+
+def test_the_lock_of_a_killed_process_is_free_and_its_records_are_there(tmp_path):
+    path = tmp_path / "s.jsonl"
+    program = f"""
+        import os, signal
+        from pathlib import Path
+        from sevenfold.adapters.jsonl import JsonlLog
+        log = JsonlLog.open(Path({str(path)!r}))
+        log.append([b"one\\n"])
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    killed = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=False)
+    assert killed.returncode < 0
+    log = JsonlLog.open(path)
+    assert [line for _, line in log.read()] == [b"one\n"]
+    log.close()
+
+
+def test_waiting_for_the_lock_gets_it_once_it_is_free(tmp_path):
+    path = tmp_path / "s.jsonl"
+    program = f"""
+        import sys
+        from pathlib import Path
+        from sevenfold.adapters.jsonl import JsonlLog
+        log = JsonlLog.open(Path({str(path)!r}))
+        print("held", flush=True)
+        sys.stdin.read()
+    """
+    holder = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdout is not None and holder.stdin is not None
+    assert holder.stdout.readline() == b"held\n"
+    with pytest.raises(TranscriptLocked, match=str(holder.pid)):
+        JsonlLog.open(path)
+    holder.communicate(b"")
+    JsonlLog.open(path, wait=30).close()
+
+
+def test_a_full_disk_says_so_and_the_log_goes_on_when_there_is_room(tmp_path, monkeypatch):
+    path = tmp_path / "s.jsonl"
+    log = JsonlLog.open(path)
+    log.append([b"one\n"])
+    real, left = os.write, [3]
+
+    def nearly_full(fd: int, data: bytes) -> int:
+        if not left:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(fd, bytes(data[: left.pop()]))
+
+    monkeypatch.setattr(os, "write", nearly_full)
+    with pytest.raises(TranscriptFull, match="No space left.*Free some space"):
+        log.append([b"second record\n"])
+    monkeypatch.undo()
+    log.append([b"third\n"])
+    log.close()
+    assert path.read_bytes() == b"one\nsec\nthird\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_device_that_is_really_full_is_recognised(tmp_path):
+    (tmp_path / "s.jsonl").symlink_to("/dev/full")
+    log = JsonlLog.open(tmp_path / "s.jsonl", sync=Sync.NEVER)
+    with pytest.raises(TranscriptFull):
+        log.append([b"one\n"])
+    log.close()
+
+
+def test_a_record_that_could_not_be_stored_is_not_seen_either(tmp_path, monkeypatch):
+    script = transcript(JsonlLog.open(tmp_path / "s.jsonl"))
+    script.user([blocks.text("go")])
+
+    def full(fd: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(TranscriptFull):
+        script.user([blocks.text("lost")])
+    monkeypatch.undo()
+    assert shown(script.view) == [("user", "go")]
+    script.close()
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(TranscriptMissing, match=r"nowhere\.jsonl.*no such file"):
+        list(JsonlLog(tmp_path / "nowhere.jsonl").read())
+
+
+def test_a_directory_is_not_a_transcript(tmp_path):
+    with pytest.raises(TranscriptForeign, match="directory"):
+        list(JsonlLog(tmp_path).read())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_permission_is_named(tmp_path):
+    path = tmp_path / "s.jsonl"
+    path.touch(mode=0o000)
+    with pytest.raises(TranscriptDenied, match="permissions"):
+        list(JsonlLog(path).read())
+
+
+def test_a_refusal_of_the_system_is_explained(tmp_path):
+    refused = lines.explain(PermissionError(errno.EACCES, "Permission denied"), tmp_path / "s.jsonl")
+    assert isinstance(refused, TranscriptDenied)
+    assert "s.jsonl: Permission denied; check its owner" in str(refused)
+
+
+def test_nothing_can_be_appended_without_opening(tmp_path):
+    with pytest.raises(TranscriptError, match="reading only"):
+        JsonlLog(tmp_path / "s.jsonl").append([b"x\n"])
+
+
+def test_a_line_of_200_megabytes_is_counted_and_stepped_over(tmp_path):
+    path = tmp_path / "s.jsonl"
+    story = Story()
+    story.user("before")
+    with path.open("wb") as file:
+        file.write(story.lines[0] + b'{"type":"user","message":"')
+        for _ in range(200):
+            file.write(b"x" * 1_000_000)
+        story.user("after")
+        file.write(b'"}\n' + story.lines[1])
+    problems = [line.problem for line in lines.scan(path) if line.problem]
+    assert problems == ["a line of 200,000,029 bytes, over the limit of 67,108,864"]
+    view = fold(JsonlLog(path))
+    assert shown(view) == [("user", "before after")]
+    assert view.damaged == 1
+
+
+def test_a_record_over_the_limit_is_refused_before_anything_is_written(tmp_path):
+    log = JsonlLog.open(tmp_path / "s.jsonl", limit=100)
+    with pytest.raises(TranscriptError, match="101 bytes is over the limit of 100"):
+        log.append([b"ok\n", b"x" * 100 + b"\n"])
+    assert list(log.read()) == []
+    log.close()
+
+
+@pytest.mark.parametrize("sync", Sync)
+def test_every_way_of_forcing_writes_keeps_them(tmp_path, sync):
+    log = JsonlLog.open(tmp_path / "s.jsonl", sync=sync)
+    log.append([b"one\n"], durable=True)
+    log.close()
+    assert [line for _, line in JsonlLog(tmp_path / "s.jsonl").read()] == [b"one\n"]
+
+
+def test_long_lines_are_found_from_the_end_across_chunks(tmp_path):
+    path = tmp_path / "s.jsonl"
+    rows = [b"a" * 600_000 + b"needle" + b"b" * 600_000 + b"\n", b"c" * 300_000 + b"\n", b"needle\n"]
+    path.write_bytes(b"".join(rows))
+    assert list(lines.holding(path, b"needle")) == [len(rows[0]) + len(rows[1]), 0]
+
+
+@given(st.text())
+def test_any_id_makes_a_harmless_file_name(foreign):
+    name = safe_name(foreign)
+    assert name == Path(name).name
+    assert not name.startswith((".", "-"))
+    assert len(name.encode()) <= 64
+
+
+@given(st.text(max_size=8), st.text(max_size=8))
+def test_two_ids_never_share_a_file_name(one, other):
+    assert (safe_name(one) == safe_name(other)) == (one == other)
+
+
+@pytest.mark.parametrize("hostile", ["../../etc/passwd", "a/b", "..", "", "CON", "nul", "x" * 500, "a\x00b", "\ud800"])
+def test_hostile_ids_stay_inside_the_folder(hostile, tmp_path):
+    assert (tmp_path / safe_name(hostile)).parent == tmp_path

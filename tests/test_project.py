@@ -1,0 +1,187 @@
+"""Rules about the tree itself: what may stand in it, how large its parts may be, what an install brings."""
+
+from __future__ import annotations
+
+import ast
+import re
+import runpy
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCK = ROOT / "requirements.lock"
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+MOST_LINES_IN_A_MODULE = 400
+MOST_LINES_IN_A_FUNCTION = 60
+MOST_DISTRIBUTIONS = 6
+
+
+def pyproject() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    """Every text of the project with its path; what tools and benchmarks leave behind is not of it."""
+    own = [path for path in ROOT.iterdir() if path.is_file() and not path.name.startswith(".coverage")]
+    for folder in ("src", "tests", "docs", "bench", ".ci"):
+        own.extend(path for path in (ROOT / folder).rglob("*") if path.is_file())
+    left_behind = {"__pycache__", "venvs", "results"}
+    for path in own:
+        if not left_behind & set(path.parts):
+            try:
+                yield path.relative_to(ROOT), path.read_text(encoding="utf-8")
+            except UnicodeDecodeError:
+                continue
+
+
+# The lock file
+
+
+def test_the_lock_records_no_address() -> None:
+    lines = LOCK.read_text(encoding="utf-8").splitlines()
+    pattern = re.compile(
+        r"://|^\s*-(i|f|-index-url|-extra-index-url|-find-links|-trusted-host)\b|\s@\s|# from"
+    )
+    assert [line for line in lines if pattern.search(line)] == []
+
+
+def test_every_pin_in_the_lock_is_exact_and_carries_hashes() -> None:
+    pins = re.split(r"\n(?=\w)", LOCK.read_text(encoding="utf-8"))
+    assert [pin.splitlines()[0] for pin in pins if "==" not in pin or "--hash=sha256:" not in pin] == []
+
+
+def test_the_lock_pins_everything_the_project_names() -> None:
+    table, groups = pyproject()["project"], pyproject()["dependency-groups"]
+    lists = [
+        table["dependencies"],
+        *table["optional-dependencies"].values(),
+        *groups.values(),
+    ]
+    pinned = {
+        line.split("==")[0]: line for line in LOCK.read_text(encoding="utf-8").splitlines() if "==" in line
+    }
+    for requirement in (Requirement(line) for listed in lists for line in listed):
+        name = canonicalize_name(requirement.name)
+        if name != "sevenfold":
+            assert name in pinned, f"{requirement} is not in requirements.lock: run ./dev lock"
+            version = re.split(r"[ ;\\]", pinned[name].split("==")[1])[0]
+            assert requirement.specifier.contains(version), (
+                f"{name} {version} is not {requirement.specifier}"
+            )
+
+
+# What stands in the tree
+
+
+def test_no_text_names_a_path_of_this_machine() -> None:
+    found = []
+    for home in {ROOT.parent, Path.home()} - {Path(ROOT.anchor)}:
+        beneath = re.compile(rf"(?<![\w./-]){re.escape(str(home))}/([\w.+-]+)")
+        for path, text in texts():
+            # Made-up transcripts may use any path; one that exists here was not made up.
+            found += [f"{path}: {hit[0]}" for hit in beneath.finditer(text) if (home / hit[1]).exists()]
+    assert found == []
+
+
+def test_links_in_the_documentation_lead_somewhere() -> None:
+    links = [
+        (path, link)
+        for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+        for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text(encoding="utf-8"))
+    ]
+    assert [
+        (path.name, link) for path, link in links if "://" not in link and not (path.parent / link).exists()
+    ] == []
+
+
+def test_the_design_says_truly_which_parts_exist() -> None:
+    rows = re.findall(
+        r"^\| `([\w.]+)/?` \|.*\| (\w+) \|$", (ROOT / "docs/design.md").read_text(encoding="utf-8"), re.M
+    )
+    package = ROOT / "src" / "sevenfold"
+    real = {
+        name for name, _ in rows if (package / name).is_file() or len([*(package / name).glob("*.py")]) > 1
+    }
+    claimed = {name for name, state in rows if state in ("here", "begun")}
+    assert {state for _, state in rows} <= {"here", "begun", "planned"}
+    assert real == claimed
+
+
+def test_modules_stay_small() -> None:
+    sizes = {path.relative_to(ROOT): path.read_text(encoding="utf-8").count("\n") for path in SOURCES}
+    assert {path: size for path, size in sizes.items() if size > MOST_LINES_IN_A_MODULE} == {}
+
+
+def test_functions_stay_small() -> None:
+    long = {}
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                if lines > MOST_LINES_IN_A_FUNCTION:
+                    long[f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"] = lines
+    assert long == {}
+
+
+# The import contracts
+
+
+def test_every_module_has_its_place_in_the_import_contracts() -> None:
+    one_way, no_world = pyproject()["tool"]["importlinter"]["contracts"]
+    # Listed from the top: surfaces and evals, wiring, runtime and its neighbours; all further down is pure.
+    layers = [set(re.findall(r"[\w.]+", layer)) for layer in one_way["layers"]]
+    package = ROOT / "src" / "sevenfold"
+    parts = {
+        f"sevenfold.{path.stem}"
+        for path in package.iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    parts -= {"sevenfold.__init__", "sevenfold.__main__", "sevenfold.examples"}
+    assert parts - set().union(*layers) == set(), "in no layer of the contract"
+    assert (parts & set().union(*layers[3:])) - set(no_world["source_modules"]) == set(), (
+        "free to touch the world"
+    )
+
+
+# What an install brings and an import costs
+
+
+def core_distributions() -> set[str]:
+    """All that a plain install of the core brings, itself included, by the installed metadata."""
+    brought, waiting = {"sevenfold"}, list(pyproject()["project"]["dependencies"])
+    while waiting:
+        requirement = Requirement(waiting.pop())
+        name = canonicalize_name(requirement.name)
+        if name not in brought and (
+            requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        ):
+            brought.add(name)
+            waiting += metadata.requires(name) or []
+    return brought
+
+
+def test_the_core_install_is_light() -> None:
+    assert len(core_distributions()) <= MOST_DISTRIBUTIONS, sorted(core_distributions())
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    heavy = ["rich", "anthropic", "openai", "asyncio", "starlette"]
+    script = f"import sys, sevenfold; print([name for name in {heavy} if name in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"
+
+
+def test_the_demo_installs_the_core_and_no_more() -> None:
+    dev = runpy.run_path(str(ROOT / "dev"))
+    pins = dev["core_pins"](LOCK.read_text(encoding="utf-8"))
+    names = {line.split("==")[0] for line in pins.splitlines() if not line.startswith(" ")}
+    assert names == core_distributions() - {"sevenfold"}
+    assert pins.count("--hash=") >= len(names)
