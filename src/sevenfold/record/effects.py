@@ -1,34 +1,12 @@
-"""What the decisions in force do to the records in view.
-
-Decisions are kept in the order they were made. Which of them count depends on the branch (a decision
-holds where the record it was made at is live) and on what was taken back since; so their effect is always
-worked out from the list, for now or for any earlier moment, and never stored.
-"""
+"""What decisions do to the records in view."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
 from sevenfold.record import blocks
-from sevenfold.record.blocks import PLACEHOLDER_CLEARED, THINKING, Block
-from sevenfold.record.decisions import Epoch, Fold, Offload, OwnDecision, Snip, Undone
-from sevenfold.record.entries import Clearing, Said
-
-
-class Made(Struct, frozen=True):
-    """A decision and its place in the file."""
-
-    seq: int
-    what: Clearing | OwnDecision
-    after: int = -1
-    """Place of the record an epoch names as the last whose reasoning stays."""
-
-    @property
-    def id(self) -> str:
-        """The name it is undone by."""
-        return self.what.uuid if isinstance(self.what, Clearing) else self.what.id
+from sevenfold.record.blocks import THINKING, Block
+from sevenfold.record.entries import Said
 
 
 class Span(Struct, frozen=True):
@@ -58,64 +36,6 @@ class Effects(Struct, frozen=True):
     spans: tuple[Span, ...] = ()
     thinking: tuple[tuple[int, int], ...] = ()
     """Between these places in the file reasoning is no longer sent."""
-
-
-Counts = Callable[[Made], bool]
-"""Does a decision hold on the branch in question?"""
-
-
-def always(made: Made) -> bool:
-    """Every decision holds."""
-    return True
-
-
-def changes_view(what: OwnDecision) -> bool:
-    """Must the view be laid out again when this is decided?"""
-    return isinstance(what, Offload | Snip | Fold | Undone) or (
-        isinstance(what, Epoch) and what.drops_thinking
-    )
-
-
-def undone_at(decisions: Iterable[Made], counts: Counts, seq: int | None = None) -> set[str]:
-    """The decisions that were taken back on this branch, now or at an earlier moment."""
-    undone: set[str] = set()
-    for made in decisions:
-        if isinstance(made.what, Undone) and counts(made) and (seq is None or made.seq < seq):
-            (undone.discard if made.what.redo else undone.add)(made.what.decision)
-    return undone
-
-
-def in_force(decisions: list[Made], counts: Counts, seq: int | None = None) -> Effects:
-    """The effect of all decisions that count on this branch, now or when the file was only ``seq`` long."""
-    undone = undone_at(decisions, counts, seq)
-    results: dict[str, list[Replaced]] = {}
-    attachments: dict[str, str] = {}
-    spans: list[Span] = []
-    thinking: list[tuple[int, int]] = []
-    for made in decisions:
-        if made.id in undone or (seq is not None and made.seq >= seq) or not counts(made):
-            continue
-        match made.what:
-            case Clearing(uuid=name, about=about):
-                for call in about.compacted_tool_ids:
-                    results.setdefault(call, []).append(Replaced(name, PLACEHOLDER_CLEARED, made.seq))
-                attachments.update(dict.fromkeys(about.cleared_attachment_uuids, name))
-            case Offload(id=name, tool_use_id=call, preview=preview):
-                results.setdefault(call, []).append(Replaced(name, preview, made.seq))
-            case Snip(id=name, first=first, last=last):
-                spans.append(Span(name, first, last))
-            case Fold(id=name, first=first, last=last, summary=summary):
-                spans.append(Span(name, first, last, summary))
-            case Epoch(drops_thinking=True):
-                thinking.append((made.after, made.seq))
-            case _:
-                pass
-    return Effects(results, attachments, tuple(spans), tuple(thinking))
-
-
-def place_of(what: Clearing | OwnDecision) -> str | None:
-    """The record a decision was made at."""
-    return what.uuid if isinstance(what, Clearing) else what.at
 
 
 def render(said: Said, seq: int, effects: Effects) -> tuple[Block, ...]:

@@ -231,13 +231,19 @@ def _said(head: _Envelope, uuid: str) -> Said:
         timestamp=head.timestamp or "",
         message_id=message.id or "",
         model=message.model or "",
-        usage=None if synthetic or not message.usage else Usage.of(message.usage),
+        usage=None if synthetic else read_usage(message.usage),
         sidechain=bool(head.is_sidechain),
         meta=bool(head.is_meta) or kind not in ("", attachments.USERS_WORDS),
         summary=bool(head.is_compact_summary),
         synthetic=synthetic,
         attachment=kind,
     )
+
+
+def read_usage(reported: dict[str, Any] | None) -> Usage | None:
+    """A report of nothing at all is none."""
+    usage = Usage.of(reported or {})
+    return usage if usage.total else None
 
 
 def _blocks(content: str | list[Raw] | None) -> tuple[Block, ...]:

@@ -24,7 +24,7 @@ from sevenfold.record.layout import Anchor, Measured
 from sevenfold.record.tokens import Estimate, Estimator
 from sevenfold.record.usage import Usage
 from sevenfold.record.view import View
-from sevenfold.record.weight import NOTHING, Weight, opening
+from sevenfold.record.weight import NOTHING, Weight, opening, typical
 from sevenfold.record.window import Status, Window
 
 FINAL = 0.6
@@ -33,7 +33,7 @@ FINAL = 0.6
 INEXACT = 0.05
 """The share by which an overhead, or what another tokenizer counted, may be off."""
 
-SAMPLE = Weight(text=100, letters=62, capitals=3, digits=3, spaces=20, lines=2, marks=10)
+SAMPLE = typical(100)
 """What text is made of on the whole: shows how one tokenizer compares with another."""
 
 
@@ -119,7 +119,9 @@ class Gauge(Struct, frozen=True):
         """The gauge after a server reported the size of a prompt."""
         answering = profiles.find(measured.model)
         gauge = self if answering.name == self.profile.name else self.switched(answering)
-        before, prompt = measured.before, _first_round(measured.usage).prompt
+        before, prompt = _telling(measured.before), _first_round(measured.usage).prompt
+        if not prompt:
+            return gauge
         if before is None:
             shown = gauge._beyond(prompt, measured.sent - gauge._lost(measured.faded))
             return replace(gauge, overhead=gauge.overhead.corrected(shown) if gauge.overhead else shown)
@@ -158,7 +160,7 @@ class Gauge(Struct, frozen=True):
 
     def size(self, view: View, *, edited: int = 0) -> Size:
         """The size of the conversation; ``edited`` tokens of it the provider's own edits take out."""
-        anchor, weight = view.anchor, view.weight
+        anchor, weight = _telling(view.anchor), view.weight
         seen = self.expected(anchor, weight) if anchor else self.unanchored(weight - self._lost(view.faded))
         return Size(
             tokens=seen.tokens,
@@ -255,6 +257,11 @@ def _first_round(usage: Usage) -> Usage:
 def _last_round(usage: Usage) -> Usage:
     """What the window held when the call was over."""
     return next((part.usage for part in reversed(usage.iterations) if part.answers), usage)
+
+
+def _telling(anchor: Anchor | None) -> Anchor | None:
+    """The report, if it says anything: servers that do not count report a prompt of nothing."""
+    return anchor if anchor and _last_round(anchor.usage).prompt else None
 
 
 def _counted_by(anchor: Anchor) -> str:

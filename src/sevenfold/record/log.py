@@ -13,8 +13,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import FORMAT_VERSION, CompactMetadata, MicrocompactMetadata, OwnDecision
-from sevenfold.record.entries import Boundary, Clearing, Decision, Entry, Said
-from sevenfold.record.usage import Usage
+from sevenfold.record.entries import Boundary, Clearing, Decision, Entry, Said, read_usage
 
 BOUNDARY_TEXT = "Conversation compacted"
 CLEARING_TEXT = "Old tool results cleared"
@@ -142,7 +141,7 @@ def said_by_model(place: Place, uuid: str, parent: str | None, timestamp: str, a
         timestamp,
         answer.id,
         answer.model,
-        Usage.of(msgspec.json.decode(answer.usage, type=dict)) if bytes(answer.usage) != b"{}" else None,
+        read_usage(msgspec.json.decode(answer.usage, type=dict)),
         place.sidechain,
     )
     return _written(record, said)

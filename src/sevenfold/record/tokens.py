@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import ceil, floor, sqrt
-from operator import mul
+from operator import mul, sub
 from types import MappingProxyType
 from typing import Final
 
@@ -76,6 +76,9 @@ _RATES: Final[tuple[tuple[str, float, float, float], ...]] = (
 )
 """Tokens for one of each, by tokenizer: fitted to real sessions, see `bench/estimator.py`."""
 
+_TELLING = 0.03
+"""A report is not learnt from where the rates are so sure that noise would drown what it says."""
+
 _SPREAD = 0.15
 """The share by which the content of a session makes rates differ from the known ones…"""
 _UNKNOWN_SPREAD = 0.3
@@ -128,24 +131,25 @@ class Estimator(Struct, frozen=True):
 
     def variance(self, weight: Weight) -> float:
         """How far from the estimate the truth may be: the square of its standard deviation."""
-        belief = self._belief(weight)
-        return belief.unsure + belief.noise
+        return self._belief(weight).variance
 
     def estimate(self, weight: Weight) -> Estimate:
         """The estimate with its band."""
         belief = self._belief(weight)
-        low, high = belief.tokens - self.below * belief.spread, belief.tokens + self.above * belief.spread
+        tokens, spread = belief.tokens, sqrt(belief.variance)
         # Rounded first: a hair above a whole number, left by binary fractions, is no token more.
-        return Estimate(ceil(round(belief.tokens, 6)), floor(low), ceil(high))
+        return Estimate(
+            ceil(round(tokens, 6)), floor(tokens - self.below * spread), ceil(tokens + self.above * spread)
+        )
 
     def observe(self, weight: Weight, tokens: float) -> Estimator:
         """Better rates and a better band, now that a server counted content that had to be foreseen."""
         belief = self._belief(weight)
-        error = tokens - belief.tokens
+        error, spread = tokens - belief.tokens, sqrt(belief.variance)
         return replace(
             self._moved(belief, error),
-            above=_adapted(self.above, error > self.above * belief.spread),
-            below=_adapted(self.below, error < -self.below * belief.spread),
+            above=_adapted(self.above, error > self.above * spread),
+            below=_adapted(self.below, error < -self.below * spread),
         )
 
     def learn(self, weight: Weight, tokens: float) -> Estimator:
@@ -155,25 +159,27 @@ class Estimator(Struct, frozen=True):
 
     def _belief(self, weight: Weight) -> _Belief:
         counts = values(weight)
-        towards = [_dot(row, counts) if row[i] else 0.0 for i, row in enumerate(self.doubt)]
         parts = list(map(mul, self.rates, counts))
+        unsure = [count * _dot(row, counts) for count, row in zip(counts, self.doubt, strict=True) if count]
         rounds = sqrt(max(1, abs(weight.results)))
         noise = _HIDDEN * rounds + _LOOSE * sum(map(abs, parts)) / rounds
-        return _Belief(sum(parts), _dot(counts, towards), noise**2, towards)
+        return _Belief(counts, sum(parts), sum(unsure), noise**2)
 
     def _moved(self, belief: _Belief, error: float) -> Estimator:
         """Every rate moved as far as its doubt and the noise allow; the doubt shrinks accordingly."""
-        surprise = error**2 / (belief.unsure + belief.noise)
-        noise = belief.noise * max(1.0, (_TAIL + surprise) / (_TAIL + 1))
-        gain = [each / (belief.unsure + noise) for each in belief.towards]
+        if belief.unsure < _TELLING * belief.noise:
+            return self
+        towards = [_dot(row, belief.counts) if row[i] else 0.0 for i, row in enumerate(self.doubt)]
+        noise = belief.noise * max(1.0, (_TAIL + error**2 / belief.variance) / (_TAIL + 1))
+        gain = [each / (belief.unsure + noise) for each in towards]
         return replace(
             self,
             rates=tuple(rate + step * error for rate, step in zip(self.rates, gain, strict=True)),
             doubt=tuple(
-                tuple([one - step * other for one, other in zip(row, belief.towards, strict=True)])
-                if step
-                else row
-                for row, step in zip(self.doubt, gain, strict=True)
+                [
+                    tuple(map(sub, row, map(step.__mul__, towards))) if step else row
+                    for row, step in zip(self.doubt, gain, strict=True)
+                ]
             ),
         )
 
@@ -181,18 +187,17 @@ class Estimator(Struct, frozen=True):
 class _Belief(Struct, frozen=True):
     """What is thought of some content: how large it is, and how sure that is."""
 
+    counts: tuple[int, ...]
     tokens: float
     unsure: float
     """Variance because the rates are uncertain…"""
     noise: float
-    """…and because reports are."""
-    towards: list[float]
-    """How the rates move when the content turns out larger than thought."""
+    """…and because of what reports hold and transcripts do not."""
 
     @property
-    def spread(self) -> float:
-        """The standard deviation of the truth."""
-        return sqrt(self.unsure + self.noise)
+    def variance(self) -> float:
+        """Both together."""
+        return self.unsure + self.noise
 
 
 def _dot(one: Sequence[float], other: Sequence[float]) -> float:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.record import blocks, effects
+from sevenfold.record import blocks, effects, ledger
 from sevenfold.record.batch import Batch
 from sevenfold.record.chain import Chain
-from sevenfold.record.decisions import Carry, Commit, Epoch, OwnDecision, Request, Rewound, Segment, Undone
-from sevenfold.record.effects import Effects, Made
+from sevenfold.record.decisions import Carry, Commit, Epoch, OwnDecision, Request, Rewound, Segment
+from sevenfold.record.effects import Effects
 from sevenfold.record.entries import (
     Boundary,
     Clearing,
@@ -27,8 +27,12 @@ from sevenfold.record.entries import (
     UnknownDecision,
 )
 from sevenfold.record.layout import Anchor, Item, Layout, Measured
-from sevenfold.record.weight import NOTHING, Weight, measure, total
+from sevenfold.record.ledger import Ledger
+from sevenfold.record.weight import NOTHING, Weight, measure, total, typical
 from sevenfold.record.wire import Message, Repair
+
+CHARACTERS_PER_SAVED_TOKEN = 4
+"""What a clearing's ``tokensSaved`` is reckoned with."""
 
 
 class Fate(Struct, frozen=True):
@@ -65,12 +69,10 @@ class View:
         self._lane: bool | None = None
         self._chain = Chain(complete=self._complete)
         self._products: dict[str, str] = {}
-        self._decisions: list[Made] = []
-        self._standing: set[str] = set()
+        self._ledger = Ledger()
         self._compacted: dict[str, str] = {}
         self._batch = Batch()
         self._after_damage = False
-        self._counts: effects.Counts = effects.always
         self._show([])
 
     # -- looking -----------------------------------------------------------------------------
@@ -138,7 +140,7 @@ class View:
 
     def decisions(self) -> list[OwnDecision | Clearing]:
         """All decisions on record for this view, in order, taken back or not."""
-        return [made.what for made in self._decisions]
+        return [made.what for made in self._ledger.all]
 
     def fate(self, uuid: str) -> Fate:
         """What became of a record."""
@@ -176,7 +178,7 @@ class View:
     # -- folding -----------------------------------------------------------------------------
 
     def add(self, entry: Entry, offset: int = -1) -> Measured | None:
-        """Take in the next entry of the log, and where it stands; says so when it brings a reported size."""
+        """Take in the next entry of the log, which stands at ``offset``; tells of a reported size."""
         self._seq += 1
         if isinstance(entry, Said | Boundary | Clearing) and self._not_ours(entry):
             return None
@@ -244,8 +246,7 @@ class View:
         gone = {uuid for uuid, node in nodes.items() if node.seq < since} - self._layout.index.keys()
         if gone:
             self._compacted.update(dict.fromkeys(gone, self.boundary))
-            self._decisions = [made for made in self._decisions if made.seq > since or self._counts(made)]
-            self._standing = {made.id for made in self._decisions if made.seq < since}
+            self._ledger.prune(since)
             self._chain.prune(nodes.keys() - gone)
 
     def _decide(self, made: OwnDecision) -> None:
@@ -261,10 +262,8 @@ class View:
                 self._rewind(target)
             case _:
                 pass
-        stays = made.drops_thinking_after if isinstance(made, Epoch) else None
-        last = self._chain.nodes.get(stays or "")
-        self._decisions.append(Made(self._seq, made, last.seq if last else -1))
-        if effects.changes_view(made) and self.tip is not None:
+        self._ledger.add(self._seq, made, self._chain)
+        if ledger.changes_view(made) and self.tip is not None:
             self._refold(self.tip)
 
     def _rewind(self, target: str | None) -> None:
@@ -283,7 +282,7 @@ class View:
         self._after_damage = False
         self._chain.add(self._seq, entry, offset)
         if isinstance(entry, Clearing):
-            self._decisions.append(Made(self._seq, entry))
+            self._ledger.add(self._seq, entry, self._chain)
         elif grows and self._chain.tip_of(entry.uuid) == entry.uuid and self._goes_last(entry):
             self.tip = entry.uuid
             return self._layout.add(self._item(entry, self._seq, self._effects))
@@ -291,7 +290,7 @@ class View:
         return self._measured_on_new_branch(entry)
 
     def _goes_last(self, said: Said) -> bool:
-        """Not so the late result of a call further up, nor more of an answer that began on another branch."""
+        """Not so the late result of a call further up, nor more of an answer begun on another branch."""
         earlier = (self._chain.asked(call) for call in said.answers if call not in self._layout.calls)
         if any(asked in self._layout.index for asked in earlier):
             return False
@@ -310,8 +309,7 @@ class View:
     # -- folding again -----------------------------------------------------------------------
 
     def _refold(self, leaf: str) -> None:
-        self._counts = self._rule_for(leaf)
-        self._chain.undone = effects.undone_at(self._decisions, self._counts)
+        self._chain.undone = self._ledger.settle(self._chain, leaf)
         branch = self._chain.branch(leaf)
         self.tip = self._chain.tip_of(leaf)
         self.boundary, self.missing = branch.boundary, branch.missing
@@ -320,7 +318,7 @@ class View:
 
     def _show(self, order: list[str]) -> None:
         """Lay out the live records from scratch."""
-        self._effects = effects.in_force(self._decisions, self._counts)
+        self._effects = self._ledger.effects()
         self._layout = Layout()
         for item in self._render(order, self._effects):
             self._layout.add(item, reported=self._report_holds(item.seq))
@@ -359,36 +357,30 @@ class View:
 
     def _report_holds(self, seq: int) -> bool:
         """A size reported before a boundary, or under one since taken back, says nothing of this view."""
-        nodes = self._chain.nodes
-        if self.boundary is not None and seq < nodes[self.boundary].seq:
-            return False
-        for made in self._decisions:
-            node = nodes.get(made.what.decision) if isinstance(made.what, Undone) else None
-            if node and node.seq < seq < made.seq:
-                return False
-        return True
+        begins = self._chain.nodes[self.boundary].seq if self.boundary else -1
+        changed = (
+            begins <= stood < seq < decided for stood, decided in self._ledger.taken_back(self._chain)
+        )
+        return seq > begins and not any(changed)
 
     def _subtract_removed(self, order: list[str]) -> None:
         anchor = self._layout.anchor
-        if anchor is None or not any(made.seq > anchor.seq for made in self._decisions):
+        later = self._ledger.since(anchor.seq) if anchor else []
+        if anchor is None or not later:
             return
-        then = self._render(
-            order[: anchor.place], effects.in_force(self._decisions, self._counts, anchor.seq)
-        )
-        measured = sum((item.weight for item in then), NOTHING)
-        now = sum((item.weight for item in self._layout.items[: anchor.place]), NOTHING)
-        self._layout.anchor = replace(anchor, removed=measured - now)
+        then = self._render(order[: anchor.place], self._ledger.effects(anchor.seq))
+        removed = sum((item.weight for item in then), NOTHING)
+        removed -= sum((item.weight for item in self._layout.items[: anchor.place]), NOTHING)
+        for made in later:
+            if isinstance(made.what, Clearing):
+                removed += self._cleared_unseen(made.what)
+        self._layout.anchor = replace(anchor, removed=removed)
 
-    def _rule_for(self, leaf: str) -> effects.Counts:
-        """A decision holds where the record it was made at led to the present."""
-        if not self._decisions:
-            return effects.always
-        chain, lineage, standing = self._chain, self._chain.lineage(leaf), self._standing
-
-        def counts(made: Made) -> bool:
-            place = effects.place_of(made.what)
-            if place is None or made.id in standing or not (chain.complete or place in chain):
-                return True
-            return chain.resolve(place) in lineage
-
-        return counts
+    def _cleared_unseen(self, clearing: Clearing) -> Weight:
+        """Results that were cleared and never read, in a session resumed from another file's."""
+        about = clearing.about
+        if not about.compacted_tool_ids or any(
+            self._chain.asked(call) for call in about.compacted_tool_ids
+        ):
+            return NOTHING
+        return typical(CHARACTERS_PER_SAVED_TOKEN * (about.tokens_saved or 0))

@@ -108,6 +108,20 @@ def total(shown: Iterable[Block]) -> Weight:
     return sum(weights[1:], weights[0]) if weights else NOTHING
 
 
+def typical(size: int) -> Weight:
+    """The weight of so many bytes of unseen text: made of what text is made of on the whole."""
+    return Weight(
+        text=size,
+        letters=62 * size // 100,
+        capitals=3 * size // 100,
+        digits=3 * size // 100,
+        spaces=20 * size // 100,
+        lines=2 * size // 100,
+        marks=10 * size // 100,
+        wire=size,
+    )
+
+
 def reasoning(weight: Weight) -> Weight:
     """The part of a weight that is reasoning."""
     return Weight(thoughts=weight.thoughts, thinking=weight.thinking, signature=weight.signature)
