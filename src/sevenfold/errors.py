@@ -12,7 +12,18 @@
     │       ├── TranscriptLocked      another process is writing it
     │       ├── TranscriptTooNew      a newer Sevenfold wrote it: it opens read-only
     │       └── TranscriptFull        the disk would not take the record; what was there is intact
-    └── (provider errors live in `sevenfold.ports`, beside the clients' port)
+    └── ModelError                a model did not answer as asked; carries what it had already said
+        ├── PromptTooLong             the prompt is over the window: shorten it by the stated gap, ask again
+        ├── BodyTooLarge              the request has too many bytes: take media out, ask again
+        ├── RateLimited               wait as long as it says, ask again
+        ├── Overloaded                the provider is busy: ask again later
+        ├── ProviderFailed            the provider broke: ask again
+        ├── BoundThinking             reasoning no longer fits what precedes it: drop it, ask again
+        ├── RequestRefused            the request itself is wrong: do not repeat it
+        ├── NotAuthenticated          the key is missing or wrong: tell the user
+        ├── ModelNotServed            the provider has no such model: tell the user
+        ├── Unreachable               nobody answers at that address: tell the user
+        └── Aborted                   the caller stopped it: nothing went wrong
 
 Each class docstring is the sentence shown when no better text is given.
 """
@@ -69,3 +80,91 @@ class TranscriptTooNew(TranscriptError):
 
 class TranscriptFull(TranscriptError):
     """The disk would not take the record; everything written before is intact."""
+
+
+class ModelError(SevenfoldError):
+    """The model did not answer."""
+
+    retryable = False
+    """Whether the same request may succeed later."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        status: int | None = None,
+        code: str = "",
+        request_id: str = "",
+        partial: object = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        """The provider's own name for it, where it gives one."""
+        self.request_id = request_id
+        self.partial = partial
+        """What the model had said before it broke off, a `sevenfold.record.log.Answer`; None if nothing."""
+
+
+class PromptTooLong(ModelError):
+    """The prompt does not fit the model's window."""
+
+    used: int | None = None
+    """Tokens of the prompt, where the provider said so…"""
+    limit: int | None = None
+    """…and those it takes."""
+
+    @property
+    def gap(self) -> int | None:
+        """How many tokens too many."""
+        return None if self.used is None or self.limit is None else self.used - self.limit
+
+
+class BodyTooLarge(ModelError):
+    """The request has more bytes than the provider takes."""
+
+
+class RateLimited(ModelError):
+    """The provider takes no more requests for now."""
+
+    retryable = True
+    retry_after: float | None = None
+    """Seconds, where the provider said so; without it a spending cap is likely, and waiting does not help."""
+
+
+class Overloaded(ModelError):
+    """The provider is overloaded."""
+
+    retryable = True
+
+
+class ProviderFailed(ModelError):
+    """The provider failed."""
+
+    retryable = True
+
+
+class BoundThinking(ModelError):
+    """Reasoning in the request is bound to another conversation than the one before it."""
+
+
+class RequestRefused(ModelError):
+    """The provider refuses the request as it is."""
+
+
+class NotAuthenticated(ModelError):
+    """The provider does not accept the key."""
+
+
+class ModelNotServed(ModelError):
+    """The provider has no model of that name."""
+
+
+class Unreachable(ModelError):
+    """Nobody answers at the provider's address."""
+
+    retryable = True
+
+
+class Aborted(ModelError):
+    """The call was stopped."""

@@ -7,8 +7,12 @@ builds on the engine tests with them too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, runtime_checkable
+
+from msgspec import Raw, Struct
+
+from sevenfold.record.log import Answer
 
 
 @runtime_checkable
@@ -51,4 +55,59 @@ class Ids(Protocol):
 
     def new(self) -> str:
         """A new UUID as text."""
+        ...
+
+
+class Call(Struct, frozen=True):
+    """A request to a model, ready to go out."""
+
+    body: bytes
+    """The JSON of the request, whole: what is hashed, logged and sent."""
+    betas: tuple[str, ...] = ()
+    source: str = "main"
+    """On whose behalf it is made: the main thread, a compaction, notes…"""
+
+
+class Piece(Struct, frozen=True):
+    """A part of an answer while it is still coming: for whoever watches, never for the log."""
+
+    kind: str
+    """text, thinking, tool (its name) or input (some of its JSON)"""
+    words: str
+
+
+class Reply(Struct, frozen=True):
+    """An answer, whole, and what came with it; what the provider did not send is ``null``."""
+
+    answer: Answer
+    diagnostics: Raw = Raw(b"null")
+    context_management: Raw = Raw(b"null")
+    input_transformations: Raw = Raw(b"null")
+    stop_details: Raw = Raw(b"null")
+
+
+Watcher = Callable[[Piece], None]
+
+
+class Client(Protocol):
+    """Someone who answers; errors are of `sevenfold.errors.ModelError`, each with what was already said."""
+
+    def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
+        """Send the request, wait for the whole answer."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+class AsyncClient(Protocol):
+    """The same for those who do not wait in line."""
+
+    async def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
+        """Send the request, wait for the whole answer."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
         ...

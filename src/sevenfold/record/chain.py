@@ -165,7 +165,7 @@ class Chain:
         return [segment for segment in kept if segment.members and segment.missing is None]
 
     def _keep(self, boundary: str, segment: Segment) -> _Kept:
-        """A segment as it stands in view when it is kept: from its head, or the first after it, to its tail."""
+        """A segment as it stands in view when it is kept: from its head on, or the first after it."""
         tail = self.resolve(segment.tail_uuid)
         if tail is None or tail not in self.nodes:
             return _Kept(boundary, segment.anchor_uuid, segment.tail_uuid, {}, segment.tail_uuid)
