@@ -48,7 +48,12 @@ class Story:
         return self._said("user", {"role": "user", "content": content}, more)
 
     def assistant(
-        self, *content: Any, id: str = "", used: dict[str, Any] | None = None, model: str = "claude-sonnet-5-5", **more: Any
+        self,
+        *content: Any,
+        id: str = "",
+        used: dict[str, Any] | None = None,
+        model: str = "claude-sonnet-5-5",
+        **more: Any,
     ) -> str:
         parts = [text(part) if isinstance(part, str) else part for part in content]
         message = {
@@ -101,7 +106,13 @@ class Story:
         self._count += 1
         uuid = fields.pop("uuid", f"{kind[0]}{self._count}")
         parent = fields.pop("parent", self.last)
-        record = {"type": kind, "uuid": uuid, "parentUuid": parent, "timestamp": "2026-11-01T00:00:00.000Z", **fields}
+        record = {
+            "type": kind,
+            "uuid": uuid,
+            "parentUuid": parent,
+            "timestamp": "2026-11-01T00:00:00.000Z",
+            **fields,
+        }
         self.lines.append(json.dumps(record).encode() + b"\n")
         self.last = uuid
         return uuid

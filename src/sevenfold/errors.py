@@ -129,7 +129,7 @@ class RateLimited(ModelError):
 
     retryable = True
     retry_after: float | None = None
-    """Seconds, where the provider said so; without it a spending cap is likely, and waiting does not help."""
+    """Seconds, where the provider said so; without it a spending cap is likely, and waiting is no help."""
 
 
 class Overloaded(ModelError):

@@ -134,7 +134,12 @@ def test_decisions_made_on_a_branch_that_was_given_up_do_not_count():
     script, ids = _worked()
     script.decide(Snip(first=ids[1], last=ids[3]))
     script.decide(Rewound(to=ids[3]))
-    assert shown(script.view) == [("user", "go"), ("assistant", "thinking a?"), ("user", "a=a long listing"), ("assistant", "thinking fine")]
+    assert shown(script.view) == [
+        ("user", "go"),
+        ("assistant", "thinking a?"),
+        ("user", "a=a long listing"),
+        ("assistant", "thinking fine"),
+    ]
 
 
 @pytest.mark.spec("S4.8")
@@ -152,14 +157,27 @@ def test_an_epoch_may_leave_out_all_reasoning_from_before_it():
     script, _ = _worked()
     script.decide(Epoch(reason="cleared", model="m", drops_thinking=True))
     script.model(answer(_think("new"), "ok", id="m3"))
-    assert [message for _, message in shown(script.view)] == ["go", "a?", "a=a long listing", "fine", "next", "thinking ok"]
+    assert [message for _, message in shown(script.view)] == [
+        "go",
+        "a?",
+        "a=a long listing",
+        "fine",
+        "next",
+        "thinking ok",
+    ]
 
 
 @pytest.mark.spec("S9.2")
 def test_an_epoch_may_keep_reasoning_up_to_a_record():
     script, ids = _worked()
     script.decide(Epoch(reason="undone", model="m", drops_thinking=True, drops_thinking_after=ids[1]))
-    assert [message for _, message in shown(script.view)] == ["go", "thinking a?", "a=a long listing", "fine", "next"]
+    assert [message for _, message in shown(script.view)] == [
+        "go",
+        "thinking a?",
+        "a=a long listing",
+        "fine",
+        "next",
+    ]
 
 
 def test_a_compaction_without_its_commit_never_happened():

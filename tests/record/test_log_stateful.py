@@ -87,7 +87,11 @@ class Transcripts(RuleBasedStateMachine):
         for number in range(calls):
             name = f"t{self.answers}_{number}_{len(self.calls)}"
             self.calls.append(name)
-            parts.append(blocks.read(json.dumps({"type": "tool_use", "id": name, "name": "Read", "input": {}}).encode()))
+            parts.append(
+                blocks.read(
+                    json.dumps({"type": "tool_use", "id": name, "name": "Read", "input": {}}).encode()
+                )
+            )
         self.script.model(answer(*(parts or ["yes"]), id=f"m{self.answers}", prompt=1000 + self.answers))
         self.records.append(self.script.view.tip or "")
 
@@ -95,7 +99,9 @@ class Transcripts(RuleBasedStateMachine):
     @rule(which=NUMBERS)
     def a_tool_answers(self, which: int) -> None:
         pending = self.script.view.pending_calls
-        self.records.append(self.script.user([blocks.result(pending[which % len(pending)], "x" * (which % 99))]))
+        self.records.append(
+            self.script.user([blocks.result(pending[which % len(pending)], "x" * (which % 99))])
+        )
 
     @precondition(lambda self: self.calls)
     @rule(which=NUMBERS)
@@ -161,7 +167,12 @@ class Transcripts(RuleBasedStateMachine):
     @rule(which=NUMBERS)
     def another_tool_writes_a_branch(self, which: int) -> None:
         uuid, parent = self.ids.new(), self.records[which % len(self.records)]
-        record = {"type": "user", "uuid": uuid, "parentUuid": parent, "message": {"role": "user", "content": "aside"}}
+        record = {
+            "type": "user",
+            "uuid": uuid,
+            "parentUuid": parent,
+            "message": {"role": "user", "content": "aside"},
+        }
         self._behind_our_back(json.dumps(record).encode() + b"\n")
         self.records.append(uuid)
 

@@ -26,7 +26,12 @@ def test_records_of_one_answer_become_one_message_and_their_results_the_next():
     story.user([result("a", "A")], parent=first)
     story.user([result("b", "B")], parent=second)
     story.assistant("done", id="m2")
-    assert shown(story.view()) == [("user", "go"), ("assistant", "a? b?"), ("user", "a=A b=B"), ("assistant", "done")]
+    assert shown(story.view()) == [
+        ("user", "go"),
+        ("assistant", "a? b?"),
+        ("user", "a=A b=B"),
+        ("assistant", "done"),
+    ]
 
 
 @pytest.mark.spec("S0.7")

@@ -134,9 +134,11 @@ class View:
         place = self._layout.index.get(uuid)
         if place is None:
             return False
-        said = self._layout.items[place].said
-        torn = any(self._chain.asked(call) in self._layout.index for call in said.answers)
-        return not torn and next(iter(self._chain.mates(uuid))) == uuid
+        here = self._layout.items[place]
+        torn = any(self._chain.asked(call) in self._layout.index for call in here.said.answers)
+        first = next(iter(self._chain.mates(uuid))) == uuid
+        before = self._layout.items[:place]
+        return first and not torn and all(item.seq < here.seq or item.said.summary for item in before)
 
     def decisions(self) -> list[OwnDecision | Clearing]:
         """All decisions on record for this view, in order, taken back or not."""
