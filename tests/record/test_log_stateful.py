@@ -80,7 +80,9 @@ class Transcripts(RuleBasedStateMachine):
 
     @rule(calls=st.integers(0, 3), thinks=st.booleans(), again=st.booleans())
     def the_model_answers(self, calls: int, thinks: bool, again: bool) -> None:
-        self.answers += not again
+        answered = [item.said.message_id for item in self.script.view.items if item.said.role == "assistant"]
+        goes_on = again and answered[-1:] == [f"m{self.answers}"]
+        self.answers += not goes_on
         parts: list[blocks.Block | str] = []
         if thinks:
             parts.append(blocks.read(b'{"type":"thinking","thinking":"","signature":"c2ln"}'))

@@ -249,6 +249,8 @@ def test_two_ids_never_share_a_file_name(one, other):
     assert (safe_name(one) == safe_name(other)) == (one == other)
 
 
-@pytest.mark.parametrize("hostile", ["../../etc/passwd", "a/b", "..", "", "CON", "nul", "x" * 500, "a\x00b", "\ud800"])
+@pytest.mark.parametrize(
+    "hostile", ["../../etc/passwd", "a/b", "..", "", "CON", "nul", "x" * 500, "a\x00b", "\ud800"]
+)
 def test_hostile_ids_stay_inside_the_folder(hostile, tmp_path):
     assert (tmp_path / safe_name(hostile)).parent == tmp_path

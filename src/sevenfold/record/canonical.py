@@ -31,6 +31,15 @@ def minify(raw: bytes) -> bytes:
     return msgspec.json.format(raw, indent=-1)
 
 
+def field(raw: bytes, name: str) -> str:
+    """The text in one field of an encoded object; empty when it has none."""
+    fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+    try:
+        return msgspec.json.decode(fields[name], type=str)
+    except (KeyError, msgspec.ValidationError):
+        return ""
+
+
 def _check(value: Any, path: str) -> None:
     match value:
         case None | bool() | int() | msgspec.Raw():

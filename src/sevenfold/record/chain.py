@@ -126,7 +126,9 @@ class Chain:
         ancestors, boundary, missing = self._ancestors(self.tip_of(leaf))
         if self.complete:
             missing = None
-        elif boundary is not None and boundary in self._kept:
+        elif boundary is None:
+            missing = missing or leaf
+        elif boundary in self._kept:
             missing = self._kept[boundary].missing
         live = self._close(ancestors)
         if boundary is not None:

@@ -63,11 +63,12 @@ class Epoch(Own, frozen=True, tag="epoch"):
 
     reason: str
     model: str
-    system: Raw = Raw(b"null")
-    tools: Raw = Raw(b"null")
+    max_tokens: int = 0
+    system: list[Raw] = []
+    tools: list[Raw] = []
+    settings: dict[str, Raw] = {}
+    """Other fields of its requests: thinking, the provider's edits and so on."""
     betas: list[str] = []
-    thinking: Raw = Raw(b"null")
-    edits: Raw = Raw(b"null")
     lifetimes: dict[str, str] = {}
     renderer: int = 1
     drops_thinking: bool = False
@@ -84,8 +85,10 @@ class Request(Own, frozen=True, tag="request"):
     epoch: str
     tip: str | None
     source: str = "main"
-    markers: list[tuple[str, str]] = []
-    parameters: Raw = Raw(b"null")
+    markers: list[tuple[str, int, int, str]] = []
+    """Level, place in it, block and lifetime of each."""
+    parameters: dict[str, Raw] = {}
+    """Fields of this request alone."""
     sha256: str = ""
 
 

@@ -287,7 +287,10 @@ class View:
             self._ledger.add(self._seq, entry, self._chain)
         elif grows and self._chain.tip_of(entry.uuid) == entry.uuid and self._goes_last(entry):
             self.tip = entry.uuid
-            return self._layout.add(self._item(entry, self._seq, self._effects))
+            measured = self._layout.add(self._item(entry, self._seq, self._effects))
+            if entry.summary:
+                self._forget()
+            return measured
         self._refold(entry.uuid)
         return self._measured_on_new_branch(entry)
 

@@ -1,1 +1,1 @@
-"""The world, made: an HTTP server that speaks the wire formats of the providers and enforces their rules."""
+"""The world, made: an HTTP server that speaks the providers' wire formats and enforces their rules."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sevenfold.record.rules_base import Json, blocks_of, kind_of, wrong_role
-from sevenfold.record.rules_cache import LIFETIMES, UNMARKABLE
+from sevenfold.record.rules.base import Json, blocks_of, kind_of, wrong_role
+from sevenfold.record.rules.cache import LIFETIMES, UNMARKABLE
 
 Mend = tuple[int, str]
 """The index of a block and what was done to it."""

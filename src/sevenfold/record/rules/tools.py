@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sevenfold.record.rules_base import CALLS_SERVER, Placed, Refusal, Turn, is_server_result
+from sevenfold.record.rules.base import CALLS_SERVER, Placed, Refusal, Turn, is_server_result
 
 
 def tool_refusals(turns: list[Turn]) -> Iterator[Refusal]:

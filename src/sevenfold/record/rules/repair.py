@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from sevenfold.record.rules_base import (
+from sevenfold.record.rules.base import (
     Json,
     Placed,
     Turn,
@@ -26,9 +26,9 @@ from sevenfold.record.rules_base import (
     signed,
     turns,
 )
-from sevenfold.record.rules_blocks import clean_blocks, words_of
-from sevenfold.record.rules_cache import lifetime
-from sevenfold.record.rules_tools import (
+from sevenfold.record.rules.blocks import clean_blocks, words_of
+from sevenfold.record.rules.cache import lifetime
+from sevenfold.record.rules.tools import (
     calls_of,
     doubled_calls,
     leading_results,
@@ -36,6 +36,7 @@ from sevenfold.record.rules_tools import (
     pending_server_calls,
     talk,
 )
+from sevenfold.record.wire import CUT_START, NO_RESULT, ORPHAN
 
 MARKERS = 4
 
@@ -52,9 +53,9 @@ class Repair(Struct, frozen=True):
 class RepairTexts(Struct, frozen=True):
     """The sentences a repair may have to put in."""
 
-    unanswered: str = "[No result: the call was interrupted before it gave one]"
-    orphan: str = "[Result of a tool call that is not part of this conversation]"
-    opening: str = "[The conversation before this point is not available]"
+    unanswered: str = NO_RESULT
+    orphan: str = ORPHAN
+    opening: str = CUT_START
 
 
 def repair(messages: Sequence[Json], texts: RepairTexts | None = None) -> tuple[list[Json], list[Repair]]:

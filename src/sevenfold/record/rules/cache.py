@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from sevenfold.record.rules_base import THINKING, Json, Refusal, RuleFacts, kind_of, placed
+from sevenfold.record.rules.base import THINKING, Json, Refusal, RuleFacts, kind_of, placed
 
 UNMARKABLE = THINKING
 LIFETIMES = ("5m", "1h")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sevenfold.record.rules_base import (
+from sevenfold.record.rules.base import (
     CALLS_SERVER,
     Json,
     Placed,
@@ -26,9 +26,9 @@ from sevenfold.record.rules_base import (
     turns,
     wrong_role,
 )
-from sevenfold.record.rules_cache import Prompt, cache_refusals
-from sevenfold.record.rules_repair import Repair, RepairTexts, repair
-from sevenfold.record.rules_tools import tool_refusals
+from sevenfold.record.rules.cache import Prompt, cache_refusals
+from sevenfold.record.rules.repair import Repair, RepairTexts, repair
+from sevenfold.record.rules.tools import tool_refusals
 
 __all__ = ["Refusal", "Repair", "RepairTexts", "RuleFacts", "refusals", "repair"]
 

@@ -1,0 +1,162 @@
+"""Everything in a request that is not a message, frozen for an epoch, and the body made of both.
+
+System, tools and settings are encoded once, when an epoch opens; messages come encoded from the view. A
+body is these parts joined: nothing is encoded twice, and the same parts always give the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from sevenfold.errors import InputError
+from sevenfold.record import canonical
+from sevenfold.record.blocks import THINKING, Block
+from sevenfold.record.wire import Message
+
+
+class Marker(Struct, frozen=True):
+    """A place up to which the provider is asked to cache."""
+
+    level: str
+    """tools, system or messages"""
+    index: int
+    """Which tool, system block or message."""
+    block: int = 0
+    """Which block of the message."""
+    ttl: str = "5m"
+
+
+class Frame(Struct, frozen=True):
+    """What precedes the messages, as bytes."""
+
+    model: str
+    max_tokens: int
+    system: tuple[bytes, ...] = ()
+    tools: tuple[bytes, ...] = ()
+    settings: tuple[tuple[str, bytes], ...] = ()
+    """Other fields that decide about the cache, such as ``thinking`` and ``context_management``."""
+    betas: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        model: str,
+        max_tokens: int,
+        *,
+        system: Sequence[bytes] = (),
+        tools: Iterable[Any] = (),
+        betas: Iterable[str] = (),
+        **settings: Any,
+    ) -> Frame:
+        """Freeze a request's fixed parts; tools are put in the order of their names, betas likewise."""
+        encoded = sorted(
+            ((_tool_name(tool, place), canonical.encode(tool)) for place, tool in enumerate(tools))
+        )
+        names = [name for name, _ in encoded]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise InputError(
+                f"two tools are called {sorted(twice)[0]!r}; every tool needs a name of its own"
+            )
+        fields = tuple(
+            (name, canonical.encode(settings[name]))
+            for name in sorted(settings)
+            if settings[name] is not None
+        )
+        return cls(
+            model,
+            max_tokens,
+            tuple(system),
+            tuple(raw for _, raw in encoded),
+            fields,
+            tuple(sorted(set(betas))),
+        )
+
+    def parts(self) -> list[tuple[str, bytes]]:
+        """Every part by name, in the order the cache sees them."""
+        named = [("model", self.model.encode()), ("betas", ",".join(self.betas).encode())]
+        named += [(f"setting {name}", raw) for name, raw in self.settings]
+        named += [(f"tool {tool_name(raw)}", raw) for raw in self.tools]
+        named += [(f"system block {place + 1}", raw) for place, raw in enumerate(self.system)]
+        return named
+
+
+class Body(Struct, frozen=True):
+    """A request, whole."""
+
+    raw: bytes
+    markers: tuple[Marker, ...]
+
+    @property
+    def sha256(self) -> str:
+        """The name of these bytes."""
+        return hashlib.sha256(self.raw).hexdigest()
+
+
+def assemble(
+    frame: Frame,
+    messages: Sequence[Message],
+    markers: Sequence[Marker] = (),
+    extra: Mapping[str, bytes] | None = None,
+) -> Body:
+    """The body of a request: the frame, the messages, the markers, and ``extra`` fields of its own."""
+    system, tools = list(frame.system), list(frame.tools)
+    said = [message.raw for message in messages]
+    for marker in markers:
+        if marker.level == "messages":
+            continue
+        level = system if marker.level == "system" else tools
+        level[marker.index] = marked(level[marker.index], marker.ttl)
+    for index in {marker.index for marker in markers if marker.level == "messages"}:
+        ttls = {
+            marker.block: marker.ttl
+            for marker in markers
+            if (marker.level, marker.index) == ("messages", index)
+        }
+        said[index] = _with_markers(messages[index], ttls)
+    pieces = [b'{"model":', canonical.encode(frame.model), b',"max_tokens":%d' % frame.max_tokens]
+    for name, parts in (("tools", tools), ("system", system)):
+        if parts:
+            pieces += [b',"%b":[' % name.encode(), b",".join(parts), b"]"]
+    for name, raw in (*frame.settings, *(extra or {}).items()):
+        pieces += [b',"%b":' % name.encode(), raw]
+    pieces += [b',"messages":[', b",".join(said), b"]}"]
+    return Body(b"".join(pieces), tuple(markers))
+
+
+def marked(block: bytes, ttl: str) -> bytes:
+    """A block or tool with a cache marker as its last field."""
+    control = b'{"type":"ephemeral"}' if ttl == "5m" else b'{"type":"ephemeral","ttl":"%b"}' % ttl.encode()
+    bare = block.rstrip()
+    comma = b"" if bare[:-1].rstrip().endswith(b"{") else b","
+    return bare[:-1] + comma + b'"cache_control":' + control + b"}"
+
+
+def markable(block: Block) -> bool:
+    """May a marker stand on this block?"""
+    return block.kind not in THINKING and not block.blank
+
+
+def tool_name(raw: bytes) -> str:
+    """The name in an encoded tool."""
+    return canonical.field(raw, "name") or canonical.field(raw, "type")
+
+
+def _tool_name(tool: Any, place: int) -> str:
+    name = tool.get("name") or tool.get("type") if isinstance(tool, dict) else None
+    if not isinstance(name, str):
+        raise InputError(
+            f"tool number {place + 1} has no name; a tool is a mapping with name and input_schema"
+        )
+    return name
+
+
+def _with_markers(message: Message, ttls: dict[int, str]) -> bytes:
+    parts = [
+        marked(part.raw, ttls[place]) if place in ttls else part.raw
+        for place, part in enumerate(message.parts)
+    ]
+    return b'{"role":"' + message.role.encode() + b'","content":[' + b",".join(parts) + b"]}"

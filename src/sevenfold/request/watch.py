@@ -1,0 +1,214 @@
+"""Watching the prompt cache: what will be lost before a request goes out, and why, once it has.
+
+The parts of a request (model, settings, each tool, each system block, each message) are kept as they were
+last sent, so a change is found by looking at the parts themselves, and the first one that moved is named.
+A loss is expected when it was announced (a compaction, a clearing) or when the entry was too old; every
+other one is a break, with its cause, its size in tokens and money, and a diff to read.
+
+A `Watched` is a value: `look` before sending and `judge` after the answer give the next one.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.profiles import Profile
+from sevenfold.record.usage import Usage
+from sevenfold.record.wire import Message
+from sevenfold.request.frame import Frame
+from sevenfold.request.plan import Lifetimes
+
+SHARE = 0.05
+"""A fall by a smaller share of what was cached is not worth a word…"""
+TOKENS = 2_000
+"""…nor is one of fewer tokens."""
+SECONDS = {"5m": 300, "1h": 3_600}
+_DIFF_LINES = 40
+
+
+class Sent(Struct, frozen=True):
+    """A request as the cache sees it."""
+
+    frame: Frame
+    messages: tuple[Message, ...]
+    lifetimes: Lifetimes
+    at: float
+
+
+class Change(Struct, frozen=True):
+    """The first part that is not as it was."""
+
+    cause: str
+    """model, betas, setting, tool, tool_order, system, lifetime or message"""
+    part: str
+    was: bytes = b""
+    now: bytes = b""
+    kept: float = 0.0
+    """The share of the old request, in bytes, that stands before it and is still good."""
+
+    def diff(self) -> str:
+        """What changed, to read."""
+        lines = difflib.unified_diff(_lines(self.was), _lines(self.now), "was", "now", lineterm="", n=1)
+        shown = [line[:400] for line, _ in zip(lines, range(_DIFF_LINES), strict=False)]
+        return "\n".join([f"{self.part}:", *shown])
+
+
+class Forecast(Struct, frozen=True):
+    """What a request that is about to go out will find in the cache."""
+
+    change: Change | None = None
+    expired: bool = False
+    tokens: int = 0
+    """Cached tokens that will have to be written again."""
+    usd: float | None = None
+    announced: str = ""
+
+
+class Break(Struct, frozen=True):
+    """A loss that happened."""
+
+    cause: str
+    """What `Change.cause` can be; else expired, evicted, or the reason a decision announced"""
+    part: str
+    tokens: int
+    usd: float | None
+    elapsed: float
+    expected: bool
+    diff: str = ""
+    provider: str = ""
+    """The reason the provider itself gives, if it gives one."""
+
+
+class Watched(Struct, frozen=True):
+    """What is known of the cache of one prefix."""
+
+    sent: Sent | None = None
+    cached: int = 0
+    """Tokens the last request left readable."""
+    forecast: Forecast = Forecast()
+    pending: Sent | None = None
+    announced: str = ""
+
+    def announce(self, reason: str) -> Watched:
+        """A decision is about to change what was sent: the loss that follows is expected."""
+        return replace(self, announced=reason)
+
+    def look(self, sending: Sent, profile: Profile) -> Watched:
+        """Before sending: find what moved, and what that will cost."""
+        before = self.sent
+        if before is None or not self.cached:
+            return replace(self, pending=sending, forecast=Forecast(announced=self.announced))
+        change = first_change(before, sending)
+        expired = sending.at - before.at > SECONDS.get(before.lifetimes.tail, 300)
+        lost = self.cached if expired else round(self.cached * (1 - change.kept)) if change else 0
+        forecast = Forecast(change, expired, lost, _money(lost, sending, profile), self.announced)
+        return replace(self, pending=sending, forecast=forecast)
+
+    def judge(
+        self, usage: Usage, profile: Profile, *, provider: str = "", keeps: bool = True
+    ) -> tuple[Watched, Break | None]:
+        """After the answer: was less read than the last request left?
+
+        ``keeps`` is False for a fork that shares this prefix and writes none of its own: what it sent
+        is not what the next request extends.
+        """
+        sending, before = self.pending, self.sent
+        if sending is None:
+            return self, None
+        fall = self.cached - usage.cache_read_input_tokens
+        found = None
+        if before is not None and fall > TOKENS and fall > SHARE * self.cached:
+            found = self._explain(fall, sending, before, profile, provider)
+        if not keeps and before is not None:
+            refreshed = replace(before, at=sending.at) if found is None else before
+            return replace(self, sent=refreshed, pending=None, forecast=Forecast(), announced=""), found
+        left = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
+        return Watched(sending, left), found
+
+    def _explain(self, fall: int, sending: Sent, before: Sent, profile: Profile, provider: str) -> Break:
+        change, elapsed = self.forecast.change, sending.at - before.at
+        usd = _money(fall, sending, profile)
+        if self.announced:
+            return Break(
+                self.announced, change.part if change else "", fall, usd, elapsed, True, provider=provider
+            )
+        if change:
+            return Break(change.cause, change.part, fall, usd, elapsed, False, change.diff(), provider)
+        if self.forecast.expired:
+            return Break("expired", "", fall, usd, elapsed, True, provider=provider)
+        return Break(
+            "evicted", "", fall, usd, elapsed, False, "nothing changed here: likely server side", provider
+        )
+
+
+def first_change(before: Sent, now: Sent) -> Change | None:
+    """The first part in which a request does not extend the one before it."""
+    size = sum(len(raw) for _, raw in before.frame.parts()) + sum(len(one.raw) for one in before.messages)
+    passed = 0
+    was, parts = before.frame.parts(), now.frame.parts()
+    for place, (name, raw) in enumerate(was):
+        here = parts[place] if place < len(parts) else ("", b"")
+        if here != (name, raw):
+            return replace(_frame_change(was, parts, place), kept=_kept(passed, size, name))
+        passed += len(raw)
+    if len(parts) > len(was):
+        name, raw = parts[len(was)]
+        return Change(_cause(name), f"{name} was added", b"", raw, passed / size if size else 0.0)
+    if before.lifetimes != now.lifetimes:
+        return Change("lifetime", f"lifetime {before.lifetimes.tail} became {now.lifetimes.tail}")
+    for place, message in enumerate(before.messages):
+        later = now.messages[place] if place < len(now.messages) else None
+        if later is None or not _extends(message, later, last=place == len(before.messages) - 1):
+            raw = later.raw if later else b""
+            return Change("message", f"message {place + 1}", message.raw, raw, passed / size)
+        passed += len(message.raw)
+    return None
+
+
+def _extends(message: Message, later: Message, *, last: bool) -> bool:
+    if later is message or later.raw == message.raw:
+        return True
+    parts = later.parts[: len(message.parts)]
+    return last and later.role == message.role and parts == message.parts
+
+
+def _frame_change(was: Sequence[tuple[str, bytes]], now: Sequence[tuple[str, bytes]], place: int) -> Change:
+    name, raw = was[place]
+    tools = [[part for part in parts if part[0].startswith("tool ")] for parts in (was, now)]
+    if name.startswith("tool ") and tools[0] != tools[1] and sorted(tools[0]) == sorted(tools[1]):
+        return Change("tool_order", "the order of tools")
+    later = dict(now).get(name)
+    if later is None:
+        return Change(_cause(name), f"{name} is gone", raw)
+    if later == raw:
+        added = now[place][0]
+        return Change(_cause(added), f"{added} was added", b"", now[place][1])
+    return Change(_cause(name), name, raw, later)
+
+
+def _cause(name: str) -> str:
+    return name.split(" ", 1)[0]
+
+
+def _kept(passed: int, size: int, name: str) -> float:
+    """Model and betas are part of every prefix; settings spoil the messages, and often more."""
+    return passed / size if size and name.startswith(("tool ", "system ")) else 0.0
+
+
+def _money(tokens: int, sending: Sent, profile: Profile) -> float | None:
+    price = profile.price(tokens)
+    if price is None:
+        return None
+    return tokens * (price.write(SECONDS.get(sending.lifetimes.tail, 300)) - price.read) / 1e6
+
+
+def _lines(raw: bytes) -> list[str]:
+    try:
+        return msgspec.json.format(raw, indent=1).decode(errors="replace").splitlines()
+    except msgspec.DecodeError:
+        return raw.decode(errors="replace").splitlines()

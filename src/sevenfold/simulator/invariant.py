@@ -1,0 +1,75 @@
+"""The prefix invariant on the wire: each request extends the one before it, cache markers aside.
+
+What a cache and bound thinking both depend on. A violation is explained by the first part that moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from sevenfold.record.rules.base import blocks_of
+
+Json = Mapping[str, Any]
+
+
+def extends(previous: bytes | Json, body: bytes | Json) -> str | None:
+    """None when a request body extends the one before it; otherwise the first part that moved."""
+    before, now = _decoded(previous), _decoded(body)
+    if before.get("model") != now.get("model"):
+        return f"model changed from {before.get('model')} to {now.get('model')}"
+    for level in ("tools", "system"):
+        if moved := _compare(list(_parts(before, level)), list(_parts(now, level)), whole=True):
+            return moved
+    return _compare(list(_parts(before, "messages")), list(_parts(now, "messages")), whole=False)
+
+
+def _decoded(body: bytes | Json) -> Json:
+    decoded: Json = msgspec.json.decode(body) if isinstance(body, bytes) else body
+    return decoded
+
+
+def _compare(before: list[tuple[str, bytes]], now: list[tuple[str, bytes]], *, whole: bool) -> str | None:
+    for place, (path, was) in enumerate(before):
+        if place >= len(now):
+            return f"{path} is gone"
+        if now[place][0] != path:
+            return f"{now[place][0]} was put in before {path}"
+        if now[place][1] != was:
+            return f"{path} changed from {_short(was)} to {_short(now[place][1])}"
+    if whole and len(now) > len(before):
+        return f"{now[len(before)][0]} was added"
+    return None
+
+
+def _parts(body: Json, level: str) -> Iterator[tuple[str, bytes]]:
+    if level != "messages":
+        for index, block in enumerate(_as_blocks(body.get(level))):
+            yield f"{level}.{index}", _bare(block)
+        return
+    for number, message in enumerate(body.get("messages") or ()):
+        rest = {key: value for key, value in message.items() if key != "content"}
+        yield f"messages.{number}", msgspec.json.encode(rest, order="sorted")
+        for index, block in enumerate(blocks_of(message)):
+            yield f"messages.{number}.content.{index}", _bare(block)
+
+
+def _as_blocks(value: Any) -> list[Json]:
+    return blocks_of({"content": value}) if value else []
+
+
+def _bare(block: Json) -> bytes:
+    """The bytes of a block without its markers; the order of keys counts, as it does for the cache."""
+    bare = {key: value for key, value in block.items() if key != "cache_control"}
+    content = bare.get("content")
+    if block.get("type") == "tool_result" and isinstance(content, list):
+        stripped = [{k: v for k, v in part.items() if k != "cache_control"} for part in content]
+        bare["content"] = stripped
+    return msgspec.json.encode(bare)
+
+
+def _short(raw: bytes) -> str:
+    words = raw.decode(errors="replace")
+    return words if len(words) <= 120 else f"{words[:80]}…{words[-30:]}"
