@@ -108,7 +108,7 @@ def test_the_design_says_truly_which_parts_exist() -> None:
     )
     package = ROOT / "src" / "sevenfold"
     real = {
-        name for name, _ in rows if (package / name).is_file() or len([*(package / name).glob("*.py")]) > 1
+        name for name, _ in rows if (package / name).is_file() or len([*(package / name).rglob("*.py")]) > 1
     }
     claimed = {name for name, state in rows if state in ("here", "begun")}
     assert {state for _, state in rows} <= {"here", "begun", "planned"}
@@ -136,7 +136,7 @@ def test_functions_stay_small() -> None:
 
 def test_every_module_has_its_place_in_the_import_contracts() -> None:
     one_way, no_world = pyproject()["tool"]["importlinter"]["contracts"]
-    # Listed from the top: surfaces and evals, wiring, runtime and its neighbours; all further down is pure.
+    # Listed from the top: surfaces, evals, wiring, runtime and its neighbours; all further down is pure.
     layers = [set(re.findall(r"[\w.]+", layer)) for layer in one_way["layers"]]
     package = ROOT / "src" / "sevenfold"
     parts = {
@@ -146,7 +146,7 @@ def test_every_module_has_its_place_in_the_import_contracts() -> None:
     }
     parts -= {"sevenfold.__init__", "sevenfold.__main__", "sevenfold.examples"}
     assert parts - set().union(*layers) == set(), "in no layer of the contract"
-    assert (parts & set().union(*layers[3:])) - set(no_world["source_modules"]) == set(), (
+    assert (parts & set().union(*layers[4:])) - set(no_world["source_modules"]) == set(), (
         "free to touch the world"
     )
 

@@ -80,8 +80,8 @@ class Transcripts(RuleBasedStateMachine):
 
     @rule(calls=st.integers(0, 3), thinks=st.booleans(), again=st.booleans())
     def the_model_answers(self, calls: int, thinks: bool, again: bool) -> None:
-        answered = [item.said.message_id for item in self.script.view.items if item.said.role == "assistant"]
-        goes_on = again and answered[-1:] == [f"m{self.answers}"]
+        last = self.script.view.items[-1].said if self.script.view.items else None
+        goes_on = again and last is not None and last.message_id == f"m{self.answers}"
         self.answers += not goes_on
         parts: list[blocks.Block | str] = []
         if thinks:

@@ -123,11 +123,14 @@ class Chain:
 
     def branch(self, leaf: str) -> Branch:
         """The live records when ``leaf`` is the newest."""
-        ancestors, boundary, missing = self._ancestors(self.tip_of(leaf))
+        return self._way_to(self.tip_of(leaf))
+
+    def _way_to(self, last: str) -> Branch:
+        ancestors, boundary, missing = self._ancestors(last)
         if self.complete:
             missing = None
         elif boundary is None:
-            missing = missing or leaf
+            missing = missing or last
         elif boundary in self._kept:
             missing = self._kept[boundary].missing
         live = self._close(ancestors)
@@ -171,7 +174,7 @@ class Chain:
         tail = self.resolve(segment.tail_uuid)
         if tail is None or tail not in self.nodes:
             return _Kept(boundary, segment.anchor_uuid, segment.tail_uuid, {}, segment.tail_uuid)
-        order = [uuid for uuid in self.branch(tail).order if isinstance(self.nodes[uuid].entry, Said)]
+        order = [uuid for uuid in self._way_to(tail).order if isinstance(self.nodes[uuid].entry, Said)]
         members = order[: order.index(tail) + 1] if tail in order else []
         head = self.resolve(segment.head_uuid)
         if head is not None and head in members:

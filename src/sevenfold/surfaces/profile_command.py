@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from importlib import resources
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -16,10 +15,10 @@ from sevenfold.errors import InputError, UserError
 from sevenfold.evals.profile import gather
 from sevenfold.evals.profile.figures import Profile
 from sevenfold.evals.profile.gather import Progress
+from sevenfold.examples import coding_session
 
 FAILED = 2
 """The exit code when there is nothing to show."""
-EXAMPLE = "coding-session.jsonl"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -28,14 +27,9 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(
             "there is nothing to profile: name a transcript or a folder, or try sevenfold profile --example"
         )
-    with ExitStack() as stack:
-        paths = list(options.paths)
-        if options.example:
-            shipped = resources.files("sevenfold").joinpath("examples", EXAMPLE)
-            paths.append(stack.enter_context(resources.as_file(shipped)))
-        found = gather.find(paths)
-        with _progress(len(found.files)) as progress:
-            profile = gather.profile(found, jobs=options.jobs, progress=progress)
+    found = gather.find([*options.paths, *([coding_session()] if options.example else [])])
+    with _progress(len(found.files)) as progress:
+        profile = gather.profile(found, jobs=options.jobs, progress=progress)
     profile = _cut(profile, options.top)
     if options.html and profile.sessions:
         _write_page(profile, options.html)

@@ -1,0 +1,43 @@
+"""Draws docs/profile.svg: what `sevenfold profile --example` shows, with no web font in it."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from msgspec.structs import replace
+from rich.console import Console
+
+from sevenfold.evals.profile import gather
+from sevenfold.examples import coding_session
+from sevenfold.surfaces import terminal
+
+WIDTH, TOP = 96, 4
+PICTURE = Path(__file__).parent.parent / "docs" / "profile.svg"
+FRAME = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
+<style>
+.{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, monospace; font-size: {char_height}px;
+ line-height: {line_height}px; font-variant-east-asian: full-width; }}
+{styles}
+</style>
+<defs><clipPath id="{unique_id}-clip-terminal">
+<rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/>
+</clipPath>{lines}</defs>
+{chrome}
+<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
+{backgrounds}<g class="{unique_id}-matrix">{matrix}</g></g>
+</svg>
+"""
+
+
+def draw() -> str:
+    """The picture as SVG: the report down to what was lost, without the machine's own path."""
+    profile = gather.profile(gather.find([coding_session()]), jobs=1)
+    session = replace(profile.sessions[0], file="coding-session.jsonl")
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False)
+    console.print(terminal.session_page(session, WIDTH, TOP))
+    return console.export_svg(title="sevenfold profile --example", code_format=FRAME, unique_id="profile")
+
+
+if __name__ == "__main__":
+    PICTURE.write_text(draw(), encoding="utf-8")
