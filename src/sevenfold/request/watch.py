@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from sevenfold.profiles import Profile
 from sevenfold.record.usage import Usage
 from sevenfold.record.wire import Message
-from sevenfold.request.frame import Frame
+from sevenfold.request.frame import Frame, Marker, tool_name
 from sevenfold.request.plan import Lifetimes
 
 SHARE = 0.05
@@ -38,6 +38,13 @@ class Sent(Struct, frozen=True):
     messages: tuple[Message, ...]
     lifetimes: Lifetimes
     at: float
+    markers: tuple[Marker, ...] = ()
+
+    def marked(self) -> set[str]:
+        """The fixed parts behind which the provider was asked to keep an entry."""
+        ends = {("system", place): f"system block {place + 1}" for place in range(len(self.frame.system))}
+        ends |= {("tools", place): f"tool {tool_name(raw)}" for place, raw in enumerate(self.frame.tools)}
+        return {ends[mark.level, mark.index] for mark in self.markers if mark.level != "messages"}
 
 
 class Change(Struct, frozen=True):
@@ -49,7 +56,7 @@ class Change(Struct, frozen=True):
     was: bytes = b""
     now: bytes = b""
     kept: float = 0.0
-    """The share of the old request, in bytes, that stands before it and is still good."""
+    """The share of the old request, in bytes, up to the last entry that is still good."""
 
     def diff(self) -> str:
         """What changed, to read."""
@@ -148,25 +155,27 @@ class Watched(Struct, frozen=True):
 
 def first_change(before: Sent, now: Sent) -> Change | None:
     """The first part in which a request does not extend the one before it."""
-    size = sum(len(raw) for _, raw in before.frame.parts()) + sum(len(one.raw) for one in before.messages)
-    passed = 0
-    was, parts = before.frame.parts(), now.frame.parts()
+    was, parts, marked = before.frame.parts(), now.frame.parts(), before.marked()
+    size = sum(len(raw) for _, raw in was) + sum(len(one.raw) for one in before.messages) or 1
+    passed = safe = 0
     for place, (name, raw) in enumerate(was):
         here = parts[place] if place < len(parts) else ("", b"")
         if here != (name, raw):
-            return replace(_frame_change(was, parts, place), kept=_kept(passed, size, name))
+            return replace(_frame_change(was, parts, place), kept=safe / size)
         passed += len(raw)
+        safe = passed if name in marked else safe
     if len(parts) > len(was):
         name, raw = parts[len(was)]
-        return Change(_cause(name), f"{name} was added", b"", raw, passed / size if size else 0.0)
+        return Change(_cause(name), f"{name} was added", b"", raw, safe / size)
     if before.lifetimes != now.lifetimes:
         return Change("lifetime", f"lifetime {before.lifetimes.tail} became {now.lifetimes.tail}")
     for place, message in enumerate(before.messages):
         later = now.messages[place] if place < len(now.messages) else None
         if later is None or not _extends(message, later, last=place == len(before.messages) - 1):
             raw = later.raw if later else b""
-            return Change("message", f"message {place + 1}", message.raw, raw, passed / size)
+            return Change("message", f"message {place + 1}", message.raw, raw, safe / size)
         passed += len(message.raw)
+        safe = passed
     return None
 
 
@@ -193,11 +202,6 @@ def _frame_change(was: Sequence[tuple[str, bytes]], now: Sequence[tuple[str, byt
 
 def _cause(name: str) -> str:
     return name.split(" ", 1)[0]
-
-
-def _kept(passed: int, size: int, name: str) -> float:
-    """Model and betas are part of every prefix; settings spoil the messages, and often more."""
-    return passed / size if size and name.startswith(("tool ", "system ")) else 0.0
 
 
 def _money(tokens: int, sending: Sent, profile: Profile) -> float | None:

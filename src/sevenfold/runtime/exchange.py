@@ -87,7 +87,7 @@ class Exchange:
         )
         extra = self._extra()
         body = assemble(self.frame, messages, markers, extra)
-        sent = Sent(self.frame, tuple(messages), self.lifetimes, self._clock.now())
+        sent = Sent(self.frame, tuple(messages), self.lifetimes, self._clock.now(), markers)
         self.watched = self.watched.look(sent, self._profile)
         self._record(body, markers, extra)
         call = Call(body.raw, self.frame.betas, self._source.name)
