@@ -14,6 +14,7 @@ from msgspec import Raw, Struct
 
 from sevenfold.ports import Ask, Call, Clock, Reply
 from sevenfold.profiles import Profile
+from sevenfold.record.blocks import THINKING
 from sevenfold.record.decisions import Epoch, Request
 from sevenfold.record.gauge import Gauge, Size
 from sevenfold.record.usage import Usage
@@ -80,6 +81,10 @@ class Exchange:
 
     def prepare(self) -> Prepared:
         """The next request, written down and ready to go."""
+        forecast = self._look()
+        if forecast.change and self._profile.thinking.bound and self._thinks():
+            # The server would refuse reasoning that stands behind a changed part: go on without it.
+            self._open(f"{forecast.change.part} changed", drops_thinking=True)
         messages = self._transcript.view.messages()
         size = self.gauge.size(self._transcript.view)
         markers = plan(
@@ -87,11 +92,21 @@ class Exchange:
         )
         extra = self._extra()
         body = assemble(self.frame, messages, markers, extra)
-        sent = Sent(self.frame, tuple(messages), self.lifetimes, self._clock.now(), markers)
-        self.watched = self.watched.look(sent, self._profile)
+        forecast = self._look(markers)
         self._record(body, markers, extra)
         call = Call(body.raw, self.frame.betas, self._source.name)
-        return Prepared(body, call, sent.messages, size, self.watched.forecast)
+        return Prepared(body, call, tuple(messages), size, forecast)
+
+    def _look(self, markers: tuple[Marker, ...] = ()) -> Forecast:
+        messages = tuple(self._transcript.view.messages())
+        sending = Sent(self.frame, messages, self.lifetimes, self._clock.now(), markers)
+        self.watched = self.watched.look(sending, self._profile)
+        return self.watched.forecast
+
+    def _thinks(self) -> bool:
+        return any(
+            part.kind in THINKING for message in self._transcript.view.messages() for part in message.parts
+        )
 
     def observe(self, prepared: Prepared, reply: Reply) -> Outcome:
         """Take the answer into the log, and learn from what it reports."""
