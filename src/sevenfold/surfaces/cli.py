@@ -37,6 +37,12 @@ examples:
 exit code: 0 if at least one file was profiled, else 2"""
 
 
+_SIMULATE_HELP = """\
+Serve a simulated provider on this machine. It speaks the Messages, Chat Completions and Responses APIs,
+enforces their rules with their error texts, and keeps a prompt cache like theirs, so a client can be tried
+without a network or a bill. There is no model inside: it repeats what it is told."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     options = parser().parse_args(arguments)
@@ -75,6 +81,17 @@ def parser() -> argparse.ArgumentParser:
             epilog=_PROFILE_EXAMPLES,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+    )
+    simulate = commands.add_parser(
+        "simulate",
+        help="serve a simulated provider: the real wire formats and rules, no model, no key, no bill",
+        description=_SIMULATE_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    simulate.add_argument("--port", type=_positive, help="where to listen (default: a free one)")
+    simulate.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
+    simulate.add_argument(
+        "--key", default="simulated-key", help="the key to accept; '' accepts any (default: %(default)s)"
     )
     return top
 
@@ -124,6 +141,8 @@ def _positive(text: str) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from sevenfold.surfaces.profile_command import run
-
+    if options.command == "simulate":
+        from sevenfold.surfaces.simulate_command import run
+    else:
+        from sevenfold.surfaces.profile_command import run
     return run(options)

@@ -1,0 +1,42 @@
+"""`sevenfold simulate`: the simulator in the foreground, for clients of any kind."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import sys
+
+from sevenfold.errors import UserError
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until interrupted; returns the exit code."""
+    try:
+        from sevenfold.simulator.provider import Setup, Simulator
+        from sevenfold.simulator.server import run as serve
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"the simulator needs {error.name}, which is not installed; run: pip install 'sevenfold[simulator]'"
+        ) from error
+    simulator = Simulator(setup=Setup(api_key=options.key or None))
+    port = options.port or _free_port(options.host)
+    sys.stdout.write(
+        f"A simulated provider, no model inside: it repeats what it is told.\n"
+        f"  Anthropic clients   base_url=http://{options.host}:{port}\n"
+        f"  OpenAI clients      base_url=http://{options.host}:{port}/v1\n"
+        f"  key                 {options.key or 'any'}\n"
+        "Ctrl-C stops it.\n"
+    )
+    sys.stdout.flush()
+    try:
+        serve(port, options.host, simulator)
+    except SystemExit as stopped:
+        raise UserError(
+            f"{options.host}:{port} cannot be listened on; another program may use it, so choose another --port"
+        ) from stopped
+    return 0
+
+
+def _free_port(host: str) -> int:
+    with socket.create_server((host, 0)) as listener:
+        return int(listener.getsockname()[1])
