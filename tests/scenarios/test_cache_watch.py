@@ -9,8 +9,10 @@ from msgspec.structs import replace
 
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata, Snip
+from sevenfold.request.frame import Frame
 from sevenfold.request.plan import Lifetimes
-from tests.scenarios.conversing import Conversation, conversation
+from sevenfold.request.sections import Section, SystemPrompt
+from tests.scenarios.conversing import TOOLS, Conversation, conversation
 
 MODEL = "claude-opus-4-6"
 """Its reasoning is not bound to what precedes it, so a changed prefix costs money and is not refused."""
@@ -155,3 +157,20 @@ def test_growing_is_never_a_break():
         for _ in range(15):
             held.ask()
         assert not any(outcome.broken for outcome in held.outcomes)
+
+
+@pytest.mark.spec("S6.5", "S6.1")
+def test_the_section_of_the_system_prompt_that_moved_is_named():
+    def prompt(day: str) -> SystemPrompt:
+        rules = Section("rules", "Be careful. " * 900, "static")
+        return SystemPrompt((rules, Section("environment", f"Today is {day}.", "session")))
+
+    with conversation(MODEL) as held:
+        held.exchange.frame = Frame.of(MODEL, 4_000, system=prompt("Monday"), tools=TOOLS)
+        held.say("begin")
+        held.ask()
+        held.exchange.frame = Frame.of(MODEL, 4_000, system=prompt("Tuesday"), tools=TOOLS)
+        forecast = held.exchange.prepare().forecast
+        assert forecast.change is not None
+        assert forecast.change.part == "system section environment"
+        assert "Tuesday" in forecast.change.diff()

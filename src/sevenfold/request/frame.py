@@ -16,6 +16,7 @@ from sevenfold.errors import InputError
 from sevenfold.record import canonical
 from sevenfold.record.blocks import THINKING, Block
 from sevenfold.record.wire import Message
+from sevenfold.request.sections import SystemPrompt
 
 
 class Marker(Struct, frozen=True):
@@ -40,6 +41,8 @@ class Frame(Struct, frozen=True):
     settings: tuple[tuple[str, bytes], ...] = ()
     """Other fields that decide about the cache, such as ``thinking`` and ``context_management``."""
     betas: tuple[str, ...] = ()
+    sections: tuple[tuple[str, bytes], ...] = ()
+    """What the system blocks are made of, by name: only to say which of them moved."""
 
     @classmethod
     def of(
@@ -47,7 +50,7 @@ class Frame(Struct, frozen=True):
         model: str,
         max_tokens: int,
         *,
-        system: Sequence[bytes] = (),
+        system: SystemPrompt | Sequence[bytes] = (),
         tools: Iterable[Any] = (),
         betas: Iterable[str] = (),
         **settings: Any,
@@ -66,14 +69,10 @@ class Frame(Struct, frozen=True):
             for name in sorted(settings)
             if settings[name] is not None
         )
-        return cls(
-            model,
-            max_tokens,
-            tuple(system),
-            tuple(raw for _, raw in encoded),
-            fields,
-            tuple(sorted(set(betas))),
-        )
+        named = tuple(system.parts().items()) if isinstance(system, SystemPrompt) else ()
+        parts = system.blocks() if isinstance(system, SystemPrompt) else tuple(system)
+        schemas = tuple(raw for _, raw in encoded)
+        return cls(model, max_tokens, parts, schemas, fields, tuple(sorted(set(betas))), named)
 
     def parts(self) -> list[tuple[str, bytes]]:
         """Every part by name, in the order the cache sees them."""

@@ -161,7 +161,8 @@ def first_change(before: Sent, now: Sent) -> Change | None:
     for place, (name, raw) in enumerate(was):
         here = parts[place] if place < len(parts) else ("", b"")
         if here != (name, raw):
-            return replace(_frame_change(was, parts, place), kept=safe / size)
+            change = _section_change(before.frame, now.frame) if name.startswith("system ") else None
+            return replace(change or _frame_change(was, parts, place), kept=safe / size)
         passed += len(raw)
         safe = passed if name in marked else safe
     if len(parts) > len(was):
@@ -198,6 +199,17 @@ def _frame_change(was: Sequence[tuple[str, bytes]], now: Sequence[tuple[str, byt
         added = now[place][0]
         return Change(_cause(added), f"{added} was added", b"", now[place][1])
     return Change(_cause(name), name, raw, later)
+
+
+def _section_change(before: Frame, now: Frame) -> Change | None:
+    """Which section of the system prompt moved, where its sections are known."""
+    later = dict(now.sections)
+    for name, raw in before.sections:
+        if later.get(name) != raw:
+            part = f"system section {name}" + ("" if name in later else " is gone")
+            return Change("system", part, raw, later.get(name, b""))
+    added = [name for name in later if name not in dict(before.sections)] if before.sections else []
+    return Change("system", f"system section {added[0]} was added", b"", later[added[0]]) if added else None
 
 
 def _cause(name: str) -> str:

@@ -1,0 +1,198 @@
+"""What a long tool-using session costs at the provider: ours, a naive loop, and the SDK's own tool runner.
+
+All three hold the same conversation, answer by answer and result by result, with a simulated provider over
+HTTP whose prompt cache and prices follow the published rules. The ideal writes every token once and reads it
+afterwards. Figures are the simulator's: no provider is asked.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import anthropic
+from anthropic import beta_tool
+
+from sevenfold.adapters.anthropic import AnthropicClient
+from sevenfold.adapters.memory import MemoryLog
+from sevenfold.adapters.world import RandomIds, SystemClock
+from sevenfold.profiles import find
+from sevenfold.record import blocks
+from sevenfold.record.log import Place
+from sevenfold.record.usage import Usage
+from sevenfold.request.frame import Frame
+from sevenfold.request.price import Call, cost, ideal_cost
+from sevenfold.runtime.drive import drive
+from sevenfold.runtime.exchange import Exchange
+from sevenfold.runtime.transcript import Transcript
+from sevenfold.simulator.brains import Prompt, ScriptedBrain
+from sevenfold.simulator.limits import Limits
+from sevenfold.simulator.provider import Setup, Simulator
+from sevenfold.simulator.server import serve
+
+MODEL = "claude-sonnet-5-5"
+TURNS = 200
+SYSTEM = "You are a careful engineer who reads before writing. " * 200
+PROMPT = "Please look through the files one by one."
+WORDS = [
+    "return",
+    "value",
+    "=",
+    "self.items[index]",
+    "if",
+    "found",
+    "else",
+    "None",
+    "",
+    "#",
+    "see",
+    "notes\n",
+]
+
+
+def listing(number: int) -> str:
+    """The file the model reads in step ``number``: 2 to 8 KB."""
+    chance = random.Random(number)
+    return " ".join(chance.choice(WORDS) for _ in range(chance.randint(300, 1300)))
+
+
+def brain(turns: int) -> ScriptedBrain:
+    """Reads file after file, then says that it is done."""
+
+    def reply(prompt: Prompt) -> Any:
+        number = 1 + sum(message["role"] == "assistant" for message in prompt.messages)
+        if number > turns:
+            return "Done."
+        call = {
+            "type": "tool_use",
+            "id": f"toolu_{number}",
+            "name": "read_file",
+            "input": {"number": number},
+        }
+        return [{"type": "thinking", "thinking": "", "signature": ""}, call]
+
+    return ScriptedBrain(reply)
+
+
+@beta_tool
+def read_file(number: int) -> str:
+    """Read a file by its number."""
+    return listing(number)
+
+
+def ours(url: str, turns: int) -> None:
+    """The engine."""
+    script = Transcript(MemoryLog(), Place("bench"), clock=SystemClock(), ids=RandomIds())
+    frame = Frame.of(
+        MODEL,
+        2_000,
+        system=[blocks.text(SYSTEM).raw],
+        tools=[read_file.to_dict()],
+        thinking={"type": "adaptive"},
+    )
+    exchange = Exchange(script, frame, find(MODEL), clock=SystemClock())
+    client = AnthropicClient(api_key="simulated-key", base_url=url)
+    script.user([blocks.text(PROMPT)])
+    for number in range(1, turns + 2):
+        drive(exchange.turn(), client)
+        for call in script.view.pending_calls:
+            script.user([blocks.result(call, listing(number))])
+    client.close()
+
+
+def naive(url: str, turns: int) -> None:
+    """A loop as people first write it: the SDK, a list of messages, no markers."""
+    said: list[Any] = [{"role": "user", "content": PROMPT}]
+    with anthropic.Anthropic(base_url=url, api_key="simulated-key") as client:
+        for number in range(1, turns + 2):
+            answer = client.messages.create(
+                model=MODEL,
+                max_tokens=2_000,
+                system=SYSTEM,
+                tools=[read_file.to_dict()],
+                messages=said,
+                thinking={"type": "adaptive"},
+            )
+            said.append({"role": "assistant", "content": answer.content})
+            calls = [block.id for block in answer.content if block.type == "tool_use"]
+            if calls:
+                results = [
+                    {"type": "tool_result", "tool_use_id": call, "content": listing(number)}
+                    for call in calls
+                ]
+                said.append({"role": "user", "content": results})
+
+
+def runner(url: str, turns: int, **caching: Any) -> None:
+    """The SDK's tool runner."""
+    with anthropic.Anthropic(base_url=url, api_key="simulated-key") as client:
+        client.beta.messages.tool_runner(
+            model=MODEL,
+            max_tokens=2_000,
+            system=SYSTEM,
+            tools=[read_file],
+            messages=[{"role": "user", "content": PROMPT}],
+            thinking={"type": "adaptive"},
+            thread=False,
+            **caching,
+        ).until_done()
+
+
+WAYS: dict[str, Callable[[str, int], None]] = {
+    "sevenfold": ours,
+    "naive loop": naive,
+    "SDK tool runner": runner,
+    "SDK tool runner, automatic caching": lambda url, turns: runner(
+        url, turns, cache_control={"type": "ephemeral"}
+    ),
+}
+
+
+def measure(way: Callable[[str, int], None], turns: int = TURNS) -> dict[str, float]:
+    """Hold the session one way; what the provider reports, and what that costs."""
+    simulator = Simulator(brain(turns), Setup(limits=Limits(input_tokens=10**12)))
+    start = time.process_time()
+    with serve(simulator) as url:
+        way(url, turns)
+    spent = time.process_time() - start
+    used = [
+        Usage.of(request.usage) for request in simulator.requests if request.status == 200 and request.usage
+    ]
+    calls = [Call(usage.prompt, usage.output_tokens, 300) for usage in used]
+    profile = find(MODEL)
+    ideal = ideal_cost(calls, profile) or 0.0
+    paid = sum(cost(usage, profile) or 0.0 for usage in used)
+    prompt = sum(usage.prompt for usage in used)
+    return {
+        "calls": len(used),
+        "prompt_tokens": prompt,
+        "read_share": sum(usage.cache_read_input_tokens for usage in used) / prompt,
+        "usd": paid,
+        "ideal_usd": ideal,
+        "times_ideal": paid / ideal,
+        "cpu_seconds": spent,
+    }
+
+
+def main(turns: int = TURNS) -> dict[str, dict[str, float]]:
+    """Print the table; returns its rows."""
+    print(f"{turns} turns with {MODEL}, simulated; cpu is client and simulator together")
+    print(
+        f"{'':36} {'calls':>6} {'prompt tokens':>14} {'cache reads':>12} {'cost':>9} {'x ideal':>8} {'cpu s':>6}"
+    )
+    rows = {}
+    for name, way in WAYS.items():
+        row = rows[name] = measure(way, turns)
+        print(
+            f"{name:36} {row['calls']:>6.0f} {row['prompt_tokens']:>14,.0f} {row['read_share']:>12.2%} "
+            f"${row['usd']:>8.3f} {row['times_ideal']:>8.3f} {row['cpu_seconds']:>6.1f}",
+            flush=True,
+        )
+    return rows
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else TURNS)

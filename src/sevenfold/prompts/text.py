@@ -1,0 +1,112 @@
+"""What every injected text has in common: a role, a tag to know it by, and a size it never passes.
+
+A `Text` is a small frozen class whose fields are the holes of its Markdown file. Most fields are one line.
+At most one, the *body*, may be long: it is often somebody else's words, so it is cut at its cap with a
+note that says so, and cannot close the tag it stands in. Rendering is a pure function of the fields.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar, Literal
+
+from msgspec import Struct
+
+from sevenfold.errors import InputError
+from sevenfold.prompts import template
+
+Stage = Literal["static", "session"]
+"""Static text is the same for everybody; session text belongs to this session."""
+
+KB = 1024
+LINE_CAP = 4 * KB
+"""Bytes of a one-line field; the longest path a system takes is no longer."""
+
+_NOT_ONE_LINE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
+
+
+class Text(Struct, frozen=True):
+    """One text that is put before the model."""
+
+    file: ClassVar[str]
+    """Its name, and that of its Markdown file."""
+    role: ClassVar[Literal["system", "user"]] = "system"
+    stage: ClassVar[Stage] = "session"
+    tag: ClassVar[str] = ""
+    """The tag around it, by which it can be found again; empty: none."""
+    cap: ClassVar[int]
+    """The most bytes: of its body, where it has one, else of the whole. A token is about four."""
+    lines: ClassVar[int | None] = None
+    """The most lines of its body, where they are limited too."""
+    body: ClassVar[str] = ""
+    """The one field that may have many lines, and is cut when it is too long."""
+    source: ClassVar[str] = ""
+    """The field that says where the whole body can be read."""
+    volatile: ClassVar[str] = ""
+    """Why it must be computed again before each request; empty: it is computed once."""
+
+    def render(self) -> str:
+        """The text as the model sees it."""
+        said = template.render(self.file, {name: self._shown(name) for name in self.__struct_fields__})
+        if not self.body and size(said) > self.cap:
+            raise InputError(
+                f"prompts/texts/{self.file}.md: rendered it has {size(said):,} bytes, over its cap of "
+                f"{self.cap:,}; shorten it, or raise the cap of {type(self).__name__}"
+            )
+        return f"<{self.tag}>\n{said}\n</{self.tag}>" if self.tag else said
+
+    def _shown(self, field: str) -> str | None:
+        value = getattr(self, field)
+        if value is None:
+            return None
+        words = f"{value:,}" if isinstance(value, int) else _whole_characters(value)
+        if field == self.body:
+            return self._inside(self._cut(words.strip("\n")))
+        return self._inside(cut(_NOT_ONE_LINE.sub("?", words), LINE_CAP))
+
+    def _cut(self, words: str) -> str:
+        kept = cut(words, self.cap, self.lines)
+        if kept == words:
+            return words
+        path = getattr(self, self.source) if self.source else None
+        return f"{kept}\n{CutNote(size(kept), size(words), path).render()}"
+
+    def _inside(self, words: str) -> str:
+        """The words, unable to end the tag they stand in."""
+        if not self.tag:
+            return words
+        return re.sub(rf"<(/\s*{self.tag}\s*>)", r"&lt;\1", words, flags=re.IGNORECASE)
+
+
+class CutNote(Text, frozen=True):
+    """Says that a text goes on, and where."""
+
+    file = "cut"
+    cap = LINE_CAP + 200
+
+    shown: int
+    total: int
+    path: str | None = None
+
+
+def size(words: str) -> int:
+    """Bytes as they are sent."""
+    return len(words.encode())
+
+
+def cut(words: str, most: int, lines: int | None = None) -> str:
+    """The beginning of ``words``: at most so many bytes and lines, whole lines where that is possible."""
+    if lines is not None:
+        words = "\n".join(words.split("\n", lines)[:lines])
+    raw = words.encode()
+    if len(raw) <= most:
+        return words
+    kept = raw[:most].decode(errors="ignore")
+    whole, line_end, _ = kept.rpartition("\n")
+    # A last line that is most of what there is is worth more broken than gone.
+    return whole if line_end and len(whole) > len(kept) // 2 else kept
+
+
+def _whole_characters(words: str) -> str:
+    """The words without halves of surrogate pairs: odd file names bring them, and JSON refuses them."""
+    return words.encode(errors="replace").decode()
