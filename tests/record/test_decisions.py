@@ -203,7 +203,6 @@ def test_decisions_after_a_torn_compaction_are_not_lost_with_it():
 
 
 def test_a_record_of_a_newer_version_makes_the_transcript_read_only():
-    script, _ = _worked()
     log = MemoryLog([b'{"type":"sevenfold","v":1,"kind":"teleport","id":"x"}\n'])
     assert transcript(log).read_only
     with pytest.raises(TranscriptTooNew, match="teleport"):

@@ -1,0 +1,63 @@
+"""Values from Python get one form of bytes, or a clear refusal."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sevenfold.errors import InputError
+from sevenfold.record import canonical
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(JSON)
+def test_the_bytes_say_what_the_value_said(value):
+    assert json.loads(canonical.encode(value)) == value
+
+
+@given(JSON)
+def test_the_same_value_has_the_same_bytes(value):
+    assert canonical.encode(value) == canonical.encode(json.loads(json.dumps(value)))
+
+
+def test_the_order_of_keys_is_kept():
+    assert canonical.encode({"b": 1, "a": {"d": 1, "c": 2}}) == b'{"b":1,"a":{"d":1,"c":2}}'
+
+
+@pytest.mark.parametrize(
+    ("value", "where"),
+    [
+        ({"a": [0, float("nan")]}, r"\$\.a\[1\] is nan"),
+        ({"a": {1: "x"}}, r"\$\.a has the key 1"),
+        ({"a": b"x"}, r"\$\.a is bytes"),
+        ({"a": ["x\ud800"]}, r"\$\.a\[0\] holds half a surrogate pair at character 1"),
+        ({"a": {1, 2}}, r"\$\.a is a set"),
+        ({"\udc00": 1}, r"a key\) holds half a surrogate"),
+    ],
+)
+def test_what_json_cannot_hold_is_refused_with_its_path(value, where):
+    with pytest.raises(InputError, match=where):
+        canonical.encode(value)
+
+
+@given(JSON, st.sampled_from([None, 1, 3]))
+def test_only_insignificant_space_is_taken_out(value, indent):
+    raw = json.dumps(value, indent=indent).encode()
+    assert json.loads(canonical.minify(raw)) == value
+    assert canonical.minify(canonical.minify(raw)) == canonical.minify(raw)
+
+
+def test_numbers_and_escapes_stay_as_they_were_written():
+    assert canonical.minify(rb'{ "a" : 1.50e3 , "b" : "\u00e9 \/" }') == rb'{"a":1.50e3,"b":"\u00e9 \/"}'
