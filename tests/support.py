@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from msgspec import Raw
+
 from sevenfold.adapters.memory import MemoryLog
 from sevenfold.adapters.world import CountedIds, ManualClock
 from sevenfold.ports import Ids, Log
@@ -104,7 +106,7 @@ class Story:
 
     def _add(self, kind: str, fields: dict[str, Any]) -> str:
         self._count += 1
-        uuid = fields.pop("uuid", f"{kind[0]}{self._count}")
+        uuid = str(fields.pop("uuid", f"{kind[0]}{self._count}"))
         parent = fields.pop("parent", self.last)
         record = {
             "type": kind,
@@ -145,4 +147,4 @@ def transcript(log: Log | None = None, ids: Ids | None = None) -> Transcript:
 
 def answer(*parts: Block | str, id: str = "msg_1", prompt: int = 1000) -> Answer:
     said = tuple(blocks.text(part) if isinstance(part, str) else part for part in parts)
-    return Answer(id, "claude-sonnet-5-5", said, blocks.Raw(json.dumps(usage(prompt)).encode()), "end_turn")
+    return Answer(id, "claude-sonnet-5-5", said, Raw(json.dumps(usage(prompt)).encode()), "end_turn")

@@ -109,7 +109,9 @@ def test_a_break_is_found_with_its_cause_and_its_size(change, cause, part):
 
 
 def _read(held: Conversation) -> int:
-    return int(list(held.simulator.requests)[-1].usage["cache_read_input_tokens"])
+    used = list(held.simulator.requests)[-1].usage
+    assert used is not None
+    return int(used["cache_read_input_tokens"])
 
 
 @pytest.mark.spec("S6.6")

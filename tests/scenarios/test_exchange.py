@@ -16,13 +16,13 @@ from sevenfold.runtime.exchange import rebuild
 from sevenfold.runtime.resume import read
 from tests.scenarios.conversing import Conversation, conversation
 
-THINKING = {"thinking": {"type": "adaptive"}}
+ADAPTIVE = {"type": "adaptive"}
 
 
 @pytest.mark.spec("S6.2", "S9.2", "S6.7")
 @pytest.mark.parametrize("model", ["claude-sonnet-5-5", "claude-opus-4-6"])
 def test_every_request_extends_the_one_before(model):
-    with conversation(model, **THINKING) as held:
+    with conversation(model, thinking=ADAPTIVE) as held:
         held.say("begin")
         for _ in range(12):
             held.ask()
@@ -32,11 +32,11 @@ def test_every_request_extends_the_one_before(model):
 
 @pytest.mark.spec("S6.3")
 def test_a_long_session_is_read_from_the_cache_and_costs_next_to_the_ideal():
-    with conversation(**THINKING) as held:
+    with conversation(thinking=ADAPTIVE) as held:
         held.say("begin")
         for _ in range(99):
             held.ask()
-        used = [Usage.of(request.usage) for request in held.simulator.requests]
+        used = [Usage.of(request.usage or {}) for request in held.simulator.requests]
         read = sum(usage.cache_read_input_tokens for usage in used)
         assert read / sum(usage.prompt for usage in used) > 0.97
         spent = sum(outcome.cost or 0 for outcome in held.outcomes)
@@ -50,7 +50,7 @@ def test_a_long_session_is_read_from_the_cache_and_costs_next_to_the_ideal():
 @pytest.mark.spec("S10.1", "S8.4")
 def test_every_request_can_be_made_again_from_its_record():
     log = MemoryLog()
-    with conversation(log=log, **THINKING) as held:
+    with conversation(log=log, thinking=ADAPTIVE) as held:
         held.say("begin")
         for _ in range(6):
             held.ask()
@@ -69,7 +69,7 @@ def test_every_request_can_be_made_again_from_its_record():
 @pytest.mark.spec("S8.4", "S9.2")
 def test_a_resumed_session_goes_on_with_the_bytes_it_sent_before():
     log = MemoryLog()
-    with conversation(log=log, **THINKING) as held:
+    with conversation(log=log, thinking=ADAPTIVE) as held:
         held.say("begin")
         held.ask()
         again = Conversation(held.url, held.simulator, held.model, log)
@@ -82,7 +82,7 @@ def test_a_resumed_session_goes_on_with_the_bytes_it_sent_before():
 
 @pytest.mark.spec("S9.2")
 def test_other_tools_open_a_new_epoch_that_a_bound_model_accepts():
-    with conversation(**THINKING) as held:
+    with conversation(thinking=ADAPTIVE) as held:
         held.say("begin")
         held.ask()
         frame = held.exchange.frame
@@ -96,7 +96,7 @@ def test_other_tools_open_a_new_epoch_that_a_bound_model_accepts():
 
 @pytest.mark.spec("S9.3")
 def test_an_instruction_in_mid_session_is_appended_and_moves_nothing():
-    with conversation(**THINKING) as held:
+    with conversation(thinking=ADAPTIVE) as held:
         held.say("begin")
         held.script.attach("instruction", {}, [blocks.text("From now on, be brief.")], role="system")
         held.ask()

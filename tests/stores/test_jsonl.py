@@ -115,7 +115,7 @@ def test_waiting_for_the_lock_gets_it_once_it_is_free(tmp_path):
     holder = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    assert holder.stdout is not None and holder.stdin is not None
+    assert holder.stdout is not None
     assert holder.stdout.readline() == b"held\n"
     with pytest.raises(TranscriptLocked, match=str(holder.pid)):
         JsonlLog.open(path)
@@ -135,7 +135,7 @@ def test_a_full_disk_says_so_and_the_log_goes_on_when_there_is_room(tmp_path, mo
         return real(fd, bytes(data[: left.pop()]))
 
     monkeypatch.setattr(os, "write", nearly_full)
-    with pytest.raises(TranscriptFull, match="No space left.*Free some space"):
+    with pytest.raises(TranscriptFull, match=r"No space left.*Free some space"):
         log.append([b"second record\n"])
     monkeypatch.undo()
     log.append([b"third\n"])
