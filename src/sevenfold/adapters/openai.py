@@ -1,0 +1,95 @@
+"""OpenAI and every server that speaks as it does (vLLM, Ollama, llama.cpp…), through the official SDK.
+
+Requests arrive in the shape of the Messages API and leave as Chat Completions, or as Responses where the
+model's profile says so; answers come back in the shape of the Messages API. The SDK is handed finished
+bytes and returns the response unread, as for Anthropic.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any, Literal, Unpack
+
+from sevenfold import profiles
+from sevenfold.adapters.chat import chat_request
+from sevenfold.adapters.chat_stream import ChatReader
+from sevenfold.adapters.exchange import Asked, AsyncSdkClient, Options, SdkClient, model_of, raw_post
+from sevenfold.adapters.failures import Place
+from sevenfold.adapters.keys import OPENAI
+from sevenfold.adapters.responses import responses_request
+from sevenfold.adapters.responses_stream import ResponsesReader
+from sevenfold.ports import Call
+
+OFFICIAL = "api.openai.com"
+UNUSED_KEY = "unused"
+"""What a server of one's own is sent as a key when there is none: the SDK insists on one."""
+
+
+class Dialect(Options, total=False):
+    """How a server differs from OpenAI."""
+
+    api: Literal["chat", "responses"] | None
+    """The API to speak; left out, the model's profile decides."""
+    reasoning_field: str | None
+    """The field in which the server takes back what a model thought; left out, it is not sent back."""
+    stream: bool
+
+
+class OpenAIClient(SdkClient):
+    """Asks OpenAI or a server like it; ``sdk`` is a client of the official SDK, or one is made."""
+
+    def __init__(self, sdk: Any = None, **dialect: Unpack[Dialect]) -> None:
+        module = OPENAI.load()
+        made = sdk or module.OpenAI(**_options(dialect))
+        super().__init__(made, OpenAIWire(module, made, dialect), owned=sdk is None)
+
+
+class AsyncOpenAIClient(AsyncSdkClient):
+    """The same without blocking; ``sdk`` is one of the SDK's asynchronous clients."""
+
+    def __init__(self, sdk: Any = None, **dialect: Unpack[Dialect]) -> None:
+        module = OPENAI.load()
+        made = sdk or module.AsyncOpenAI(**_options(dialect))
+        super().__init__(made, OpenAIWire(module, made, dialect), owned=sdk is None)
+
+
+class OpenAIWire:
+    """How the two APIs are asked and read."""
+
+    def __init__(self, module: Any, client: Any, dialect: Dialect) -> None:
+        self.sdk = module
+        self._url = str(client.base_url).rstrip("/")
+        # Local servers know the older name only, OpenAI's newer models refuse it.
+        self._room = "max_completion_tokens" if client.base_url.host == OFFICIAL else "max_tokens"
+        self._api = dialect.get("api")
+        self._reasoning = dialect.get("reasoning_field")
+        self._stream = dialect.get("stream", True)
+
+    def asked(self, call: Call) -> Asked:
+        """The request that goes out for a call."""
+        api = self._api or profiles.find(model_of(call)).wire
+
+        def seed() -> str:
+            return sha256(call.body).hexdigest()[:12]
+
+        if api == "responses":
+            body = responses_request(call.body, stream=self._stream)
+            return Asked(raw_post("/responses", body, {}), ResponsesReader(seed))
+        body = chat_request(call.body, stream=self._stream, room=self._room, reasoning=self._reasoning)
+        return Asked(raw_post("/chat/completions", body, {}), ChatReader(seed))
+
+    def place(self, call: Call) -> Place:
+        """Whom the call went to."""
+        return Place(OPENAI, self._url, model_of(call))
+
+
+def _options(dialect: Dialect) -> dict[str, Any]:
+    """What the SDK is made with: OpenAI itself needs a key, a server of one's own often has none."""
+    key = dialect.get("api_key") or OPENAI.key_from_environment()
+    if key is None and not (dialect.get("base_url") or OPENAI.url_from_environment()):
+        raise OPENAI.no_key()
+    own = ("api", "reasoning_field", "stream")
+    return {
+        **{name: value for name, value in dialect.items() if name not in own},
+        "api_key": key or UNUSED_KEY,
+    }
