@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -249,3 +250,29 @@ def test_a_session_that_caches_perfectly_pays_the_ideal(turns: list[tuple[int, i
         prompt += grown
         calls.append(Call(prompt, output, 3_600))
     assert ideal_cost(calls, OPUS) == pytest.approx(paid)
+
+
+COUNTS = st.none() | st.integers(-5, 10**6)
+SPLITS = st.none() | st.dictionaries(
+    st.sampled_from(["ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens"]), COUNTS
+)
+ITERATIONS = st.none() | st.lists(
+    st.fixed_dictionaries({"type": st.sampled_from(["message", "compaction"])}), max_size=2
+)
+REPORTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "input_tokens": COUNTS,
+        "cache_read_input_tokens": COUNTS,
+        "cache_creation_input_tokens": COUNTS,
+        "output_tokens": COUNTS,
+        "cache_creation": SPLITS,
+        "iterations": ITERATIONS,
+        "service_tier": st.text(max_size=3),
+    },
+)
+
+
+@given(REPORTS)
+def test_reading_a_report_from_its_bytes_gives_what_reading_it_decoded_gives(reported):
+    assert Usage.read(json.dumps(reported).encode()) == Usage.of(reported)

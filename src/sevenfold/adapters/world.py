@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import time
 import uuid
 
@@ -34,8 +35,9 @@ class RandomIds:
     """Random UUIDs."""
 
     def new(self) -> str:
-        """A UUID nobody else has."""
-        return str(uuid.uuid4())
+        """A UUID nobody else has: of version 4, put together by hand because that is much faster."""
+        name = os.urandom(16).hex()
+        return f"{name[:8]}-{name[8:12]}-4{name[13:16]}-{'89ab'[int(name[16], 16) & 3]}{name[17:20]}-{name[20:]}"
 
 
 class CountedIds:

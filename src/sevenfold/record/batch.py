@@ -28,12 +28,14 @@ class Batch:
 
     def take(self, entry: Entry, offset: int) -> list[Held] | None:
         """None if the entry is none of ours; else what is now committed, which may be nothing yet."""
+        if not self._held:
+            return None
         match entry:
-            case Decision(made=Commit(boundary=boundary)) if self._held:
+            case Decision(made=Commit(boundary=boundary)):
                 held, self._held = self._held, []
                 first = held[0][0]
                 return held if isinstance(first, Boundary) and first.uuid == boundary else []
-            case Decision(made=Carry() | Epoch() as made) if self._held and made.boundary is not None:
+            case Decision(made=Carry() | Epoch() as made) if made.boundary is not None:
                 self._held.append((entry, offset))
             case Said(parent=parent) if parent in self._names():
                 self._held.append((entry, offset))

@@ -76,9 +76,11 @@ class Chain:
         """Take a record into the tree."""
         self.nodes[entry.uuid] = Node(seq, entry, offset)
         if isinstance(entry, Said):
-            if entry.role == "assistant" and entry.message_id:
-                self._groups.setdefault(entry.message_id, []).append(entry.uuid)
-            self._asked.update(dict.fromkeys(self._calls(entry.uuid), entry.uuid))
+            if entry.role == "assistant":
+                if entry.message_id:
+                    self._groups.setdefault(entry.message_id, []).append(entry.uuid)
+                for call in entry.calls:
+                    self._asked[call] = entry.uuid
             for call in entry.answers:
                 self._answers.setdefault(call, []).append(entry.uuid)
         elif isinstance(entry, Boundary) and (segment := entry.about.preserved_segment):
@@ -97,6 +99,8 @@ class Chain:
 
     def resolve(self, uuid: str | None) -> str | None:
         """The record that ``uuid`` stands for, links skipped; unknown ids come back as they are."""
+        if uuid not in self._links:
+            return uuid
         seen: set[str] = set()
         while uuid in self._links and uuid not in seen:
             seen.add(uuid)
@@ -166,6 +170,8 @@ class Chain:
 
     def _in_force(self) -> list[_Kept]:
         """Segments that are kept, by the newest compaction first."""
+        if not self._kept:
+            return []
         kept = [self._kept[boundary] for boundary in reversed(self._kept) if boundary not in self.undone]
         return [segment for segment in kept if segment.members and segment.missing is None]
 

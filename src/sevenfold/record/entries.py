@@ -138,7 +138,7 @@ class _Message(Struct, frozen=True):
     id: str | None = None
     model: str | None = None
     content: str | list[Raw] | None = None
-    usage: dict[str, Any] | None = None
+    usage: Raw = _ABSENT
 
 
 _envelope = msgspec.json.Decoder(_Envelope)
@@ -240,9 +240,11 @@ def _said(head: _Envelope, uuid: str) -> Said:
     )
 
 
-def read_usage(reported: dict[str, Any] | None) -> Usage | None:
-    """A report of nothing at all is none."""
-    usage = Usage.of(reported or {})
+def read_usage(reported: Raw) -> Usage | None:
+    """The report in a message; one of nothing at all is none."""
+    if bytes(reported) == b"null":
+        return None
+    usage = Usage.read(reported)
     return usage if usage.total else None
 
 

@@ -256,6 +256,8 @@ def _first_round(usage: Usage) -> Usage:
 
 def _last_round(usage: Usage) -> Usage:
     """What the window held when the call was over."""
+    if not usage.iterations:
+        return usage
     return next((part.usage for part in reversed(usage.iterations) if part.answers), usage)
 
 

@@ -141,7 +141,7 @@ def said_by_model(place: Place, uuid: str, parent: str | None, timestamp: str, a
         timestamp,
         answer.id,
         answer.model,
-        read_usage(msgspec.json.decode(answer.usage, type=dict)),
+        read_usage(answer.usage),
         place.sidechain,
     )
     return _written(record, said)

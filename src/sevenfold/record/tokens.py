@@ -160,10 +160,13 @@ class Estimator(Struct, frozen=True):
     def _belief(self, weight: Weight) -> _Belief:
         counts = values(weight)
         parts = list(map(mul, self.rates, counts))
-        unsure = [count * _dot(row, counts) for count, row in zip(counts, self.doubt, strict=True) if count]
+        unsure = 0.0
+        for count, row in zip(counts, self.doubt, strict=True):
+            if count:
+                unsure += count * sum(map(mul, row, counts))
         rounds = sqrt(max(1, abs(weight.results)))
         noise = _HIDDEN * rounds + _LOOSE * sum(map(abs, parts)) / rounds
-        return _Belief(counts, sum(parts), sum(unsure), noise**2)
+        return _Belief(counts, sum(parts), unsure, noise**2)
 
     def _moved(self, belief: _Belief, error: float) -> Estimator:
         """Every rate moved as far as its doubt and the noise allow; the doubt shrinks accordingly."""

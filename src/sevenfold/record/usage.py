@@ -10,7 +10,7 @@ the reported totals.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -26,6 +26,27 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     output_tokens: int = 0
     iterations: tuple[Iteration, ...] = ()
     """The parts the call is billed in, where they say more than the totals do."""
+
+    @classmethod
+    def read(cls, reported: bytes | msgspec.Raw) -> Usage:
+        """Reads an encoded `usage` object; whatever it holds, as `of` would."""
+        try:
+            plain = _plain.decode(reported)
+        except msgspec.ValidationError:
+            return cls.of(msgspec.json.decode(reported, type=dict[str, Any]))
+        short, long = (
+            plain.cache_creation.ephemeral_5m_input_tokens,
+            plain.cache_creation.ephemeral_1h_input_tokens,
+        )
+        if short + long not in (0, plain.cache_creation_input_tokens):
+            return cls.of(msgspec.json.decode(reported, type=dict[str, Any]))
+        return cls(
+            input_tokens=plain.input_tokens,
+            cache_read_input_tokens=plain.cache_read_input_tokens,
+            cache_creation_5m=plain.cache_creation_input_tokens - long,
+            cache_creation_1h=long,
+            output_tokens=plain.output_tokens,
+        )
 
     @classmethod
     def of(cls, reported: Mapping[str, Any]) -> Usage:
@@ -66,6 +87,28 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """
         answers = [part.usage for part in self.iterations if part.answers]
         return answers[-1].total if answers else self.total
+
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Split(msgspec.Struct, frozen=True):
+    ephemeral_5m_input_tokens: Count = 0
+    ephemeral_1h_input_tokens: Count = 0
+
+
+class _Plain(msgspec.Struct, frozen=True):
+    """A report with nothing odd in it: nearly all of them, and read much faster."""
+
+    input_tokens: Count = 0
+    cache_read_input_tokens: Count = 0
+    cache_creation_input_tokens: Count = 0
+    output_tokens: Count = 0
+    cache_creation: _Split = _Split()
+    iterations: None = None
+
+
+_plain = msgspec.json.Decoder(_Plain)
 
 
 class Iteration(msgspec.Struct, frozen=True):

@@ -296,10 +296,12 @@ class View:
 
     def _goes_last(self, said: Said) -> bool:
         """Not so the late result of a call further up, nor more of an answer begun on another branch."""
-        earlier = (self._chain.asked(call) for call in said.answers if call not in self._layout.calls)
-        if any(asked in self._layout.index for asked in earlier):
-            return False
-        return all(mate == said.uuid or mate in self._layout.index for mate in self._chain.mates(said.uuid))
+        layout, chain = self._layout, self._chain
+        if said.role == "assistant":
+            return all(mate == said.uuid or mate in layout.index for mate in chain.mates(said.uuid))
+        return not any(
+            call not in layout.calls and chain.asked(call) in layout.index for call in said.answers
+        )
 
     def _measured_on_new_branch(self, entry: Said | Clearing) -> Measured | None:
         """A report with nothing before it to compare with."""

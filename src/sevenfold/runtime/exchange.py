@@ -113,7 +113,7 @@ class Exchange:
         self._tail = tail_of(prepared.body.markers) or self._tail
         self._last_answer = reply.answer.id
         measured = self._transcript.model(reply.answer)
-        usage = Usage.of(msgspec.json.decode(reply.answer.usage, type=dict))
+        usage = Usage.read(reply.answer.usage)
         if measured:
             self.gauge = self.gauge.observe(measured)
         self.watched, broken = self.watched.judge(usage, self._profile, provider=_miss_reason(reply))
