@@ -1,21 +1,26 @@
 """What one turn costs locally: append, fold, count and encode, by the length of the session.
 
+    python bench/turn_cost.py [MESSAGES...]      default: 100 1000 10000 100000
+
 The same records are also written the bare way (encode, append) in the same run, and a request body is
-joined from the view's parts and from the same bytes in a plain list: those are the floors. Ratios are what
-counts; times are CPU time on whatever machine this is. Peers are measured by `bench/peers`.
+joined from the view's parts and from the same bytes in a plain list: those are the floors. Sessions of all
+lengths are built first and then take turns, each turn followed by its floor, so that whatever else the
+machine does falls on all of them alike; medians are compared. That is done several times, and the middle
+result of each figure counts. A very long session is measured apart: what it writes slows down the disk cache
+for all, and a slow floor would flatter us. Ratios are what counts; times are CPU time on whatever machine
+this is. Peers are measured by `bench/peers`.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import os
 import random
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +35,24 @@ from sevenfold.record.log import Answer, Place
 from sevenfold.runtime.transcript import Transcript
 
 SIZES = (100, 1_000, 10_000, 100_000)
-TURNS = 60
+RUNS = 3
+ROUNDS = 150
+JOINS = 15
+LONG = 50_000
+"""Messages from which a session is measured apart, once, beside the first of the sizes."""
+MOST_GROWTH = 1.5
+MOST_OVER_FLOOR = 10.0
+MOST_OVER_JOIN = 1.2
+
 MODEL = "claude-sonnet-5-5"
-WORDS = [a + b for a in ("lo", "ma", "ke", "tri", "su", "return ", "def ") for b in ("n", "ra", "x1", "s()", "e", "d.")]
+WORDS = [
+    a + b
+    for a in ("lo", "ma", "ke", "tri", "su", "return ", "def ")
+    for b in ("n", "ra", "x1", "s()", "e", "d.")
+]
+
+
+Row = dict[str, float]
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -52,17 +72,26 @@ def turns() -> Iterator[Turn]:
         number += 1
         size = 100_000 if number % 50 == 0 else chance.randint(2_000, 8_000)
         start = chance.randrange(len(stock) - size)
-        result = {"type": "tool_result", "tool_use_id": f"toolu_{number - 1}", "content": stock[start : start + size]}
-        user = result if number > 1 else {"type": "text", "text": "please begin"}
-        call = {"type": "tool_use", "id": f"toolu_{number}", "name": "Read", "input": {"path": f"src/{number}.py"}}
-        yield Turn(msgspec.json.encode(user), msgspec.json.encode(call), number)
+        user = {
+            "type": "tool_result",
+            "tool_use_id": f"toolu_{number - 1}",
+            "content": stock[start : start + size],
+        }
+        call = {
+            "type": "tool_use",
+            "id": f"toolu_{number}",
+            "name": "Read",
+            "input": {"path": f"src/{number}.py"},
+        }
+        first = {"type": "text", "text": "please begin"}
+        yield Turn(msgspec.json.encode(user if number > 1 else first), msgspec.json.encode(call), number)
 
 
 class Ours:
     """The engine: every turn is written, folded, counted and encoded."""
 
-    def __init__(self, folder: Path) -> None:
-        log = JsonlLog.open(folder / "ours.jsonl", sync=Sync.NEVER)
+    def __init__(self, path: Path) -> None:
+        log = JsonlLog.open(path, sync=Sync.NEVER)
         self.script = Transcript(log, Place("bench"), clock=ManualClock(), ids=RandomIds())
         self.gauge = Gauge.of(find(MODEL))
 
@@ -74,80 +103,153 @@ class Ours:
         if measured := self.script.model(answer):
             self.gauge = self.gauge.observe(measured)
 
+    def body(self) -> bytes:
+        """The messages of a request."""
+        return b",".join(self.script.view.encoded())
+
 
 class Bare:
     """The floor: the same records encoded and appended, nothing else."""
 
-    def __init__(self, folder: Path) -> None:
-        self.fd = os.open(folder / "bare.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    def __init__(self, path: Path) -> None:
+        self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self.encoder = msgspec.json.Encoder()
-
-    def prepare(self, lines: list[bytes]) -> list[Any]:
-        return [msgspec.json.decode(line) for line in lines]
 
     def turn(self, records: list[Any]) -> None:
         for record in records:
             os.write(self.fd, self.encoder.encode(record) + b"\n")
 
 
-def cpu(work: Callable[[], object]) -> float:
-    """CPU milliseconds of one call."""
-    start = time.process_time_ns()
-    work()
-    return (time.process_time_ns() - start) / 1e6
+class Session:
+    """A session of some length, kept by the engine and the bare way."""
 
-
-def measure(messages: int) -> dict[str, float]:
-    """Costs at a session length: ours and the floors, in CPU milliseconds a turn (median)."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        ours, bare, supply = Ours(folder), Bare(folder), turns()
+    def __init__(self, folder: Path, messages: int) -> None:
+        self.messages = messages
+        self._path = folder / f"ours-{messages}.jsonl"
+        self._ours, self._bare = Ours(self._path), Bare(folder / f"bare-{messages}.jsonl")
+        self._supply = turns()
+        self._turns: list[tuple[float, float]] = []
+        self._joins: list[tuple[float, float]] = []
         for _ in range(messages // 2):
-            ours.turn(next(supply))
+            self._ours.turn(next(self._supply))
+
+    def turn(self) -> None:
+        """One more turn, both ways."""
+        turn, size = next(self._supply), self._path.stat().st_size
+        spent = cpu(lambda: self._ours.turn(turn))
+        with self._path.open("rb") as file:
+            file.seek(size)
+            records = [msgspec.json.decode(line) for line in file]
+        self._turns.append((spent, cpu(lambda: self._bare.turn(records))))
+
+    def join(self) -> None:
+        """The body of a request, both ways."""
+        parts = self._ours.script.view.encoded()
+        self._joins.append((cpu(self._ours.body), cpu(lambda: b"".join(parts))))
+
+    def figures(self, first: float = 0.0) -> Row:
+        """Medians, in CPU milliseconds, and how they compare; ``first`` is a turn of the first session."""
+        turn, floor = map(statistics.median, zip(*self._turns, strict=True))
+        join, plain = map(statistics.median, zip(*self._joins, strict=True))
+        return {
+            "messages": self.messages,
+            "mb": len(self._ours.body()) / 1e6,
+            "turn": turn,
+            "floor": floor,
+            "x_floor": turn / floor,
+            "x_first": turn / (first or turn),
+            "join": join,
+            "x_join": join / plain,
+        }
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._ours.script.close()
+        os.close(self._bare.fd)
+
+
+def cpu(work: Callable[[], object]) -> float:
+    """CPU milliseconds of one call; freeing what it returns is not part of it."""
+    start = time.process_time_ns()
+    made = work()
+    spent = time.process_time_ns() - start
+    del made
+    return spent / 1e6
+
+
+def _run(sizes: Sequence[int], rounds: int) -> list[Row]:
+    """Sessions of these lengths side by side."""
+    with tempfile.TemporaryDirectory() as name:
+        warm = Session(Path(name), 0)
+        for _ in range(2 * rounds):
+            warm.turn()
+        sessions = [Session(Path(name), size) for size in sizes]
         gc.collect()
+        # What one session holds must not be looked through again and again in the turns of another.
         gc.freeze()
-        spent: list[float] = []
-        floor: list[float] = []
-        for _ in range(TURNS):
-            turn = next(supply)
-            size = (folder / "ours.jsonl").stat().st_size
-            spent.append(cpu(lambda turn=turn: ours.turn(turn)))  # type: ignore[misc]
-            with (folder / "ours.jsonl").open("rb") as file:
-                file.seek(size)
-                records = bare.prepare(file.readlines())
-            floor.append(cpu(lambda records=records: bare.turn(records)))  # type: ignore[misc]
-        parts = ours.script.view.encoded()
-        joined = [cpu(lambda: b",".join(ours.script.view.encoded())) for _ in range(15)]
-        plain = [cpu(lambda: b"".join(parts)) for _ in range(15)]
-        ours.script.close()
-        os.close(bare.fd)
+        chance = random.Random(7)
+        for _ in range(rounds):
+            for session in chance.sample(sessions, len(sessions)):
+                session.turn()
+        for session in sessions:
+            for _ in range(JOINS):
+                session.join()
+        first = sessions[0].figures()["turn"]
+        rows = [session.figures(first) for session in sessions]
+        for session in [warm, *sessions]:
+            session.close()
         gc.unfreeze()
-    return {
-        "messages": messages,
-        "turn": statistics.median(spent),
-        "floor": statistics.median(floor),
-        "join": statistics.median(joined),
-        "plain_join": statistics.median(plain),
-        "bytes": sum(map(len, parts)),
-    }
-
-
-def main(sizes: tuple[int, ...] = SIZES) -> list[dict[str, float]]:
-    """Print the table; returns its rows."""
-    print(f"{'messages':>9} {'turn ms':>9} {'floor ms':>9} {'x floor':>8} {'x at 100':>9} {'join ms':>9} {'x join':>7}")
-    rows: list[dict[str, float]] = []
-    for size in sizes:
-        row = measure(size)
-        rows.append(row)
-        print(
-            f"{size:>9,} {row['turn']:>9.3f} {row['floor']:>9.3f} {row['turn'] / row['floor']:>8.1f} "
-            f"{row['turn'] / rows[0]['turn']:>9.2f} {row['join']:>9.3f} {row['join'] / row['plain_join']:>7.2f}",
-            flush=True,
-        )
     return rows
 
 
+def measure_all(sizes: Sequence[int] = SIZES, *, runs: int = RUNS, rounds: int = ROUNDS) -> list[Row]:
+    """Costs at each session length: ours and the floors."""
+    usual = [size for size in sizes if size < LONG or size == sizes[0]]
+    found = [_run(usual, rounds) for _ in range(runs)]
+    rows = [
+        {key: statistics.median(row[key] for row in same) for key in same[0]}
+        for same in zip(*found, strict=True)
+    ]
+    return rows + [_run([sizes[0], size], rounds)[1] for size in sizes if size not in usual]
+
+
+def measure(messages: int) -> Row:
+    """Costs at one session length: ours and the floors, in CPU milliseconds a turn (median)."""
+    return measure_all([messages])[0]
+
+
+def bars(rows: Sequence[Row]) -> list[tuple[str, float, float, bool]]:
+    """What must hold at each length but the first: (name, figure, bar, met)."""
+    return [
+        (f"{row['messages']:,.0f} messages: {name}", row[key], most, row[key] <= most)
+        for row in rows[1:]
+        for name, key, most in (
+            (f"a turn, x at {rows[0]['messages']:,.0f}", "x_first", MOST_GROWTH),
+            ("a turn, x bare encode and append", "x_floor", MOST_OVER_FLOOR),
+            ("a body, x bare join", "x_join", MOST_OVER_JOIN),
+        )
+    ]
+
+
+def show(rows: Sequence[Row]) -> None:
+    """Print the table."""
+    heads = ("messages", "turn ms", "floor ms", "x floor", "x first", "join ms", "x join", "MB")
+    print("".join(f"{head:>10}" for head in heads))
+    for row in rows:
+        print(
+            f"{row['messages']:>10,.0f}{row['turn']:>10.3f}{row['floor']:>10.3f}{row['x_floor']:>10.1f}"
+            f"{row['x_first']:>10.2f}{row['join']:>10.3f}{row['x_join']:>10.2f}{row['mb']:>10.1f}"
+        )
+
+
+def main(sizes: Sequence[int] = SIZES) -> int:
+    """Measure, print, and say by the exit status whether all bars are met."""
+    rows = measure_all(sizes)
+    show(rows)
+    for name, figure, bar, met in bars(rows):
+        print(f"{'pass' if met else 'FAIL'}  {name}: {figure:.2f} (at most {bar})")
+    return 0 if all(met for *_, met in bars(rows)) else 1
+
+
 if __name__ == "__main__":
-    result = main(tuple(map(int, sys.argv[1:])) or SIZES)
-    if os.environ.get("SEVENFOLD_JSON"):
-        print(json.dumps(result))
+    raise SystemExit(main([int(argument) for argument in sys.argv[1:]] or SIZES))

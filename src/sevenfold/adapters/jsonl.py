@@ -17,6 +17,7 @@ from sevenfold.adapters import lines
 from sevenfold.adapters.lock import FileLock
 from sevenfold.errors import TranscriptError, TranscriptFull
 
+_LINE_END = 0x0A
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -107,12 +108,12 @@ class JsonlLog:
 
     def _write(self, data: bytes) -> None:
         """All of it, however many calls that takes; a part that got there is remembered as torn."""
-        rest = memoryview(data)
-        while rest:
-            written = os.write(self._fd, rest)
-            self._size += written
-            self._torn = rest[written - 1] != 0x0A
-            rest = rest[written:]
+        written = 0
+        while written < len(data):
+            count = os.write(self._fd, memoryview(data)[written:] if written else data)
+            written += count
+            self._size += count
+            self._torn = data[written - 1] != _LINE_END
 
     def _explain(self, error: OSError) -> TranscriptError:
         if error.errno in _NO_ROOM:

@@ -123,6 +123,8 @@ class Chain:
 
     def tip_of(self, uuid: str) -> str:
         """Where the conversation goes on behind ``uuid``: an anchor is followed by what it keeps."""
+        if not self._kept:
+            return uuid
         return next((kept.tail for kept in self._in_force() if kept.anchor == uuid), uuid)
 
     def branch(self, leaf: str) -> Branch:

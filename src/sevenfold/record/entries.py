@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import force_setattr
 
 from sevenfold.record import attachments, blocks, decisions
 from sevenfold.record.blocks import Block
@@ -41,16 +42,15 @@ class Said(Struct, frozen=True):
     summary: bool = False
     synthetic: bool = False
     attachment: str = ""
+    calls: tuple[str, ...] = ()
+    """Ids of the tool calls in it…"""
+    answers: tuple[str, ...] = ()
+    """…and of those it answers; both follow from its blocks."""
 
-    @property
-    def calls(self) -> tuple[str, ...]:
-        """Ids of the tool calls in it."""
-        return tuple(block.id for block in self.blocks if block.kind == "tool_use")
-
-    @property
-    def answers(self) -> tuple[str, ...]:
-        """Ids of the tool calls it answers."""
-        return tuple(block.id for block in self.blocks if block.kind == "tool_result")
+    def __post_init__(self) -> None:
+        for name, kind in (("calls", "tool_use"), ("answers", "tool_result")):
+            if ids := [block.id for block in self.blocks if block.kind == kind]:
+                force_setattr(self, name, tuple(ids))
 
 
 class Boundary(Struct, frozen=True):

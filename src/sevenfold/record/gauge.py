@@ -27,6 +27,9 @@ from sevenfold.record.view import View
 from sevenfold.record.weight import NOTHING, Weight, opening, typical
 from sevenfold.record.window import Status, Window
 
+TELLING = 100
+"""Answers of fewer tokens teach nothing: most of what they weigh is overhead."""
+
 FINAL = 0.6
 """A reported output below this share of what the answer seems to be was noted while it still streamed."""
 
@@ -117,20 +120,23 @@ class Gauge(Struct, frozen=True):
 
     def observe(self, measured: Measured) -> Gauge:
         """The gauge after a server reported the size of a prompt."""
-        answering = profiles.find(measured.model)
-        gauge = self if answering.name == self.profile.name else self.switched(answering)
+        gauge = self
+        if measured.model != self.profile.model:
+            answering = profiles.find(measured.model)
+            gauge = self if answering.name == self.profile.name else self.switched(answering)
         before, prompt = _telling(measured.before), _first_round(measured.usage).prompt
         if not prompt:
             return gauge
         if before is None:
             shown = gauge._beyond(prompt, measured.sent - gauge._lost(measured.faded))
             return replace(gauge, overhead=gauge.overhead.corrected(shown) if gauge.overhead else shown)
-        if _counted_by(before) != gauge.profile.tokenizer:
+        if gauge._tokenizer_of(before) != gauge.profile.tokenizer:
             return gauge
         known, changed = gauge._split(before)
         estimator = gauge.estimator.observe(changed, prompt - known)
-        if gauge._is_final(before):
-            estimator = estimator.learn(before.reply, _last_round(before.usage).output_tokens)
+        output = _last_round(before.usage).output_tokens
+        if output >= TELLING and gauge._is_final(before):
+            estimator = estimator.learn(before.reply, output)
         return replace(gauge, estimator=estimator)
 
     def switched(self, profile: Profile) -> Gauge:
@@ -168,7 +174,9 @@ class Gauge(Struct, frozen=True):
             high=seen.high,
             sent=seen.tokens + edited,
             anchored=anchor is not None,
-            freed=ceil(self.estimator.tokens(anchor.removed)) if anchor else 0,
+            freed=ceil(self.estimator.tokens(anchor.removed))
+            if anchor and anchor.removed is not NOTHING
+            else 0,
             wire=weight.wire + self.opening.wire,
             images=weight.images + weight.documents,
         )
@@ -177,9 +185,10 @@ class Gauge(Struct, frozen=True):
         """The size by a report and by what changed since; ``weight`` says what kind of content it is of."""
         known, changed = self._split(anchor)
         estimate = self.estimator.estimate(changed)
-        if _counted_by(anchor) == self.profile.tokenizer:
+        tokenizer = self._tokenizer_of(anchor)
+        if tokenizer == self.profile.tokenizer:
             return _on(known, known, known, estimate)
-        known = round(known * self._exchange(_counted_by(anchor), weight))
+        known = round(known * self._exchange(tokenizer, weight))
         return _on(known, floor(known * (1 - INEXACT)), ceil(known * (1 + INEXACT)), estimate)
 
     def unanchored(self, weight: Weight) -> Estimate:
@@ -225,6 +234,11 @@ class Gauge(Struct, frozen=True):
             return usage.total, changed
         return usage.prompt, changed + anchor.reply
 
+    def _tokenizer_of(self, anchor: Anchor) -> str:
+        """The tokenizer that counted a report."""
+        same = anchor.model == self.profile.model
+        return self.profile.tokenizer if same else profiles.find(anchor.model).tokenizer
+
     def _is_final(self, anchor: Anchor) -> bool:
         """Whether the reported output is that of the whole answer; some clients note it too early."""
         return _last_round(anchor.usage).output_tokens >= FINAL * self.estimator.tokens(anchor.reply)
@@ -264,7 +278,3 @@ def _last_round(usage: Usage) -> Usage:
 def _telling(anchor: Anchor | None) -> Anchor | None:
     """The report, if it says anything: servers that do not count report a prompt of nothing."""
     return anchor if anchor and _last_round(anchor.usage).prompt else None
-
-
-def _counted_by(anchor: Anchor) -> str:
-    return profiles.find(anchor.model).tokenizer

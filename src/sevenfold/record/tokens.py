@@ -76,7 +76,7 @@ _RATES: Final[tuple[tuple[str, float, float, float], ...]] = (
 )
 """Tokens for one of each, by tokenizer: fitted to real sessions, see `bench/estimator.py`."""
 
-_TELLING = 0.03
+_TELLING = 0.1
 """A report is not learnt from where the rates are so sure that noise would drown what it says."""
 
 _SPREAD = 0.15

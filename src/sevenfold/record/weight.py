@@ -144,7 +144,7 @@ def _result(content: str | list[Raw] | None, wire: int) -> Weight:
         return Weight(results=1, wire=wire)
     if isinstance(content, str):
         said = _bytes(content)
-        structured = said.lstrip()[:1] in (b"{", b"[")
+        structured = said[:64].lstrip()[:1] in (b"{", b"[")
         return _content(said, wire, json=len(said) if structured else 0, results=1)
     inner = total(read(bytes(part)) for part in content)
     return inner + Weight(results=1, wire=wire - inner.wire)

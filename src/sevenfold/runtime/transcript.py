@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -149,8 +150,14 @@ class Transcript:
         return measured
 
     def _now(self) -> str:
-        moment = datetime.fromtimestamp(self._clock.now(), UTC)
-        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        milliseconds = int(self._clock.now() * 1000)
+        return f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"
+
+
+@lru_cache(maxsize=1)
+def _second(seconds: int) -> str:
+    """A moment in ISO form; the records of a turn are often written within one second."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _some(blocks: Sequence[Block]) -> Sequence[Block]:
