@@ -260,3 +260,14 @@ def test_learning_leaves_the_estimator_it_began_with_as_it_was():
     expected = estimator.estimate(weight)
     assert estimator.observe(weight, truth * 2).estimate(weight) != expected
     assert estimator.estimate(weight) == expected
+
+
+@pytest.mark.spec("S0.8")
+@given(st.text(alphabet="abc XYZ019_,.\n", min_size=1, max_size=90), st.integers(200, 2_000))
+def test_a_long_text_is_weighed_by_a_part_of_it_however_it_repeats_itself(line, times):
+    long = measure(blocks.text(line * times))
+    short = measure(blocks.text(line))
+    for name in ("letters", "capitals", "digits", "spaces", "marks"):
+        expected = times * getattr(short, name)
+        assert abs(getattr(long, name) - expected) <= 0.2 * len(line) * times
+    assert long.text == len(line) * times

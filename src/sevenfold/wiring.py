@@ -1,0 +1,57 @@
+"""Who answers: the one module that knows which adapter stands behind a port.
+
+A model's name decides: its profile says whose it is, the environment whether there is a key or an address
+for that provider. Where there is neither, the offline model answers, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sevenfold.adapters.anthropic import AnthropicClient, AsyncAnthropicClient
+from sevenfold.adapters.keys import ANTHROPIC, OPENAI, Provider
+from sevenfold.adapters.offline import NAME, AsyncOfflineClient, OfflineClient, Script
+from sevenfold.adapters.openai import AsyncOpenAIClient, OpenAIClient
+from sevenfold.ports import AsyncClient, Client
+from sevenfold.profiles import find
+
+
+def client_for(model: str) -> Client:
+    """Whoever answers for this model here: its provider, or the offline model where nothing is configured."""
+    provider = _provider(model)
+    if not _configured(provider):
+        return OfflineClient(offline_script())
+    return AnthropicClient() if provider is ANTHROPIC else OpenAIClient()
+
+
+def async_client_for(model: str) -> AsyncClient:
+    """The same for those who do not wait in line."""
+    provider = _provider(model)
+    if not _configured(provider):
+        return AsyncOfflineClient(offline_script())
+    return AsyncAnthropicClient() if provider is ANTHROPIC else AsyncOpenAIClient()
+
+
+def offline_script() -> Script:
+    """What the offline model says when nobody gave it a script: what it is, and what it heard."""
+    return Script([], jobs={"main": _heard, "sdk": _heard})
+
+
+def _heard(request: Mapping[str, Any]) -> str:
+    words = [
+        block["text"]
+        for message in request["messages"]
+        if message["role"] == "user"
+        for block in message["content"]
+        if block.get("type") == "text"
+    ]
+    return f"({NAME}) You said: {words[-1] if words else 'nothing in words'}"
+
+
+def _provider(model: str) -> Provider:
+    return ANTHROPIC if find(model).provider == "anthropic" else OPENAI
+
+
+def _configured(provider: Provider) -> bool:
+    return bool(provider.key_from_environment() or provider.url_from_environment())

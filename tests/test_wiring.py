@@ -1,0 +1,95 @@
+"""Who answers when nothing else is said."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sevenfold.adapters.anthropic import AnthropicClient
+from sevenfold.adapters.jsonl import JsonlLog
+from sevenfold.adapters.memory import MemoryLog
+from sevenfold.adapters.offline import OfflineClient
+from sevenfold.adapters.openai import OpenAIClient
+from sevenfold.adapters.recording import Recording
+from sevenfold.adapters.world import ManualClock, RandomIds
+from sevenfold.errors import InputError
+from sevenfold.examples import coding_session
+from sevenfold.profiles import find
+from sevenfold.record import blocks
+from sevenfold.record.log import Place
+from sevenfold.record.usage import Usage
+from sevenfold.request.frame import Frame
+from sevenfold.runtime.drive import drive, drive_async
+from sevenfold.runtime.exchange import Exchange
+from sevenfold.runtime.resume import fold
+from sevenfold.runtime.transcript import Transcript
+from sevenfold.wiring import async_client_for, client_for
+
+VARIABLES = ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL"]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_configured(monkeypatch):
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+def _exchange(frame: Frame) -> tuple[Transcript, Exchange]:
+    script = Transcript(MemoryLog(), Place("s"), clock=ManualClock(), ids=RandomIds())
+    return script, Exchange(script, frame, find(frame.model), clock=ManualClock())
+
+
+@pytest.mark.parametrize("model", ["claude-sonnet-5-5", "gpt-5.6", "some-local-model"])
+def test_without_a_key_the_offline_model_answers_and_says_what_it_is(model):
+    script, exchange = _exchange(Frame.of(model, 100))
+    script.user([blocks.text("hello there")])
+    outcome = drive(exchange.turn(), client_for(model))
+    said = blocks.words_of(outcome.reply.answer.blocks[0])
+    assert "no network, no weights" in said
+    assert "hello there" in said
+    again = asyncio.run(drive_async(exchange.turn(), async_client_for(model)))
+    assert "hello there" in blocks.words_of(again.reply.answer.blocks[0])
+
+
+def test_with_a_key_the_models_provider_is_asked(monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    anthropic, openai = client_for("claude-sonnet-5-5"), client_for("gpt-5.6")
+    assert isinstance(anthropic, AnthropicClient)
+    assert isinstance(openai, OpenAIClient)
+    anthropic.close()
+    openai.close()
+
+
+def test_a_key_of_another_provider_is_no_key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    assert isinstance(client_for("claude-sonnet-5-5"), OfflineClient)
+
+
+def test_a_recording_is_played_with_a_stand_in_of_the_recorded_size():
+    log = JsonlLog(coding_session())
+    recording = Recording.of(log)
+    client = recording.client()
+    script, exchange = _exchange(recording.frame)
+    for turn in recording.turns:
+        script.user(turn.user)
+        drive(exchange.turn(), client)
+    client.script.check_finished()
+    answers = [item.said.blocks for item in script.view.items if item.said.role == "assistant"]
+    assert answers == [turn.answer for turn in recording.turns]
+
+
+def test_the_stand_in_makes_the_first_prompt_as_large_as_it_was():
+    log = JsonlLog(coding_session())
+    recording = Recording.of(log)
+    script, exchange = _exchange(recording.frame)
+    script.user(recording.turns[0].user)
+    reply = drive(exchange.turn(), recording.client()).reply
+    first = next(item.said.usage for item in fold(log).items if item.said.usage)
+    assert Usage.read(reply.answer.usage).prompt == pytest.approx(first.prompt, rel=0.1)
+
+
+def test_a_transcript_without_an_answer_cannot_be_played():
+    with pytest.raises(InputError, match="nothing to play"):
+        Recording.of(MemoryLog())
