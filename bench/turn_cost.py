@@ -5,10 +5,13 @@
 The same records are also written the bare way (encode, append) in the same run, and a request body is
 joined from the view's parts and from the same bytes in a plain list: those are the floors. Sessions of all
 lengths are built first and then take turns, each turn followed by its floor, so that whatever else the
-machine does falls on all of them alike; medians are compared. That is done several times, and the middle
-result of each figure counts. A very long session is measured apart: what it writes slows down the disk cache
-for all, and a slow floor would flatter us. Ratios are what counts; times are CPU time on whatever machine
-this is. Peers are measured by `bench/peers`.
+machine does falls on all of them alike; medians are compared. Very long sessions are measured apart.
+
+The floor is the same work at every length, and it is mostly two `write` calls. At times those take three times
+as long, above all after a very long session was written, which slows the floor more than us and would flatter
+us. So every measurement is made several times and the one with the quickest floor counts; where even that
+floor is far above the others, the ratio is shown and not judged. Ratios are what counts; times are CPU time
+on whatever machine this is. Peers are measured by `bench/peers`.
 """
 
 from __future__ import annotations
@@ -39,7 +42,9 @@ RUNS = 3
 ROUNDS = 150
 JOINS = 15
 LONG = 50_000
-"""Messages from which a session is measured apart, once, beside the first of the sizes."""
+"""Messages from which a session is measured apart, beside the first of the sizes."""
+DISTURBED = 1.5
+"""A floor so many times the lowest was disturbed."""
 MOST_GROWTH = 1.5
 MOST_OVER_FLOOR = 10.0
 MOST_OVER_JOIN = 1.2
@@ -52,6 +57,7 @@ WORDS = [
 ]
 
 
+VERDICTS = {True: "pass", False: "FAIL", None: "skip (the floor was disturbed)"}
 Row = dict[str, float]
 
 
@@ -202,15 +208,21 @@ def _run(sizes: Sequence[int], rounds: int) -> list[Row]:
     return rows
 
 
+def _least_disturbed(sizes: Sequence[int], runs: int, rounds: int) -> list[Row]:
+    """The run with the quickest floor: what comes from outside only ever adds time."""
+    return min(
+        (_run(sizes, rounds) for _ in range(runs)), key=lambda rows: sum(row["floor"] for row in rows)
+    )
+
+
 def measure_all(sizes: Sequence[int] = SIZES, *, runs: int = RUNS, rounds: int = ROUNDS) -> list[Row]:
     """Costs at each session length: ours and the floors."""
     usual = [size for size in sizes if size < LONG or size == sizes[0]]
-    found = [_run(usual, rounds) for _ in range(runs)]
-    rows = [
-        {key: statistics.median(row[key] for row in same) for key in same[0]}
-        for same in zip(*found, strict=True)
-    ]
-    return rows + [_run([sizes[0], size], rounds)[1] for size in sizes if size not in usual]
+    rows = _least_disturbed(usual, runs, rounds)
+    for size in sizes:
+        if size not in usual:
+            rows.append(_least_disturbed([sizes[0], size], runs, rounds)[1])
+    return rows
 
 
 def measure(messages: int) -> Row:
@@ -218,17 +230,21 @@ def measure(messages: int) -> Row:
     return measure_all([messages])[0]
 
 
-def bars(rows: Sequence[Row]) -> list[tuple[str, float, float, bool]]:
-    """What must hold at each length but the first: (name, figure, bar, met)."""
-    return [
-        (f"{row['messages']:,.0f} messages: {name}", row[key], most, row[key] <= most)
-        for row in rows[1:]
-        for name, key, most in (
-            (f"a turn, x at {rows[0]['messages']:,.0f}", "x_first", MOST_GROWTH),
-            ("a turn, x bare encode and append", "x_floor", MOST_OVER_FLOOR),
-            ("a body, x bare join", "x_join", MOST_OVER_JOIN),
-        )
-    ]
+def bars(rows: Sequence[Row]) -> list[tuple[str, float, float, bool | None]]:
+    """What must hold at each length but the first: (name, figure, bar, met), met being None if not judged."""
+    lowest = min(row["floor"] for row in rows)
+    found: list[tuple[str, float, float, bool | None]] = []
+    for row in rows[1:]:
+        label = f"{row['messages']:,.0f} messages"
+        growth, floor, join = row["x_first"], row["x_floor"], row["x_join"]
+        near = None if row["floor"] > DISTURBED * lowest else floor <= MOST_OVER_FLOOR
+        first = f"{rows[0]['messages']:,.0f}"
+        found += [
+            (f"{label}: a turn, x at {first}", growth, MOST_GROWTH, growth <= MOST_GROWTH),
+            (f"{label}: a turn, x bare encode and append", floor, MOST_OVER_FLOOR, near),
+            (f"{label}: a body, x bare join", join, MOST_OVER_JOIN, join <= MOST_OVER_JOIN),
+        ]
+    return found
 
 
 def show(rows: Sequence[Row]) -> None:
@@ -247,8 +263,8 @@ def main(sizes: Sequence[int] = SIZES) -> int:
     rows = measure_all(sizes)
     show(rows)
     for name, figure, bar, met in bars(rows):
-        print(f"{'pass' if met else 'FAIL'}  {name}: {figure:.2f} (at most {bar})")
-    return 0 if all(met for *_, met in bars(rows)) else 1
+        print(f"{VERDICTS[met]}  {name}: {figure:.2f} (at most {bar})")
+    return 1 if any(met is False for *_, met in bars(rows)) else 0
 
 
 if __name__ == "__main__":

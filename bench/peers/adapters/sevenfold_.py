@@ -1,0 +1,106 @@
+"""Ours. A turn is everything: both messages stored in the file, folded, counted and held against the window."""
+
+from __future__ import annotations
+
+import msgspec
+
+from bench.peers.sessions import Message, Session
+from bench.peers.timing import Adapter, Bench, Case
+from sevenfold.adapters.jsonl import JsonlLog, Sync
+from sevenfold.adapters.world import ManualClock, RandomIds
+from sevenfold.profiles import find
+from sevenfold.record import blocks
+from sevenfold.record.decisions import CompactMetadata
+from sevenfold.record.gauge import Check, Gauge
+from sevenfold.record.log import Answer, Place
+from sevenfold.record.window import Window
+from sevenfold.runtime.resume import resume
+from sevenfold.runtime.transcript import Transcript
+
+MODEL = "claude-sonnet-5-5"
+BEHIND_BOUNDARY = 100
+"""Messages since the compaction in the session that is opened again."""
+
+
+class Engine:
+    """A transcript in a file, and the gauge that watches it."""
+
+    def __init__(self, bench: Bench, messages: list[Message]) -> None:
+        self.path = bench.folder / "sevenfold.jsonl"
+        log = JsonlLog.open(self.path, sync=Sync.NEVER)
+        self.script = Transcript(log, Place("bench"), clock=ManualClock(), ids=RandomIds())
+        self.gauge = Gauge.of(find(MODEL))
+        self._window = Window.of(find(MODEL))
+        self.hear(messages)
+
+    def hear(self, messages: list[Message]) -> None:
+        """Take in messages as they come from a user, a tool or a server."""
+        for message in messages:
+            parts = tuple(blocks.read(msgspec.json.encode(block)) for block in message["content"])
+            if message["role"] == "user":
+                self.script.user(parts)
+                continue
+            usage = msgspec.Raw(msgspec.json.encode(message["usage"]))
+            measured = self.script.model(Answer(message["id"], MODEL, parts, usage, "end_turn"))
+            if measured:
+                self.gauge = self.gauge.observe(measured)
+
+    def check(self) -> Check:
+        """What the size of the conversation calls for."""
+        return self.gauge.check(self.gauge.size(self.script.view), self._window)
+
+    def turn(self, messages: list[Message]) -> Check:
+        """A whole turn."""
+        self.hear(messages)
+        return self.check()
+
+    def body(self) -> bytes:
+        """The messages as they are sent."""
+        return b",".join(self.script.view.encoded())
+
+
+def _turn(session: Session, bench: Bench) -> None:
+    engine = Engine(bench, session.history)
+    bench.loop(engine.turn, lambda turn: session.turns[turn])
+    engine.script.close()
+
+
+def _check(session: Session, bench: Bench) -> None:
+    engine = Engine(bench, session.history)
+    bench.loop(lambda _: engine.check(), lambda turn: engine.hear(session.turns[turn]))
+    engine.script.close()
+
+
+def _request(session: Session, bench: Bench) -> None:
+    engine = Engine(bench, session.history)
+    bench.loop(lambda _: engine.body(), lambda turn: engine.hear(session.turns[turn]))
+    engine.script.close()
+
+
+def _resume_whole(session: Session, bench: Bench) -> None:
+    engine = Engine(bench, session.all)
+    engine.script.close()
+    bench.loop(lambda _: resume(JsonlLog(engine.path)), lambda turn: None, turns=6)
+
+
+def _resume_tail(session: Session, bench: Bench) -> None:
+    cut = max(1, len(session.finished) - BEHIND_BOUNDARY)
+    engine = Engine(bench, session.finished[:cut])
+    engine.script.compact(CompactMetadata(), [blocks.text("What happened so far.")])
+    engine.hear(session.finished[cut:])
+    engine.script.close()
+    bench.loop(lambda _: resume(JsonlLog(engine.path)), lambda turn: None, turns=6)
+
+
+ADAPTER = Adapter(
+    "sevenfold",
+    (
+        Case("turn: everything", "both messages stored, folded, counted, held against the window", _turn),
+        Case("turn: check", "the check alone: how large is it, what does that call for", _check),
+        Case("request: join", "the body from parts encoded before", _request),
+        Case(
+            "resume: tail", f"a session compacted {BEHIND_BOUNDARY} messages before its end", _resume_tail
+        ),
+        Case("resume: whole", "a session never compacted", _resume_whole),
+    ),
+)

@@ -1,0 +1,65 @@
+"""How a case is measured: a step is repeated once a turn, and its CPU time taken; the first is a warm-up."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from bench.peers.sessions import TURNS, Session
+
+Given = TypeVar("Given")
+
+BUDGET = 15.0
+"""Seconds after which a slow case is not repeated any more."""
+
+
+class Bench:
+    """Takes the times of one case."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        """For files; removed afterwards."""
+        self.spent: list[float] = []
+
+    def loop(
+        self, step: Callable[[Given], object], prepare: Callable[[int], Given], turns: int = TURNS
+    ) -> None:
+        """Time ``step(prepare(turn))`` for each turn; preparing is not timed."""
+        gc.collect()
+        begin = time.perf_counter()
+        for turn in range(turns):
+            given = prepare(turn)
+            start = time.process_time()
+            step(given)
+            self.spent.append((time.process_time() - start) * 1e3)
+            if time.perf_counter() - begin > BUDGET and len(self.spent) > 1:
+                break
+
+    @property
+    def median(self) -> float:
+        """CPU milliseconds a step, the first left out."""
+        return statistics.median(self.spent[1:] or self.spent)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Something an engine does in every turn, or now and then."""
+
+    name: str
+    """What it is called in the table; its first word says what kind of work it is."""
+    what: str
+    run: Callable[[Session, Bench], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """An engine, and what has to be installed to measure it; nothing for those that are already here."""
+
+    name: str
+    cases: tuple[Case, ...]
+    packages: tuple[str, ...] = ()

@@ -1,0 +1,133 @@
+"""Real transcripts: they load, round-trip, are accounted for, and every request in them could have been sent."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from bench.points import Outcome, Point, all_of, without_corpus
+from bench.points.recount import USAGE, Count, count, kind_of
+from sevenfold.adapters.jsonl import JsonlLog, Sync
+from sevenfold.evals.profile import gather
+from sevenfold.evals.profile.figures import Session
+from sevenfold.profiles import find
+from sevenfold.record import entries
+from sevenfold.record.entries import Boundary, Clearing, Said
+from sevenfold.record.rules import RuleFacts, refusals
+from sevenfold.record.view import View
+from sevenfold.runtime.resume import fold, resume
+
+PROFILED = "every Claude and Codex file is profiled"
+ACCOUNTED = "calls, usage, compactions and clearings are those of a recount"
+COPIED = "files written anew through the store are the same bytes"
+KEPT = "content blocks are the bytes of their lines"
+OPENED = "opened from the end, the view is that of the whole file"
+VALID = "requests rebuilt at every call would be taken by a server"
+MENDED = "valid once mended"
+OPENING = "opens its file"
+"""Said of answers with nothing before them: the prompt they had is in no file."""
+
+_decode = msgspec.json.Decoder().decode
+
+
+def _files(corpus: Path) -> dict[Path, str]:
+    """The files of the two kinds, by kind."""
+    kinds = {path: kind_of(path) for path in sorted(corpus.rglob("*.jsonl"))}
+    return {path: kind for path, kind in kinds.items() if kind}
+
+
+def profiled(corpus: Path | None) -> list[Outcome]:
+    """Every file is profiled, and its figures are those of the recount."""
+    if corpus is None:
+        return without_corpus(PROFILED, ACCOUNTED)
+    files = _files(corpus)
+    sessions = {Path(one.file): one for one in gather.profile(gather.find(list(files))).sessions}
+    whole = [path for path in files if path in sessions and sessions[path].damaged_lines == 0]
+    agreeing = [path for path in whole if _counted(sessions[path]) == count(path, files[path])]
+    return [all_of(PROFILED, len(whole), len(files)), all_of(ACCOUNTED, len(agreeing), len(files))]
+
+
+def _counted(session: Session) -> Count:
+    usage = tuple(getattr(session.usage, name) for name in USAGE)
+    return Count(session.api_calls, usage, session.compactions, session.clearings)
+
+
+def round_trip(corpus: Path | None) -> list[Outcome]:
+    """What is written back is what was read, line by line and block by block."""
+    if corpus is None:
+        return without_corpus(COPIED, KEPT, OPENED)
+    files = _files(corpus)
+    claude = [path for path, kind in files.items() if kind == "claude"]
+    blocks = Counter(kept for path in claude for kept in _blocks_kept(path))
+    return [
+        all_of(COPIED, sum(map(_copies, files)), len(files)),
+        all_of(KEPT, blocks[True], blocks.total()),
+        all_of(OPENED, sum(map(_opens, claude)), len(claude)),
+    ]
+
+
+def _copies(path: Path) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        copy = JsonlLog.open(Path(folder, "copy.jsonl"), sync=Sync.NEVER)
+        for _, line in JsonlLog(path).read():
+            copy.append([line])
+        copy.close()
+        return copy.path.read_bytes() == path.read_bytes()
+
+
+def _blocks_kept(path: Path) -> Iterator[bool]:
+    """Whether each block stands in its line just as it was read; plain words become a block only here."""
+    for _, line in JsonlLog(path).read():
+        entry = entries.read(line)
+        if isinstance(entry, Said) and isinstance(_decode(line).get("message", {}).get("content"), list):
+            yield from (block.raw in line for block in entry.blocks)
+
+
+def _opens(path: Path) -> bool:
+    whole, tail = fold(JsonlLog(path)), resume(JsonlLog(path))
+    return (tail.encoded(), tail.tip, tail.boundary) == (whole.encoded(), whole.tip, whole.boundary)
+
+
+def requests(corpus: Path | None) -> list[Outcome]:
+    """The view in front of every answer, held against the rules for the model that gave it."""
+    if corpus is None:
+        return without_corpus(VALID)
+    found, calls = Counter[str](), 0
+    for path, kind in _files(corpus).items():
+        if kind == "claude":
+            calls += count(path, kind).calls
+            for sidechain in (False, True):
+                found.update(_requests(path, sidechain=sidechain))
+    mended = found.pop(MENDED, 0)
+    outcome = all_of(VALID, found.pop(VALID, 0) + mended, calls - found.pop(OPENING, 0))
+    reasons = [f"{mended} of them mended", *(f"{times} {code}" for code, times in found.most_common(3))]
+    return [msgspec.structs.replace(outcome, figure=f"{outcome.figure}, {', '.join(reasons)}")]
+
+
+def _requests(path: Path, *, sidechain: bool) -> Iterator[str]:
+    """For each call of the main conversation, or of those beside it, whether it is valid, or why not."""
+    view, seen = View(), set[str]()
+    for _, line in JsonlLog(path).read():
+        entry = entries.read(line)
+        if isinstance(entry, Said | Boundary | Clearing) and entry.sidechain != sidechain:
+            continue
+        if isinstance(entry, Said) and entry.usage and entry.message_id not in seen:
+            seen.add(entry.message_id)
+            facts = RuleFacts.of(find(entry.model))
+            broken = refusals([_decode(message) for message in view.encoded()], facts=facts)
+            if not view.items:
+                yield OPENING
+            else:
+                yield broken[0].code if broken else MENDED if view.repairs else VALID
+        view.add(entry)
+
+
+POINTS: list[Point] = [
+    ("real transcripts: profile", profiled),
+    ("real transcripts: round trip", round_trip),
+    ("real transcripts: requests", requests),
+]
