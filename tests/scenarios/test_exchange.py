@@ -112,3 +112,4 @@ def test_each_request_says_what_it_cost_and_what_it_would_have_cost_uncached():
         assert outcome.cost is not None
         assert outcome.uncached_cost is not None
         assert outcome.cost < outcome.uncached_cost
+        assert outcome.ideal_cost == pytest.approx(outcome.cost, rel=0.03)

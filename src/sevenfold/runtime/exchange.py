@@ -24,7 +24,7 @@ from sevenfold.request import price
 from sevenfold.request.frame import Body, Frame, Marker, assemble
 from sevenfold.request.plan import Lifetimes, Sizes, Tail, plan, tail_of
 from sevenfold.request.sources import source as rules_of
-from sevenfold.request.watch import Break, Forecast, Sent, Watched
+from sevenfold.request.watch import SECONDS, Break, Forecast, Sent, Watched
 from sevenfold.runtime.transcript import Transcript
 
 
@@ -46,6 +46,9 @@ class Outcome(Struct, frozen=True):
     broken: Break | None
     cost: float | None
     uncached_cost: float | None
+    """What it would have cost with nothing cached…"""
+    ideal_cost: float | None
+    """…and with every token of the request before it read from the cache."""
 
 
 class Exchange:
@@ -69,6 +72,7 @@ class Exchange:
         self._diagnoses = diagnoses
         self._tail: Tail | None = None
         self._last_answer: str | None = None
+        self._billed: price.Call | None = None
         self.watched = Watched()
         self.frame, self.lifetimes = self._enter(frame, lifetimes or Lifetimes())
         self.gauge = Gauge.of(profile, *self.frame.tools, *self.frame.system)
@@ -118,13 +122,21 @@ class Exchange:
             self.gauge = self.gauge.observe(measured)
         self.watched, broken = self.watched.judge(usage, self._profile, provider=_miss_reason(reply))
         cost, uncached = price.cost(usage, self._profile), price.uncached_cost(usage, self._profile)
-        return Outcome(reply, prepared, broken, cost, uncached)
+        return Outcome(reply, prepared, broken, cost, uncached, self._ideal(usage))
+
+    def _ideal(self, usage: Usage) -> float | None:
+        call = price.Call(usage.prompt, usage.output_tokens, SECONDS[self.lifetimes.tail])
+        before, self._billed = self._billed, call
+        whole = price.ideal_cost([before, call] if before else [call], self._profile)
+        known = price.ideal_cost([before], self._profile) if before else 0.0
+        return None if whole is None or known is None else whole - known
 
     def reframe(self, frame: Frame, reason: str, *, lifetimes: Lifetimes | None = None) -> None:
         """Open a new epoch with other parts before the messages; the loss of the cache is announced."""
         self.frame, self.lifetimes = frame, lifetimes or self.lifetimes
         self.gauge = self.gauge.opened(*frame.tools, *frame.system)
         self.watched = self.watched.announce(reason)
+        self._billed = None
         self._open(reason, drops_thinking=self._profile.thinking.bound)
 
     def _enter(self, frame: Frame, lifetimes: Lifetimes) -> tuple[Frame, Lifetimes]:
