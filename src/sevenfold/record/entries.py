@@ -155,8 +155,11 @@ def read(line: bytes) -> Entry:
     if not line.strip():
         return Passed()
     try:
+        # Parts that are kept unread are not checked by the decoder, and must not reach a request.
+        if not line.isascii():
+            line.decode()
         return _read(line)
-    except (msgspec.DecodeError, RecursionError) as first:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as first:
         return _second_look(line, first)
 
 
