@@ -75,6 +75,8 @@ def test_unknown_blocks_and_fields_keep_their_bytes():
         (b"[1,2]", Damaged),
         (b"not json", Damaged),
         (b"\xff\xfe", Damaged),
+        (b'{"type":"user","uuid":"u","message":{"role":"user","content":[500]}}', Damaged),
+        (b'{"type":"user","uuid":"u","message":{"role":"user","content":[{"text":"hi"}]}}', Damaged),
         (
             b'{"type":"user","uuid":"u","message":{"role":"user","content":[{"type":"x","y":"\xff"}]}}',
             Damaged,

@@ -256,7 +256,10 @@ def _blocks(content: str | list[Raw] | None) -> tuple[Block, ...]:
         return ()
     if isinstance(content, str):
         return (blocks.text(content),)
-    return tuple(blocks.read(bytes(raw)) for raw in content)
+    found = tuple(blocks.read(bytes(raw)) for raw in content)
+    if not all(block.kind for block in found):
+        raise msgspec.ValidationError("a content block without a type")
+    return found
 
 
 def _without_lone_surrogates(value: Any) -> Any:
