@@ -31,10 +31,14 @@ def histories(_: Path | None) -> list[Outcome]:
         )
     except subprocess.TimeoutExpired:
         return [Outcome(name, False, f"no end after {PATIENCE} s, perhaps a failure; see {again}")]
-    words = (ended.stdout.strip().splitlines() or ["no output"])[-1].strip("= ")
-    return [
-        Outcome(name, ended.returncode == 0, words if ended.returncode == 0 else f"{words}; see {again}")
-    ]
+    if ended.returncode == 0:
+        return [Outcome(name, True, _last_line(ended.stdout))]
+    said = " / ".join(filter(None, map(_last_line, (ended.stdout, ended.stderr))))
+    return [Outcome(name, False, f"exit code {ended.returncode}: {said}; see {again}")]
+
+
+def _last_line(shown: str) -> str:
+    return (shown.strip().splitlines() or [""])[-1].strip("= ")
 
 
 def _is_stateful(path: Path) -> bool:

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata, MicrocompactMetadata, Rewound, Segment, Snip, Undone
+from sevenfold.record.rounds import rounds
 from tests.scenarios.conversing import Conversation, conversation
 
 NUMBERS = st.integers(0, 2**16)
@@ -56,10 +57,12 @@ class Conversations(RuleBasedStateMachine):
     @precondition(lambda self: self.held.outcomes)
     @rule(first=NUMBERS, length=st.integers(0, 5))
     def rounds_are_snipped(self, first: int, length: int) -> None:
-        items = self.held.script.view.items[:-1] or self.held.script.view.items
-        start = first % len(items)
-        end = min(start + length, len(items) - 1)
-        snip = Snip(first=items[start].said.uuid, last=items[end].said.uuid)
+        whole = rounds(self.held.script.view.items)[:-1]
+        if not whole:
+            return
+        start = first % len(whole)
+        end = min(start + length, len(whole) - 1)
+        snip = Snip(first=whole[start].items[0].said.uuid, last=whole[end].items[-1].said.uuid)
         self.decisions.append(self.held.script.decide(snip).id)
 
     @precondition(lambda self: self.held.outcomes)
