@@ -22,7 +22,7 @@ from sevenfold.record.decisions import (
     Snip,
     Undone,
 )
-from sevenfold.runtime.resume import fold
+from sevenfold.runtime.resume import fold, resume
 from sevenfold.runtime.transcript import Transcript
 from tests.support import answer, shown, transcript
 
@@ -234,3 +234,18 @@ def test_a_compaction_cannot_keep_a_result_without_its_call():
     torn = CompactMetadata(preserved_segment=Segment(ids[2], "anchor", ids[4]))
     with pytest.raises(InputError, match="torn from the answer"):
         script.compact(torn, [blocks.text("in short")])
+
+
+def test_a_compaction_that_keeps_the_start_of_the_file_is_not_passed_over_on_resume():
+    log = MemoryLog()
+    script, ids = _worked(log)
+    anchor = script.new_id()
+    kept = CompactMetadata(preserved_segment=Segment(ids[4], anchor, ids[4]))
+    first = script.compact(kept, [blocks.text("in short")], anchor=anchor)
+    script.decide(Undone(decision=first))
+    anchor = script.new_id()
+    whole = CompactMetadata(preserved_segment=Segment(ids[0], anchor, script.view.tip or ""))
+    script.compact(whole, [blocks.text("again")], anchor=anchor)
+    script.model(answer("going on", id="m3"))
+    script.decide(Undone(decision=first, redo=True))
+    assert resume(log).encoded() == fold(log).encoded() == script.view.encoded()

@@ -137,8 +137,8 @@ class Chain:
             missing = None
         elif boundary is None:
             missing = missing or last
-        elif boundary in self._kept:
-            missing = self._kept[boundary].missing
+        else:
+            missing = self._unknown_segment()
         live = self._close(ancestors)
         if boundary is not None:
             live = {uuid for uuid in live if self._survives(uuid, boundary)}
@@ -193,6 +193,11 @@ class Chain:
         places = {uuid: place for place, uuid in enumerate(members)}
         last = members[-1] if members else tail
         return _Kept(boundary, segment.anchor_uuid, last, places, None if self.complete else missing)
+
+    def _unknown_segment(self) -> str | None:
+        """What must be read before it is known who belongs to a segment: until then no way is sure."""
+        kept = (kept.missing for kept in self._kept.values() if kept.boundary not in self.undone)
+        return next((uuid for uuid in kept if uuid), None)
 
     def _unread_compaction(self, members: list[str]) -> str | None:
         """A summary among them stands for a compaction that may itself keep records from further back."""

@@ -48,7 +48,10 @@ def _starting_points(log: Log) -> Iterator[int]:
     """Places from which reading may suffice, the last first; in the end the beginning."""
     for offset in log.holding(_BOUNDARY):
         entry = _entry_at(log, offset)
-        if isinstance(entry, Boundary) and (start := _start_of_view(log, entry, offset)):
+        start = _start_of_view(log, entry, offset) if isinstance(entry, Boundary) else None
+        if start == 0:
+            break
+        if start is not None:
             yield start
     yield 0
 
