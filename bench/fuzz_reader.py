@@ -16,10 +16,12 @@ import argparse
 import json
 import random
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from msgspec import Raw, Struct
@@ -367,8 +369,10 @@ def run_atheris(arguments: Sequence[str]) -> None:
             raise AssertionError(found)
 
     atheris.instrument_all()
-    atheris.Setup([sys.argv[0], *arguments], try_one)
-    atheris.Fuzz()
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "seeds").write_bytes(b"".join(seeds()))
+        atheris.Setup([sys.argv[0], *arguments, folder], try_one)
+        atheris.Fuzz()
 
 
 def main(arguments: Sequence[str]) -> int:
