@@ -4,6 +4,8 @@
     ├── UserError                 the caller can mend it: show the text, do not retry
     │   ├── SettingError          a setting has a wrong value; the text names the key and its source
     │   ├── InputError            a message, block or id cannot be accepted; nothing was stored
+    │   ├── ContextFull           the next request would not fit; the text names what can be done
+    │   ├── Refused               what was asked for cannot be done now; the text says why and what can
     │   ├── UnknownModelError     no profile and no default fits that name
     │   └── TranscriptError       a transcript cannot be opened or written
     │       ├── TranscriptMissing     there is no such file
@@ -11,7 +13,8 @@
     │       ├── TranscriptDenied      the system refuses access
     │       ├── TranscriptLocked      another process is writing it
     │       ├── TranscriptTooNew      a newer Sevenfold wrote it: it opens read-only
-    │       └── TranscriptFull        the disk would not take the record; what was there is intact
+    │       ├── TranscriptFull        the disk would not take the record; what was there is intact
+    │       └── ResultMissing         there is no stored result under that reference
     └── ModelError                a model did not answer as asked; carries what it had already said
         ├── PromptTooLong             the prompt is over the window: shorten it by the stated gap, ask again
         ├── BodyTooLarge              the request has too many bytes: take media out, ask again
@@ -50,6 +53,14 @@ class InputError(UserError):
     """The input cannot be accepted; nothing was stored."""
 
 
+class ContextFull(UserError):
+    """The conversation does not fit the window any more."""
+
+
+class Refused(UserError):
+    """That cannot be done now."""
+
+
 class UnknownModelError(UserError):
     """There is no profile for this model."""
 
@@ -80,6 +91,10 @@ class TranscriptTooNew(TranscriptError):
 
 class TranscriptFull(TranscriptError):
     """The disk would not take the record; everything written before is intact."""
+
+
+class ResultMissing(TranscriptError):
+    """There is no stored result under that reference."""
 
 
 class ModelError(SevenfoldError):

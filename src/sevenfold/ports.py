@@ -42,6 +42,22 @@ class Log(Protocol):
         ...
 
 
+class Results(Protocol):
+    """Full tool results that were too big for the context; they belong to one session's transcript."""
+
+    def keep(self, name: str, content: bytes) -> str:
+        """Store a result under a name that may hold anything; returns the path readers are shown.
+
+        It is on the disk when this returns. The same name and content give the same path again. Raises
+        `sevenfold.errors.TranscriptError` (full, denied…) and then has stored nothing.
+        """
+        ...
+
+    def fetch(self, path: str) -> bytes:
+        """What was stored under a path that `keep` returned; raises `sevenfold.errors.ResultMissing`."""
+        ...
+
+
 class Clock(Protocol):
     """Tells the time."""
 

@@ -12,7 +12,7 @@ from sevenfold.record.entries import Decision
 from sevenfold.record.usage import Usage
 from sevenfold.record.view import View
 from sevenfold.request.price import Call, ideal_cost
-from sevenfold.runtime.exchange import rebuild
+from sevenfold.runtime.history import rebuild
 from sevenfold.runtime.resume import read
 from tests.scenarios.conversing import Conversation, conversation
 
@@ -72,7 +72,7 @@ def test_a_resumed_session_goes_on_with_the_bytes_it_sent_before():
     with conversation(log=log, thinking=ADAPTIVE) as held:
         held.say("begin")
         held.ask()
-        again = Conversation(held.url, held.simulator, held.model, log)
+        again = Conversation(held.url, held.simulator, held.model, log, thinking=ADAPTIVE)
         assert again.exchange.frame == held.exchange.frame
         outcome = again.ask()
         assert held.moved() == []

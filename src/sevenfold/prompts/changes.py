@@ -25,3 +25,14 @@ class Withdrawn(Text, frozen=True):
     cap = 5 * KB
 
     name: str
+
+
+class Replaced(Text, frozen=True):
+    """A caller's system prompt that takes the place of the one at the start."""
+
+    file = "replaced"
+    tag = "changed-instructions"
+    body = "text"
+    cap = 400 * KB
+
+    text: str

@@ -10,7 +10,7 @@ every result of a live call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
@@ -241,7 +241,7 @@ class Chain:
             placed.update(dict.fromkeys(sorted(results, key=lambda result: self.nodes[result].seq)))
         return list(placed)
 
-    def mates(self, uuid: str) -> Iterable[str]:
+    def mates(self, uuid: str) -> Sequence[str]:
         """The records that are one answer of the model with ``uuid``, itself included."""
         entry = self.nodes[uuid].entry
         if isinstance(entry, Said) and entry.role == "assistant":
@@ -250,7 +250,7 @@ class Chain:
 
     def has_mates(self, uuid: str) -> bool:
         """Is ``uuid`` only one of several records of an answer?"""
-        return any(mate != uuid for mate in self.mates(uuid))
+        return len(self.mates(uuid)) > 1
 
     def _calls(self, uuid: str) -> tuple[str, ...]:
         entry = self.nodes[uuid].entry

@@ -74,9 +74,38 @@ class Epoch(Own, frozen=True, tag="epoch"):
     drops_thinking: bool = False
     """Reasoning from before this record is no longer sent…"""
     drops_thinking_after: str | None = None
-    """…except up to this one."""
+    """…except up to this one…"""
+    drops_thinking_before: str | None = None
+    """…and from this one on."""
     boundary: str | None = None
     """The compaction it opens with, if it was written together with one."""
+
+
+class Option(Struct, frozen=True, omit_defaults=True):
+    """Something that could be done before a request."""
+
+    name: str
+    """nothing, wait, clear, provider, compact…"""
+    tokens: int = 0
+    """What it would free, by estimate."""
+    usd: float | None = None
+    """What it would save until the end of the session, by estimate; negative: what it would cost."""
+    because: str = ""
+    """Why it was taken, or why not."""
+
+
+class Why(Struct, frozen=True, omit_defaults=True):
+    """What was known and considered before a request went out."""
+
+    used: int
+    band: int
+    threshold: int
+    rule: str
+    """The rule that decided."""
+    chosen: str = "nothing"
+    options: list[Option] = []
+    usd: float | None = None
+    """What the request was expected to cost, its answer aside."""
 
 
 class Request(Own, frozen=True, tag="request"):
@@ -90,6 +119,13 @@ class Request(Own, frozen=True, tag="request"):
     parameters: dict[str, Raw] = {}
     """Fields of this request alone."""
     sha256: str = ""
+    appended: list[Raw] = []
+    """Messages a fork adds to those of the view; they are nowhere else."""
+    why: Why | None = None
+    spent: float | None = None
+    """US dollars the session had cost before it; None where a price is unknown."""
+    number: int = 0
+    """How many requests of the session came before it."""
 
 
 class Carry(Own, frozen=True, tag="carry"):
@@ -165,6 +201,24 @@ class Undone(Own, frozen=True, tag="undone"):
     redo: bool = False
 
 
+class Amended(Own, frozen=True, tag="amended"):
+    """The caller's system and tools changed; those of the epoch are still sent, the change was appended."""
+
+    system: list[Raw] = []
+    tools: list[Raw] = []
+
+
+class Purged(Own, frozen=True, tag="purged"):
+    """Leaked secrets were masked in what stood here: of requests made before, the hashes no longer fit."""
+
+    masks: list[str]
+    """What now stands in their place…"""
+    count: int
+    """…and how often in this file."""
+    results: dict[str, str] = {}
+    """Stored results that were masked too, by path, with the SHA-256 they have now."""
+
+
 class Rewound(Own, frozen=True, tag="rewound"):
     """The conversation goes on from ``to``; what came after it is on a branch that is no longer live."""
 
@@ -172,7 +226,20 @@ class Rewound(Own, frozen=True, tag="rewound"):
 
 
 OwnDecision = (
-    Epoch | Request | Carry | Commit | Offload | Keep | Snip | Fold | Pin | Notes | Undone | Rewound
+    Epoch
+    | Request
+    | Carry
+    | Commit
+    | Offload
+    | Keep
+    | Snip
+    | Fold
+    | Pin
+    | Notes
+    | Undone
+    | Amended
+    | Purged
+    | Rewound
 )
 
 Trigger = Literal["auto", "manual"]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.record import blocks
 from sevenfold.record.blocks import THINKING, Block
 from sevenfold.record.entries import Said
+from sevenfold.record.layout import Item
+from sevenfold.record.weight import NOTHING, measure, total
 
 
 class Span(Struct, frozen=True):
@@ -38,11 +41,36 @@ class Effects(Struct, frozen=True):
     """Between these places in the file reasoning is no longer sent."""
 
 
-def render(said: Said, seq: int, effects: Effects) -> tuple[Block, ...]:
-    """The record's blocks as the model sees them; spans are the view's affair."""
+def item(said: Said, seq: int, effects: Effects) -> Item:
+    """A record as the model sees it, if no span hides it."""
+    shown = _render(said, seq, effects)
+    return Item(said, seq, said.role, shown, total(shown))
+
+
+def hidden(item: Item, decision: str) -> Item:
+    """The item out of sight."""
+    return replace(item, shown=(), weight=NOTHING, hidden_by=decision)
+
+
+def without_spans(items: list[Item], effects: Effects) -> list[Item]:
+    """All items in view, those of a span out of sight and its summary in the place of the first."""
+    items = list(items)
+    places = {item.said.uuid: number for number, item in enumerate(items)}
+    for span in effects.spans:
+        first, last = places.get(span.first), places.get(span.last)
+        if first is None or last is None or last < first:
+            continue
+        items[first : last + 1] = [hidden(item, span.decision) for item in items[first : last + 1]]
+        if span.summary:
+            said = blocks.text(span.summary)
+            items[first] = replace(items[first], role="user", shown=(said,), weight=measure(said))
+    return items
+
+
+def _render(said: Said, seq: int, effects: Effects) -> tuple[Block, ...]:
     if said.synthetic or said.uuid in effects.attachments:
         return ()
-    drops = any(after < seq < upto for after, upto in effects.thinking)
+    drops = bool(effects.thinking) and any(after < seq < upto for after, upto in effects.thinking)
     shown: list[Block] = []
     for block in said.blocks:
         if block.blank or (drops and block.kind in THINKING):
@@ -54,6 +82,6 @@ def render(said: Said, seq: int, effects: Effects) -> tuple[Block, ...]:
 
 def replacement(block: Block, seq: int, effects: Effects) -> Replaced | None:
     """What stands for a result's content, if anything does."""
-    if block.kind != "tool_result":
+    if block.kind != "tool_result" or block.id not in effects.results:
         return None
-    return next((one for one in effects.results.get(block.id, ()) if seq < one.seq), None)
+    return next((one for one in effects.results[block.id] if seq < one.seq), None)

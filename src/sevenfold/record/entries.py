@@ -26,6 +26,14 @@ from sevenfold.record.decisions import CompactMetadata, MicrocompactMetadata, Ow
 from sevenfold.record.usage import Usage
 
 
+class Stored(Struct, frozen=True):
+    """Where the whole of a result is, of which the record holds a preview."""
+
+    path: str
+    size: int
+    sha256: str
+
+
 class Said(Struct, frozen=True):
     """A message, or an attachment, as it was said."""
 
@@ -42,15 +50,27 @@ class Said(Struct, frozen=True):
     summary: bool = False
     synthetic: bool = False
     attachment: str = ""
+    key: str = ""
+    """The caller's own name for it: the same thing said twice under one key is said once."""
+    stored: dict[str, Stored] = {}
+    """Results of which only a preview is here, by the id of their call."""
     calls: tuple[str, ...] = ()
     """Ids of the tool calls in it…"""
     answers: tuple[str, ...] = ()
     """…and of those it answers; both follow from its blocks."""
 
     def __post_init__(self) -> None:
-        for name, kind in (("calls", "tool_use"), ("answers", "tool_result")):
-            if ids := [block.id for block in self.blocks if block.kind == kind]:
-                force_setattr(self, name, tuple(ids))
+        calls: list[str] = []
+        answers: list[str] = []
+        for block in self.blocks:
+            if block.kind == "tool_use":
+                calls.append(block.id)
+            elif block.kind == "tool_result":
+                answers.append(block.id)
+        if calls:
+            force_setattr(self, "calls", tuple(calls))
+        if answers:
+            force_setattr(self, "answers", tuple(answers))
 
 
 class Boundary(Struct, frozen=True):
@@ -129,6 +149,8 @@ class _Envelope(Struct, frozen=True, rename="camel"):
     compact_metadata: Raw = _ABSENT
     microcompact_metadata: Raw = _ABSENT
     sevenfold: int | None = None
+    key: str | None = msgspec.field(default=None, name="sevenfold_key")
+    stored: dict[str, Stored] | None = msgspec.field(default=None, name="sevenfold_results")
     v: int | None = None
     kind: str | None = None
 
@@ -240,6 +262,8 @@ def _said(head: _Envelope, uuid: str) -> Said:
         summary=bool(head.is_compact_summary),
         synthetic=synthetic,
         attachment=kind,
+        key=head.key or "",
+        stored=head.stored or {},
     )
 
 

@@ -265,6 +265,8 @@ def _on(known: int, low: int, high: int, estimate: Estimate) -> Estimate:
 
 def _first_round(usage: Usage) -> Usage:
     """What the prompt was that the conversation made; later rounds of one call add what the server did."""
+    if not usage.iterations:
+        return usage
     return next((part.usage for part in usage.iterations if part.answers), usage)
 
 

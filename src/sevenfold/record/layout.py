@@ -77,6 +77,8 @@ class Layout:
         """The newest answer and its results: what follows may name any of them as its parent."""
         self.calls: set[str] = set()
         """What the newest answer asks for."""
+        self.inserted = 0
+        """How many records were put between others."""
         self._answer = ""
         self._answer_end = 0
         self._round_end = 0
@@ -85,13 +87,15 @@ class Layout:
 
     def add(self, item: Item, *, reported: bool = True) -> Measured | None:
         """Add a record; ``reported`` says whether a size it brings holds for this view."""
-        said, place = item.said, self._place(item.said)
+        said, place = item.said, self.place(item.said)
+        self._enter(said, place)
         measured = self._weigh(item, reported)
         if place == len(self.items):
             self.index[said.uuid] = place
             self.items.append(item)
             self.wire.add(place, item.role, said.message_id, item.shown)
             return measured
+        self.inserted += 1
         self.items.insert(place, item)
         self.index = {one.said.uuid: number for number, one in enumerate(self.items)}
         for number in range(self.wire.truncate(place), len(self.items)):
@@ -99,31 +103,34 @@ class Layout:
             self.wire.add(number, one.role, one.said.message_id, one.shown)
         return measured
 
-    def _place(self, said: Said) -> int:
+    def place(self, said: Said) -> int:
         """Where a record goes: the answer of a round stays together, and its results follow it.
 
         They may arrive in any order, name any of each other as parent, and have other things between
-        them. Once those have come, though, only the newest record is a parent the round goes on from.
+        them.
         """
-        place = len(self.items)
-        if said.role == "assistant" and said.message_id and said.message_id == self._answer:
-            place, self._answer_end, self._round_end = (
-                self._answer_end,
-                self._answer_end + 1,
-                self._round_end + 1,
-            )
+        if said.role == "assistant":
+            return self._answer_end if self.goes_on(said) else len(self.items)
+        return len(self.items) if self.calls.isdisjoint(said.answers) else self._round_end
+
+    def goes_on(self, said: Said) -> bool:
+        """Is this more of the newest answer?"""
+        return said.message_id == self._answer != ""
+
+    def _enter(self, said: Said, place: int) -> None:
+        """Keep account of the round; once other things have come, it only goes on from the newest record."""
+        if said.role == "assistant":
+            if not self.goes_on(said):
+                self.round, self._answer, self.calls = set(), said.message_id, set()
+                self._round_end = place
+            self._answer_end = place + 1
             self.calls.update(said.calls)
-        elif said.role == "assistant":
-            self.round, self._answer, self.calls = set(), said.message_id, set(said.calls)
-            self._answer_end = self._round_end = place + 1
-        elif not self.calls.isdisjoint(said.answers):
-            place, self._round_end = self._round_end, self._round_end + 1
-        else:
+        elif self.calls.isdisjoint(said.answers):
             self.round = set()
-            return place
+            return
+        self._round_end += 1
         if self._round_end > len(self.items):
             self.round.add(said.uuid)
-        return place
 
     def _weigh(self, item: Item, reported: bool) -> Measured | None:
         self._turn(item)

@@ -22,7 +22,9 @@ class Made(Struct, frozen=True):
     seq: int
     what: Clearing | OwnDecision
     after: int = -1
-    """Place of the record an epoch names as the last whose reasoning stays."""
+    """Place of the record an epoch names as the last whose reasoning stays…"""
+    before: int | None = None
+    """…and of the one from which on it stays."""
 
     @property
     def id(self) -> str:
@@ -47,8 +49,12 @@ class Ledger:
 
     def add(self, seq: int, what: Clearing | OwnDecision, chain: Chain) -> None:
         """Take in a decision."""
-        stays = chain.nodes.get(what.drops_thinking_after or "") if isinstance(what, Epoch) else None
-        self.all.append(Made(seq, what, stays.seq if stays else -1))
+        if not isinstance(what, Epoch):
+            self.all.append(Made(seq, what))
+            return
+        stays = chain.nodes.get(what.drops_thinking_after or "")
+        again = chain.nodes.get(what.drops_thinking_before or "")
+        self.all.append(Made(seq, what, stays.seq if stays else -1, again.seq if again else None))
 
     def settle(self, chain: Chain, leaf: str) -> set[str]:
         """Find out which decisions hold when ``leaf`` is the newest record; returns those taken back."""
@@ -78,7 +84,7 @@ class Ledger:
                 case Fold(id=name, first=first, last=last, summary=summary):
                     spans.append(Span(name, first, last, summary))
                 case Epoch(drops_thinking=True):
-                    thinking.append((made.after, made.seq))
+                    thinking.append((made.after, made.seq if made.before is None else made.before))
                 case _:
                     pass
         return Effects(results, attachments, tuple(spans), tuple(thinking))

@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import FORMAT_VERSION, CompactMetadata, MicrocompactMetadata, OwnDecision
-from sevenfold.record.entries import Boundary, Clearing, Decision, Entry, Said, read_usage
+from sevenfold.record.entries import Boundary, Clearing, Decision, Entry, Said, Stored, read_usage
 
 BOUNDARY_TEXT = "Conversation compacted"
 CLEARING_TEXT = "Old tool results cleared"
@@ -82,6 +82,8 @@ class _Record(Struct, rename="camel"):
     compact_metadata: CompactMetadata | UnsetType = UNSET
     microcompact_metadata: MicrocompactMetadata | UnsetType = UNSET
     sevenfold: int | UnsetType = UNSET
+    key: str | UnsetType = msgspec.field(default=UNSET, name="sevenfold_key")
+    stored: dict[str, Stored] | UnsetType = msgspec.field(default=UNSET, name="sevenfold_results")
 
 
 _encoder = msgspec.json.Encoder()
@@ -97,6 +99,8 @@ def said_by_user(
     *,
     meta: bool = False,
     summary: bool = False,
+    key: str = "",
+    stored: dict[str, Stored] | None = None,
 ) -> Written:
     """What the user, a tool or we ourselves (``meta``) said on the user's side."""
     record = _record(place, "user", uuid, parent, timestamp)
@@ -105,6 +109,10 @@ def said_by_user(
         record.is_meta = True
     if summary:
         record.is_compact_summary = record.is_visible_in_transcript_only = True
+    if key:
+        record.key = key
+    if stored:
+        record.stored = stored
     said = Said(
         uuid,
         parent,
@@ -114,6 +122,8 @@ def said_by_user(
         sidechain=place.sidechain,
         meta=meta,
         summary=summary,
+        key=key,
+        stored=stored or {},
     )
     return _written(record, said)
 
@@ -210,7 +220,7 @@ def _record(place: Place, kind: str, uuid: str, parent: str | None, timestamp: s
 
 
 def _content(blocks: Sequence[Block]) -> Raw:
-    return Raw(b"[" + b",".join([block.raw for block in blocks]) + b"]")
+    return Raw(b"[%b]" % b",".join([block.raw for block in blocks]))
 
 
 def _written(record: _Record, entry: Entry) -> Written:

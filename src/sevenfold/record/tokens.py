@@ -3,23 +3,24 @@
 A tokenizer is described by rates, tokens per letter, sign, call, byte of signature and so on. They start
 at figures measured for its generation (or at the plain rule for one that nobody knows) and are corrected
 by every prompt size a server reports: Bayesian linear regression, one observation at a time, in which
-rates move the more the less they are certain. Reports are noisy (clients add reminders that they do not
-write down), so an observation far off counts for little. Every estimate carries a band. How wide it must
-be to hold the truth is learnt too: each miss widens it, each hit narrows it a little.
+rates move the more the less they are certain. How errors of two rates hang together is left out: real
+sessions are foreseen as well without it. Reports are noisy (clients add reminders that they do not write
+down), so an observation far off counts for little. Every estimate carries a band. How wide it must be to
+hold the truth is learnt too: each miss widens it, each hit narrows it a little.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from math import ceil, floor, sqrt
-from operator import mul, sub
+from operator import attrgetter, mul, sub
 from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.record.weight import Weight, values
+from sevenfold.record.weight import Weight
 
 PADDING = 4 / 3
 """What the plain rule adds to be on the safe side."""
@@ -37,6 +38,10 @@ _MISSES = 0.015
 """The share of truths that may lie above the band, and the share below."""
 _STEP = 0.5
 """How much a single miss widens the band, in standard deviations."""
+
+COUNTED: Final = tuple(name for name in Weight.__struct_fields__ if name != "wire")
+"""What tokens come from: all that a `Weight` counts, but for the bytes of its form on the wire."""
+_counts = attrgetter(*COUNTED)
 
 _VARIES: Final[Mapping[str, float]] = MappingProxyType(
     {"calls": 5.0, "results": 5.0, "images": 800.0, "documents": 1500.0}
@@ -98,9 +103,9 @@ class Estimator(Struct, frozen=True):
 
     tokenizer: str
     rates: tuple[float, ...]
-    """Tokens for one of each count of a `Weight`, in the order of its fields."""
-    doubt: tuple[tuple[float, ...], ...]
-    """Covariance of the rates."""
+    """Tokens for one of each thing counted in a `Weight`."""
+    doubt: tuple[float, ...]
+    """How uncertain each rate is: its variance."""
     above: float = 3.5
     """How many standard deviations the band reaches up…"""
     below: float = 2.5
@@ -117,17 +122,16 @@ class Estimator(Struct, frozen=True):
     @classmethod
     def believing(cls, tokenizer: str, rates: Mapping[str, float], spread: float) -> Estimator:
         """An estimator that takes each of these rates to be right within a share ``spread`` of it."""
-        known = tuple(rates.get(name, 0.0) for name in Weight.__struct_fields__)
-        doubts = [
-            spread * abs(rate) + _VARIES.get(name, 0.0)
-            for name, rate in zip(Weight.__struct_fields__, known, strict=True)
+        known = tuple(rates.get(name, 0.0) for name in COUNTED)
+        doubt = [
+            (spread * abs(rate) + _VARIES.get(name, 0.0)) ** 2
+            for name, rate in zip(COUNTED, known, strict=True)
         ]
-        size = range(len(known))
-        return cls(tokenizer, known, tuple(tuple(doubts[i] ** 2 * (i == j) for j in size) for i in size))
+        return cls(tokenizer, known, tuple(doubt))
 
     def tokens(self, weight: Weight) -> float:
         """The bare estimate."""
-        return _dot(self.rates, values(weight))
+        return _dot(self.rates, _counts(weight))
 
     def variance(self, weight: Weight) -> float:
         """How far from the estimate the truth may be: the square of its standard deviation."""
@@ -158,12 +162,9 @@ class Estimator(Struct, frozen=True):
         return self._moved(belief, tokens - belief.tokens)
 
     def _belief(self, weight: Weight) -> _Belief:
-        counts = values(weight)
+        counts: tuple[int, ...] = _counts(weight)
         parts = list(map(mul, self.rates, counts))
-        unsure = 0.0
-        for count, row in zip(counts, self.doubt, strict=True):
-            if count:
-                unsure += count * sum(map(mul, row, counts))
+        unsure = _dot(self.doubt, map(mul, counts, counts))
         rounds = sqrt(max(1, abs(weight.results)))
         noise = _HIDDEN * rounds + _LOOSE * sum(map(abs, parts)) / rounds
         return _Belief(counts, sum(parts), unsure, noise**2)
@@ -172,18 +173,13 @@ class Estimator(Struct, frozen=True):
         """Every rate moved as far as its doubt and the noise allow; the doubt shrinks accordingly."""
         if belief.unsure < _TELLING * belief.noise:
             return self
-        towards = [_dot(row, belief.counts) if row[i] else 0.0 for i, row in enumerate(self.doubt)]
         noise = belief.noise * max(1.0, (_TAIL + error**2 / belief.variance) / (_TAIL + 1))
+        towards = list(map(mul, self.doubt, belief.counts))
         gain = [each / (belief.unsure + noise) for each in towards]
         return replace(
             self,
             rates=tuple(rate + step * error for rate, step in zip(self.rates, gain, strict=True)),
-            doubt=tuple(
-                [
-                    tuple(map(sub, row, map(step.__mul__, towards))) if step else row
-                    for row, step in zip(self.doubt, gain, strict=True)
-                ]
-            ),
+            doubt=tuple(map(sub, self.doubt, map(mul, gain, towards))),
         )
 
 
@@ -203,7 +199,7 @@ class _Belief(Struct, frozen=True):
         return self.unsure + self.noise
 
 
-def _dot(one: Sequence[float], other: Sequence[float]) -> float:
+def _dot(one: Iterable[float], other: Iterable[float]) -> float:
     return float(sum(map(mul, one, other)))
 
 

@@ -71,7 +71,8 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def prompt(self) -> int:
         """All prompt tokens, cached or not."""
-        return self.input_tokens + self.cache_read_input_tokens + self.cache_creation_input_tokens
+        cached = self.cache_read_input_tokens + self.cache_creation_5m + self.cache_creation_1h
+        return self.input_tokens + cached
 
     @property
     def total(self) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.record import blocks, effects, ledger
+from sevenfold.record import effects, ledger
 from sevenfold.record.batch import Batch
 from sevenfold.record.chain import Chain
 from sevenfold.record.decisions import Carry, Commit, Epoch, OwnDecision, Request, Rewound, Segment
@@ -28,7 +28,7 @@ from sevenfold.record.entries import (
 )
 from sevenfold.record.layout import Anchor, Item, Layout, Measured
 from sevenfold.record.ledger import Ledger
-from sevenfold.record.weight import NOTHING, Weight, measure, total, typical
+from sevenfold.record.weight import NOTHING, Weight, typical
 from sevenfold.record.wire import Message, Repair
 
 CHARACTERS_PER_SAVED_TOKEN = 4
@@ -57,6 +57,7 @@ class View:
         self._complete = complete
         self.keeps_history = keeps_history
         self._seq = 0
+        self._laid_out = 0
         self._sidechain: set[str] = set()
         self._clear()
 
@@ -69,6 +70,7 @@ class View:
         self._lane: bool | None = None
         self._chain = Chain(complete=self._complete)
         self._products: dict[str, str] = {}
+        """Record → compaction that put it there, its summary and attachments."""
         self._ledger = Ledger()
         self._compacted: dict[str, str] = {}
         self._batch = Batch()
@@ -81,6 +83,34 @@ class View:
     def items(self) -> list[Item]:
         """Live records since the last boundary, in the order they are sent."""
         return list(self._layout.items)
+
+    def __len__(self) -> int:
+        return len(self._layout.items)
+
+    def items_from(self, place: int) -> list[Item]:
+        """The live records from that place on; with `version` unchanged, those before are as they were."""
+        return self._layout.items[place:]
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Changes when the view is laid out again, or something is put in between; not when it grows."""
+        return self._laid_out, self._layout.inserted
+
+    def item(self, uuid: str) -> Item | None:
+        """A live record since the last boundary, by its id."""
+        place = self._layout.index.get(uuid)
+        return None if place is None else self._layout.items[place]
+
+    @property
+    def answered_at(self) -> str:
+        """When the newest answer in view came; empty before the first."""
+        items = reversed(self._layout.items)
+        return next((item.said.timestamp for item in items if item.said.role == "assistant"), "")
+
+    @property
+    def undone(self) -> frozenset[str]:
+        """Decisions that were taken back, and still are."""
+        return frozenset(self._chain.undone)
 
     @property
     def weight(self) -> Weight:
@@ -283,11 +313,13 @@ class View:
             entry, grows = replace(entry, parent=self.tip), True
         self._after_damage = False
         self._chain.add(self._seq, entry, offset)
+        if isinstance(entry, Said) and entry.summary and isinstance(self.entry(parent or ""), Boundary):
+            self._products[entry.uuid] = parent or ""
         if isinstance(entry, Clearing):
             self._ledger.add(self._seq, entry, self._chain)
         elif grows and self._chain.tip_of(entry.uuid) == entry.uuid and self._goes_last(entry):
             self.tip = entry.uuid
-            measured = self._layout.add(self._item(entry, self._seq, self._effects))
+            measured = self._layout.add(effects.item(entry, self._seq, self._effects))
             if entry.summary:
                 self._forget()
             return measured
@@ -295,13 +327,19 @@ class View:
         return self._measured_on_new_branch(entry)
 
     def _goes_last(self, said: Said) -> bool:
-        """Not so the late result of a call further up, nor more of an answer begun on another branch."""
+        """Not so the late result of a call further up, nor more of an answer further up or off the branch.
+
+        What goes between others may go between records that are out of sight, and then it is, too.
+        """
         layout, chain = self._layout, self._chain
+        if self._effects.spans and layout.place(said) < len(layout.items):
+            return False
         if said.role == "assistant":
-            return all(mate == said.uuid or mate in layout.index for mate in chain.mates(said.uuid))
-        return not any(
-            call not in layout.calls and chain.asked(call) in layout.index for call in said.answers
-        )
+            mates = chain.mates(said.uuid)
+            new = len(mates) == 1
+            return new or (layout.goes_on(said) and set(mates).difference(layout.index) == {said.uuid})
+        earlier = set(said.answers) - layout.calls
+        return not any(chain.asked(call) in layout.index for call in earlier)
 
     def _measured_on_new_branch(self, entry: Said | Clearing) -> Measured | None:
         """A report with nothing before it to compare with."""
@@ -326,41 +364,21 @@ class View:
     def _show(self, order: list[str]) -> None:
         """Lay out the live records from scratch."""
         self._effects = self._ledger.effects()
+        self._laid_out += 1
         self._layout = Layout()
-        for item in self._render(order, self._effects):
+        for item in self._rendered(order, self._effects):
             self._layout.add(item, reported=self._report_holds(item.seq))
         self._subtract_removed(order)
 
-    def _render(self, order: list[str], active: Effects) -> list[Item]:
+    def _rendered(self, order: list[str], active: Effects) -> list[Item]:
         items = []
-        for uuid in order:
-            node = self._chain.nodes[uuid]
+        for node in map(self._chain.nodes.__getitem__, order):
             assert isinstance(node.entry, Said)
-            item = self._item(node.entry, node.seq, active)
-            if (compaction := self._compaction_of(node.entry)) in self._chain.undone:
-                item = replace(item, shown=(), weight=NOTHING, hidden_by=compaction)
+            item = effects.item(node.entry, node.seq, active)
+            if (compaction := self._products.get(node.entry.uuid)) in self._chain.undone:
+                item = effects.hidden(item, compaction)
             items.append(item)
-        places = {item.said.uuid: number for number, item in enumerate(items)}
-        for span in active.spans:
-            first, last = places.get(span.first), places.get(span.last)
-            if first is None or last is None:
-                continue
-            for number in range(first, last + 1):
-                items[number] = replace(items[number], shown=(), weight=NOTHING, hidden_by=span.decision)
-            if span.summary and first <= last:
-                said = blocks.text(span.summary)
-                items[first] = replace(items[first], role="user", shown=(said,), weight=measure(said))
-        return items
-
-    def _compaction_of(self, said: Said) -> str:
-        """The compaction that put this record there, summary or attachment; empty for what was said."""
-        if said.summary and isinstance(self.entry(said.parent or ""), Boundary):
-            return said.parent or ""
-        return self._products.get(said.uuid, "")
-
-    def _item(self, said: Said, seq: int, active: Effects) -> Item:
-        shown = effects.render(said, seq, active)
-        return Item(said, seq, said.role, shown, total(shown))
+        return effects.without_spans(items, active)
 
     def _report_holds(self, seq: int) -> bool:
         """A size reported before a boundary, or under one since taken back, says nothing of this view."""
@@ -375,7 +393,7 @@ class View:
         later = self._ledger.since(anchor.seq) if anchor else []
         if anchor is None or not later:
             return
-        then = self._render(order[: anchor.place], self._ledger.effects(anchor.seq))
+        then = self._rendered(order[: anchor.place], self._ledger.effects(anchor.seq))
         removed = sum((item.weight for item in then), NOTHING)
         removed -= sum((item.weight for item in self._layout.items[: anchor.place]), NOTHING)
         for made in later:

@@ -76,7 +76,7 @@ values = attrgetter(*Weight.__struct_fields__)
 
 _LOOKED_AT = 1_500
 """Bytes of a text that are enough to tell what it is made of."""
-_PIECE = 60
+_PIECE = 250
 _SMALL = bytes(range(ord("a"), ord("z") + 1))
 _CAPITAL = bytes(range(ord("A"), ord("Z") + 1))
 _DIGIT = b"0123456789"
@@ -87,16 +87,16 @@ def measure(block: Block) -> Weight:
     """The weight of one block as it is sent."""
     wire = len(block.raw)
     match block.body():
+        case ToolResult(content=content):
+            return _result(content, wire)
+        case ToolUse(name=name, input=given):
+            return _spelt(name.encode() + bytes(given), wire, calls=1)
         case Text(text=words):
             return _content(_bytes(words), wire)
         case Thinking(thinking=words, signature=signature):
             return Weight(thoughts=1, thinking=len(_bytes(words)), signature=len(signature), wire=wire)
         case RedactedThinking(data=data):
             return Weight(thoughts=1, signature=len(data), wire=wire)
-        case ToolUse(name=name, input=given):
-            return _spelt(name.encode() + bytes(given), wire, calls=1)
-        case ToolResult(content=content):
-            return _result(content, wire)
         case Image():
             return Weight(images=1, wire=wire)
         case Document():
@@ -109,8 +109,7 @@ def measure(block: Block) -> Weight:
 
 def total(shown: Iterable[Block]) -> Weight:
     """The weight of several blocks."""
-    weights = [measure(block) for block in shown]
-    return sum(weights[1:], weights[0]) if weights else NOTHING
+    return sum(map(measure, shown), NOTHING)
 
 
 def typical(size: int) -> Weight:
@@ -159,33 +158,54 @@ def _spelt(raw: bytes, wire: int, calls: int = 0) -> Weight:
 def _content(
     said: bytes, wire: int, *, json: int = 0, calls: int = 0, results: int = 0, unseen: int = 0
 ) -> Weight:
-    """Counts classes of bytes by taking out one after the other, so that each pass has less to look at.
+    """Of a long text pieces are looked at, evenly spread: what it is made of shows in a part of it."""
+    size = len(said)
+    if size > 2 * _LOOKED_AT:
+        looked_at = _pieces(said)
+        seen = len(looked_at)
+        classes = [count * size // seen for count in _classes(looked_at)]
+    else:
+        classes = _classes(said)
+    letters, capitals, digits, spaces, lines, tabs, marks, wide = classes
+    return Weight(
+        0 if json else size,
+        json,
+        letters,
+        capitals,
+        digits,
+        spaces,
+        lines,
+        tabs,
+        marks - unseen,
+        wide,
+        calls,
+        results,
+        wire=wire,
+    )
 
-    Of a long text pieces are looked at, evenly spread: what it is made of shows in a part of it.
+
+def _classes(said: bytes) -> list[int]:
+    """How many bytes are of each class, in the order of the fields of a `Weight`.
+
+    One class is taken out after the other, so that each pass has less to look at.
     """
-    looked_at = _pieces(said) if len(said) > 2 * _LOOKED_AT else said
-    size, seen = len(said), len(looked_at) or 1
-    no_letters = looked_at.translate(None, _SMALL)
+    no_letters = said.translate(None, _SMALL)
     no_spaces = no_letters.translate(None, b" ")
     no_capitals = no_spaces.translate(None, _CAPITAL)
     rest = no_capitals.translate(None, _DIGIT)
-    wide = 0 if rest.isascii() else len(rest) - len(rest.translate(None, _WIDE))
+    unlettered, unspaced, uncapitalled, left = map(len, (no_letters, no_spaces, no_capitals, rest))
+    wide = 0 if rest.isascii() else left - len(rest.translate(None, _WIDE))
     lines, tabs = rest.count(b"\n"), rest.count(b"\t")
-    return Weight(
-        text=0 if json else len(said),
-        json=json,
-        letters=(len(looked_at) - len(no_letters)) * size // seen,
-        capitals=(len(no_spaces) - len(no_capitals)) * size // seen,
-        digits=(len(no_capitals) - len(rest)) * size // seen,
-        spaces=(len(no_letters) - len(no_spaces)) * size // seen,
-        lines=lines * size // seen,
-        tabs=tabs * size // seen,
-        marks=(len(rest) - lines - tabs - wide) * size // seen - unseen,
-        wide=wide * size // seen,
-        calls=calls,
-        results=results,
-        wire=wire,
-    )
+    return [
+        len(said) - unlettered,
+        unspaced - uncapitalled,
+        uncapitalled - left,
+        unlettered - unspaced,
+        lines,
+        tabs,
+        left - lines - tabs - wide,
+        wide,
+    ]
 
 
 def _pieces(said: bytes) -> bytes:

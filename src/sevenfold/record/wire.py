@@ -3,13 +3,13 @@
 Records that make up one message are joined: everything the user side says between two answers, and all
 records of one answer. A message is turned into bytes when the next one begins, and those bytes are then
 only ever joined with others. What a server would refuse in a list of messages (a call without its
-result, a result without its call, a start in the middle) is mended here, always the same way, and
-reported; the records themselves stay as they are.
+result, a result without its call, a call made twice, a start in the middle) is mended here, always the
+same way, and reported; the records themselves stay as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -25,7 +25,7 @@ class Repair(Struct, frozen=True):
     """Something in the record that no server would take, and that is sent mended."""
 
     what: str
-    """unanswered_call, orphan_result, second_result or cut_start"""
+    """unanswered_call, orphan_result, second_call, second_result or cut_start"""
     where: str
     """The tool call's id; empty for the start of the conversation."""
 
@@ -47,11 +47,8 @@ class _Draft(Struct):
     first: int
     last: int
     blocks: list[Block]
+    calls: list[str]
     repairs: list[Repair]
-
-    @property
-    def calls(self) -> list[str]:
-        return [block.id for block in self.blocks if block.kind == "tool_use"]
 
 
 class Wire:
@@ -61,6 +58,7 @@ class Wire:
         self._drafts: list[_Draft] = []
         self._sealed: list[Message] = []
         self._bytes: list[bytes] = []
+        self._calls: set[str] = set()
 
     def add(self, number: int, role: str, key: str, parts: Sequence[Block]) -> None:
         """Add an item's blocks; ``key`` is the id of the answer they belong to, empty if none."""
@@ -68,7 +66,10 @@ class Wire:
             return
         before = self._drafts[-1].role if self._drafts else "assistant"
         if role == "assistant":
-            draft = self._answer(number, key)
+            parts, calls, repairs = self._called_once(parts)
+            draft = self._answer(number, key) if parts else self._drafts[-1]
+            draft.calls += calls
+            draft.repairs += repairs
         elif role == "system" and before != "assistant":
             draft = self._begin("system", "", number)
         else:
@@ -85,6 +86,7 @@ class Wire:
                 cut, number = index, min(number, draft.first)
             elif draft.role != "system":
                 break
+        self._calls.difference_update(*(draft.calls for draft in self._drafts[cut:]))
         del self._drafts[cut:]
         final = len(self._drafts) - 1
         while final > 0 and self._drafts[final].role == "system":
@@ -106,13 +108,27 @@ class Wire:
 
     def pending(self) -> list[str]:
         """Calls of the newest answer that have no result yet."""
-        asked = next(
-            (index for index, draft in _backwards(self._drafts) if draft.role == "assistant"), None
-        )
-        if asked is None:
-            return []
-        answered = {block.id for draft in self._drafts[asked + 1 :] for block in draft.blocks}
-        return [call for call in self._drafts[asked].calls if call not in answered]
+        answered: set[str] = set()
+        for draft in reversed(self._drafts):
+            if draft.role == "assistant":
+                return [call for call in draft.calls if call not in answered]
+            answered.update(block.id for block in draft.blocks)
+        return []
+
+    def _called_once(self, parts: Sequence[Block]) -> tuple[list[Block], list[str], list[Repair]]:
+        """An answer's blocks without calls that were made before, its calls, and what was left out."""
+        kept: list[Block] = []
+        calls: list[str] = []
+        repairs: list[Repair] = []
+        for block in parts:
+            if block.kind == "tool_use":
+                if block.id in self._calls:
+                    repairs.append(Repair("second_call", block.id))
+                    continue
+                self._calls.add(block.id)
+                calls.append(block.id)
+            kept.append(block)
+        return kept, calls, repairs
 
     def _answer(self, number: int, key: str) -> _Draft:
         if not self._drafts:
@@ -129,7 +145,7 @@ class Wire:
 
     def _users(self, number: int) -> _Draft:
         """The message the user side is speaking in; a system message stays behind what the user says."""
-        for _, draft in _backwards(self._drafts):
+        for draft in reversed(self._drafts):
             if draft.role == "user":
                 return draft
             if draft.role == "assistant":
@@ -138,15 +154,16 @@ class Wire:
 
     def _begin(self, role: str, key: str, number: int) -> _Draft:
         if role != "system":
-            for message in self._tail(closing=role == "assistant"):
+            for index in range(len(self._sealed), len(self._drafts)):
+                message = self._finish(index, role == "assistant")
                 self._sealed.append(message)
                 self._bytes.append(message.raw)
-        draft = _Draft(role, key, number, number, [], [])
+        draft = _Draft(role, key, number, number, [], [], [])
         self._drafts.append(draft)
         return draft
 
-    def _tail(self, *, closing: bool = False) -> list[Message]:
-        return [self._finish(index, closing) for index in range(len(self._sealed), len(self._drafts))]
+    def _tail(self) -> list[Message]:
+        return [self._finish(index, False) for index in range(len(self._sealed), len(self._drafts))]
 
     def _finish(self, index: int, closing: bool) -> Message:
         draft = self._drafts[index]
@@ -155,14 +172,9 @@ class Wire:
             asked = self._drafts[index - 1].calls if index else []
             parts, mended = _answered(draft.blocks, asked, closing)
             repairs = repairs + mended
-        head = b'{"role":"' + draft.role.encode() + b'","content":['
-        raw = head + b",".join([part.raw for part in parts]) + b"]}"
+        content = b",".join([part.raw for part in parts])
+        raw = b'{"role":"%b","content":[%b]}' % (draft.role.encode(), content)
         return Message(draft.role, tuple(parts), raw, tuple(repairs))
-
-
-def _backwards(drafts: list[_Draft]) -> Iterator[tuple[int, _Draft]]:
-    for index in range(len(drafts) - 1, -1, -1):
-        yield index, drafts[index]
 
 
 def _answered(said: list[Block], asked: list[str], closing: bool) -> tuple[list[Block], list[Repair]]:

@@ -8,14 +8,16 @@ its tip, the body can be made again byte for byte.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from datetime import datetime
+from math import inf
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from sevenfold.ports import Ask, Call, Clock, Reply
 from sevenfold.profiles import Profile
-from sevenfold.record.blocks import THINKING
-from sevenfold.record.decisions import Epoch, Request
+from sevenfold.record.decisions import Epoch, Request, Why
 from sevenfold.record.gauge import Gauge, Size
 from sevenfold.record.usage import Usage
 from sevenfold.record.weight import opening
@@ -25,6 +27,8 @@ from sevenfold.request.frame import Body, Frame, Marker, assemble
 from sevenfold.request.plan import Lifetimes, Sizes, Tail, plan, tail_of
 from sevenfold.request.sources import source as rules_of
 from sevenfold.request.watch import SECONDS, Break, Forecast, Sent, Watched
+from sevenfold.runtime.history import Account
+from sevenfold.runtime.opening import Amendment, enter
 from sevenfold.runtime.transcript import Transcript
 
 
@@ -36,6 +40,7 @@ class Prepared(Struct, frozen=True):
     messages: tuple[Message, ...]
     size: Size
     forecast: Forecast
+    record: Request
 
 
 class Outcome(Struct, frozen=True):
@@ -49,6 +54,7 @@ class Outcome(Struct, frozen=True):
     """What it would have cost with nothing cached…"""
     ideal_cost: float | None
     """…and with every token of the request before it read from the cache."""
+    usage: Usage
 
 
 class Exchange:
@@ -74,8 +80,24 @@ class Exchange:
         self._last_answer: str | None = None
         self._billed: price.Call | None = None
         self.watched = Watched()
-        self.frame, self.lifetimes = self._enter(frame, lifetimes or Lifetimes())
+        self.account = Account.of(transcript.log)
+        """What the session has cost so far, and in how many requests."""
+        self.edited = 0
+        """Tokens the provider's own edits took out of the last request."""
+        entered = enter(
+            transcript.view,
+            frame,
+            lifetimes or Lifetimes(),
+            profile,
+            cold=self.idle_seconds() > SECONDS[(lifetimes or Lifetimes()).tail],
+        )
+        self.frame, self.lifetimes = entered.frame, entered.lifetimes
+        self._amendment: Amendment | None = entered.amendment
         self.gauge = Gauge.of(profile, *self.frame.tools, *self.frame.system)
+        self.opened: list[Epoch] = []
+        """Epochs opened and not yet told of."""
+        if entered.opens:
+            self.open(entered.opens, drops_thinking=entered.drops_thinking)
 
     def turn(self) -> Generator[Ask, Reply, Outcome]:
         """One request and its answer, both on record."""
@@ -83,23 +105,53 @@ class Exchange:
         reply = yield Ask(prepared.call)
         return self.observe(prepared, reply)
 
-    def prepare(self) -> Prepared:
+    def idle_seconds(self) -> float:
+        """How long ago the newest answer came; endless before the first."""
+        came = self._transcript.view.answered_at
+        try:
+            return self._clock.now() - datetime.fromisoformat(came).timestamp()
+        except ValueError:
+            return inf
+
+    def size(self) -> Size:
+        """How large the conversation is now."""
+        return self.gauge.size(self._transcript.view, edited=self.edited)
+
+    def prepare(self, why: Why | None = None) -> Prepared:
         """The next request, written down and ready to go."""
+        self._amend()
         forecast = self._look()
-        if forecast.change and self._profile.thinking.bound and self._thinks():
+        if forecast.change and self._profile.thinking.bound and self._transcript.view.weight.thoughts:
             # The server would refuse reasoning that stands behind a changed part: go on without it.
-            self._open(f"{forecast.change.part} changed", drops_thinking=True)
+            self.open(f"{forecast.change.part} changed", drops_thinking=True)
         messages = self._transcript.view.messages()
-        size = self.gauge.size(self._transcript.view)
+        size = self.size()
         markers = plan(
-            self.frame, messages, self._profile.cache, self._sizes(size), self.lifetimes, before=self._tail
+            self.frame, messages, self._profile.cache, self.sizes(size), self.lifetimes, before=self._tail
         )
         extra = self._extra()
         body = assemble(self.frame, messages, markers, extra)
         forecast = self._look(markers)
-        self._record(body, markers, extra)
+        expected = replace(why, usd=self._expected_usd(size, forecast)) if why else None
+        record = self._record(body, markers, extra, expected)
         call = Call(body.raw, self.frame.betas, self._source.name)
-        return Prepared(body, call, tuple(messages), size, forecast)
+        return Prepared(body, call, tuple(messages), size, forecast, record)
+
+    def _expected_usd(self, size: Size, forecast: Forecast) -> float | None:
+        """What the prompt should cost: what is cached is read, the rest is written."""
+        price = self._profile.price(size.tokens)
+        if price is None:
+            return None
+        read = max(0, min(self.watched.cached - forecast.tokens, size.tokens))
+        written = (size.tokens - read) * price.write(SECONDS[self.lifetimes.tail])
+        return (read * price.read + written) / 1e6
+
+    def _amend(self) -> None:
+        """Append what changed of system and tools since the epoch opened."""
+        amendment, self._amendment = self._amendment, None
+        if amendment is not None:
+            self._transcript.attach("amended", {}, amendment.blocks, role="system")
+            self._transcript.decide(amendment.record)
 
     def _look(self, markers: tuple[Marker, ...] = ()) -> Forecast:
         messages = tuple(self._transcript.view.messages())
@@ -107,22 +159,19 @@ class Exchange:
         self.watched = self.watched.look(sending, self._profile)
         return self.watched.forecast
 
-    def _thinks(self) -> bool:
-        return any(
-            part.kind in THINKING for message in self._transcript.view.messages() for part in message.parts
-        )
-
     def observe(self, prepared: Prepared, reply: Reply) -> Outcome:
         """Take the answer into the log, and learn from what it reports."""
         self._tail = tail_of(prepared.body.markers) or self._tail
         self._last_answer = reply.answer.id
         measured = self._transcript.model(reply.answer)
         usage = Usage.read(reply.answer.usage)
+        self.edited = _edited(reply)
         if measured:
             self.gauge = self.gauge.observe(measured)
         self.watched, broken = self.watched.judge(usage, self._profile, provider=_miss_reason(reply))
         cost, uncached = price.cost(usage, self._profile), price.uncached_cost(usage, self._profile)
-        return Outcome(reply, prepared, broken, cost, uncached, self._ideal(usage))
+        self.account = self.account.billed(cost)
+        return Outcome(reply, prepared, broken, cost, uncached, self._ideal(usage), usage)
 
     def _ideal(self, usage: Usage) -> float | None:
         call = price.Call(usage.prompt, usage.output_tokens, SECONDS[self.lifetimes.tail])
@@ -135,22 +184,35 @@ class Exchange:
         """Open a new epoch with other parts before the messages; the loss of the cache is announced."""
         self.frame, self.lifetimes = frame, lifetimes or self.lifetimes
         self.gauge = self.gauge.opened(*frame.tools, *frame.system)
+        self.open(reason, drops_thinking=self._profile.thinking.bound)
+
+    def numbered(self, request: Request) -> Request:
+        """The request that is made next with its number, and with what was spent before it."""
+        before = self.account
+        self.account = replace(before, requests=before.requests + 1)
+        return replace(request, number=before.requests, spent=before.usd)
+
+    def charge(self, usd: float | None) -> None:
+        """Somebody else's call is on this session's bill."""
+        self.account = self.account.billed(usd)
+
+    def announce(self, reason: str) -> None:
+        """A decision is about to shorten what was sent: the loss of cache that follows is expected."""
         self.watched = self.watched.announce(reason)
         self._billed = None
-        self._open(reason, drops_thinking=self._profile.thinking.bound)
 
-    def _enter(self, frame: Frame, lifetimes: Lifetimes) -> tuple[Frame, Lifetimes]:
-        """The stored epoch's parts if there is one: a resumed session sends the bytes it sent before."""
-        epoch = self._transcript.view.epoch
-        if epoch is not None and epoch.model == frame.model:
-            return frame_of(epoch), Lifetimes(**epoch.lifetimes)
-        self.frame, self.lifetimes = frame, lifetimes
-        self._open("start" if epoch is None else "model", drops_thinking=epoch is not None)
-        return frame, lifetimes
-
-    def _open(self, reason: str, *, drops_thinking: bool) -> None:
+    def open(
+        self,
+        reason: str,
+        *,
+        drops_thinking: bool = False,
+        after: str | None = None,
+        before: str | None = None,
+    ) -> Epoch:
+        """Open an epoch; reasoning is left out if asked for, but for that up to ``after`` and from ``before`` on."""
         frame = self.frame
-        self._transcript.decide(
+        self.announce(reason)
+        epoch = self._transcript.decide(
             Epoch(
                 reason=reason,
                 model=frame.model,
@@ -161,28 +223,36 @@ class Exchange:
                 betas=list(frame.betas),
                 lifetimes={"fixed": self.lifetimes.fixed, "tail": self.lifetimes.tail},
                 drops_thinking=drops_thinking,
+                drops_thinking_after=after,
+                drops_thinking_before=before,
             )
         )
+        self.opened.append(epoch)
+        return epoch
 
-    def _record(self, body: Body, markers: Sequence[Marker], extra: Mapping[str, bytes]) -> None:
+    def _record(
+        self, body: Body, markers: Sequence[Marker], extra: Mapping[str, bytes], why: Why | None
+    ) -> Request:
         view = self._transcript.view
-        self._transcript.decide(
-            Request(
-                epoch=view.epoch.id if view.epoch else "",
-                tip=view.tip,
-                source=self._source.name,
-                markers=[(mark.level, mark.index, mark.block, mark.ttl) for mark in markers],
-                parameters={name: Raw(raw) for name, raw in extra.items()},
-                sha256=body.sha256,
-            )
+        made = Request(
+            epoch=view.epoch.id if view.epoch else "",
+            tip=view.tip,
+            source=self._source.name,
+            markers=[(mark.level, mark.index, mark.block, mark.ttl) for mark in markers],
+            parameters={name: Raw(raw) for name, raw in extra.items()},
+            sha256=body.sha256,
+            why=why,
         )
+        record = self._transcript.decide(self.numbered(made))
+        self.account = replace(self.account, tip=view.tip)
+        return record
 
     def _extra(self) -> dict[str, bytes]:
         if not self._diagnoses:
             return {}
         return {"diagnostics": msgspec.json.encode({"previous_message_id": self._last_answer})}
 
-    def _sizes(self, size: Size) -> Sizes:
+    def sizes(self, size: Size) -> Sizes:
         """Tokens, estimated, up to the end of each part."""
         count = self.gauge.estimator.tokens
         tools = round(count(opening(*self.frame.tools)))
@@ -193,23 +263,13 @@ class Exchange:
         return Sizes(tools, tuple(ends), size.tokens)
 
 
-def frame_of(epoch: Epoch) -> Frame:
-    """The parts before the messages as an epoch's record holds them."""
-    return Frame(
-        epoch.model,
-        epoch.max_tokens,
-        tuple(bytes(part) for part in epoch.system),
-        tuple(bytes(part) for part in epoch.tools),
-        tuple((name, bytes(raw)) for name, raw in epoch.settings.items()),
-        tuple(epoch.betas),
-    )
-
-
-def rebuild(epoch: Epoch, request: Request, messages: Sequence[Message]) -> Body:
-    """A request as it was sent, from its records and the messages of the view at its tip."""
-    markers = [Marker(*mark) for mark in request.markers]
-    extra = {name: bytes(raw) for name, raw in request.parameters.items()}
-    return assemble(frame_of(epoch), messages, markers, extra)
+def _edited(reply: Reply) -> int:
+    """Tokens the provider's own edits took out."""
+    match msgspec.json.decode(reply.context_management):
+        case {"applied_edits": list() as edits}:
+            return sum(edit.get("cleared_input_tokens") or 0 for edit in edits if isinstance(edit, dict))
+        case _:
+            return 0
 
 
 def _miss_reason(reply: Reply) -> str:

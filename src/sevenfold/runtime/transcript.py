@@ -25,7 +25,7 @@ from sevenfold.record.decisions import (
     MicrocompactMetadata,
     OwnDecision,
 )
-from sevenfold.record.entries import Decision
+from sevenfold.record.entries import Decision, Stored
 from sevenfold.record.layout import Measured
 from sevenfold.record.log import Answer, Place, Written
 from sevenfold.runtime.resume import resume
@@ -37,8 +37,8 @@ class Transcript:
     """What was said and decided, and what the model sees of it."""
 
     def __init__(self, log: Log, place: Place, *, clock: Clock, ids: Ids) -> None:
-        self._log = log
-        self._place = place
+        self.log = log
+        self.place = place
         self._clock = clock
         self._ids = ids
         self.view = resume(log)
@@ -49,11 +49,21 @@ class Transcript:
         """True when a newer version wrote records here that this one does not understand."""
         return bool(self.view.unknown_kinds)
 
-    def user(self, blocks: Sequence[Block], *, meta: bool = False) -> str:
-        """Record what was said on the user's side; returns the record's id."""
+    def user(
+        self,
+        blocks: Sequence[Block],
+        *,
+        meta: bool = False,
+        key: str = "",
+        stored: dict[str, Stored] | None = None,
+    ) -> str:
+        """Record what was said on the user's side; returns the record's id.
+
+        ``stored`` says where the whole of those results is of which ``blocks`` hold only a preview.
+        """
         uuid = self._ids.new()
         written = lines.said_by_user(
-            self._place, uuid, self.view.tip, self._now(), _some(blocks), meta=meta
+            self.place, uuid, self.view.tip, self._now(), _some(blocks), meta=meta, key=key, stored=stored
         )
         self._write(written)
         return uuid
@@ -61,7 +71,7 @@ class Transcript:
     def model(self, answer: Answer) -> Measured | None:
         """Record the model's answer; says what its reported size can be compared with."""
         return self._write(
-            lines.said_by_model(self._place, self._ids.new(), self.view.tip, self._now(), answer)
+            lines.said_by_model(self.place, self._ids.new(), self.view.tip, self._now(), answer)
         )
 
     def attach(
@@ -70,7 +80,7 @@ class Transcript:
         """Record something put beside the conversation, as it will be sent."""
         uuid = self._ids.new()
         written = lines.attached(
-            self._place, uuid, self.view.tip, self._now(), kind, facts, _some(blocks), role=role
+            self.place, uuid, self.view.tip, self._now(), kind, facts, _some(blocks), role=role
         )
         self._write(written)
         return uuid
@@ -78,7 +88,7 @@ class Transcript:
     def clear(self, about: MicrocompactMetadata) -> str:
         """Record that old results are cleared."""
         uuid = self._ids.new()
-        written = lines.cleared(self._place, uuid, self.view.tip, self._now(), about)
+        written = lines.cleared(self.place, uuid, self.view.tip, self._now(), about)
         self._write(written)
         return uuid
 
@@ -115,8 +125,8 @@ class Transcript:
         )
         commit = Commit(id=self._ids.new(), at=anchor, timestamp=now, boundary=boundary)
         self._write(
-            lines.compacted(self._place, boundary, self.view.tip, now, about),
-            lines.said_by_user(self._place, anchor, boundary, now, _some(summary), summary=True),
+            lines.compacted(self.place, boundary, self.view.tip, now, about),
+            lines.said_by_user(self.place, anchor, boundary, now, _some(summary), summary=True),
             lines.decided(carry),
             lines.decided(commit),
             durable=True,
@@ -129,7 +139,7 @@ class Transcript:
 
     def close(self) -> None:
         """Let others write."""
-        self._log.close()
+        self.log.close()
 
     def _write(self, *written: Written, durable: bool = False) -> Measured | None:
         if self.read_only:
@@ -138,7 +148,7 @@ class Transcript:
                 f"this transcript holds records this version does not know ({kinds}): "
                 "it can be read, but only a newer Sevenfold can continue it"
             )
-        offset = self._log.append([one.line for one in written], durable=durable)
+        offset = self.log.append([one.line for one in written], durable=durable)
         measured = None
         for one in written:
             if isinstance(one.entry, Decision) and isinstance(one.entry.made, Epoch):
@@ -146,7 +156,7 @@ class Transcript:
             measured = self.view.add(one.entry, offset) or measured
             offset += len(one.line)
         if self.view.missing is not None:
-            self.view = resume(self._log)
+            self.view = resume(self.log)
         return measured
 
     def _now(self) -> str:

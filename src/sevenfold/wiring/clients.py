@@ -1,4 +1,4 @@
-"""Who answers: the one module that knows which adapter stands behind a port.
+"""Who answers: which client stands behind a model's name, or behind a client the caller brings.
 
 A model's name decides: its profile says whose it is, the environment whether there is a key or an address
 for that provider. Where there is neither, the offline model answers, and says so.
@@ -13,6 +13,7 @@ from sevenfold.adapters.anthropic import AnthropicClient, AsyncAnthropicClient
 from sevenfold.adapters.keys import ANTHROPIC, OPENAI, Provider
 from sevenfold.adapters.offline import NAME, AsyncOfflineClient, OfflineClient, Script
 from sevenfold.adapters.openai import AsyncOpenAIClient, OpenAIClient
+from sevenfold.errors import InputError
 from sevenfold.ports import AsyncClient, Client
 from sevenfold.profiles import find
 
@@ -31,6 +32,43 @@ def async_client_for(model: str) -> AsyncClient:
     if not _configured(provider):
         return AsyncOfflineClient(offline_script())
     return AsyncAnthropicClient() if provider is ANTHROPIC else AsyncOpenAIClient()
+
+
+def client_of(given: Any) -> Client:
+    """The caller's own client: one of the official SDKs', or anything that can `ask`."""
+    match _sdk(given):
+        case "anthropic":
+            return AnthropicClient(given)
+        case "openai":
+            return OpenAIClient(given)
+        case _:
+            client: Client = _asks(given)
+            return client
+
+
+def async_client_of(given: Any) -> AsyncClient:
+    """The same for those who do not wait in line."""
+    match _sdk(given):
+        case "anthropic":
+            return AsyncAnthropicClient(given)
+        case "openai":
+            return AsyncOpenAIClient(given)
+        case _:
+            client: AsyncClient = _asks(given)
+            return client
+
+
+def _sdk(given: Any) -> str:
+    return type(given).__module__.partition(".")[0]
+
+
+def _asks(given: Any) -> Any:
+    if not callable(getattr(given, "ask", None)):
+        raise InputError(
+            f"a {type(given).__name__} cannot be asked; give a client of the anthropic or openai package, "
+            "or one of ours"
+        )
+    return given
 
 
 def offline_script() -> Script:

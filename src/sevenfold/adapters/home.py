@@ -1,0 +1,173 @@
+"""Where things live on disk.
+
+    <root>/                             $SEVENFOLD_HOME, or ~/.sevenfold
+        purged.jsonl                    what was purged, and when
+        projects/<project>/             one folder for each folder somebody worked in
+            <session>.jsonl             a transcript, its lock and its index beside it
+            tool-results/<session>/     results that were too big for the context
+            session-memory/<session>.md the notes
+            memory/                     what outlives a session
+
+Names are made from ids and paths so that two of them never share a file. Nothing here is made by looking.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from sevenfold.adapters.lines import explain
+from sevenfold.adapters.names import safe_name
+from sevenfold.adapters.storing import private_folder
+from sevenfold.adapters.trust import HOME_VARIABLE
+from sevenfold.errors import SettingError
+
+_RESULTS = "tool-results"
+_NOTES = "session-memory"
+_TRANSCRIPT = ".jsonl"
+
+
+class SessionFile(Struct, frozen=True):
+    """A transcript that is there."""
+
+    path: Path
+    modified: float
+    """Seconds since 1970."""
+    size: int
+    """Bytes."""
+
+
+class SessionFiles(Struct, frozen=True):
+    """All that is kept of one session; ``name`` is the safe form of its id."""
+
+    folder: Path
+    name: str
+
+    @property
+    def transcript(self) -> Path:
+        """Everything that was said and decided."""
+        return self.folder / f"{self.name}{_TRANSCRIPT}"
+
+    @property
+    def lock(self) -> Path:
+        """The lock of whoever writes it."""
+        return self.folder / f"{self.name}{_TRANSCRIPT}.lock"
+
+    @property
+    def results(self) -> Path:
+        """The folder of results that were too big for the context."""
+        return self.folder / _RESULTS / self.name
+
+    @property
+    def notes(self) -> Path:
+        """The running notes."""
+        return self.folder / _NOTES / f"{self.name}.md"
+
+    def stored_results(self) -> list[Path]:
+        """The results that are there, and what an unfinished write may have left."""
+        return _files(self.results)
+
+
+class Project(Struct, frozen=True):
+    """The data of one folder somebody works in."""
+
+    folder: Path
+
+    def create(self) -> Project:
+        """Make the folder, for its owner alone."""
+        private_folder(self.folder)
+        return self
+
+    def session(self, session: str) -> SessionFiles:
+        """The files of a session, by its id."""
+        return SessionFiles(self.folder, safe_name(session))
+
+    def transcript(self, session: str) -> Path:
+        """Where a session's transcript is."""
+        return self.session(session).transcript
+
+    def results(self, session: str) -> Path:
+        """The folder of a session's stored results."""
+        return self.session(session).results
+
+    def notes(self, session: str) -> Path:
+        """Where a session's notes are."""
+        return self.session(session).notes
+
+    @property
+    def memory(self) -> Path:
+        """The folder of what outlives sessions."""
+        return self.folder / "memory"
+
+    def sessions(self) -> list[SessionFile]:
+        """The transcripts that are there, the newest first."""
+        found = []
+        for path in _files(self.folder):
+            if path.suffix == _TRANSCRIPT:
+                state = path.stat()
+                found.append(SessionFile(path, state.st_mtime, state.st_size))
+        return sorted(found, key=lambda file: (-file.modified, file.path.name))
+
+    def all_sessions(self) -> list[SessionFiles]:
+        """Every session of which anything is left, in order of their names."""
+        names = {file.path.name.removesuffix(_TRANSCRIPT) for file in self.sessions()}
+        names |= {path.name for path in _entries(self.folder / _RESULTS) if path.is_dir()}
+        names |= {path.stem for path in _files(self.folder / _NOTES) if path.suffix == ".md"}
+        return [SessionFiles(self.folder, name) for name in sorted(names)]
+
+
+class Home(Struct, frozen=True):
+    """Everything of ours that is kept for a user."""
+
+    root: Path
+
+    def project(self, folder: Path) -> Project:
+        """The data of one folder; whichever way leads to the folder, it is the same."""
+        real = str(folder.expanduser().resolve())
+        readable = re.sub(r"[^A-Za-z0-9_-]+", "-", real)[-40:].strip("-")
+        digest = hashlib.sha256(real.encode(errors="surrogateescape")).hexdigest()[:16]
+        return Project(self.root / "projects" / f"{readable or 'root'}.{digest}")
+
+    def projects(self) -> list[Project]:
+        """Those that have data, in order of their names."""
+        return [Project(path) for path in _entries(self.root / "projects") if path.is_dir()]
+
+    @property
+    def journal(self) -> Path:
+        """Where it is written down what was purged."""
+        return self.root / "purged.jsonl"
+
+    def texts(self) -> Iterator[Path]:
+        """Every file in which something that was said may stand, in order."""
+        for project in self.projects():
+            for session in project.all_sessions():
+                beside = [path for path in (session.transcript, session.notes) if path.is_file()]
+                yield from [*beside, *session.stored_results()]
+            yield from sorted(path for path in project.memory.rglob("*") if path.is_file())
+
+
+def user_home(environ: Mapping[str, str] | None = None) -> Home:
+    """The home the environment names; the process's own environment unless one is given."""
+    environ = os.environ if environ is None else environ
+    try:
+        return Home(Path(environ.get(HOME_VARIABLE) or "~/.sevenfold").expanduser().absolute())
+    except RuntimeError as error:
+        raise SettingError(f"there is no home folder to keep sessions in; set {HOME_VARIABLE}") from error
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in _entries(folder) if path.is_file() and not path.is_symlink()]
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise explain(error, folder) from error

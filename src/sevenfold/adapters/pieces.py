@@ -1,0 +1,75 @@
+"""Reading files of any size as texts to look through, a line or a handful of megabytes at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sevenfold.adapters.lines import explain
+
+SIZE = 8 * 1024 * 1024
+"""Bytes of a piece, more or less."""
+LONGEST_KEY = 32 * 1024
+"""Bytes within which a key that spans lines is kept in one piece."""
+
+_KEY_BEGINS, _KEY_ENDS = b"-----BEGIN ", b"-----END "
+_UNREADABLE = frozenset({"signature", "encrypted_content"})
+
+
+def pieces(path: Path, *, size: int = SIZE) -> Iterator[bytes]:
+    """The file's bytes in order, cut where no secret is likely to be cut."""
+    left = b""
+    try:
+        with path.open("rb") as file:
+            while more := file.read(size):
+                piece = left + more
+                cut = _cut(piece)
+                left = piece[cut:]
+                yield piece[:cut]
+    except OSError as error:
+        raise explain(error, path) from error
+    if left:
+        yield left
+
+
+def _cut(piece: bytes) -> int:
+    """Behind a line, or failing that a word; but in front of a key that may not have ended."""
+    key = piece.rfind(_KEY_BEGINS, max(0, len(piece) - LONGEST_KEY))
+    if key > 0 and piece.find(_KEY_ENDS, key) < 0:
+        return key
+    for end in (b"\n", b" "):
+        if (place := piece.rfind(end, len(piece) // 2)) >= 0:
+            return place + 1
+    return len(piece)
+
+
+def said_in(record: bytes) -> str:
+    """All texts in a JSON record, one a line; what is no JSON is taken as it stands."""
+    try:
+        value = msgspec.json.decode(record)
+    except (msgspec.DecodeError, RecursionError):
+        try:
+            value = json.loads(record)
+        except (ValueError, RecursionError):
+            return record.decode(errors="surrogateescape")
+    return "\n".join(_texts(value))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case {"type": "base64"}:
+            pass
+        case dict():
+            for name, inner in value.items():
+                if name not in _UNREADABLE:
+                    yield name
+                    yield from _texts(inner)
+        case list():
+            for inner in value:
+                yield from _texts(inner)

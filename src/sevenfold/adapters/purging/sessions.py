@@ -1,0 +1,87 @@
+"""Removing a session: its transcript, what was stored beside it, its notes, its index and its lock."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from msgspec import Struct
+
+from sevenfold.adapters.home import Home, SessionFiles
+from sevenfold.adapters.lock import FileLock
+from sevenfold.adapters.names import safe_name
+from sevenfold.adapters.purging import journal
+from sevenfold.adapters.purging.journal import Purge
+from sevenfold.adapters.purging.rewrite import World
+from sevenfold.adapters.recall_index import side_file
+from sevenfold.adapters.storing import explain
+
+
+class Extent(Struct, frozen=True):
+    """How much there is of a session."""
+
+    results: int
+    files: int
+    bytes: int
+
+
+def find(home: Home, session: str, folder: Path | None = None) -> list[SessionFiles]:
+    """Sessions of this id, or whose files have this name; in one project's folder, or in all."""
+    projects = home.projects() if folder is None else [home.project(folder)]
+    names = {session, safe_name(session)}
+    return [one for project in projects for one in project.all_sessions() if one.name in names]
+
+
+def extent(session: SessionFiles) -> Extent:
+    """What removing it would remove."""
+    files = _files(session)
+    return Extent(len(session.stored_results()), len(files), sum(path.stat().st_size for path in files))
+
+
+def remove(home: Home, session: SessionFiles, world: World) -> Extent:
+    """Remove all of it; raises `sevenfold.errors.TranscriptLocked` while somebody writes it."""
+    lock = FileLock(session.transcript)
+    try:
+        gone = extent(session)
+        done = Purge(
+            at=world.stamp(),
+            what="session",
+            project=session.folder.name,
+            session=session.name,
+            files=gone.files,
+            bytes=gone.bytes,
+        )
+        journal.note(home, done)
+        for path in _files(session):
+            path.unlink(missing_ok=True)
+        _remove_folder(session.results)
+        session.lock.unlink(missing_ok=True)
+    except OSError as error:
+        raise explain(error, session.transcript) from error
+    finally:
+        lock.release()
+    return gone
+
+
+def remove_index(session: SessionFiles) -> None:
+    """Remove what can be made again from the transcript, and holds some of its text until then."""
+    for path in _index(session):
+        path.unlink(missing_ok=True)
+
+
+def _files(session: SessionFiles) -> list[Path]:
+    """The transcript first: without it the rest is nobody's, and `gc` would find it."""
+    there = [session.transcript, session.notes, *_index(session), *session.stored_results()]
+    return [path for path in there if path.is_file() or path.is_symlink()]
+
+
+def _index(session: SessionFiles) -> list[Path]:
+    index = side_file(session.transcript)
+    return sorted(path for path in session.folder.glob(f"{index.name}*") if path.is_file())
+
+
+def _remove_folder(folder: Path) -> None:
+    if folder.is_symlink():
+        folder.unlink()
+    elif folder.is_dir():
+        shutil.rmtree(folder)

@@ -1,0 +1,193 @@
+"""What the engine tells whoever listens: one type for each kind of thing that happens.
+
+A layer that wants to act says so first (`Proposed`), and a listener may refuse; when it has acted it says what
+it did, why, and what that saved and cost (`Acted`). Requests, answers, failures and losses of the cache are told
+the same way. Events are facts, frozen, without the conversation's content: what was said is in the transcript.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+
+class Event(Struct, frozen=True, kw_only=True, tag_field="event"):
+    """Base of all events; the session stamps them."""
+
+    session: str = ""
+    at: float = 0.0
+    """Seconds since 1970."""
+    source: str = "main"
+    """On whose behalf: the main thread, a compaction, notes…"""
+
+
+class Proposed(Event, frozen=True, kw_only=True):
+    """A layer is about to act; return a `Veto` to keep it from that."""
+
+    layer: str
+    """offload, clear, snip, notes, compact…"""
+    mechanism: str
+    """How: the way of acting within the layer."""
+    what: str
+    """One sentence, to show."""
+    why: str
+    """The rule that led to it."""
+    items: int = 0
+    """Results or records concerned."""
+    tokens: int = 0
+    """Freed, by estimate."""
+    usd: float | None = None
+    """Its price now: what the cache will have to hold anew. Negative: saved at once. None: unknown."""
+    targets: tuple[str, ...] = ()
+    """The tool calls or records concerned."""
+
+
+class Acted(Event, frozen=True, kw_only=True):
+    """A layer acted."""
+
+    layer: str
+    mechanism: str
+    what: str
+    why: str
+    items: int = 0
+    tokens_before: int = 0
+    tokens_after: int = 0
+    usd: float | None = None
+    reference: str = ""
+    """The decision in the transcript: `undo`, `why` and `fetch` take it."""
+    undoable: bool = True
+
+
+class Vetoed(Event, frozen=True, kw_only=True):
+    """A listener kept a layer from acting."""
+
+    layer: str
+    mechanism: str
+    what: str
+    reason: str
+
+
+class SteppedAside(Event, frozen=True, kw_only=True):
+    """A layer failed or could not help; the next one takes over."""
+
+    layer: str
+    reason: str
+    error: str = ""
+    """The class of the error, if it was one."""
+
+
+class Checked(Event, frozen=True, kw_only=True):
+    """One look at the size, before a request."""
+
+    used: int
+    band: int
+    sent: int
+    threshold: int
+    effective: int
+    blocking: int
+    freed: int
+    wire: int
+    images: int
+    percent_left: int
+    verdict: str
+    budget: str
+
+
+class Sending(Event, frozen=True, kw_only=True):
+    """A request is complete and on record."""
+
+    request: str
+    """The request's record."""
+    model: str
+    provider: str
+    epoch: str
+    tokens: int
+    body_bytes: int
+    max_tokens: int = 0
+    lost: int = 0
+    """Cached tokens that will have to be written again…"""
+    lost_because: str = ""
+
+
+class Answered(Event, frozen=True, kw_only=True):
+    """A model answered."""
+
+    request: str
+    model: str
+    provider: str
+    response: str
+    stop_reason: str = ""
+    input_tokens: int = 0
+    """Neither read from the cache nor written to it."""
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    thinking_tokens: int = 0
+    estimated: int = 0
+    """What the prompt was expected to be."""
+    usd: float | None = None
+    uncached_usd: float | None = None
+    ideal_usd: float | None = None
+    seconds: float = 0.0
+    cleared_by_provider: int = 0
+    """Tokens the provider's own edits took out."""
+
+
+class Failed(Event, frozen=True, kw_only=True):
+    """A model did not answer."""
+
+    request: str
+    model: str
+    provider: str
+    error: str
+    """The class of the error."""
+    reason: str
+    again: bool = False
+    """Whether the request will be made again, changed."""
+
+
+class CacheBroke(Event, frozen=True, kw_only=True):
+    """Less was read from the cache than the last request left there."""
+
+    cause: str
+    part: str
+    tokens: int
+    usd: float | None
+    elapsed: float
+    expected: bool
+    diff: str = ""
+
+
+class EpochOpened(Event, frozen=True, kw_only=True):
+    """What precedes the messages changed, or reasoning was left out: the prefix starts anew."""
+
+    reason: str
+    epoch: str
+    drops_thinking: bool
+    usd: float | None = None
+    """What writing the prompt to the cache again will cost, by estimate."""
+
+
+class Repaired(Event, frozen=True, kw_only=True):
+    """Something in the record is sent mended, because no server would take it as it is."""
+
+    what: str
+    where: str
+
+
+class Masked(Event, frozen=True, kw_only=True):
+    """Secrets were masked before anything was stored or sent."""
+
+    kinds: tuple[str, ...]
+    count: int
+
+
+class Veto(Struct, frozen=True):
+    """What a listener returns to refuse a `Proposed`."""
+
+    reason: str
+
+
+Listener = Callable[[Event], Veto | None]
+"""Called with every event, in order, on the thread that acts; its errors never reach the session."""

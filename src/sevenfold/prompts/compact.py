@@ -1,0 +1,156 @@
+"""The texts of a compaction: what the summarising model is told, and what the next one is told of it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from sevenfold.prompts.static import Static
+from sevenfold.prompts.text import KB, LINE_CAP, Text
+
+_SHOWN = ""
+"""The value of a part that holds no value of its own and is there."""
+
+
+class Asked(Text, frozen=True):
+    """What the user wants of the summary."""
+
+    file = "compact_asked"
+    role = "user"
+    body = "words"
+    cap = 5 * KB
+
+    words: str
+
+
+class HooksAdd(Text, frozen=True):
+    """What hooks want of the summary."""
+
+    file = "compact_hooks"
+    role = "user"
+    body = "words"
+    cap = 2 * KB
+
+    words: str
+
+
+class Compact(Text, frozen=True):
+    """The instruction to summarise: the whole, what follows a message, or what is before it."""
+
+    file = "compact"
+    role = "user"
+    body = "more"
+    cap = 8 * KB
+
+    whole: str | None = None
+    after: str | None = None
+    """Where the part to summarise begins."""
+    before: str | None = None
+    now: str | None = None
+    done: str | None = None
+    part: str | None = None
+    """Which part of how many this is, when it had to be sent in several."""
+    more: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        span: Literal["whole", "from", "up_to"] = "whole",
+        *,
+        begins: str = "",
+        user: str = "",
+        hooks: str = "",
+        part: str | None = None,
+    ) -> Compact:
+        """The instruction; ``begins`` quotes the message a part begins with, and blank wishes are none."""
+        wishes = [Asked(user.strip()).render()] if user.strip() else []
+        wishes += [HooksAdd(hooks.strip()).render()] if hooks.strip() else []
+        return cls(
+            whole=_SHOWN if span == "whole" and part is None else None,
+            after=_beginning(begins) if span == "from" else None,
+            before=_SHOWN if span == "up_to" else None,
+            now=None if span == "up_to" else _SHOWN,
+            done=_SHOWN if span == "up_to" else None,
+            part=part,
+            more="\n\n".join(wishes) or None,
+        )
+
+
+def _beginning(message: str) -> str:
+    line = " ".join(message.split())[:200]
+    return f"from the message that begins “{line}” on" if line else "from the last message marked for it on"
+
+
+class Summariser(Static, frozen=True):
+    """The system prompt of a call that does nothing but summarise."""
+
+    file = "summariser"
+
+
+class Continued(Text, frozen=True):
+    """The message behind a boundary: what was before, where it can be read, and how to go on."""
+
+    file = "continued"
+    role = "user"
+    tag = "continued-session"
+    body = "summary"
+    source = "transcript"
+    cap = 400 * KB
+
+    summary: str
+    transcript: str | None = None
+    all: str | None = None
+    earlier: str | None = None
+    later: str | None = None
+    go_on: str | None = None
+    autonomous: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        summary: str,
+        *,
+        transcript: str | None = None,
+        kept: Literal["nothing", "after", "before"] = "nothing",
+        auto: bool = False,
+        autonomous: bool = False,
+    ) -> Continued:
+        """The message; ``kept`` says whether other messages stay, word for word, after or before it."""
+        return cls(
+            summary,
+            transcript,
+            all=_SHOWN if kept == "nothing" else None,
+            earlier=_SHOWN if kept == "after" else None,
+            later=_SHOWN if kept == "before" else None,
+            go_on=_SHOWN if auto and not autonomous else None,
+            autonomous=_SHOWN if autonomous else None,
+        )
+
+
+class EarlierCut(Text, frozen=True):
+    """Stands first in a request whose oldest rounds were left out."""
+
+    file = "earlier_cut"
+    role = "user"
+    cap = LINE_CAP
+
+    rounds: int
+
+
+class PieceCut(Text, frozen=True):
+    """Stands in a message or a result where something was left out of it."""
+
+    file = "piece_cut"
+    role = "user"
+    cap = LINE_CAP
+
+    characters: int
+
+
+class RoundCut(Text, frozen=True):
+    """Stands for a round of which nothing can be shown."""
+
+    file = "round_cut"
+    role = "user"
+    cap = LINE_CAP
+
+    blocks: int

@@ -1,0 +1,61 @@
+"""Telling listeners what happens, and asking them first where they may refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from sevenfold.events import Event, Listener, Proposed, Veto, Vetoed
+from sevenfold.ports import Clock
+
+Told = TypeVar("Told", bound=Event)
+
+
+class Announcer:
+    """Stamps events and hands them to everyone who listens, in the order they subscribed."""
+
+    def __init__(self, session: str, clock: Clock, listeners: Iterable[Listener] = ()) -> None:
+        self._session = session
+        self._clock = clock
+        self._listeners = list(listeners)
+        self.problems: list[Exception] = []
+        """What went wrong in listeners; it is kept from the session, not from whoever asks."""
+
+    def listen(self, listener: Listener) -> None:
+        """Add a listener."""
+        self._listeners.append(listener)
+
+    def tell(self, event: Event) -> None:
+        """Tell everyone."""
+        if self._listeners:
+            self._ask(event)
+
+    def may(self, proposed: Proposed) -> bool:
+        """Ask everyone; the first refusal counts, and everyone hears of it."""
+        reason = self._ask(proposed)
+        if reason is None:
+            return True
+        refusal = Vetoed(
+            source=proposed.source,
+            layer=proposed.layer,
+            mechanism=proposed.mechanism,
+            what=proposed.what,
+            reason=reason,
+        )
+        self.tell(refusal)
+        return False
+
+    def _ask(self, event: Event) -> str | None:
+        stamped = replace(event, session=self._session, at=self._clock.now())
+        reason = None
+        for listener in self._listeners:
+            try:
+                answer = listener(stamped)
+            except Exception as error:  # noqa: BLE001 (whatever a listener does, the session goes on)
+                self.problems = [*self.problems[-9:], error]
+                continue
+            if reason is None and isinstance(answer, Veto):
+                reason = answer.reason
+        return reason

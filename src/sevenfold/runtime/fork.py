@@ -1,0 +1,120 @@
+"""A fork: a conversation that begins with a session's own bytes and goes its own way.
+
+It sends what the session sends, system, tools, settings and messages, so that it reads the session's cache; its
+own messages come behind, and a fork of one turn does not write them to the cache. Nothing of it enters the
+conversation it was taken from; its requests are on record with what they added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Raw
+
+from sevenfold.errors import InputError
+from sevenfold.ports import Ask, Call, Clock, Reply
+from sevenfold.profiles import Profile
+from sevenfold.record.blocks import Block
+from sevenfold.record.decisions import Request
+from sevenfold.record.usage import Usage
+from sevenfold.record.wire import Message
+from sevenfold.request import price
+from sevenfold.request.frame import Body, assemble
+from sevenfold.request.plan import plan
+from sevenfold.request.sources import source as rules_of
+from sevenfold.request.watch import Forecast, Sent
+from sevenfold.runtime import intake
+from sevenfold.runtime.exchange import Exchange, Outcome, Prepared
+from sevenfold.runtime.transcript import Transcript
+
+
+class Fork:
+    """What a session was when it was forked, and what was said since on this side."""
+
+    def __init__(
+        self, exchange: Exchange, transcript: Transcript, profile: Profile, clock: Clock, source: str
+    ) -> None:
+        self._exchange = exchange
+        self._transcript = transcript
+        self._profile = profile
+        self._clock = clock
+        self._source = rules_of(source)
+        self._frame = exchange.frame
+        self._lifetimes = exchange.lifetimes
+        self._epoch = transcript.view.epoch.id if transcript.view.epoch else ""
+        self._tip = transcript.view.tip
+        self._shared = tuple(transcript.view.messages())
+        self._size = exchange.size()
+        self._own: list[Message] = []
+        self._watched = exchange.watched
+        self._prepared: Prepared | None = None
+
+    def user(self, content: intake.Content) -> None:
+        """Say something on this side only."""
+        self._add("user", intake.message(content))
+
+    def tool_results(self, given: Mapping[str, Any] | Iterable[Any]) -> None:
+        """Answer the fork's own calls."""
+        self._add("user", intake.results(given))
+
+    def prepare(self) -> Prepared:
+        """The fork's next request, on record."""
+        if not self._own:
+            raise InputError("a fork has nothing to ask before something was said in it")
+        messages = (*self._shared, *self._own)
+        shared = None if self._source.writes_tail else len(self._shared)
+        markers = plan(
+            self._frame,
+            messages,
+            self._profile.cache,
+            self._exchange.sizes(self._size),
+            self._lifetimes,
+            shared=shared,
+        )
+        body = assemble(self._frame, messages, markers)
+        sending = Sent(self._frame, messages, self._lifetimes, self._clock.now(), markers)
+        self._watched = self._watched.look(sending, self._profile)
+        record = self._record(body)
+        call = Call(body.raw, self._frame.betas, self._source.name)
+        self._prepared = Prepared(body, call, messages, self._size, Forecast(), record)
+        return self._prepared
+
+    def observe(self, reply: Reply) -> Outcome:
+        """Take in the fork's answer."""
+        if self._prepared is None:
+            raise InputError("no request of this fork is under way")
+        prepared, self._prepared = self._prepared, None
+        self._add("assistant", reply.answer.blocks)
+        usage = Usage.read(reply.answer.usage)
+        self._watched, broken = self._watched.judge(usage, self._profile, keeps=False)
+        cost = price.cost(usage, self._profile)
+        self._exchange.charge(cost)
+        uncached = price.uncached_cost(usage, self._profile)
+        return Outcome(reply, prepared, broken, cost, uncached, cost, usage)
+
+    def turn(self) -> Generator[Ask, Reply, Outcome]:
+        """One request of the fork and its answer."""
+        reply = yield Ask(self.prepare().call)
+        return self.observe(reply)
+
+    def _add(self, role: str, said: Sequence[Block]) -> None:
+        if not said:
+            return
+        before = self._own[-1] if self._own else None
+        if before is not None and before.role == role:
+            said = (*before.parts, *said)
+            self._own.pop()
+        raw = b'{"role":"' + role.encode() + b'","content":[' + b",".join(part.raw for part in said) + b"]}"
+        self._own.append(Message(role, tuple(said), raw))
+
+    def _record(self, body: Body) -> Request:
+        made = Request(
+            epoch=self._epoch,
+            tip=self._tip,
+            source=self._source.name,
+            markers=[(mark.level, mark.index, mark.block, mark.ttl) for mark in body.markers],
+            sha256=body.sha256,
+            appended=[Raw(message.raw) for message in self._own],
+        )
+        return self._transcript.decide(self._exchange.numbered(made))

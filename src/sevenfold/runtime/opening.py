@@ -1,0 +1,138 @@
+"""How a session goes on: with what its last epoch sent, with that and an addition, or with a new epoch.
+
+What precedes the messages is sent as it was first written down for as long as possible, because a change there
+costs the whole cache and, on some models, the reasoning in view. Where the caller's system prompt or tools have
+changed since, the change is appended to the conversation if the model takes such additions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from sevenfold.profiles import Profile
+from sevenfold.prompts.changes import Replaced
+from sevenfold.record import blocks, canonical
+from sevenfold.record.blocks import Block
+from sevenfold.record.decisions import Amended, Epoch
+from sevenfold.record.view import View
+from sevenfold.request.frame import Frame, tool_name
+from sevenfold.request.plan import Lifetimes
+
+_EDITS = "context_management"
+
+
+class Amendment(Struct, frozen=True):
+    """What is appended to the conversation because system or tools have changed."""
+
+    blocks: tuple[Block, ...]
+    record: Amended
+
+
+class Entry(Struct, frozen=True):
+    """How a session goes on."""
+
+    frame: Frame
+    lifetimes: Lifetimes
+    opens: str = ""
+    """The reason for a new epoch; empty: the last one goes on."""
+    drops_thinking: bool = False
+    amendment: Amendment | None = None
+
+
+def enter(view: View, wanted: Frame, lifetimes: Lifetimes, profile: Profile, *, cold: bool) -> Entry:
+    """How a session with this view goes on when ``wanted`` is to precede its messages."""
+    epoch = view.epoch
+    if epoch is None:
+        adopts = bool(view.items)
+        return Entry(wanted, lifetimes, "adopted" if adopts else "start", drops_thinking=adopts)
+    stored, kept = frame_of(epoch), Lifetimes(**epoch.lifetimes)
+    if stored.model != wanted.model:
+        return Entry(wanted, lifetimes, "model", drops_thinking=True)
+    goes_on = _with_settings(stored, wanted)
+    opens = "" if goes_on == stored else "settings"
+    if _in_force(view, stored) == (wanted.system, wanted.tools):
+        return Entry(goes_on, kept, opens)
+    thinks = profile.thinking.bound and view.weight.thoughts > 0
+    amendment = _amendment(view, stored, wanted, profile)
+    if amendment is None or (cold and not thinks):
+        return Entry(wanted, lifetimes, "system or tools", drops_thinking=profile.thinking.bound)
+    return Entry(goes_on, kept, opens, amendment=amendment)
+
+
+def _with_settings(stored: Frame, wanted: Frame) -> Frame:
+    """The stored parts with the settings wanted now; the provider's edits stay as the epoch has them."""
+    edits = [(name, raw) for name, raw in stored.settings if name == _EDITS]
+    others = [(name, raw) for name, raw in wanted.settings if name != _EDITS]
+    return replace(
+        stored,
+        settings=tuple(sorted(edits + others)),
+        betas=tuple(sorted({*stored.betas, *wanted.betas})),
+        max_tokens=wanted.max_tokens,
+    )
+
+
+def frame_of(epoch: Epoch) -> Frame:
+    """The parts before the messages as an epoch's record holds them."""
+    return Frame(
+        epoch.model,
+        epoch.max_tokens,
+        tuple(bytes(part) for part in epoch.system),
+        tuple(bytes(part) for part in epoch.tools),
+        tuple((name, bytes(raw)) for name, raw in epoch.settings.items()),
+        tuple(epoch.betas),
+    )
+
+
+def _in_force(view: View, stored: Frame) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """System and tools as the model knows them: the epoch's, or those of the last amendment to it."""
+    for made in reversed(view.decisions()):
+        match made:
+            case Amended(system=system, tools=tools):
+                return tuple(map(bytes, system)), tuple(map(bytes, tools))
+            case Epoch():
+                break
+            case _:
+                continue
+    return stored.system, stored.tools
+
+
+def _amendment(view: View, stored: Frame, wanted: Frame, profile: Profile) -> Amendment | None:
+    """The change as an addition to the conversation; None where the model takes none of that kind."""
+    system, tools = _in_force(view, stored)
+    added: list[Block] = []
+    if system != wanted.system:
+        if not (profile.system_messages and wanted.system):
+            return None
+        words = "\n\n".join(canonical.field(part, "text") for part in wanted.system)
+        added.append(blocks.text(Replaced(words).render()))
+    if tools != wanted.tools:
+        if not (profile.system_messages and profile.tool_changes and _announced(stored, profile)):
+            return None
+        added += _tool_changes(tools, wanted.tools)
+    record = Amended(
+        system=[Raw(part) for part in wanted.system], tools=[Raw(part) for part in wanted.tools]
+    )
+    return Amendment(tuple(added), record)
+
+
+def _announced(stored: Frame, profile: Profile) -> bool:
+    """Were the headers such changes need sent from the start? Adding them now would change the prefix."""
+    return {profile.betas.tool_changes, profile.betas.inline_tools} <= {*stored.betas, None}
+
+
+def _tool_changes(before: Sequence[bytes], now: Sequence[bytes]) -> list[Block]:
+    was, new = {tool_name(raw): raw for raw in before}, {tool_name(raw): raw for raw in now}
+    gone = [name for name in was if new.get(name) != was[name]]
+    come = [name for name in new if new[name] != was.get(name)]
+    removals: list[object] = [
+        {"type": "tool_removal", "tool": {"type": "tool_reference", "name": name}} for name in gone
+    ]
+    additions: list[object] = [
+        {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": Raw(new[name])}}
+        for name in come
+    ]
+    return [blocks.read(msgspec.json.encode(change)) for change in (*removals, *additions)]

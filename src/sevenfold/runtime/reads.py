@@ -1,0 +1,54 @@
+"""Which files the model has read in full and still sees: what lets a second reading be a short note.
+
+The note says that the file is unchanged and names the reading that shows it. So it may only be given while that
+reading is in view, whole: cleared, offloaded or compacted away, the next reading is a full one again.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.record.view import View
+
+
+class Read(Struct, frozen=True):
+    """A full reading of a file."""
+
+    call: str
+    """The tool call whose result shows it."""
+    version: str
+    """What the file was then, in whatever way the reader tells versions apart."""
+
+
+class Reads(Struct, frozen=True):
+    """The newest full reading of each file."""
+
+    files: dict[str, Read] = {}
+
+    def remember(self, path: str, call: str, version: str) -> Reads:
+        """After a full reading."""
+        return replace(self, files={**self.files, path: Read(call, version)})
+
+    def forget(self) -> Reads:
+        """After a compaction."""
+        return Reads()
+
+    def unchanged(self, path: str, version: str, view: View) -> str | None:
+        """The call whose result shows this very file, whole; None if it must be read again."""
+        known = self.files.get(path)
+        if known is None or known.version != version or not shown_whole(known.call, view):
+            return None
+        return known.call
+
+
+def shown_whole(call: str, view: View) -> bool:
+    """Does the model see the result of this call as the tool gave it?"""
+    for item in reversed(view.items):
+        if call in item.said.answers:
+            return (
+                call not in item.said.stored
+                and not item.hidden_by
+                and any(block.id == call for block in item.shown if block in item.said.blocks)
+            )
+    return False

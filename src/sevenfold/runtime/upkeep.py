@@ -1,0 +1,307 @@
+"""What is done before a request so that it fits and costs no more than it must: the layers, cheapest first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+
+from msgspec.structs import replace
+
+from sevenfold.errors import ContextFull
+from sevenfold.events import Acted, Checked, Proposed, SteppedAside
+from sevenfold.layers import clear, ladder
+from sevenfold.layers.clear import Moment, Plan, Result
+from sevenfold.layers.ladder import Parts, Pass, Progress
+from sevenfold.layers.stock import Stock
+from sevenfold.profiles import Profile
+from sevenfold.record.decisions import MicrocompactMetadata, Pin, Why
+from sevenfold.record.entries import Clearing
+from sevenfold.record.gauge import Check, Size
+from sevenfold.record.layout import Item
+from sevenfold.record.weight import NOTHING, opening
+from sevenfold.record.window import Window
+from sevenfold.request.watch import SECONDS
+from sevenfold.runtime.announce import Announcer
+from sevenfold.runtime.exchange import Exchange
+from sevenfold.runtime.gate import Gate
+from sevenfold.runtime.transcript import Transcript
+from sevenfold.settings import Settings
+
+STEPS = (
+    "remove rounds that are no longer needed (snip)",
+    "unpin what is pinned",
+    "go on in a new session, or with a model that has a larger window",
+)
+"""What a user can do when nothing the engine may do is enough."""
+HALF_LIFE = 50
+"""Requests of a session beyond which it is no longer expected to last as long again."""
+
+
+class Upkeep:
+    """Looks after a session's size and cost."""
+
+    def __init__(
+        self,
+        transcript: Transcript,
+        exchange: Exchange,
+        gate: Gate,
+        announcer: Announcer,
+        *,
+        profile: Profile,
+        window: Window,
+        kinds: Mapping[str, str],
+    ) -> None:
+        self._transcript = transcript
+        self._exchange = exchange
+        self._gate = gate
+        self._announcer = announcer
+        self._profile = profile
+        self.window = window
+        self.stock = Stock(kinds)
+        self._progress = Progress()
+
+    # -- the pass before a request --------------------------------------------------------------
+
+    def run(self, settings: Settings) -> Why:
+        """Do what is due; says what was known and considered. Raises `ContextFull` if nothing helps."""
+        self._share(settings)
+        plan = self.plan(settings)
+        if plan.chosen == "clear":
+            plan = self._clear(plan)
+        check = self._check()
+        if check.verdict == "blocked":
+            raise ContextFull(ladder.too_full(check, self.window, self.parts(), steps=STEPS))
+        return Why(
+            used=check.used,
+            band=check.band,
+            threshold=self.window.threshold,
+            rule=plan.rule,
+            chosen=plan.chosen,
+            options=list(plan.options),
+        )
+
+    def plan(self, settings: Settings, *, forced: int = 0) -> Plan:
+        """What clearing would do now, without doing it; ``forced`` tokens must go whatever the size is."""
+        self.stock.follow(self._transcript.view)
+        size = self._exchange.size()
+        moment = self._moment(size, settings)
+        if forced:
+            moment = replace(moment, most=max(moment.most, self.window.threshold + forced))
+        results_tokens = self._exchange.gauge.estimator.tokens(self.stock.weight)
+        if not clear.could_matter(moment, results_tokens):
+            return Plan("everything fits")
+        if reason := self._progress.rests("clear", self.window):
+            self._announcer.tell(SteppedAside(layer="clear", reason=reason))
+            return Plan(f"clearing rests: {reason}")
+        return clear.plan(replace(moment, results=self._results()))
+
+    def relieve(self, settings: Settings, tokens: int) -> bool:
+        """A request was refused as too long by so many tokens: let something go, if anything can."""
+        plan = self.plan(settings, forced=max(1, tokens))
+        if plan.chosen != "clear":
+            return False
+        return self._clear(plan).chosen == "clear"
+
+    def _share(self, settings: Settings) -> None:
+        unsent = [
+            block
+            for item in self.unsent()
+            if item.said.answers
+            for block in item.shown
+            if block.kind == "tool_result"
+        ]
+        if len(unsent) > 1:
+            self._gate.share(unsent, settings)
+
+    def unsent(self) -> list[Item]:
+        """What no request has held yet."""
+        view = self._transcript.view
+        self.stock.follow(view)
+        newest = view.items_from(self.stock.answered + 1)
+        tip = self._exchange.account.tip
+        sent = next((place for place, item in enumerate(newest) if item.said.uuid == tip), -1)
+        return newest[sent + 1 :]
+
+    # -- clearing -------------------------------------------------------------------------------
+
+    def _clear(self, plan: Plan) -> Plan:
+        count = len(plan.targets)
+        what = f"clear {count} old tool result{'s' if count != 1 else ''}"
+        if plan.drops_thinking:
+            what += " and leave out earlier reasoning"
+        proposed = Proposed(
+            layer="clear",
+            mechanism="local",
+            what=what,
+            why=plan.rule,
+            items=count,
+            tokens=plan.tokens,
+            usd=plan.usd,
+            targets=plan.targets,
+        )
+        if not self._announcer.may(proposed):
+            return replace(plan, rule=f"{plan.rule}; refused by a listener", chosen="nothing")
+        before = self._exchange.size().tokens
+        reference = self._write_clearing(plan, before)
+        after = self._exchange.size().tokens
+        self._progress = self._progress.after(
+            Pass("clear", self._exchange.account.requests, before - after, after)
+        )
+        self._announcer.tell(
+            Acted(
+                layer="clear",
+                mechanism="local",
+                what=what,
+                why=plan.rule,
+                items=count,
+                tokens_before=before,
+                tokens_after=after,
+                usd=plan.usd,
+                reference=reference,
+            )
+        )
+        return plan
+
+    def _write_clearing(self, plan: Plan, before: int) -> str:
+        """The epoch first, if reasoning goes: cut off between the two, the request is still a legal one."""
+        reference = ""
+        if plan.drops_thinking:
+            kept = self._last_turn() if not plan.drops_all_thinking else None
+            reference = self._exchange.open("clear", drops_thinking=True, before=kept).id
+        else:
+            self._exchange.announce("clear")
+        if plan.targets:
+            about = MicrocompactMetadata(
+                pre_tokens=before, tokens_saved=plan.tokens, compacted_tool_ids=list(plan.targets)
+            )
+            reference = self._transcript.clear(about)
+        return reference
+
+    def _last_turn(self) -> str | None:
+        """Where the newest finished turn begins: the user's words before the last answer."""
+        items = self._transcript.view.items
+        asked = (item for item in reversed(items[: self.stock.answered + 1]) if _users_words(item))
+        return next((item.said.uuid for item in asked), None)
+
+    # -- what the planner looks at --------------------------------------------------------------
+
+    def _moment(self, size: Size, settings: Settings) -> Moment:
+        exchange, profile, view = self._exchange, self._profile, self._transcript.view
+        idle = exchange.idle_seconds()
+        mid_turn = bool((newest := view.items_from(len(view) - 1)) and newest[0].said.answers)
+        return Moment(
+            results=(),
+            size=size.tokens,
+            most=size.high,
+            fixed=self._fixed(),
+            window=self.window,
+            settings=settings,
+            price=profile.price(size.tokens),
+            lifetime=SECONDS[exchange.lifetimes.tail],
+            idle=None if idle == inf else idle,
+            expected=max(settings.expected_requests, min(exchange.account.requests, HALF_LIFE)),
+            spent=exchange.account.usd or 0.0,
+            bound=profile.thinking.bound and view.weight.thoughts > 0,
+            thinking=self._old_thinking(mid_turn),
+            mid_turn=mid_turn,
+            provider=any(name == "context_management" for name, _ in exchange.frame.settings),
+            wire=size.wire,
+            wire_limit=profile.body_bytes,
+            images=size.images,
+            images_limit=profile.images,
+        )
+
+    def _old_thinking(self, mid_turn: bool) -> int:
+        """Tokens of reasoning of earlier turns that is still sent and could be left out."""
+        if mid_turn or not self._profile.thinking.kept:
+            return 0
+        return max(0, round(self._exchange.gauge.estimator.tokens(self._transcript.view.faded)))
+
+    def _fixed(self) -> int:
+        gauge = self._exchange.gauge
+        return round(gauge.estimator.tokens(gauge.opening))
+
+    def _results(self) -> list[Result]:
+        count = self._exchange.gauge.estimator.tokens
+        kept = self._kept_records()
+        exempt = self._exempt()
+        return [
+            Result(
+                held.call,
+                round(count(held.weight)),
+                held.error,
+                held.place > self.stock.answered or held.record in kept or held.call in exempt,
+                held.weight.images + held.weight.documents,
+                held.weight.wire,
+            )
+            for held in self.stock.results
+        ]
+
+    def _kept_records(self) -> set[str]:
+        return pinned(self._transcript)
+
+    def _exempt(self) -> set[str]:
+        """Results the user put back: they stay until that is redone."""
+        view = self._transcript.view
+        return {
+            call
+            for made in view.decisions()
+            if isinstance(made, Clearing) and made.uuid in view.undone
+            for call in made.about.compacted_tool_ids
+        }
+
+    # -- looking --------------------------------------------------------------------------------
+
+    def _check(self) -> Check:
+        size = self._exchange.size()
+        check = self._exchange.gauge.check(size, self.window)
+        self._announcer.tell(
+            Checked(
+                used=check.used,
+                band=check.band,
+                sent=size.sent,
+                threshold=check.threshold,
+                effective=check.effective,
+                blocking=self.window.blocking,
+                freed=check.freed,
+                wire=check.wire,
+                images=check.images,
+                percent_left=self.window.status(size.tokens, band=size.band).percent_left,
+                verdict=check.verdict,
+                budget=check.budget,
+            )
+        )
+        return check
+
+    def parts(self) -> Parts:
+        """What the window is filled with."""
+        count = self._exchange.gauge.estimator.tokens
+        frame, size = self._exchange.frame, self._exchange.size()
+        kept = self._kept_records()
+        items = self._transcript.view.items
+        fresh = {item.said.uuid for item in self.unsent()}
+        newest = sum((item.weight for item in items if item.said.uuid in fresh), NOTHING)
+        pins = sum((item.weight for item in items if item.said.uuid in kept - fresh), NOTHING)
+        parts = Parts(
+            system=round(count(opening(*frame.system))),
+            tools=round(count(opening(*frame.tools))),
+            pinned=round(count(pins)),
+            newest=round(count(newest)),
+            rest=0,
+        )
+        rest = size.tokens - parts.system - parts.tools - parts.pinned - parts.newest
+        return replace(parts, rest=max(0, rest))
+
+
+def pinned(transcript: Transcript) -> set[str]:
+    """The records that are pinned."""
+    view = transcript.view
+    records = set(view.carry.pins) if view.carry else set()
+    for made in view.decisions():
+        if isinstance(made, Pin) and made.id not in view.undone:
+            (records.discard if made.off else records.add)(made.record)
+    return records
+
+
+def _users_words(item: Item) -> bool:
+    return item.said.role == "user" and not item.said.answers and not item.said.meta

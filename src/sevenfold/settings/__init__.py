@@ -1,0 +1,42 @@
+"""Settings and kill switches: what they are, where their values come from, which are in force.
+
+Pure: files, the environment and flags are read by adapters, which hand over layers of raw values.
+"""
+
+from __future__ import annotations
+
+from sevenfold.settings.described import Setting, by_name, described
+from sevenfold.settings.fields import Settings, Stage
+from sevenfold.settings.resolving import (
+    DEFAULT,
+    Layer,
+    Resolved,
+    checked,
+    from_text,
+    overlaid,
+    resolve,
+    unknown,
+)
+from sevenfold.settings.source import Fixed, Source, latch
+from sevenfold.settings.switches import in_force, overruled
+
+__all__ = [
+    "DEFAULT",
+    "Fixed",
+    "Layer",
+    "Resolved",
+    "Setting",
+    "Settings",
+    "Source",
+    "Stage",
+    "by_name",
+    "checked",
+    "described",
+    "from_text",
+    "in_force",
+    "latch",
+    "overlaid",
+    "overruled",
+    "resolve",
+    "unknown",
+]

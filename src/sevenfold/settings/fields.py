@@ -1,0 +1,314 @@
+"""All settings: one class, and with each field its sentence, its unit and its rules.
+
+This is the only place where a setting is described. The command that shows settings, the messages about
+wrong values, the variables of the environment and the page in the documentation are all made from it.
+Token budgets are given for windows of 100,000 tokens and more; in smaller ones they shrink in proportion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+Stage = Literal["stable", "preview", "planned"]
+"""stable: keeps its meaning. preview: works, may still change. planned: has no effect yet."""
+
+MOST = 10**12
+"""The largest figure any setting takes: more than enough, and every format can hold it."""
+
+Count = Annotated[int, Meta(ge=0, le=MOST)]
+Positive = Annotated[int, Meta(ge=1, le=MOST)]
+WindowSize = Annotated[int, Meta(ge=1_000, le=MOST)]
+Limits = Mapping[str, Positive | Literal["never"]]
+
+
+def about(
+    says: str,
+    unit: str = "",
+    *,
+    stage: Stage = "stable",
+    latched: bool = False,
+    needs: tuple[str, ...] = (),
+    yields_to: tuple[str, ...] = (),
+) -> Meta:
+    """What is to be known about a setting.
+
+    ``latched``: read once, when a session opens, because a change would alter bytes already sent or
+    something opened with the session; all others may be flipped while it runs. ``needs``: switches
+    without which this one is off. ``yields_to``: switches that, when on, take over from this one.
+    """
+    rules = {"unit": unit, "stage": stage, "latched": latched, "needs": needs, "yields_to": yields_to}
+    return Meta(description=says, extra=rules)
+
+
+def layer(
+    says: str, *needs: str, stage: Stage = "stable", latched: bool = False, yields_to: tuple[str, ...] = ()
+) -> Meta:
+    """The same for the switch of a layer, or of a part of one."""
+    return about(says, stage=stage, latched=latched, needs=("layers", *needs), yields_to=yields_to)
+
+
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every setting of the engine. Made by `resolve`, which checks what it is given."""
+
+    # Switches.
+
+    layers: Annotated[
+        bool, about("One switch for all layers: off, nothing is offloaded, cleared, noted or compacted.")
+    ] = True
+    offload: Annotated[bool, layer("A big tool result goes to disk and leaves a preview.")] = True
+    gap_clearing: Annotated[
+        bool, layer("Old tool results are cleared after a pause in which the cache expired anyway.")
+    ] = True
+    size_clearing: Annotated[
+        bool, layer("Old tool results are cleared when all of them together grow too large.")
+    ] = True
+    provider_edits: Annotated[
+        bool, layer("The provider is asked to clear old tool results itself, where it can.", latched=True)
+    ] = True
+    pinned_edits: Annotated[
+        bool,
+        layer(
+            "Old tool results are deleted from the cached prefix by reference, where the provider can.",
+            stage="preview",
+            latched=True,
+        ),
+    ] = True
+    snip: Annotated[bool, layer("Spans of whole rounds may be removed without a summary.")] = True
+    compaction: Annotated[
+        bool, layer("The conversation may be compacted at all, by hand or automatically.", stage="planned")
+    ] = True
+    auto_compact: Annotated[
+        bool,
+        layer(
+            "The conversation is compacted by itself when it reaches the threshold.",
+            "compaction",
+            stage="planned",
+            yields_to=("reactive_only", "collapse"),
+        ),
+    ] = True
+    reactive: Annotated[
+        bool,
+        layer(
+            "A request refused as too long is compacted and repeated once.",
+            "compaction",
+            "auto_compact",
+            stage="planned",
+        ),
+    ] = True
+    reactive_only: Annotated[
+        bool,
+        layer("Compaction waits until a request is refused as too long.", "compaction", stage="planned"),
+    ] = False
+    collapse: Annotated[
+        bool,
+        layer(
+            "Finished spans are folded into summaries of their own instead of compacting the whole.",
+            "compaction",
+            stage="planned",
+        ),
+    ] = False
+    share_cache: Annotated[
+        bool,
+        layer(
+            "A compaction call repeats the session's prefix to read its cache.",
+            "compaction",
+            stage="planned",
+        ),
+    ] = True
+    background_compaction: Annotated[
+        bool,
+        layer(
+            "A summary is prepared in the background before the threshold is reached.",
+            "compaction",
+            "auto_compact",
+            stage="planned",
+            yields_to=("reactive_only", "collapse"),
+        ),
+    ] = True
+    notes: Annotated[
+        bool, layer("A notes file about the session is kept up to date in the background.", stage="planned")
+    ] = True
+    notes_compaction: Annotated[
+        bool,
+        layer("The notes serve as the summary when one is due.", "compaction", "notes", stage="planned"),
+    ] = True
+    extraction: Annotated[
+        bool, layer("Lasting facts become memory files when a request is finished.", stage="planned")
+    ] = True
+    dream: Annotated[
+        bool, layer("Memory files are consolidated across sessions in the background.", stage="planned")
+    ] = True
+    break_watch: Annotated[bool, about("Losses of the prompt cache are noticed and explained.")] = True
+    long_lifetime: Annotated[
+        bool,
+        about("The cached prefix may be kept for an hour instead of five minutes.", latched=True),
+    ] = True
+
+    # The window.
+
+    context_window: Annotated[
+        WindowSize | None,
+        about("The model's context window; unset, the model's profile says.", "tokens", latched=True),
+    ] = None
+    compact_window: Annotated[
+        WindowSize | None,
+        about("A cap on the window used for compaction only; the smaller counts.", "tokens", latched=True),
+    ] = None
+    compact_percent: Annotated[
+        Annotated[float, Meta(gt=0, le=100)] | None,
+        about(
+            "Auto-compaction at this share of the effective window; it can only lower the threshold.",
+            "percent",
+            latched=True,
+        ),
+    ] = None
+    blocking_limit: Annotated[
+        Positive | None,
+        about(
+            "The size from which nothing is sent until something is compacted; unset, just below the window.",
+            "tokens",
+            latched=True,
+        ),
+    ] = None
+    wire_bytes_limit: Annotated[
+        WindowSize | None,
+        about("The largest request body; unset, the model's profile says.", "bytes"),
+    ] = None
+    images_limit: Annotated[
+        Count | None, about("The most images in a request; unset, the model's profile says.", "images")
+    ] = None
+
+    # Offloading.
+
+    offload_characters: Annotated[
+        Positive, about("A tool result longer than this is offloaded.", "characters")
+    ] = 50_000
+    offload_by_tool: Annotated[
+        Limits,
+        about('The same for single tools, by name; "never" exempts a tool.', "characters"),
+    ] = field(default_factory=dict)
+    round_characters: Annotated[
+        Positive,
+        about("Of parallel results longer than this together, the largest are offloaded.", "characters"),
+    ] = 200_000
+    preview_bytes: Annotated[
+        Positive, about("How much of an offloaded result stays in the context, at most.", "bytes")
+    ] = 2_000
+    keep_results_days: Annotated[
+        Positive | None,
+        about(
+            "Offloaded results older than this may be collected once no live view needs them; "
+            "unset, they live as long as their transcript.",
+            "days",
+        ),
+    ] = None
+    keep_results_megabytes: Annotated[
+        Positive | None,
+        about(
+            "Offloaded results beyond this, the oldest first, may be collected once no live view needs "
+            "them; unset, there is no limit.",
+            "megabytes",
+        ),
+    ] = None
+
+    # Clearing.
+
+    gap_margin_seconds: Annotated[
+        Count,
+        about("How long after the end of the cache's lifetime a pause counts as one.", "seconds"),
+    ] = 0
+    gap_keep: Annotated[
+        Positive, about("How many of the newest results stay after a pause.", "results", latched=True)
+    ] = 5
+    size_trigger_tokens: Annotated[
+        Positive, about("Clearing by size begins when tool results exceed this.", "tokens")
+    ] = 40_000
+    size_target_tokens: Annotated[
+        Count, about("Clearing by size goes down to this; below the trigger.", "tokens")
+    ] = 20_000
+    size_keep: Annotated[
+        Positive, about("How many of the newest results clearing by size leaves.", "results", latched=True)
+    ] = 3
+    size_least_tokens: Annotated[
+        Count, about("Clearing by size that would save less than this is left undone.", "tokens")
+    ] = 20_000
+    expected_requests: Annotated[
+        Positive,
+        about(
+            "How many more requests are expected at least when a clearing is weighed against its cost.",
+            "requests",
+        ),
+    ] = 10
+    edits_trigger_share: Annotated[
+        Annotated[float, Meta(gt=0, lt=1)],
+        about(
+            "The provider clears when the conversation reaches this share of the auto-compact threshold.",
+            "share",
+            latched=True,
+        ),
+    ] = 0.8
+    edits_target_tokens: Annotated[
+        Positive, about("The size the provider's clearing aims at.", "tokens", latched=True)
+    ] = 40_000
+    edits_least_share: Annotated[
+        Annotated[float, Meta(ge=0, le=1)],
+        about(
+            "The provider clears at least this share of what lies between its trigger and its target.",
+            "share",
+            latched=True,
+        ),
+    ] = 0.5
+    pinned_trigger: Annotated[
+        Positive,
+        about(
+            "Results are deleted by reference when this many are in the prefix.",
+            "results",
+            stage="preview",
+            latched=True,
+        ),
+    ] = 12
+    pinned_keep: Annotated[
+        Positive,
+        about(
+            "How many of the newest results stay then; fewer than the trigger.",
+            "results",
+            stage="preview",
+            latched=True,
+        ),
+    ] = 5
+
+    # Around it.
+
+    pins_tokens: Annotated[
+        Count, about("How much may be pinned, so that every layer leaves it alone.", "tokens")
+    ] = 10_000
+    spending_cap_usd: Annotated[
+        Annotated[float, Meta(ge=0, le=MOST)] | None,
+        about("The most the engine's own calls may cost in a session.", "US dollars", stage="planned"),
+    ] = None
+    redaction: Annotated[
+        Literal["off", "gate"],
+        about(
+            "Whether secrets are masked before text is stored or sent (gate) or not (off).", latched=True
+        ),
+    ] = "off"
+    fsync: Annotated[
+        Literal["always", "durable", "never"],
+        about(
+            "When the transcript is forced to the disk: after each record, where more than a turn would be "
+            "lost, or when the system likes.",
+            latched=True,
+        ),
+    ] = "durable"
+    telemetry: Annotated[
+        Literal["none", "jsonl", "otel"],
+        about("Where events go besides the transcript: nowhere, a file, OpenTelemetry.", latched=True),
+    ] = "none"
+
+    def offload_limit(self, tool: str) -> int | None:
+        """How many characters a result of this tool may have; None: it is never offloaded."""
+        limit = self.offload_by_tool.get(tool, self.offload_characters)
+        return None if limit == "never" else limit

@@ -1,0 +1,189 @@
+"""`sevenfold recall`: searches a transcript for what was said, above all for what has left the context.
+
+The transcript is only read. An index that lies beside it is used and brought up to date in memory; without one
+it is made in memory. So any transcript can be searched, also one that is being written, or is not ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sevenfold.errors import TranscriptForeign, TranscriptMissing
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from sevenfold.adapters.recall_index import Progress, RecallIndex
+    from sevenfold.memory.recall import Hit, Near
+
+NOTHING_FOUND = 1
+"""The exit code when nothing fits, as with grep."""
+WORTH_SHOWING = 20_000_000
+"""Bytes from which on indexing takes long enough to show how far it has come."""
+_STEERING = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+
+HELP = """\
+Search a recorded session for what was said: by the exact text (a path, an id, an error line, a sentence) or by
+its words. Found are records that have left the context; --all includes those the model still sees. If nothing
+fits, nothing is shown.
+
+Reads Claude Code transcripts and Sevenfold's own. Nothing is written, and nothing leaves this machine."""
+
+EXAMPLES = """\
+examples:
+  sevenfold recall session.jsonl "connection refused"           what left the context and says so
+  sevenfold recall session.jsonl src/app.py --kind edit --all   every change to a file
+  sevenfold recall session.jsonl "why the retries" --json       for scripts
+
+exit code: 0 if something was found, 1 if not, 2 after an error"""
+
+
+def add(commands: Any) -> None:
+    """Describe the command to the command line."""
+    command = commands.add_parser(
+        "recall",
+        help="search a session for what was said, above all for what has left the context",
+        description=HELP,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("session", metavar="SESSION", help="a transcript, or the id of a session")
+    command.add_argument("query", metavar="QUERY", nargs="+", help="what to look for")
+    command.add_argument("--kind", metavar="K", help="only this kind: user, assistant, tool_use, edit…")
+    command.add_argument(
+        "-k", type=int, default=10, metavar="N", help="how many hits at most (default: 10)"
+    )
+    command.add_argument(
+        "--around", type=int, default=1, metavar="N", help="neighbours to show (default: 1)"
+    )
+    command.add_argument("--all", action="store_true", help="also what is still in the context")
+    command.add_argument("--json", action="store_true", help="print the hits as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out the command; returns the exit code."""
+    from sevenfold.adapters.jsonl import JsonlLog
+    from sevenfold.adapters.recall_index import RecallIndex, side_file
+
+    path = _transcript(options.session)
+    log = JsonlLog(path)
+    index = RecallIndex.for_reading(log, side_file(path))
+    try:
+        with _progress(path) as progress:
+            index.catch_up(progress)
+        if index.size == 0:
+            raise TranscriptForeign(
+                f"{path}: nothing in it can be searched. Recall reads Claude Code transcripts and Sevenfold's own."
+            )
+        hits, in_context = _search(index, log, options)
+    finally:
+        index.close()
+    if options.json:
+        _print_json(path, hits, in_context)
+    else:
+        _print(hits, in_context)
+    return 0 if hits else NOTHING_FOUND
+
+
+def _search(index: RecallIndex, log: Any, options: argparse.Namespace) -> tuple[list[Hit], int]:
+    """The hits, and how many more there are that the model still sees."""
+    from sevenfold.runtime.resume import resume
+
+    query = " ".join(options.query)
+    everything = index.search(query, kind=options.kind, k=options.k, around=options.around)
+    if options.all:
+        return everything, 0
+    view = resume(log)
+    visible = {item.said.uuid for item in view.items if view.fate(item.said.uuid).state == "seen"}
+    hidden = index.search(
+        query, kind=options.kind, k=options.k, around=options.around, visible=visible, only_hidden=True
+    )
+    return hidden, sum(hit.uuid in visible for hit in everything)
+
+
+def _transcript(name: str) -> Path:
+    """The file that is meant: a path, or the id of a session in the usual places."""
+    path = Path(name)
+    if path.exists() or path.suffix or len(path.parts) != 1:
+        return path
+    projects = Path.home() / ".claude" / "projects"
+    for found in (Path(f"{name}.jsonl"), *sorted(projects.glob(f"*/{name}.jsonl"))):
+        if found.is_file():
+            return found
+    raise TranscriptMissing(
+        f"{name}: neither a file nor a session in this folder or in {projects}; name the transcript's path"
+    )
+
+
+@contextmanager
+def _progress(path: Path) -> Iterator[Progress | None]:
+    """A bar on the error stream, if it takes a while and somebody is there to see it."""
+    size = path.stat().st_size if path.is_file() else 0
+    if size < WORTH_SHOWING or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("indexing"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=size)
+        yield lambda reached: bar.update(task, completed=reached)
+
+
+def _print_json(path: Path, hits: list[Hit], in_context: int) -> None:
+    import msgspec
+
+    found = {"file": str(path), "hits": hits, "in_context": in_context}
+    text = msgspec.json.format(msgspec.json.encode(found), indent=2)
+    sys.stdout.write(text.decode() + "\n")
+
+
+def _print(hits: list[Hit], in_context: int) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    for number, hit in enumerate(hits, 1):
+        what = f"{hit.kind} ({hit.tool})" if hit.tool else hit.kind
+        when = hit.timestamp[:19].replace("T", " ") or "no time"
+        console.print(f"{number}. {when}  {what}  {hit.uuid}", style="bold", soft_wrap=True)
+        for near in hit.before:
+            console.print(_beside(near), style="dim", soft_wrap=True)
+        console.print(_marked(hit, plain=not console.is_terminal or console.no_color), soft_wrap=True)
+        for near in hit.after:
+            console.print(_beside(near), style="dim", soft_wrap=True)
+        console.print()
+    if not hits:
+        console.print("Nothing fits.")
+    if in_context:
+        noun = "record that fits is" if in_context == 1 else "records that fit are"
+        console.print(f"{in_context} {noun} still in the context: --all shows them.", soft_wrap=True)
+
+
+def _beside(near: Near) -> str:
+    return f"     {near.kind}: {_harmless(near.text)}"
+
+
+def _harmless(text: str) -> str:
+    """The text without what would steer the terminal; a tool may have printed anything."""
+    return _STEERING.sub("\ufffd", text.expandtabs(4))
+
+
+def _marked(hit: Hit, *, plain: bool) -> Text:
+    """The excerpt with its matches in bold, or in quotation marks where there is no bold."""
+    from rich.text import Text
+
+    shown, place = Text("   | "), 0
+    open_mark, close_mark = ("«", "»") if plain else ("", "")
+    for start, end in hit.marks:
+        shown.append(_harmless(hit.excerpt[place:start]))
+        shown.append(open_mark + _harmless(hit.excerpt[start:end]) + close_mark, style="bold yellow")
+        place = end
+    shown.append(_harmless(hit.excerpt[place:]))
+    return Text("\n   | ").join(shown.split("\n", allow_blank=True))

@@ -1,0 +1,281 @@
+"""Settings from files and variables, once and while a session runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sevenfold.adapters.settings_files import FileSource, Report, load
+from sevenfold.adapters.trust import Trust, user_folder
+from sevenfold.errors import SettingError
+from sevenfold.settings import Resolved
+
+
+class Places:
+    """A user's folder, a project, and an environment that points to the former."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home, self.project = folder / "home", folder / "project"
+        self.user_file = self.home / "settings.toml"
+        self.project_file = self.project / ".sevenfold" / "settings.toml"
+        self.home.mkdir()
+        self.project_file.parent.mkdir(parents=True)
+        self.environ = {"SEVENFOLD_HOME": str(self.home)}
+
+    def load(self, code: dict[str, Any] | None = None, **variables: str) -> Resolved:
+        return load(self.project, code or {}, environ=self.environ | variables)
+
+    def source(self, report: Report | None = None, **variables: str) -> FileSource:
+        return FileSource(self.project, environ=self.environ | variables, report=report)
+
+    def trust(self) -> None:
+        Trust(self.home).add(self.project)
+
+
+@pytest.fixture
+def places(tmp_path):
+    return Places(tmp_path)
+
+
+# Where files are
+
+
+@pytest.mark.parametrize(
+    ("environ", "folder"),
+    [
+        ({"SEVENFOLD_HOME": "/ours", "XDG_CONFIG_HOME": "/config"}, "/ours"),
+        ({"XDG_CONFIG_HOME": "/config"}, "/config/sevenfold"),
+    ],
+)
+def test_the_users_folder_is_where_the_environment_says(environ, folder):
+    assert str(user_folder(environ)) == folder
+
+
+def test_without_a_word_from_the_environment_it_is_in_the_users_home(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert user_folder({}) == tmp_path / ".config" / "sevenfold"
+    assert user_folder({"XDG_CONFIG_HOME": "relative/path"}) == tmp_path / ".config" / "sevenfold"
+
+
+# Precedence
+
+
+@pytest.mark.spec("S8.2")
+def test_each_place_wins_over_those_before_it(places):
+    places.trust()
+    places.user_file.write_text("gap_keep = 1\nsize_keep = 1\npins_tokens = 1\npreview_bytes = 1\n")
+    places.project_file.write_text("gap_keep = 2\nsize_keep = 2\npins_tokens = 2\n")
+    resolved = places.load({"gap_keep": 4}, SEVENFOLD_GAP_KEEP="3", SEVENFOLD_SIZE_KEEP="3")
+    settings, origins = resolved.settings, resolved.origins
+    assert (settings.gap_keep, origins["gap_keep"]) == (4, "code")
+    assert (settings.size_keep, origins["size_keep"]) == (3, "environment variable SEVENFOLD_SIZE_KEEP")
+    assert (settings.pins_tokens, origins["pins_tokens"]) == (2, f"project file {places.project_file}")
+    assert (settings.preview_bytes, origins["preview_bytes"]) == (1, f"user file {places.user_file}")
+    assert (settings.size_least_tokens, origins["size_least_tokens"]) == (20_000, "default")
+
+
+def test_a_table_in_a_file_sets_limits_by_tool(places):
+    places.user_file.write_text('[offload_by_tool]\nBash = 20_000\n"mcp__docs__find" = "never"\n')
+    settings = places.load().settings
+    assert settings.offload_limit("Bash") == 20_000
+    assert settings.offload_limit("mcp__docs__find") is None
+
+
+def test_without_files_or_variables_there_are_the_defaults(places):
+    assert set(places.load().origins.values()) == {"default"}
+
+
+def test_an_empty_variable_sets_nothing(places):
+    assert places.load(SEVENFOLD_OFFLOAD="").origins["offload"] == "default"
+
+
+def test_variables_of_others_are_passed_over(places):
+    assert places.load(SEVEN="1", PATH="/bin", SEVENFOLD_PROVE="1").settings.offload is True
+
+
+# What is wrong
+
+
+@pytest.mark.spec("S8.2")
+def test_a_wrong_value_names_its_file(places):
+    places.user_file.write_text("offload_characters = 0\n")
+    with pytest.raises(SettingError) as caught:
+        places.load()
+    assert str(caught.value).startswith(
+        f"user file {places.user_file}: offload_characters = 0 cannot be used"
+    )
+
+
+@pytest.mark.spec("S8.2")
+def test_a_wrong_value_names_its_variable(places):
+    with pytest.raises(SettingError, match='variable SEVENFOLD_OFFLOAD: offload = "maybe" cannot be used'):
+        places.load(SEVENFOLD_OFFLOAD="maybe")
+
+
+def test_an_unknown_variable_is_an_error_that_offers_the_nearest(places):
+    with pytest.raises(SettingError, match=r"SEVENFOLD_OFLOAD: there is no setting.*did you mean offload"):
+        places.load(SEVENFOLD_OFLOAD="0")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"offload = true\nsnip = \n", "is not TOML: .*line 2"),
+        (b"offload = true\n# \xff\xfe\n", r"is not UTF-8 \(line 2\)"),
+        (b"gap_keep = " + b"9" * 5000, "cannot be understood"),
+        (b"gap_keep = " + b"[" * 5000, "cannot be understood|is not TOML"),
+        (b"# " + b"x" * 1024 * 1024, "more than 1,048,576 bytes"),
+    ],
+    ids=["toml", "utf-8", "number", "depth", "size"],
+)
+def test_a_file_that_cannot_be_understood_is_named_with_the_line(places, content, said):
+    places.user_file.write_bytes(content)
+    with pytest.raises(SettingError, match=said) as caught:
+        places.load()
+    assert str(places.user_file) in str(caught.value)
+
+
+def test_a_byte_order_mark_does_no_harm(places):
+    places.user_file.write_bytes(b"\xef\xbb\xbfoffload = false\n")
+    assert places.load().settings.offload is False
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo], ids=["folder", "pipe"])
+def test_something_else_in_the_place_of_the_file_is_an_error_and_nobody_waits(places, make):
+    make(places.user_file)
+    with pytest.raises(SettingError, match="is not a regular file"):
+        places.load()
+
+
+# Trust
+
+
+def test_the_file_of_a_folder_nobody_trusts_is_ignored_visibly(places):
+    places.project_file.write_text("offload = false\n")
+    resolved = places.load()
+    assert resolved.settings.offload is True
+    (note,) = resolved.notes
+    assert str(places.project_file) in note
+    assert f"sevenfold trust {places.project}" in note
+
+
+def test_not_even_an_error_in_it_matters_before_it_is_trusted(places):
+    places.project_file.write_text("offload = nonsense\n")
+    assert places.load().settings.offload is True
+    places.trust()
+    with pytest.raises(SettingError, match="is not TOML"):
+        places.load()
+
+
+def test_a_project_without_such_a_file_gets_no_note(places):
+    assert places.load().notes == ()
+
+
+def test_a_link_to_a_trusted_folder_is_that_folder(places, tmp_path):
+    places.trust()
+    places.project_file.write_text("offload = false\n")
+    (tmp_path / "link").symlink_to(places.project)
+    assert load(tmp_path / "link", environ=places.environ).settings.offload is False
+
+
+def test_a_file_that_is_a_link_out_of_the_project_is_refused(places, tmp_path):
+    places.trust()
+    (tmp_path / "elsewhere.toml").write_text("offload = false\n")
+    places.project_file.symlink_to(tmp_path / "elsewhere.toml")
+    with pytest.raises(SettingError, match="leads out of"):
+        places.load()
+
+
+# While a session runs
+
+
+@pytest.mark.spec("S8.2")
+def test_a_switch_flipped_in_a_file_is_flipped_in_a_running_session(places):
+    source = places.source()
+    assert source.current().offload is True
+    places.user_file.write_text("offload = false\n")
+    assert source.current().offload is False
+    places.user_file.unlink()
+    assert source.current().offload is True
+
+
+def test_a_change_that_keeps_the_size_of_the_file_is_seen_at_once(places):
+    places.user_file.write_text("gap_keep = 1\n")
+    source = places.source()
+    for number in range(2, 9):
+        places.user_file.write_text(f"gap_keep = {number}\n")
+        assert source.current().gap_keep == number
+
+
+def test_a_change_to_a_file_that_had_been_at_rest_is_seen(places):
+    places.user_file.write_text("gap_keep = 1\n")
+    os.utime(places.user_file, (1_000, 1_000))
+    source = places.source()
+    places.user_file.write_text("gap_keep = 2\n")
+    os.utime(places.user_file, (2_000, 2_000))
+    assert source.current().gap_keep == 2
+
+
+def test_while_nothing_changes_it_is_the_same_object(places):
+    places.user_file.write_text("gap_keep = 1\n")
+    source = places.source()
+    first = source.current()
+    assert source.current() is first
+    os.utime(places.user_file)
+    assert source.current() is first
+
+
+@pytest.mark.spec("S8.2")
+def test_a_file_broken_meanwhile_is_reported_once_and_the_last_good_copy_stays(places):
+    said: list[str] = []
+    places.user_file.write_text("gap_keep = 2\n")
+    source = places.source(said.append)
+    places.user_file.write_text("gap_keep = \n")
+    assert [source.current().gap_keep for _ in range(3)] == [2, 2, 2]
+    (report,) = said
+    assert str(places.user_file) in report
+    assert "line 1" in report
+    assert "settings from before stay in force" in report
+    places.user_file.write_text("gap_keep = 3\n")
+    assert source.current().gap_keep == 3
+    places.user_file.write_text("gap_keep = \n")
+    source.current()
+    assert len(said) == 2
+
+
+@pytest.mark.parametrize("content", ["gap_keep = 0\n", "ofload = true\n", "size_target_tokens = 99_999\n"])
+def test_no_content_reaches_a_running_session_as_an_error(places, content):
+    source = places.source()
+    before = source.current()
+    places.user_file.write_text(content)
+    assert source.current() is before
+
+
+def test_making_a_source_tells_what_is_wrong_at_that_moment(places):
+    places.user_file.write_text("gap_keep = 0\n")
+    with pytest.raises(SettingError, match="gap_keep"):
+        places.source()
+
+
+def test_trust_given_and_taken_back_meanwhile_counts(places):
+    places.project_file.write_text("offload = false\n")
+    source = places.source()
+    assert source.current().offload is True
+    assert source.resolved.notes
+    places.trust()
+    assert source.current().offload is False
+    assert source.resolved.notes == ()
+    Trust(places.home).remove(places.project)
+    assert source.current().offload is True
+
+
+def test_the_environment_and_what_code_sets_still_win_after_a_change(places):
+    code = {"snip": False}
+    source = FileSource(places.project, code, environ=places.environ | {"SEVENFOLD_OFFLOAD": "off"})
+    code["snip"] = True
+    places.user_file.write_text("snip = true\noffload = true\ndream = false\n")
+    now = source.current()
+    assert (now.snip, now.offload, now.dream) == (False, False, False)

@@ -1,0 +1,133 @@
+"""Which folders a user trusts."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+
+import pytest
+
+from sevenfold.adapters.trust import Trust
+from sevenfold.errors import SettingError, UserError
+
+
+@pytest.fixture
+def trust(tmp_path):
+    return Trust(tmp_path / "home")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = tmp_path / "project"
+    (made / "part").mkdir(parents=True)
+    return made
+
+
+def test_nobody_is_trusted_at_first(trust, folder):
+    assert trust.folders() == ()
+    assert not trust.covers(folder)
+
+
+def test_trust_is_remembered_and_can_be_taken_back(trust, folder):
+    assert trust.add(folder) == folder.resolve()
+    trust.add(folder)
+    assert trust.folders() == (str(folder.resolve()),)
+    assert Trust(trust.path.parent).covers(folder)
+    assert trust.remove(folder) is True
+    assert trust.remove(folder) is False
+    assert not trust.covers(folder)
+
+
+def test_it_holds_for_that_folder_alone(trust, folder):
+    trust.add(folder)
+    assert not trust.covers(folder / "part")
+    assert not trust.covers(folder.parent)
+
+
+def test_a_link_stands_for_the_folder_it_leads_to_when_it_is_asked(trust, folder, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    trust.add(link)
+    assert trust.covers(folder)
+    link.unlink()
+    link.symlink_to(other)
+    assert not trust.covers(link)
+
+
+def test_a_trusted_folder_replaced_by_a_link_is_not_trusted_for_what_the_link_leads_to(
+    trust, folder, tmp_path
+):
+    trust.add(folder)
+    folder.rename(tmp_path / "away")
+    other = tmp_path / "other"
+    other.mkdir()
+    folder.symlink_to(other)
+    assert not trust.covers(folder)
+
+
+def test_only_a_folder_that_is_there_can_be_trusted_but_any_can_be_distrusted(trust, folder, tmp_path):
+    with pytest.raises(UserError, match="no such folder"):
+        trust.add(tmp_path / "nowhere")
+    trust.add(folder / "part")
+    (folder / "part").rmdir()
+    assert trust.remove(folder / "part") is True
+
+
+def test_only_the_owner_may_read_or_write_the_list(trust, folder):
+    trust.add(folder)
+    assert stat.S_IMODE(trust.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(trust.path.parent.stat().st_mode) == 0o700
+    assert {path.name for path in trust.path.parent.iterdir()} == {"trusted.json", "trusted.json.lock"}
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_list_that_others_can_write_counts_for_nothing(trust, folder, mode):
+    trust.add(folder)
+    trust.path.chmod(mode)
+    with pytest.raises(SettingError, match=r"others can write it.*chmod 600"):
+        trust.covers(folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"folders": 3}', b'{"folders": ["\xff"]}'])
+def test_a_damaged_list_is_told_and_trusts_nobody(trust, folder, content):
+    trust.add(folder)
+    trust.path.write_bytes(content)
+    with pytest.raises(SettingError, match="is damaged"):
+        trust.covers(folder)
+    with pytest.raises(SettingError, match="is damaged"):
+        trust.add(folder)
+    assert trust.path.read_bytes() == content
+
+
+def test_a_list_that_cannot_be_written_is_told(tmp_path, folder):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot be written"):
+        Trust(tmp_path / "file").add(folder)
+
+
+def test_two_who_add_at_once_both_succeed(trust, tmp_path):
+    folders = [tmp_path / str(number) for number in range(8)]
+    for one in folders:
+        one.mkdir()
+    threads = [threading.Thread(target=trust.add, args=(one,)) for one in folders]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(trust.folders()) == 8
+
+
+def test_a_write_that_fails_leaves_the_old_list(trust, folder, monkeypatch):
+    trust.add(folder)
+
+    def no_room(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", no_room)
+    with pytest.raises(UserError, match="No space left"):
+        trust.add(folder / "part")
+    assert trust.folders() == (str(folder.resolve()),)
+    assert {path.name for path in trust.path.parent.iterdir()} == {"trusted.json", "trusted.json.lock"}
