@@ -7,22 +7,84 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-import msgspec
-from msgspec import structs
+from typing import TYPE_CHECKING
 
 from sevenfold.errors import InputError, UserError
-from sevenfold.evals.profile import gather
-from sevenfold.evals.profile.figures import Profile
-from sevenfold.evals.profile.gather import Progress
-from sevenfold.examples import coding_session
+from sevenfold.surfaces.options import positive
+
+if TYPE_CHECKING:
+    from sevenfold.evals.profile.figures import Profile
+    from sevenfold.evals.profile.gather import Progress
 
 FAILED = 2
 """The exit code when there is nothing to show."""
 
 
+_HELP = """\
+Show where the context and the money of recorded agent sessions went: tokens by category, the size of the
+context from call to call, compactions and clearings, where the prompt cache was lost and why, what it cost
+and what it might have cost, the largest items, and reads that were repeated for nothing.
+
+Reads Claude Code transcripts, Sevenfold's own, and Codex rollouts. Nothing leaves this machine."""
+
+_EXAMPLES = """\
+examples:
+  sevenfold profile --example                          a small session that comes with Sevenfold
+  sevenfold profile session.jsonl                      one session
+  sevenfold profile ~/.claude/projects                 every session of every project, with totals
+  sevenfold profile ~/.codex/sessions --html page.html the same as a page with charts
+  sevenfold profile session.jsonl --json | jq .total   for scripts
+
+exit code: 0 if at least one file was profiled, else 2"""
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describe the command."""
+    command = commands.add_parser(
+        "profile",
+        help="show where the context and the money of recorded sessions went",
+        description=_HELP,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument(
+        "paths",
+        nargs="*",
+        type=Path,
+        metavar="PATH",
+        help="a transcript, or a folder: then every *.jsonl file in it and below",
+    )
+    command.add_argument(
+        "--example", action="store_true", help="profile the session that comes with Sevenfold"
+    )
+    output = command.add_argument_group("output")
+    output.add_argument(
+        "--json", action="store_true", help="print the figures as JSON instead of the report"
+    )
+    output.add_argument(
+        "--html", type=Path, metavar="FILE", help="also write one self-contained page with charts"
+    )
+    output.add_argument(
+        "--top", type=positive, default=10, metavar="N", help="how many of the largest items (default: 10)"
+    )
+    output.add_argument(
+        "--limit",
+        type=positive,
+        default=20,
+        metavar="N",
+        help="how many sessions in the table (default: 20)",
+    )
+    output.add_argument("--each", action="store_true", help="of several sessions, show each in full")
+    command.add_argument(
+        "--jobs", type=positive, metavar="N", help="how many processes (default: one for each processor)"
+    )
+
+
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
+    from sevenfold.evals.profile import gather
+    from sevenfold.examples import coding_session
+
     if not options.paths and not options.example:
         raise InputError(
             "there is nothing to profile: name a transcript or a folder, or try sevenfold profile --example"
@@ -46,6 +108,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _cut(profile: Profile, top: int) -> Profile:
     """Leave the largest items that were asked for."""
+    from msgspec import structs
+
     return structs.replace(
         profile,
         sessions=[
@@ -72,6 +136,8 @@ def _progress(files: int) -> Iterator[Progress | None]:
 
 
 def _print_json(profile: Profile) -> None:
+    import msgspec
+
     text = msgspec.json.format(msgspec.json.encode(profile), indent=2)
     sys.stdout.write(text.decode() + "\n")
 
