@@ -36,7 +36,7 @@ from sevenfold.adapters import lines
 from sevenfold.record import entries
 from sevenfold.record.gauge import Gauge
 from sevenfold.record.layout import Measured
-from sevenfold.record.tokens import Estimator
+from sevenfold.record.tokens import COUNTED, Estimator
 from sevenfold.record.view import View
 from sevenfold.record.weight import NOTHING, Weight
 
@@ -169,7 +169,7 @@ def fitted(sessions: Iterable[Session], tokenizer: str) -> dict[str, float]:
             for measured in session.reports:
                 gauge = Gauge(profiles.find(measured.model), estimator).observe(measured)
                 estimator = gauge.estimator
-    return dict(zip(Weight.__struct_fields__, estimator.rates, strict=True))
+    return dict(zip(COUNTED, estimator.rates, strict=True))
 
 
 def figures(steps: Sequence[Step], stretches: Sequence[Step]) -> dict[str, Any]:

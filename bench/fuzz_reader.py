@@ -29,19 +29,7 @@ from msgspec import Raw, Struct
 from sevenfold.adapters.memory import MemoryLog
 from sevenfold.adapters.world import CountedIds, ManualClock
 from sevenfold.profiles import find
-from sevenfold.record import blocks, entries
-from sevenfold.record.decisions import (
-    CompactMetadata,
-    Epoch,
-    Fold,
-    MicrocompactMetadata,
-    Offload,
-    Pin,
-    Rewound,
-    Segment,
-    Snip,
-    Undone,
-)
+from sevenfold.record import blocks, decisions, entries
 from sevenfold.record.log import Answer, Place
 from sevenfold.record.rules import RuleFacts, refusals
 from sevenfold.record.view import View
@@ -49,18 +37,8 @@ from sevenfold.runtime.transcript import Transcript
 
 MODEL = "claude-sonnet-5-5"
 FACTS = RuleFacts.of(find(MODEL))
-STRUCTURE = frozenset(
-    {
-        "role",
-        "first_role",
-        "message_empty",
-        "system_place",
-        "tool_use_doubled",
-        "tool_use_unanswered",
-        "tool_result_orphan",
-        "tool_result_doubled",
-    }
-)
+TOOLS = frozenset({"tool_use_doubled", "tool_use_unanswered", "tool_result_orphan", "tool_result_doubled"})
+STRUCTURE = TOOLS | {"role", "first_role", "message_empty", "system_place"}
 """Refusals that follow from how messages are put together, not from what somebody wrote into a block."""
 MOST_CHANGES = 6
 
@@ -110,30 +88,32 @@ def seeds() -> Lines:
 def _ours() -> Lines:
     log = MemoryLog()
     script = Transcript(log, Place("fuzz"), clock=ManualClock(), ids=CountedIds())
-    script.decide(Epoch(reason="start", model=MODEL, system=[Raw(b'{"type":"text","text":"be brief"}')]))
+    script.decide(
+        decisions.Epoch(reason="start", model=MODEL, system=[Raw(b'{"type":"text","text":"be brief"}')])
+    )
     first = script.user([blocks.text("na\u00efve \U0001f600 question")])
     script.model(_answer(1, "t1", "t2"))
     script.user([blocks.result("t1", "one"), blocks.result("t2", "two", is_error=True)])
     script.model(_answer(2, "t3"))
     script.user([blocks.result("t3", "three")])
     script.attach("todo", {"n": 1}, [blocks.text("remember")])
-    script.decide(Pin(record=first))
-    script.decide(Offload(tool_use_id="t1", preview="o\u2026", path="p", size=3, sha256="00"))
-    script.clear(MicrocompactMetadata(compacted_tool_ids=["t2"]))
+    script.decide(decisions.Pin(record=first))
+    script.decide(decisions.Offload(tool_use_id="t1", preview="o\u2026", path="p", size=3, sha256="00"))
+    script.clear(decisions.MicrocompactMetadata(compacted_tool_ids=["t2"]))
     script.model(_answer(3))
     items = [item.said.uuid for item in script.view.items]
-    hidden = script.decide(Snip(first=items[1], last=items[2]))
-    script.decide(Undone(decision=hidden.id))
-    script.decide(Fold(first=items[1], last=items[2], summary="it read two files"))
+    hidden = script.decide(decisions.Snip(first=items[1], last=items[2]))
+    script.decide(decisions.Undone(decision=hidden.id))
+    script.decide(decisions.Fold(first=items[1], last=items[2], summary="it read two files"))
     boundary, anchor, last = script.new_id(), script.new_id(), script.view.items[-1].said.uuid
-    kept = CompactMetadata(preserved_segment=Segment(last, anchor, last))
+    kept = decisions.CompactMetadata(preserved_segment=decisions.Segment(last, anchor, last))
     script.compact(kept, [blocks.text("in short")], boundary=boundary, anchor=anchor)
     again = script.user([blocks.text("go on")])
     script.model(_answer(4, "t4"))
-    script.decide(Rewound(to=again))
+    script.decide(decisions.Rewound(to=again))
     script.model(_answer(5))
-    script.decide(Undone(decision=boundary))
-    script.compact(CompactMetadata(trigger="manual"), [blocks.text("shorter still")])
+    script.decide(decisions.Undone(decision=boundary))
+    script.compact(decisions.CompactMetadata(trigger="manual"), [blocks.text("shorter still")])
     script.user([blocks.text("and now?")])
     return [line for _, line in log.read()]
 
@@ -213,6 +193,7 @@ class Bender:
             self._field,
             self._drop,
             self._double,
+            self._retell,
             self._move,
             self._bytes,
             self._cut,
@@ -238,23 +219,27 @@ class Bender:
         self._inside(made, place, lambda holder, key: holder.__delitem__(key))
 
     def _inside(self, made: Lines, place: int, change: Callable[[Any, Any], None]) -> None:
-        try:
-            record = json.loads(made[place])
-        except ValueError:
-            return
-        holders = _holders(record)
-        if holders:
+        record = _decoded(made[place])
+        if holders := _holders(record):
             change(*self.chance.choice(holders))
-            made[place] = (
-                json.dumps(record, ensure_ascii=self.chance.random() < 0.5).encode(errors="surrogatepass")
-                + b"\n"
-            )
+            made[place] = self._encoded(record)
+
+    def _encoded(self, record: Any) -> bytes:
+        words = json.dumps(record, ensure_ascii=self.chance.random() < 0.5)
+        return words.encode(errors="surrogatepass") + b"\n"
 
     def _drop(self, made: Lines, place: int) -> None:
         del made[place : place + self.chance.randint(1, 3)]
 
     def _double(self, made: Lines, place: int) -> None:
         made.insert(self.chance.randrange(len(made) + 1), made[place])
+
+    def _retell(self, made: Lines, place: int) -> None:
+        """The same record under another id, as tools write it that go on with a copy of a session."""
+        record = _decoded(made[place])
+        if isinstance(record, dict):
+            copy = {**record, "uuid": f"copy-{self.chance.randrange(99)}"}
+            made.insert(self.chance.randrange(place, len(made)) + 1, self._encoded(copy))
 
     def _move(self, made: Lines, place: int) -> None:
         made.insert(self.chance.randrange(len(made)), made.pop(place))
@@ -267,6 +252,14 @@ class Bender:
 
     def _cut(self, made: Lines, place: int) -> None:
         made[place] = made[place][: self.chance.randrange(1, len(made[place]) + 1)]
+
+
+def _decoded(line: bytes) -> Any:
+    """What a line holds; None if that is no JSON any more."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
 
 
 def _holders(value: Any) -> list[tuple[Any, Any]]:
@@ -371,7 +364,8 @@ def run_atheris(arguments: Sequence[str]) -> None:
     atheris.instrument_all()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "seeds").write_bytes(b"".join(seeds()))
-        atheris.Setup([sys.argv[0], *arguments, folder], try_one)
+        kept = f"-artifact_prefix={tempfile.gettempdir()}/sevenfold-"
+        atheris.Setup([sys.argv[0], kept, *arguments, folder], try_one)
         atheris.Fuzz()
 
 

@@ -169,6 +169,47 @@ class EpochOpened(Event, frozen=True, kw_only=True):
     """What writing the prompt to the cache again will cost, by estimate."""
 
 
+class Compacting(Event, frozen=True, kw_only=True):
+    """A compaction is under way."""
+
+    stage: str
+    """hooks_start, compact_start, keep_alive or compact_end"""
+    hook: str = ""
+    """Which hooks, at hooks_start."""
+
+
+class Compacted(Event, frozen=True, kw_only=True):
+    """A compaction is done, in figures."""
+
+    boundary: str
+    trigger: str
+    engine: str
+    left: tuple[str, ...] = ()
+    """Engines that were not used, each with the reason."""
+    tokens_before: int = 0
+    tokens_after: int = 0
+    summarised: int = 0
+    kept: int = 0
+    calls: int = 0
+    input_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    usd: float | None = None
+    in_context: int = 0
+    reachable: int = 0
+    lost: int = 0
+    invented: int = 0
+    restored: tuple[str, ...] = ()
+    again: bool = False
+    """Was the conversation compacted before?"""
+    turns_since: int = -1
+    """Requests since the compaction before."""
+    threshold: int = 0
+    fires_again: bool = False
+    """Is it at the threshold again at once?"""
+
+
 class Repaired(Event, frozen=True, kw_only=True):
     """Something in the record is sent mended, because no server would take it as it is."""
 

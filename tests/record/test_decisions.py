@@ -71,6 +71,19 @@ def test_a_snip_takes_whole_rounds_out_of_sight_and_undo_brings_them_back():
 
 
 @pytest.mark.spec("S2.9")
+def test_the_late_result_of_a_call_that_is_out_of_sight_is_out_of_sight_too():
+    script = transcript()
+    script.user([blocks.text("go")])
+    script.model(answer(_call("a")))
+    script.attach("todo", {}, [blocks.text("remember")])
+    ids = [item.said.uuid for item in script.view.items]
+    script.decide(Snip(first=ids[1], last=ids[2]))
+    late = script.user([blocks.result("a", "at last")])
+    assert shown(script.view) == [("user", "go")]
+    assert script.view.fate(late).state == "hidden"
+
+
+@pytest.mark.spec("S2.9")
 def test_a_fold_puts_its_summary_in_the_place_of_what_it_hides():
     script, ids = _worked()
     script.decide(Fold(first=ids[1], last=ids[3], summary="listed the files"))

@@ -178,6 +178,16 @@ class Transcripts(RuleBasedStateMachine):
         self._behind_our_back(json.dumps(record).encode() + b"\n")
         self.records.append(uuid)
 
+    @precondition(lambda self: self.script.view.items)
+    @rule(which=NUMBERS)
+    def another_tool_tells_a_record_again(self, which: int) -> None:
+        items = self.script.view.items
+        again, uuid = items[which % len(items)].said.uuid, self.ids.new()
+        told = (json.loads(line) for _, line in self.log.read() if again.encode() in line)
+        record = next(record for record in told if record.get("uuid") == again)
+        self._behind_our_back(json.dumps({**record, "uuid": uuid}).encode() + b"\n")
+        self.records.append(uuid)
+
     @rule(garbage=st.binary(max_size=30))
     def a_line_is_damaged(self, garbage: bytes) -> None:
         self._behind_our_back(garbage.replace(b"\n", b"") + b"\n")
@@ -204,6 +214,12 @@ class Transcripts(RuleBasedStateMachine):
     @invariant()
     def the_file_gives_the_same_view(self) -> None:
         assert sent(fold(self.log)) == sent(self.script.view)
+
+    @invariant()
+    def folding_again_changes_nothing(self) -> None:
+        view = fold(self.log)
+        view.add(entries.Decision(Undone(decision="nothing")))
+        assert sent(view) == sent(self.script.view)
 
     @invariant()
     def reading_from_the_end_gives_the_same_view(self) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from sevenfold.record import entries
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED
+from sevenfold.record.decisions import Undone
+from sevenfold.record.log import decided
 from sevenfold.record.wire import CUT_START, NO_RESULT
 from tests.support import Story, call, decoded, result, shown, text, usage
 
@@ -286,6 +289,51 @@ def test_a_result_without_its_call_is_sent_as_text():
     assert [repair.what for repair in view.repairs] == ["orphan_result"]
 
 
+def test_a_call_written_down_twice_is_made_once_and_reported():
+    story = Story()
+    story.user("go")
+    first = story.assistant(call("a"), id="m1")
+    story.user([result("a", "A")])
+    story.assistant(call("a"), call("b"), id="m1", parent=first)
+    view = story.view()
+    assert shown(view) == [("user", "go"), ("assistant", "a? b?"), ("user", "a=A")]
+    assert [(repair.what, repair.where) for repair in view.repairs] == [("second_call", "a")]
+    story.user([result("b", "B")])
+    assert shown(story.view())[-1] == ("user", "a=A b=B")
+    assert [repair.what for repair in story.view().repairs] == ["second_call"]
+
+
+def test_more_of_an_answer_further_up_is_put_there():
+    story = Story()
+    first = story.assistant("one", id="m1")
+    story.assistant("two", id="m2")
+    story.lines.append(b"damage\n")
+    story.assistant("more", id="m1", parent=None)
+    assert shown(story.view())[1:] == [("assistant", "one more"), ("assistant", "two")]
+    assert story.view().fate(first).state == "seen"
+
+
+def test_a_clearing_on_a_branch_that_was_given_up_clears_nothing():
+    story = Story()
+    asked = story.assistant(call("a"))
+    story.user([result("a", "A")])
+    story.clearing("a")
+    story.user("next", parent=asked)
+    assert shown(story.view())[-1] == ("user", "a=A next")
+
+
+def test_an_id_that_another_answer_used_before_does_not_call_again():
+    story = Story()
+    story.user("go")
+    story.assistant(call("a"))
+    story.user([result("a", "A")])
+    story.assistant(call("a"))
+    story.user("thanks")
+    view = story.view()
+    assert shown(view) == [("user", "go"), ("assistant", "a?"), ("user", "a=A thanks")]
+    assert [(repair.what, repair.where) for repair in view.repairs] == [("second_call", "a")]
+
+
 def test_a_conversation_that_begins_with_an_answer_gets_a_first_line():
     story = Story()
     story.assistant("as I said", parent="lost")
@@ -334,6 +382,25 @@ def test_records_that_name_each_other_as_parent_do_not_hang_the_fold():
     story.user("chicken", uuid="x", parent="y")
     story.user("egg", uuid="y", parent="x")
     assert "egg" in shown(story.view())[0][1]
+
+
+def test_a_summary_told_again_is_out_of_sight_with_its_compaction_even_once_that_is_left_to_the_store():
+    story = Story()
+    start = story.user("go")
+    boundary = story.boundary()
+    story.summary("in short")
+    again = story.summary("in short", parent=boundary)
+    story.raw(decided(Undone(id="d1", at=again, decision=boundary)).line)
+    story.user("next")
+    lean = story.view()
+    lean.keeps_history = False
+    told = len(story.lines)
+    story.boundary((start, "short", again))
+    story.summary("shorter still", uuid="short")
+    for line in story.lines[told:]:
+        lean.add(entries.read(line))
+    assert shown(lean) == shown(story.view()) == [("user", "shorter still go")]
+    assert lean.entry(boundary) is None
 
 
 def test_history_can_be_left_to_the_store_and_the_view_stays_the_same():

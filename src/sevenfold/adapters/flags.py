@@ -145,7 +145,8 @@ class FlagSource:
 
     def _evaluated(self, setting: Setting, value: Any) -> Mapping[str, Any]:
         """What a flag says, if it is there and says something else than the setting has already."""
-        key, default = PREFIX + setting.name, _UNSET if value is None else value
+        unset: Any = "" if setting.kind == "text" else _UNSET
+        key, default = PREFIX + setting.name, unset if value is None else value
         found = self._details(setting, key, default)
         if found.error_code == "FLAG_NOT_FOUND" or (not found.error_code and found.value == default):
             return {}

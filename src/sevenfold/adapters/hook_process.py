@@ -2,7 +2,8 @@
 
 The command leads a session of its own. When its time is up or it is stopped, its whole process group is killed,
 and on Linux also whatever left the group: every process it started carries a mark in its environment and is
-found by it. All of them also hold a pipe open, whose end is the sign that they are gone. A command that ends by itself leaves running what it put into the background on purpose.
+found by it. All of them also hold a pipe open, whose end is the sign that they are gone. A command that ends by
+itself leaves running what it put into the background on purpose.
 Input that is not read, and output without end, hold nobody up: what is over the limit is read and dropped.
 """
 
@@ -206,7 +207,7 @@ class _Witness:
         self._open.discard(self.held)
 
     def all_gone(self, seconds: float) -> bool:
-        """Whether nobody holds it any more, or will not within this time."""
+        """Whether nobody holds it any more, at the latest after this time."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._seen, selectors.EVENT_READ)
             return bool(selector.select(seconds))
@@ -225,7 +226,7 @@ def _end(child: subprocess.Popen[bytes], mark: str, witness: _Witness) -> None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         # A look around can miss who is just being started; the pipe cannot.
-        if witness.all_gone(_TICK if strays else 0) and not strays:
+        if witness.all_gone(_TICK / 5) and not strays:
             break
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(_GRACE)

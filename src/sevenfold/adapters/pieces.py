@@ -37,14 +37,11 @@ def pieces(path: Path, *, size: int = SIZE) -> Iterator[bytes]:
 
 
 def _cut(piece: bytes) -> int:
-    """Behind a line, or failing that a word; but in front of a key that may not have ended."""
-    key = piece.rfind(_KEY_BEGINS, max(0, len(piece) - LONGEST_KEY))
-    if key > 0 and piece.find(_KEY_ENDS, key) < 0:
-        return key
-    for end in (b"\n", b" "):
-        if (place := piece.rfind(end, len(piece) // 2)) >= 0:
-            return place + 1
-    return len(piece)
+    """Behind a line, or failing that a word; but in front of a key that has not ended there."""
+    ends = (piece.rfind(end, len(piece) // 2) + 1 for end in (b"\n", b" "))
+    cut = next((end for end in ends if end), len(piece))
+    key = piece.rfind(_KEY_BEGINS, max(0, cut - LONGEST_KEY), cut)
+    return key if key > 0 and piece.find(_KEY_ENDS, key, cut) < 0 else cut
 
 
 def said_in(record: bytes) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -15,12 +15,16 @@ from sevenfold.memory.recall import Hit, Match, Near, Place, Query, Scorer
 
 LOOKED_AT = 20_000
 """Pieces whose text is compared with the query at most; the shortest first."""
-CANDIDATES = 600
+CANDIDATES = 400
 """Pieces that are weighed by their words."""
 WEIGHED = 3
 """Records whose words are looked at in their place, for each one that is wanted."""
 SEVERAL = 4
 """Exact matches that are looked for, for each one that is wanted."""
+QUOTATION = 5
+"""Telling words from which on a query that is found as it stands was meant as it stands."""
+TOO_COMMON = (500, 5_000)
+"""A word in more than a fifth of all pieces tells nothing, within these bounds."""
 NEIGHBOUR = 160
 """Characters of a neighbour that are shown."""
 
@@ -78,11 +82,15 @@ class Search:
             exact = dict(self._verified(self._holding(self._query.needles[0])))
         ranked = sorted(exact, key=lambda uuid: -exact[uuid])[: self._wanted.k]
         scores = {uuid: 1 + exact[uuid] for uuid in ranked}
-        if len(ranked) < self._wanted.k:
+        if len(ranked) < self._wanted.k and not (ranked and self._is_quotation()):
             others = {uuid: score for uuid, score in self._by_words().items() if uuid not in scores}
             ranked += sorted(others, key=lambda uuid: -others[uuid])[: self._wanted.k - len(ranked)]
             scores |= others
         return [self._hit(uuid, scores[uuid], uuid in exact) for uuid in ranked]
+
+    def _is_quotation(self) -> bool:
+        """Is it so long that, found word for word, it leaves nothing else to look for?"""
+        return len(self._query.features) >= QUOTATION and not self._wanted.scorers
 
     # -- the query as it is ----------------------------------------------------------------
 
@@ -94,17 +102,15 @@ class Search:
 
     def _holding(self, needle: str) -> Iterator[Row]:
         """Pieces that hold the needle anywhere, also within words: all texts are looked through."""
-        unit = max(needle.split(), key=len)
         for special in "\\%_":
-            unit = unit.replace(special, "\\" + special)
-        return self._rows("WHERE piece.text LIKE ? ESCAPE '\\'", f"%{unit}%")
+            needle = needle.replace(special, "\\" + special)
+        pattern = "%".join(["", *needle.split(), ""])
+        return self._rows("WHERE piece.text LIKE ? ESCAPE '\\'", pattern)
 
     def _may_be_inside_words(self) -> bool:
-        """Is there something in the query that is no word here, and so could be a part of one?"""
+        """Could a text hold the query although the phrase was not found, since it begins or ends within words?"""
         units = self._query.needles[0].split()
-        if len(self._query.needles) > 1 or len(units) > 3:
-            return not any(character.isalnum() for character in "".join(units[1:-1]))
-        return not all(self._postings(recall.phrase(unit), 1) for unit in units)
+        return len(units) <= 3 or not any(character.isalnum() for character in "".join(units[1:-1]))
 
     def _rows(self, condition: str, value: str) -> Iterator[Row]:
         """Pieces that may be shown, the shortest first."""
@@ -138,24 +144,10 @@ class Search:
         """Records that fit by their words, or that another scorer brings in."""
         found, weights = self._features()
         pieces = recall.matches(found, weights)
-        chosen = sorted(pieces, key=lambda piece: -pieces[piece].score)[:CANDIDATES]
-        rows = [
-            Row(*row) for row in self._db.execute(f"{_ROWS} WHERE piece.id {_AMONG}", (json.dumps(chosen),))
-        ]
-        usual = sum(row.size for row in rows) / max(1, len(rows))
-        places: dict[Place, Match] = {}
-        shown: dict[Place, Row] = {}
-        for row in rows:
-            match = pieces[row.piece]
-            score = recall.for_length(match.score, row.size, usual)
-            before = places.get(row.place, Match(0.0, 0))
-            places[row.place] = Match(max(score, before.score), match.held | before.held)
-            if self._may_show(row) and (row.place not in shown or score > before.score):
-                shown[row.place] = row
+        places, shown = self._records(pieces)
         smooth = recall.smoothed(places)
-        best = sorted(shown, key=lambda place: -smooth[place])[: WEIGHED * self._wanted.k]
         words = {}
-        for place in best:
+        for place in sorted(shown, key=lambda place: -smooth[place])[: WEIGHED * self._wanted.k]:
             row = shown[place]
             near = together(self._text_of(row.piece), self._query.features, pieces[row.piece].held)
             fits = recall.share(near, recall.lent(places, place), weights)
@@ -164,13 +156,32 @@ class Search:
                 self._pieces.setdefault(row.uuid, row.piece)
         return recall.fused([(1.0, words), *self._opinions()])
 
+    def _records(self, pieces: Mapping[int, Match]) -> tuple[dict[Place, Match], dict[Place, Row]]:
+        """The best pieces by the records they are of, and the piece of each that would be shown."""
+        best = sorted(pieces, key=lambda piece: -pieces[piece].score)[:CANDIDATES]
+        rows = [
+            Row(*row) for row in self._db.execute(f"{_ROWS} WHERE piece.id {_AMONG}", (json.dumps(best),))
+        ]
+        usual = sum(row.size for row in rows) / max(1, len(rows))
+        places: dict[Place, Match] = {}
+        shown: dict[Place, Row] = {}
+        for row in rows:
+            match, place = pieces[row.piece], row.place
+            score = recall.for_length(match.score, row.size, usual)
+            before = places.get(place, Match(0.0, 0))
+            places[place] = Match(max(score, before.score), match.held | before.held)
+            if self._may_show(row) and (place not in shown or score > before.score):
+                shown[place] = row
+        return places, shown
+
     def _may_show(self, row: Row) -> bool:
         return row.kind in self._wanted.kinds and row.uuid not in self._wanted.left_out
 
     def _features(self) -> tuple[dict[int, Sequence[int]], list[float]]:
         """The pieces that hold each feature, and what each counts; what is everywhere counts for nothing."""
         (total,) = self._db.execute("SELECT coalesce(max(id), 0) FROM piece").fetchone()
-        common = max(500, total // 5)
+        least, most = TOO_COMMON
+        common = min(most, max(least, total // 5))
         found: dict[int, Sequence[int]] = {}
         for number, feature in enumerate(self._query.features):
             pieces = self._postings(recall.phrase(feature), common + 1)

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from sevenfold.errors import ResultMissing
+from sevenfold.errors import TranscriptError
 from sevenfold.memory import recall
 from sevenfold.memory.passages import CALL, EDIT, ERROR, RESULT, Passage, passages, pieces, tidy
 from sevenfold.record.decisions import Offload
@@ -105,7 +105,7 @@ def _complete(db: sqlite3.Connection, call: str, fetch: Fetch | None) -> None:
     tool, record, size, path = row
     try:
         text = tidy(fetch(path).decode(errors="replace"))
-    except ResultMissing:
+    except TranscriptError:
         return
     if len(text) > size:
         db.execute("UPDATE call SET size = ? WHERE id = ?", (len(text), call))

@@ -18,8 +18,8 @@ from sevenfold.adapters.names import safe_name
 from sevenfold.adapters.storing import explain, is_temporary, private_folder, write_whole
 from sevenfold.errors import ResultMissing
 
-STRUCTURED = ".json"
-"""A name that ends in this stands for JSON, and so does its file; any other is a ``.txt``."""
+ENDINGS = (".json", ".txt")
+"""A name may end in one of these, and then its file does; with neither it is a text."""
 _DIGITS = 8
 _OPEN = (
     os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -90,12 +90,11 @@ class MemoryResults:
 
 def _names(name: str, content: bytes) -> Iterator[str]:
     """File names for a result: the short one, and one for the case that another content has it."""
-    plain, suffix = (
-        (name.removesuffix(STRUCTURED), STRUCTURED) if name.endswith(STRUCTURED) else (name, ".txt")
-    )
+    ending = next((ending for ending in ENDINGS if name.endswith(ending)), ".txt")
+    plain = safe_name(name.removesuffix(ending))
     digest = hashlib.sha256(content).hexdigest()
-    yield f"{safe_name(plain)}-{digest[:_DIGITS]}{suffix}"
-    yield f"{safe_name(plain)}-{digest}{suffix}"
+    yield f"{plain}-{digest[:_DIGITS]}{ending}"
+    yield f"{plain}-{digest}{ending}"
 
 
 def _name_in(path: str, folder: str) -> str:

@@ -32,18 +32,27 @@ class ManualClock:
 
 
 class RandomIds:
-    """Random UUIDs, put together by hand from a pool of random bytes: an id must cost next to nothing."""
+    """Random UUIDs, put together by hand and many at a time: an id must cost next to nothing."""
 
     def __init__(self) -> None:
-        self._pool = ""
+        self._ready: list[str] = []
         self._owner = 0
 
     def new(self) -> str:
         """A UUID of version 4 that nobody else has, not even a process forked from this one."""
-        if not self._pool or self._owner != os.getpid():
-            self._pool, self._owner = os.urandom(4096).hex(), os.getpid()
-        name, self._pool = self._pool[-32:], self._pool[:-32]
-        return f"{name[:8]}-{name[8:12]}-4{name[13:16]}-{'89ab'[int(name[16], 16) & 3]}{name[17:20]}-{name[20:]}"
+        if not self._ready or self._owner != os.getpid():
+            digits = os.urandom(16 * _AT_A_TIME).hex()
+            self._ready = [_uuid4(digits[place : place + 32]) for place in range(0, len(digits), 32)]
+            self._owner = os.getpid()
+        return self._ready.pop()
+
+
+_AT_A_TIME = 64
+
+
+def _uuid4(digits: str) -> str:
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 class CountedIds:

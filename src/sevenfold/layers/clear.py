@@ -19,97 +19,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from sevenfold.layers.moment import Moment, Plan, Result
 from sevenfold.profiles import Price
 from sevenfold.record.decisions import Option
-from sevenfold.record.window import Window
-from sevenfold.settings import Settings
 
 PLACEHOLDER_TOKENS = 25
-"""What remains of a cleared result, about."""
+"""What remains of a cleared result, about…"""
+PLACEHOLDER_BYTES = 150
+"""…and in bytes."""
 HEADROOM = 0.8
 """How far below a limit of bytes or pictures a clearing goes."""
 WORTH = 1_000
 """Tokens for which even a clearing that costs nothing is worth a line in the record."""
+FORGOTTEN = 3_600
+"""Seconds of silence after which the model no longer needs its reasoning of turns before the last."""
 STAKE = 0.01
-"""The most a clearing in a warm cache may cost, as a share of what the session has cost so far."""
+"""The most that clearings in a warm cache may have cost and not yet earned, as a share of what was spent so far."""
 SHIFTED = Price(input=1.0, output=5.0, write_5m=1.25, write_1h=2.0, read=0.1)
 """How prices usually relate to each other, where a model's own are not known."""
-
-
-class Result(Struct, frozen=True):
-    """A result that may be cleared."""
-
-    call: str
-    tokens: int
-    error: bool = False
-    kept: bool = False
-    """Pinned, put back by the user, or not sent yet: it stays."""
-    images: int = 0
-    wire: int = 0
-
-
-class Moment(Struct, frozen=True, kw_only=True):
-    """Everything the planner looks at."""
-
-    results: Sequence[Result]
-    size: int
-    """The conversation in tokens…"""
-    most: int
-    """…and the most it may really be."""
-    fixed: int
-    """System and tools, which no clearing touches."""
-    window: Window
-    settings: Settings
-    price: Price | None
-    lifetime: int
-    """Seconds the cache keeps the conversation."""
-    idle: float | None
-    """Seconds since the last answer; None before the first."""
-    expected: int
-    """Requests that are likely to follow."""
-    spent: float
-    """US dollars the session has cost so far."""
-    bound: bool = False
-    """There is reasoning in view that is bound to what precedes it."""
-    thinking: int = 0
-    """Tokens of reasoning of earlier turns that is still sent and may be left out."""
-    mid_turn: bool = False
-    """The newest message answers calls: reasoning of this turn must stay."""
-    provider: bool = False
-    """The provider clears by itself in this epoch."""
-    compacts: bool = False
-    """A compaction could be made instead."""
-    wire: int = 0
-    wire_limit: int | None = None
-    images: int = 0
-    images_limit: int | None = None
-
-    @property
-    def cold(self) -> bool:
-        """Has the cache expired?"""
-        return self.idle is not None and self.idle > self.lifetime + self.settings.gap_margin_seconds
-
-    @property
-    def total(self) -> int:
-        """Tokens of all results."""
-        return sum(result.tokens for result in self.results)
-
-
-class Plan(Struct, frozen=True):
-    """What to do before the request, and what else was considered."""
-
-    rule: str
-    chosen: str = "nothing"
-    targets: tuple[str, ...] = ()
-    tokens: int = 0
-    usd: float | None = None
-    """What the next request costs more because of it; negative: less. None: prices are unknown."""
-    drops_thinking: bool = False
-    """Reasoning of earlier turns is left out from now on…"""
-    drops_all_thinking: bool = False
-    """…and that of the last turn too, because it would not be valid behind what changed."""
-    options: tuple[Option, ...] = ()
 
 
 def plan(moment: Moment) -> Plan:
@@ -125,46 +54,68 @@ def plan(moment: Moment) -> Plan:
 def could_matter(moment: Moment, results_tokens: float) -> bool:
     """A quick look that needs no list of results: is there anything to plan at all?"""
     settings, window = moment.settings, moment.window
-    too_heavy = _over(moment.wire, moment.wire_limit) or _over(moment.images, moment.images_limit)
     large = settings.size_clearing and results_tokens > window.budget(settings.size_trigger_tokens)
     paused = settings.gap_clearing and moment.cold and results_tokens + moment.thinking > 0
-    return bool(too_heavy or large or paused or moment.most >= window.threshold)
+    return bool(too_heavy(moment) or large or paused or moment.most >= window.threshold)
+
+
+def too_heavy(moment: Moment) -> bool:
+    """Are there too many bytes or pictures?"""
+    return _over(moment.wire, moment.wire_limit) or _over(moment.images, moment.images_limit)
+
+
+def cannot_be_sent(moment: Moment) -> bool:
+    """Would nobody take the request as it is?"""
+    return too_heavy(moment) or moment.most >= moment.window.blocking
+
+
+class Need(Struct, frozen=True):
+    """So much of something must go."""
+
+    amount: float
+    worth: Callable[[Result], int]
+    """How much of it a result holds."""
 
 
 def _room(moment: Moment, considered: list[Option]) -> Plan | None:
-    """Too many bytes or pictures."""
+    """Too many bytes or pictures; if the tokens are too many as well, they go in the same batch."""
+    if not (moment.settings.size_clearing and too_heavy(moment)):
+        return None
+    needs, reasons = [], []
     for name, used, limit, worth in (
-        ("bytes", moment.wire, moment.wire_limit, _wire),
-        ("pictures", moment.images, moment.images_limit, _images),
+        ("bytes", moment.wire, moment.wire_limit, _bytes),
+        ("pictures", moment.images, moment.images_limit, _pictures),
     ):
-        if limit is None or not _over(used, limit):
-            continue
-        targets = _oldest(moment, 1, until=used - int(limit * HEADROOM), worth=worth)
-        targets = [target for target in targets if worth(target)]
-        if targets:
-            return _clear(moment, targets, f"{used:,} {name} of at most {limit:,}", considered)
-        considered.append(Option("clear", because=f"no result that may go holds {name}"))
-    return None
+        if limit is not None and used > limit:
+            needs.append(Need(used - int(limit * HEADROOM), worth))
+            reasons.append(f"{used:,} {name} of at most {limit:,}")
+    if moment.most >= moment.window.threshold:
+        needs.append(Need(_excess(moment), _tokens))
+    targets = _oldest(moment, 1, needs)
+    if not any(need.worth(target) > 0 for need in needs for target in targets):
+        considered.append(
+            Option("clear", because=f"{' and '.join(reasons)}, but no result that may go holds any")
+        )
+        return None
+    return _clear(moment, "room", targets, " and ".join(reasons), considered)
 
 
 def _full(moment: Moment, considered: list[Option]) -> Plan | None:
     """At the threshold."""
-    if moment.most < moment.window.threshold or not moment.settings.size_clearing:
+    window, settings = moment.window, moment.settings
+    if moment.most < window.threshold or not settings.size_clearing:
         return None
-    budget = moment.window.budget
-    excess = max(
-        moment.most - moment.window.threshold + budget(moment.settings.size_least_tokens),
-        moment.total - budget(moment.settings.size_target_tokens),
-    )
-    targets = _oldest(moment, moment.settings.size_keep, until=excess)
+    targets = _oldest(moment, settings.size_keep, [Need(_excess(moment), _tokens)])
     freed = _freed(targets)
-    enough = moment.most - freed < moment.window.threshold
-    if enough or (freed >= budget(moment.settings.size_least_tokens) and not moment.compacts):
-        return _clear(moment, targets, "the conversation is at the threshold", considered)
+    left = moment.most - freed
+    much = freed >= window.budget(settings.size_least_tokens)
+    saves = moment.most >= window.blocking > left
+    if targets and (left < window.threshold or ((much or saves) and not moment.compacts)):
+        return _clear(moment, "full", targets, "the conversation is at the threshold", considered)
     because = f"it would free {freed:,} tokens and leave the conversation at the threshold"
     considered.append(Option("clear", freed, because=because))
     if moment.compacts:
-        return Plan("the conversation is at the threshold", "compact", options=tuple(considered))
+        return Plan("the conversation is at the threshold", "compact", "full", options=tuple(considered))
     return None
 
 
@@ -173,19 +124,26 @@ def _pause(moment: Moment, considered: list[Option]) -> Plan | None:
     if not (moment.settings.gap_clearing and moment.cold):
         return None
     targets = _oldest(moment, moment.settings.gap_keep)
-    freed = _freed(targets)
-    least = moment.window.budget(moment.settings.size_least_tokens if moment.bound else WORTH)
-    thinking = 0 if moment.bound else moment.thinking
-    if freed + thinking < least:
-        if freed:
-            considered.append(Option("clear", freed, because="too little to be worth it"))
-        return None
-    if moment.bound and moment.mid_turn:
-        because = "it would take away the reasoning of a turn that goes on"
-        considered.append(Option("clear", freed, because=because))
+    if because := _too_dear_a_pause(moment, _freed(targets)):
+        considered.append(Option("clear", _freed(targets), because=because))
+        targets = []
+    worth = moment.window.budget(WORTH)
+    thinking = moment.thinking if moment.thinking >= worth else 0
+    if _freed(targets) + thinking < worth:
         return None
     rule = f"{_duration(moment.idle or 0)} since the last answer: the cache has expired"
-    return _clear(moment, targets, rule, considered, thinking=thinking)
+    return _clear(moment, "pause", targets, rule, considered, thinking=thinking)
+
+
+def _too_dear_a_pause(moment: Moment, freed: int) -> str:
+    """Why results should stay although nothing of them is cached; empty if they may go."""
+    if not moment.bound or not freed:
+        return ""
+    if moment.mid_turn:
+        return "it would take away the reasoning of a turn that goes on"
+    if freed < moment.window.budget(moment.settings.size_least_tokens):
+        return "too little to give up the reasoning in view for it"
+    return ""
 
 
 def _size(moment: Moment, considered: list[Option]) -> Plan | None:
@@ -194,7 +152,7 @@ def _size(moment: Moment, considered: list[Option]) -> Plan | None:
     if not settings.size_clearing or moment.total <= budget(settings.size_trigger_tokens):
         return None
     excess = moment.total - budget(settings.size_target_tokens)
-    targets = _oldest(moment, settings.size_keep, until=excess)
+    targets = _oldest(moment, settings.size_keep, [Need(excess, _tokens)])
     freed = _freed(targets)
     if freed < max(1, budget(settings.size_least_tokens)):
         considered.append(Option("clear", freed, because="too little to be worth it"))
@@ -212,60 +170,85 @@ def _size(moment: Moment, considered: list[Option]) -> Plan | None:
         because = f"writing the rest again costs more than {moment.expected} requests would save"
         considered.append(_because(option, because))
         return None
-    if cost > STAKE * moment.spent * 1e6 and moment.price is not None:
+    if moment.price is not None and cost / 1e6 + moment.owed > STAKE * moment.spent:
         considered.append(_because(option, "too large a stake beside what the session has cost so far"))
         return None
     rule = f"results of {moment.total:,} tokens: {moment.expected} more requests would pay for the rewrite"
-    return _clear(moment, targets, rule, considered)
+    return _clear(moment, "size", targets, rule, considered)
 
 
 def _clear(
-    moment: Moment, targets: list[Result], rule: str, considered: list[Option], *, thinking: int = 0
+    moment: Moment,
+    cause: str,
+    targets: list[Result],
+    rule: str,
+    considered: list[Option],
+    *,
+    thinking: int = 0,
 ) -> Plan:
-    freed = _freed(targets) + thinking
+    drops_all = moment.bound and bool(targets)
+    freed = _freed(targets) + (moment.reasoning if drops_all else thinking)
     read, write = _rates(moment)
     extra = -freed * write if moment.cold else _rewrite(moment, freed)
     later = freed * read * moment.expected
     return Plan(
         rule,
         "clear",
+        cause,
         tuple(target.call for target in targets),
         freed,
         _usd(moment, extra),
-        drops_thinking=moment.bound or thinking > 0,
-        drops_all_thinking=moment.bound,
+        drops_thinking=drops_all or thinking > 0,
+        drops_all_thinking=drops_all,
         options=(*considered, Option("clear", freed, _usd(moment, later - extra), rule)),
     )
 
 
-def _oldest(
-    moment: Moment, keep: int, *, until: float = float("inf"), worth: Callable[[Result], int] | None = None
-) -> list[Result]:
-    """The oldest results that may go, until enough is freed; the newest ``keep`` stay, errors not counted."""
+def _oldest(moment: Moment, keep: int, needs: Sequence[Need] = ()) -> list[Result]:
+    """The oldest results that may go, until enough of everything has gone; without needs, all of them.
+
+    The newest ``keep`` stay, errors not counted. Where bytes or pictures must go, results with pictures go first:
+    they hold most of the bytes as well.
+    """
     may, slots = [], keep
     for result in reversed(moment.results):
         if slots > 0:
             slots -= 0 if result.error else 1
         elif not result.kept:
             may.append(result)
+    may.reverse()
+    if any(need.worth is not _tokens for need in needs):
+        may.sort(key=lambda result: result.images == 0)
     chosen: list[Result] = []
-    freed = 0
-    for result in reversed(may):
-        if freed >= until:
-            break
-        gain = worth(result) if worth else result.tokens - PLACEHOLDER_TOKENS
-        if gain > 0:
+    missing = [need.amount for need in needs]
+    for result in may:
+        gains = [need.worth(result) for need in needs]
+        useful = any(gain > 0 and left > 0 for gain, left in zip(gains, missing, strict=True))
+        if useful or (not needs and _tokens(result) > 0):
             chosen.append(result)
-            freed += gain
+            missing = [left - max(0, gain) for gain, left in zip(gains, missing, strict=True)]
     return chosen
 
 
+def _excess(moment: Moment) -> int:
+    """Tokens to let go of at the threshold: enough not to be there again at once."""
+    budget, settings = moment.window.budget, moment.settings
+    return max(
+        moment.most - moment.window.threshold + budget(settings.size_least_tokens),
+        moment.total - budget(settings.size_target_tokens),
+    )
+
+
 def _freed(targets: Sequence[Result]) -> int:
-    return sum(target.tokens - PLACEHOLDER_TOKENS for target in targets)
+    return sum(map(_tokens, targets))
 
 
 def _rewrite(moment: Moment, freed: int) -> float:
-    """What is written anew that would have been read, less what is no longer read."""
+    """What is written anew that would have been read, less what is no longer read.
+
+    That is everything behind system and tools: no cache entry behind a changed result is found again, and those
+    before it are too far back to be looked for.
+    """
     read, write = _rates(moment)
     rest = max(0, moment.size - moment.fixed - freed)
     return rest * (write - read) - freed * read
@@ -282,18 +265,22 @@ def _usd(moment: Moment, units: float) -> float | None:
 
 
 def _because(option: Option, because: str) -> Option:
-    return Option(option.name, option.tokens, option.usd, because)
+    return replace(option, because=because)
 
 
 def _over(used: int, limit: int | None) -> bool:
     return limit is not None and used > limit
 
 
-def _wire(result: Result) -> int:
-    return result.wire
+def _tokens(result: Result) -> int:
+    return result.tokens - PLACEHOLDER_TOKENS
 
 
-def _images(result: Result) -> int:
+def _bytes(result: Result) -> int:
+    return result.wire - PLACEHOLDER_BYTES
+
+
+def _pictures(result: Result) -> int:
     return result.images
 
 

@@ -27,7 +27,7 @@ def wanted(
         settings.provider_edits and profile.thinking.bound and CLEAR_TOOL_USES in profile.edits and may_go
     ):
         return None
-    trigger = int(window.threshold * settings.edits_trigger_share)
+    trigger = max(1, int(window.threshold * settings.edits_trigger_share))
     target = min(window.budget(settings.edits_target_tokens), trigger - 1)
     clearing: dict[str, Any] = {
         "type": CLEAR_TOOL_USES,

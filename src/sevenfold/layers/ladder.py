@@ -7,6 +7,7 @@ freeing next to nothing, or whose gain is filled again at once, is left alone un
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from msgspec import Struct
@@ -15,8 +16,6 @@ from msgspec.structs import replace
 from sevenfold.record.gauge import Check
 from sevenfold.record.window import Window
 
-ORDER = ("offload", "clear", "notes", "compact")
-"""Cheapest first."""
 REMEMBERED = 8
 WASTED = 3
 """So many passes in a row without progress, and the layer rests."""
@@ -44,24 +43,23 @@ class Progress(Struct, frozen=True):
         """With one more pass."""
         return replace(self, passes=(*self.passes, one)[-REMEMBERED:])
 
-    def refill(self) -> float | None:
-        """Tokens by which the conversation grew in a request, between the last two passes."""
-        if len(self.passes) < 2:
-            return None
-        before, last = self.passes[-2:]
-        requests = max(1, last.request - before.request)
-        return (last.size + last.freed - before.size) / requests
-
-    def rests(self, layer: str, window: Window) -> str:
-        """Why a layer should not be tried again now; empty if it may."""
+    def rests(self, layer: str, window: Window, size: int) -> str:
+        """Why a layer should not be tried now, with a conversation of that size; empty if it may."""
         lately = [one for one in self.passes if one.layer == layer][-WASTED:]
         if len(lately) < WASTED:
             return ""
-        if all(one.freed < LITTLE * window.effective for one in lately):
+        little = LITTLE * window.effective
+        if all(one.freed < little for one in lately) and size - lately[-1].size < little:
             return f"its last {WASTED} passes freed next to nothing"
-        if all(later.request - earlier.request <= 1 for earlier, later in pairwise(lately)):
+        full_again = size >= lately[-1].size + lately[-1].freed
+        if full_again and all(_refilled(earlier, later) for earlier, later in pairwise(lately)):
             return f"what its last {WASTED} passes freed was filled again by the next request"
         return ""
+
+
+def _refilled(earlier: Pass, later: Pass) -> bool:
+    """Was the conversation as large as before one request after a pass?"""
+    return later.request - earlier.request <= 1 and later.size + later.freed >= earlier.size + earlier.freed
 
 
 class Parts(Struct, frozen=True, kw_only=True):
@@ -75,20 +73,32 @@ class Parts(Struct, frozen=True, kw_only=True):
     rest: int
 
 
-def too_full(check: Check, window: Window, parts: Parts, *, steps: tuple[str, ...]) -> str:
+def too_full(check: Check, window: Window, parts: Parts, *, limit: int, steps: Sequence[str]) -> str:
     """What to tell a user whose next request cannot be sent; ``steps`` are what is allowed now."""
     fixed = parts.system + parts.tools + parts.pinned + parts.newest
     shares = (
         f"system {parts.system:,}, tools {parts.tools:,}, pinned {parts.pinned:,}, "
-        f"newest messages {parts.newest:,}, everything before {parts.rest:,}"
+        f"newest messages {parts.newest:,}, everything before {parts.rest:,} tokens"
     )
-    said = f"the conversation has {_used(check)}, and sending stops at {_limit(check, window)} ({shares})"
+    said = f"the conversation has {_used(check)}, and sending stops at {limit:,} ({shares})"
     if check.budget == "tokens" and fixed >= window.blocking:
         return (
             f"{said}; what cannot be let go alone does not fit: shorten the system prompt, the tools, the pins or "
             "the newest message, or take a model with a larger window"
         )
     return f"{said}; next: {', or '.join(steps)}"
+
+
+def steps(parts: Parts, *, clears: bool) -> tuple[str, ...]:
+    """What a user can do when nothing the engine may do is enough."""
+    found = []
+    if not clears:
+        found.append("let old tool results be cleared (switches layers and size_clearing)")
+    if parts.rest:
+        found.append("remove rounds that are no longer needed (snip)")
+    if parts.pinned:
+        found.append("unpin what is pinned")
+    return (*found, "go on in a new session, or with a model that has a larger window")
 
 
 def _used(check: Check) -> str:
@@ -99,7 +109,3 @@ def _used(check: Check) -> str:
             return f"{check.images:,} pictures and documents"
         case _:
             return f"{check.used:,} tokens, perhaps {check.band:,} more"
-
-
-def _limit(check: Check, window: Window) -> str:
-    return f"{window.blocking:,} tokens" if check.budget == "tokens" else "what the provider takes"

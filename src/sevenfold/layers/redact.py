@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import MappingProxyType
 
 import msgspec
@@ -64,24 +64,33 @@ class MaskedBlocks(Struct, frozen=True):
 
 def mask(text: str) -> Masked:
     """The text with every secret in it masked."""
-    findings = tuple(find(text))
+    findings = find(text)
     if not findings:
         return Masked(text)
     parts, place = [], 0
     for found in findings:
         parts += [text[place : found.start], label(found.kind, found.digest)]
         place = found.end
-    return Masked("".join([*parts, text[place:]]), findings)
+    return Masked("".join([*parts, text[place:]]), tuple(findings))
 
 
-def find(text: str) -> Iterator[Finding]:
-    """The secrets in the text, in order; they do not overlap."""
-    place = 0
-    for start, hint in _beginnings(text):
-        found = _at(text, start, hint) if start >= place else None
-        if found is not None:
-            yield found
-            place = found.end
+def find(text: str) -> list[Finding]:
+    """The secrets in the text, in order; they do not overlap.
+
+    It is walked from its end, because where a token ends may depend on one that follows it, and never the
+    other way round. So a text in which all have been masked holds no other.
+    """
+    beginnings = _beginnings(text)
+    keys = _keys(text, beginnings)
+    found = list(keys)
+    limit = len(text)
+    for start, hint in reversed(beginnings):
+        while keys and start < keys[-1].start:
+            limit = min(limit, keys.pop().start)
+        if (not keys or keys[-1].end <= start) and (one := _at(text, start, hint, limit)):
+            found.append(one)
+            limit = one.start
+    return sorted(found, key=lambda one: one.start)
 
 
 def digest(secret: str) -> str:
@@ -125,25 +134,27 @@ def _beginnings(text: str) -> list[tuple[int, str]]:
     return sorted(found)
 
 
-def _at(text: str, start: int, hint: str) -> Finding | None:
+def _keys(text: str, beginnings: list[tuple[int, str]]) -> list[Finding]:
+    """Secrets of many lines, from the start on: whatever looks like another inside one is part of it."""
+    keys: list[Finding] = []
+    for start, hint in beginnings:
+        if _BY_HINT[hint].many_lines and (not keys or keys[-1].end <= start):
+            one = _at(text, start, hint, len(text))
+            keys += [one] if one else []
+    return keys
+
+
+def _at(text: str, start: int, hint: str, limit: int) -> Finding | None:
+    """The secret that begins here and ends before ``limit``."""
     rule = _BY_HINT[hint]
-    if not rule.in_context and not _begins_word(text, start):
+    if not (rule.in_context or rule.many_lines or _begins_word(text, start)):
         return None
-    rest = rule.rest.match(text, start + len(hint))
+    rest = rule.rest.match(text, start + len(hint), limit)
     if rest is None:
         return None
     first, end = rest.span("secret") if "secret" in rule.rest.groupindex else (start, rest.end())
     secret = text[first:end]
-    if not rule.is_real(secret) or (rule.in_context and _has_its_own_kind(secret)):
-        return None
-    return Finding(rule.kind, digest(secret), first, end)
-
-
-def _has_its_own_kind(secret: str) -> bool:
-    """It will be found for itself, and then looks the same as everywhere else."""
-    return any(
-        _at(secret, start, hint) for start, hint in _beginnings(secret) if not _BY_HINT[hint].in_context
-    )
+    return Finding(rule.kind, digest(secret), first, end) if rule.is_real(secret) else None
 
 
 def _begins_word(text: str, place: int) -> bool:

@@ -45,7 +45,9 @@ class Rule(Struct, frozen=True):
     is_real: Callable[[str], bool]
     """Whether what was found can be a secret in use."""
     in_context: bool = False
-    """The hint only says that a secret follows, which may be one of a kind of its own."""
+    """The hint only says that a secret follows; it may stand inside a word."""
+    many_lines: bool = False
+    """A whole block of text, in which no other secret is looked for."""
 
 
 def _looks_random(secret: str) -> bool:
@@ -92,6 +94,7 @@ RULES = (
             + r"|[A-Za-z0-9+/=\\\s]{64,20000}+)"
         ),
         _holds_a_key,
+        many_lines=True,
     ),
     # Providers of models
     token("anthropic-key", "sk-ant-", rest=r"[A-Za-z0-9_-]{32,512}+"),

@@ -62,11 +62,12 @@ class Stock:
         self.weight = NOTHING
         """Of all of them together."""
         self.answered = -1
-        """The place of the newest answer: results behind it were never sent."""
+        """The place of the model's newest answer: it has not seen results behind it."""
 
     def _take(self, item: Item, place: int) -> None:
         if item.said.role == "assistant":
-            self.answered = place
+            if not item.said.synthetic:
+                self.answered = place
             for block in item.said.blocks:
                 match block.body() if block.kind == "tool_use" else None:
                     case ToolUse(id=call, name=name):
@@ -79,7 +80,9 @@ class Stock:
                 self._hold(block, item, place)
 
     def _hold(self, block: Block, item: Item, place: int) -> None:
-        if len(block.raw) < 300 and _CLEARED in block.raw:
+        cleared = len(block.raw) < 300 and _CLEARED in block.raw
+        if cleared or not any(block is said for said in item.said.blocks):
+            # A preview that a decision put in the place of a result stays for good.
             return
         body = block.body()
         error = isinstance(body, ToolResult) and bool(body.is_error)

@@ -6,7 +6,7 @@ does not belong to it lets it go, and the conversation goes on as if nobody had 
 
 from __future__ import annotations
 
-from sevenfold.record.decisions import Carry, Commit, Epoch
+from sevenfold.record.decisions import Carry, Commit, Epoch, Signed
 from sevenfold.record.entries import Boundary, Decision, Entry, Said
 
 Held = tuple[Boundary | Said | Decision, int]
@@ -35,7 +35,7 @@ class Batch:
                 held, self._held = self._held, []
                 first = held[0][0]
                 return held if isinstance(first, Boundary) and first.uuid == boundary else []
-            case Decision(made=Carry() | Epoch() as made) if made.boundary is not None:
+            case Decision(made=Carry() | Epoch() | Signed() as made) if made.boundary is not None:
                 self._held.append((entry, offset))
             case Said(parent=parent) if parent in self._names():
                 self._held.append((entry, offset))

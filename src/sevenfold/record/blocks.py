@@ -79,6 +79,8 @@ Known = Text | Thinking | RedactedThinking | ToolUse | ToolResult | Image | Docu
 Body = Known | Opaque
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
+NOT_TEXT = frozenset({"image", "document", "tool_reference"})
+"""Parts of a tool result that are what they are: as text they would be of no use to anybody."""
 
 
 class _Head(Struct, frozen=True):
@@ -140,6 +142,27 @@ def with_content(block: Block, content: str) -> Block:
     """The tool result ``block`` saying ``content`` instead, with the same bytes every time."""
     body = block.body()
     return result(block.id, content, is_error=isinstance(body, ToolResult) and bool(body.is_error))
+
+
+def with_words(block: Block, words: str) -> Block:
+    """The tool result ``block`` saying ``words`` instead; what is no text in it stays, behind the words."""
+    kept = not_text(block)
+    if not kept:
+        return with_content(block, words)
+    body = block.body()
+    fields: dict[str, object] = {"type": "tool_result", "tool_use_id": block.id}
+    fields["content"] = [Raw(text(words).raw), *kept]
+    if isinstance(body, ToolResult) and body.is_error:
+        fields["is_error"] = True
+    return Block("tool_result", msgspec.json.encode(fields), block.id)
+
+
+def not_text(block: Block) -> list[Raw]:
+    """The parts of a tool result that are of no use as text."""
+    body = block.body()
+    content = body.content if isinstance(body, ToolResult) else None
+    parts = content if isinstance(content, list) else []
+    return [part for part in parts if read(bytes(part)).kind in NOT_TEXT]
 
 
 def words_of(block: Block) -> str:

@@ -159,6 +159,15 @@ class Chain:
             behind.extend(kept.anchor for kept in self._kept.values() if uuid in kept.members)
         return self._close(seen)
 
+    def compaction_after(self, uuid: str) -> str | None:
+        """The first compaction since a record, or the record itself if it is one."""
+        seq = self.nodes[uuid].seq
+        later = (
+            node for node in self.nodes.values() if isinstance(node.entry, Boundary) and node.seq >= seq
+        )
+        first = min(later, key=lambda node: node.seq, default=None)
+        return first.entry.uuid if first else None
+
     def prune(self, keep: Iterable[str]) -> None:
         """Forget every record but these: they are no longer in view, and the store still has them."""
         kept = set(keep)

@@ -128,6 +128,14 @@ class Request(Own, frozen=True, tag="request"):
     """How many requests of the session came before it."""
 
 
+class Billed(Own, frozen=True, tag="billed"):
+    """What the answer to a fork's request reported; the answer itself is not part of the conversation."""
+
+    request: str
+    model: str
+    usage: Raw = Raw(b"{}")
+
+
 class Carry(Own, frozen=True, tag="carry"):
     """What a reader that stops at a boundary must still know of the time before it."""
 
@@ -148,6 +156,13 @@ class Commit(Own, frozen=True, tag="commit"):
     """Ends a compaction's one write; a boundary of ours without it never happened."""
 
     boundary: str
+
+
+class Signed(Own, frozen=True, tag="signed"):
+    """The summary the provider made and signed: sent, byte for byte, in place of the readable one."""
+
+    boundary: str
+    block: Raw
 
 
 class Offload(Own, frozen=True, tag="offload"):
@@ -228,8 +243,10 @@ class Rewound(Own, frozen=True, tag="rewound"):
 OwnDecision = (
     Epoch
     | Request
+    | Billed
     | Carry
     | Commit
+    | Signed
     | Offload
     | Keep
     | Snip

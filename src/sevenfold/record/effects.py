@@ -27,6 +27,16 @@ class Replaced(Struct, frozen=True):
     decision: str
     text: str
     seq: int
+    words_only: bool = False
+    """Pictures and documents in the result stay."""
+
+    def instead_of(self, block: Block) -> Block:
+        """The result as it is shown."""
+        return (
+            blocks.with_words(block, self.text)
+            if self.words_only
+            else blocks.with_content(block, self.text)
+        )
 
 
 class Effects(Struct, frozen=True):
@@ -39,10 +49,14 @@ class Effects(Struct, frozen=True):
     spans: tuple[Span, ...] = ()
     thinking: tuple[tuple[int, int], ...] = ()
     """Between these places in the file reasoning is no longer sent."""
+    signed: dict[str, Block] = {}
+    """Boundary → the provider's own summary, which is sent in place of the readable one."""
 
 
 def item(said: Said, seq: int, effects: Effects) -> Item:
     """A record as the model sees it, if no span hides it."""
+    if said.summary and (block := effects.signed.get(said.parent or "")):
+        return Item(said, seq, "assistant", (block,), total((block,)))
     shown = _render(said, seq, effects)
     return Item(said, seq, said.role, shown, total(shown))
 
@@ -52,8 +66,8 @@ def hidden(item: Item, decision: str) -> Item:
     return replace(item, shown=(), weight=NOTHING, hidden_by=decision)
 
 
-def without_spans(items: list[Item], effects: Effects) -> list[Item]:
-    """All items in view, those of a span out of sight and its summary in the place of the first."""
+def hide_spans(items: list[Item], effects: Effects) -> list[Item]:
+    """All items, those of a span out of sight and its summary in the place of the first."""
     items = list(items)
     places = {item.said.uuid: number for number, item in enumerate(items)}
     for span in effects.spans:
@@ -75,12 +89,18 @@ def _render(said: Said, seq: int, effects: Effects) -> tuple[Block, ...]:
     for block in said.blocks:
         if block.blank or (drops and block.kind in THINKING):
             continue
-        replaced = replacement(block, seq, effects)
-        shown.append(blocks.with_content(block, replaced.text) if replaced else block)
+        replaced = _replacement(block, seq, effects)
+        shown.append(replaced.instead_of(block) if replaced else block)
     return tuple(shown)
 
 
-def replacement(block: Block, seq: int, effects: Effects) -> Replaced | None:
+def trims(item: Item, effects: Effects) -> set[str]:
+    """The decisions that put something else in the place of a result in this record."""
+    replaced = (_replacement(block, item.seq, effects) for block in item.said.blocks)
+    return {one.decision for one in replaced if one}
+
+
+def _replacement(block: Block, seq: int, effects: Effects) -> Replaced | None:
     """What stands for a result's content, if anything does."""
     if block.kind != "tool_result" or block.id not in effects.results:
         return None

@@ -135,7 +135,7 @@ class Gauge(Struct, frozen=True):
         known, changed = gauge._split(before)
         estimator = gauge.estimator.observe(changed, prompt - known)
         output = _last_round(before.usage).output_tokens
-        if output >= TELLING and gauge._is_final(before):
+        if output >= TELLING and gauge._is_final(output, before.reply):
             estimator = estimator.learn(before.reply, output)
         return replace(gauge, estimator=estimator)
 
@@ -165,18 +165,22 @@ class Gauge(Struct, frozen=True):
     # -- measuring ---------------------------------------------------------------------------
 
     def size(self, view: View, *, edited: int = 0) -> Size:
-        """The size of the conversation; ``edited`` tokens of it the provider's own edits take out."""
+        """The size of the conversation; ``edited`` tokens of it the provider's own edits take out.
+
+        What a decision takes out as well was not in the report: the oldest results go first on both sides.
+        """
         anchor, weight = _telling(view.anchor), view.weight
         seen = self.expected(anchor, weight) if anchor else self.unanchored(weight - self._lost(view.faded))
+        removed = anchor.removed if anchor else NOTHING
+        freed = ceil(self.estimator.tokens(removed)) if removed is not NOTHING else 0
+        twice = max(0, min(edited, freed))
         return Size(
-            tokens=seen.tokens,
-            low=seen.low,
-            high=seen.high,
+            tokens=seen.tokens + twice,
+            low=seen.low + twice,
+            high=seen.high + twice,
             sent=seen.tokens + edited,
             anchored=anchor is not None,
-            freed=ceil(self.estimator.tokens(anchor.removed))
-            if anchor and anchor.removed is not NOTHING
-            else 0,
+            freed=freed - twice,
             wire=weight.wire + self.opening.wire,
             images=weight.images + weight.documents,
         )
@@ -200,9 +204,15 @@ class Gauge(Struct, frozen=True):
             ceil(tokens), floor(tokens - reach), ceil(tokens + reach), self.estimator.estimate(weight)
         )
 
-    def check(self, size: Size, window: Window) -> Check:
-        """What a size means in a window, for the record and for whoever has to act on it."""
-        verdict, budget = self._verdict(size, window.status(size.tokens, band=size.band))
+    def check(
+        self, size: Size, window: Window, *, wire: int | None = None, images: int | None = None
+    ) -> Check:
+        """What a size means in a window, for the record and for whoever has to act on it.
+
+        ``wire`` and ``images`` are limits that hold in place of the profile's.
+        """
+        status = window.status(size.tokens, band=size.band)
+        verdict, budget = self._verdict(size, status, wire, images)
         return Check(
             used=size.tokens,
             band=size.band,
@@ -215,10 +225,14 @@ class Gauge(Struct, frozen=True):
             budget=budget,
         )
 
-    def _verdict(self, size: Size, status: Status) -> tuple[Verdict, Budget]:
-        if self.profile.images is not None and size.images > self.profile.images:
+    def _verdict(
+        self, size: Size, status: Status, wire: int | None, images: int | None
+    ) -> tuple[Verdict, Budget]:
+        most_images = self.profile.images if images is None else images
+        most_bytes = self.profile.body_bytes if wire is None else wire
+        if most_images is not None and size.images > most_images:
             return "blocked", "images"
-        if self.profile.body_bytes is not None and size.wire > self.profile.body_bytes:
+        if most_bytes is not None and size.wire > most_bytes:
             return "blocked", "bytes"
         if status.at_blocking:
             return "blocked", "tokens"
@@ -230,7 +244,7 @@ class Gauge(Struct, frozen=True):
         """The tokens a report accounts for, and the content it does not."""
         usage = _last_round(anchor.usage)
         changed = anchor.since - anchor.removed - self._lost(anchor.faded)
-        if self._is_final(anchor):
+        if self._is_final(usage.output_tokens, anchor.reply):
             return usage.total, changed
         return usage.prompt, changed + anchor.reply
 
@@ -239,9 +253,9 @@ class Gauge(Struct, frozen=True):
         same = anchor.model == self.profile.model
         return self.profile.tokenizer if same else profiles.find(anchor.model).tokenizer
 
-    def _is_final(self, anchor: Anchor) -> bool:
+    def _is_final(self, output: int, reply: Weight) -> bool:
         """Whether the reported output is that of the whole answer; some clients note it too early."""
-        return _last_round(anchor.usage).output_tokens >= FINAL * self.estimator.tokens(anchor.reply)
+        return output >= FINAL * self.estimator.tokens(reply)
 
     def _beyond(self, prompt: int, weight: Weight) -> Overhead:
         """What a prompt of that size holds besides messages of that weight."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from sevenfold.record.blocks import PLACEHOLDER_CLEARED
+from sevenfold.record import blocks
+from sevenfold.record.blocks import PLACEHOLDER_CLEARED, Block
 from sevenfold.record.chain import Chain
-from sevenfold.record.decisions import Epoch, Fold, Offload, OwnDecision, Snip, Undone
+from sevenfold.record.decisions import Epoch, Fold, Offload, OwnDecision, Signed, Snip, Undone
 from sevenfold.record.effects import Effects, Replaced, Span
 from sevenfold.record.entries import Boundary, Clearing
 
@@ -34,7 +35,7 @@ class Made(Struct, frozen=True):
 
 def changes_view(what: OwnDecision) -> bool:
     """Must the view be laid out again when this is decided?"""
-    return isinstance(what, Offload | Snip | Fold | Undone) or (
+    return isinstance(what, Offload | Signed | Snip | Fold | Undone) or (
         isinstance(what, Epoch) and what.drops_thinking
     )
 
@@ -48,17 +49,22 @@ class Ledger:
         self._standing: set[str] = set()
 
     def add(self, seq: int, what: Clearing | OwnDecision, chain: Chain) -> None:
-        """Take in a decision."""
-        if not isinstance(what, Epoch):
-            self.all.append(Made(seq, what))
-            return
-        stays = chain.nodes.get(what.drops_thinking_after or "")
-        again = chain.nodes.get(what.drops_thinking_before or "")
-        self.all.append(Made(seq, what, stays.seq if stays else -1, again.seq if again else None))
+        """Take in a decision; it was made where the conversation now stands, so it holds."""
+        made = Made(seq, what)
+        if isinstance(what, Epoch):
+            stays = chain.nodes.get(what.drops_thinking_after or "")
+            again = chain.nodes.get(what.drops_thinking_before or "")
+            made = Made(seq, what, stays.seq if stays else -1, again.seq if again else None)
+        self.all.append(made)
+        self._holding.append(made)
 
-    def settle(self, chain: Chain, leaf: str) -> set[str]:
+    def holding(self) -> list[Clearing | OwnDecision]:
+        """The decisions that hold on the live branch, in order."""
+        return [made.what for made in self._holding]
+
+    def settle(self, chain: Chain, leaf: str | None) -> set[str]:
         """Find out which decisions hold when ``leaf`` is the newest record; returns those taken back."""
-        lineage = chain.lineage(leaf) if self.all else set()
+        lineage = chain.lineage(leaf) if self.all and leaf is not None else set()
         self._holding = [made for made in self.all if self._holds(made, chain, lineage)]
         return self._undone(None)
 
@@ -69,6 +75,7 @@ class Ledger:
         attachments: dict[str, str] = {}
         spans: list[Span] = []
         thinking: list[tuple[int, int]] = []
+        signed: dict[str, Block] = {}
         for made in self._holding:
             if made.id in undone or (seq is not None and made.seq >= seq):
                 continue
@@ -78,16 +85,18 @@ class Ledger:
                         results.setdefault(call, []).append(Replaced(name, PLACEHOLDER_CLEARED, made.seq))
                     attachments.update(dict.fromkeys(about.cleared_attachment_uuids, name))
                 case Offload(id=name, tool_use_id=call, preview=preview):
-                    results.setdefault(call, []).append(Replaced(name, preview, made.seq))
+                    results.setdefault(call, []).append(Replaced(name, preview, made.seq, words_only=True))
                 case Snip(id=name, first=first, last=last):
                     spans.append(Span(name, first, last))
                 case Fold(id=name, first=first, last=last, summary=summary):
                     spans.append(Span(name, first, last, summary))
+                case Signed(boundary=boundary, block=block):
+                    signed[boundary] = blocks.read(bytes(block))
                 case Epoch(drops_thinking=True):
                     thinking.append((made.after, made.seq if made.before is None else made.before))
                 case _:
                     pass
-        return Effects(results, attachments, tuple(spans), tuple(thinking))
+        return Effects(results, attachments, tuple(spans), tuple(thinking), signed)
 
     def since(self, seq: int) -> list[Made]:
         """Decisions that hold and were made after this place in the file."""

@@ -13,8 +13,17 @@ from msgspec.structs import replace
 
 from sevenfold.record import effects, ledger
 from sevenfold.record.batch import Batch
-from sevenfold.record.chain import Chain
-from sevenfold.record.decisions import Carry, Commit, Epoch, OwnDecision, Request, Rewound, Segment
+from sevenfold.record.chain import Chain, Linked
+from sevenfold.record.decisions import (
+    Billed,
+    Carry,
+    Commit,
+    Epoch,
+    OwnDecision,
+    Request,
+    Rewound,
+    Segment,
+)
 from sevenfold.record.effects import Effects
 from sevenfold.record.entries import (
     Boundary,
@@ -145,7 +154,7 @@ class View:
         """The same as bytes, one element a message."""
         return self._layout.wire.encoded()
 
-    def entry(self, uuid: str) -> Said | Boundary | Clearing | None:
+    def entry(self, uuid: str) -> Linked | None:
         """A record by its id, if it is in memory."""
         node = self._chain.nodes.get(uuid)
         return node.entry if node else None
@@ -171,8 +180,8 @@ class View:
         return first and not torn and all(item.seq < here.seq or item.said.summary for item in before)
 
     def decisions(self) -> list[OwnDecision | Clearing]:
-        """All decisions on record for this view, in order, taken back or not."""
-        return [made.what for made in self._ledger.all]
+        """The decisions made on the live branch, in order, taken back or not."""
+        return self._ledger.holding()
 
     def fate(self, uuid: str) -> Fate:
         """What became of a record."""
@@ -186,7 +195,7 @@ class View:
         if uuid not in self._chain:
             return Fate("unknown")
         if self.tip is not None and uuid in self._chain.lineage(self.tip):
-            return Fate("hidden", (self._boundary_over(uuid),))
+            return Fate("hidden", (self._chain.compaction_after(uuid) or self.boundary or "",))
         return Fate("off_branch")
 
     def _fate_in_view(self, item: Item) -> Fate:
@@ -194,25 +203,15 @@ class View:
             return Fate("hidden", (item.hidden_by,))
         if cut := self._effects.attachments.get(item.said.uuid):
             return Fate("hidden", (cut,))
-        cuts = [effects.replacement(block, item.seq, self._effects) for block in item.said.blocks]
-        trims = {cut.decision for cut in cuts if cut}
+        trims = effects.trims(item, self._effects)
         return Fate("trimmed", tuple(sorted(trims))) if trims else Fate("seen")
-
-    def _boundary_over(self, uuid: str) -> str:
-        seq = self._chain.nodes[uuid].seq
-        later = [
-            node
-            for node in self._chain.nodes.values()
-            if isinstance(node.entry, Boundary) and node.seq >= seq
-        ]
-        return min(later, key=lambda node: node.seq).entry.uuid if later else self.boundary or ""
 
     # -- folding -----------------------------------------------------------------------------
 
     def add(self, entry: Entry, offset: int = -1) -> Measured | None:
         """Take in the next entry of the log, which stands at ``offset``; tells of a reported size."""
         self._seq += 1
-        if isinstance(entry, Said | Boundary | Clearing) and self._not_ours(entry):
+        if isinstance(entry, Linked) and self._not_ours(entry):
             return None
         committed = self._batch.take(entry, offset)
         if committed is None:
@@ -254,7 +253,7 @@ class View:
                 pass
         return None
 
-    def _not_ours(self, entry: Said | Boundary | Clearing) -> bool:
+    def _not_ours(self, entry: Linked) -> bool:
         """A copy of a record, or part of a side conversation that shares the file."""
         if self._lane and not entry.sidechain:
             self._sidechain.update(self._chain.nodes)
@@ -283,7 +282,7 @@ class View:
 
     def _decide(self, made: OwnDecision) -> None:
         match made:
-            case Request() | Commit():
+            case Request() | Billed() | Commit():
                 return
             case Carry():
                 self.carry = made
@@ -302,13 +301,14 @@ class View:
         target = self._chain.resolve(target)
         if target is None:
             self.tip = self.boundary = None
+            self._chain.undone = self._ledger.settle(self._chain, None)
             self._show([])
         elif target in self._chain or not self._chain.complete:
             self._refold(target)
 
     def _hear(self, entry: Said | Clearing, offset: int) -> Measured | None:
         parent = self._chain.resolve(entry.parent)
-        grows = parent == self.tip or parent in self._layout.round
+        grows = parent == self.tip or {parent, self.tip} <= self._layout.round
         if not grows and self._after_damage and self._chain.complete and parent not in self._chain:
             entry, grows = replace(entry, parent=self.tip), True
         self._after_damage = False
@@ -327,10 +327,7 @@ class View:
         return self._measured_on_new_branch(entry)
 
     def _goes_last(self, said: Said) -> bool:
-        """Not so the late result of a call further up, nor more of an answer further up or off the branch.
-
-        What goes between others may go between records that are out of sight, and then it is, too.
-        """
+        """Not so what belongs further up: a late result, more of an earlier answer, what spans may hide."""
         layout, chain = self._layout, self._chain
         if self._effects.spans and layout.place(said) < len(layout.items):
             return False
@@ -378,7 +375,7 @@ class View:
             if (compaction := self._products.get(node.entry.uuid)) in self._chain.undone:
                 item = effects.hidden(item, compaction)
             items.append(item)
-        return effects.without_spans(items, active)
+        return effects.hide_spans(items, active)
 
     def _report_holds(self, seq: int) -> bool:
         """A size reported before a boundary, or under one since taken back, says nothing of this view."""

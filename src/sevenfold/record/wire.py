@@ -67,7 +67,7 @@ class Wire:
         before = self._drafts[-1].role if self._drafts else "assistant"
         if role == "assistant":
             parts, calls, repairs = self._called_once(parts)
-            draft = self._answer(number, key) if parts else self._drafts[-1]
+            draft = self._answer(number, key, parts[0].kind) if parts else self._drafts[-1]
             draft.calls += calls
             draft.repairs += repairs
         elif role == "system" and before != "assistant":
@@ -130,7 +130,9 @@ class Wire:
             kept.append(block)
         return kept, calls, repairs
 
-    def _answer(self, number: int, key: str) -> _Draft:
+    def _answer(self, number: int, key: str, opens_with: str) -> _Draft:
+        if not self._drafts and opens_with == "compaction":
+            return self._begin("assistant", key, number)
         if not self._drafts:
             opening = self._begin("user", "", number)
             opening.blocks.append(blocks.text(CUT_START))

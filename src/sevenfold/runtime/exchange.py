@@ -7,7 +7,7 @@ its tip, the body can be made again byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from datetime import datetime
 from math import inf
 
@@ -17,8 +17,11 @@ from msgspec.structs import replace
 
 from sevenfold.ports import Ask, Call, Clock, Reply
 from sevenfold.profiles import Profile
-from sevenfold.record.decisions import Epoch, Request, Why
-from sevenfold.record.gauge import Gauge, Size
+from sevenfold.record.blocks import THINKING
+from sevenfold.record.decisions import Epoch, MicrocompactMetadata, Request, Rewound, Why
+from sevenfold.record.gauge import Size
+from sevenfold.record.layout import Item, Measured
+from sevenfold.record.tokens import Estimator
 from sevenfold.record.usage import Usage
 from sevenfold.record.weight import opening
 from sevenfold.record.wire import Message
@@ -27,8 +30,8 @@ from sevenfold.request.frame import Body, Frame, Marker, assemble
 from sevenfold.request.plan import Lifetimes, Sizes, Tail, plan, tail_of
 from sevenfold.request.sources import source as rules_of
 from sevenfold.request.watch import SECONDS, Break, Forecast, Sent, Watched
-from sevenfold.runtime.history import Account
-from sevenfold.runtime.opening import Amendment, enter
+from sevenfold.runtime.history import Account, last_tail
+from sevenfold.runtime.opening import AMENDED, Entry, amend, enter, frame_of, in_force, learned
 from sevenfold.runtime.transcript import Transcript
 
 
@@ -41,6 +44,10 @@ class Prepared(Struct, frozen=True):
     size: Size
     forecast: Forecast
     record: Request
+    last: str | None = None
+    """The newest record in view when it was made…"""
+    version: tuple[int, int] = (0, 0)
+    """…and the view's version."""
 
 
 class Outcome(Struct, frozen=True):
@@ -76,28 +83,34 @@ class Exchange:
         self._clock = clock
         self._source = rules_of(source)
         self._diagnoses = diagnoses
-        self._tail: Tail | None = None
         self._last_answer: str | None = None
         self._billed: price.Call | None = None
         self.watched = Watched()
+        self.tail: Tail | None = last_tail(transcript.log)
+        """Where the last request that was answered had its last marker."""
         self.account = Account.of(transcript.log)
         """What the session has cost so far, and in how many requests."""
         self.edited = 0
         """Tokens the provider's own edits took out of the last request."""
-        entered = enter(
-            transcript.view,
-            frame,
-            lifetimes or Lifetimes(),
-            profile,
-            cold=self.idle_seconds() > SECONDS[(lifetimes or Lifetimes()).tail],
-        )
-        self.frame, self.lifetimes = entered.frame, entered.lifetimes
-        self._amendment: Amendment | None = entered.amendment
-        self.gauge = Gauge.of(profile, *self.frame.tools, *self.frame.system)
         self.opened: list[Epoch] = []
         """Epochs opened and not yet told of."""
-        if entered.opens:
+        self.wanted = frame
+        """What is to precede the messages once it can be changed at no loss."""
+        self._looked_at: object = None
+        self._vouched = False
+        entered = self._enter(frame, lifetimes or Lifetimes())
+        self.frame, self.lifetimes = entered.frame, entered.lifetimes
+        self.gauge = learned(profile, transcript.told, *self.frame.tools, *self.frame.system)
+        if entered.opens and not transcript.read_only:
             self.open(entered.opens, drops_thinking=entered.drops_thinking)
+            if entered.anew:
+                self._withdraw_amendments()
+
+    def _enter(self, frame: Frame, lifetimes: Lifetimes) -> Entry:
+        view = self._transcript.view
+        kept = Lifetimes(**view.epoch.lifetimes) if view.epoch else lifetimes
+        cold = self.idle_seconds() > SECONDS[kept.tail]
+        return enter(view, frame, lifetimes, self._profile, cold=cold)
 
     def turn(self) -> Generator[Ask, Reply, Outcome]:
         """One request and its answer, both on record."""
@@ -120,22 +133,40 @@ class Exchange:
     def prepare(self, why: Why | None = None) -> Prepared:
         """The next request, written down and ready to go."""
         self._amend()
-        forecast = self._look()
-        if forecast.change and self._profile.thinking.bound and self._transcript.view.weight.thoughts:
-            # The server would refuse reasoning that stands behind a changed part: go on without it.
-            self.open(f"{forecast.change.part} changed", drops_thinking=True)
-        messages = self._transcript.view.messages()
-        size = self.size()
+        self._mind_reasoning(self._look())
+        view = self._transcript.view
+        messages, size = view.messages(), self.size()
         markers = plan(
-            self.frame, messages, self._profile.cache, self.sizes(size), self.lifetimes, before=self._tail
+            self.frame, messages, self._profile.cache, self.sizes(), self.lifetimes, before=self.tail
         )
         extra = self._extra()
         body = assemble(self.frame, messages, markers, extra)
         forecast = self._look(markers)
         expected = replace(why, usd=self._expected_usd(size, forecast)) if why else None
-        record = self._record(body, markers, extra, expected)
-        call = Call(body.raw, self.frame.betas, self._source.name)
-        return Prepared(body, call, tuple(messages), size, forecast, record)
+        newest = view.items_from(len(view) - 1)[-1:] if len(view) else []
+        return Prepared(
+            body,
+            Call(body.raw, self.frame.betas, self._source.name),
+            tuple(messages),
+            size,
+            forecast,
+            self._record(body, markers, extra, expected),
+            newest[0].said.uuid if newest else None,
+            view.version,
+        )
+
+    def _mind_reasoning(self, forecast: Forecast) -> None:
+        """Reasoning that stands behind a changed part would be refused: go on without it.
+
+        Unless whoever made the change has seen to it that what is left is valid.
+        """
+        thinks = self._profile.thinking.bound and self._transcript.view.weight.thoughts
+        if forecast.change and thinks and not self._vouched:
+            self.open(f"{forecast.change.part} changed", drops_thinking=True)
+
+    def vouch(self) -> None:
+        """What changed in front of reasoning in view is what that reasoning was produced behind."""
+        self._vouched = True
 
     def _expected_usd(self, size: Size, forecast: Forecast) -> float | None:
         """What the prompt should cost: what is cached is read, the rest is written."""
@@ -147,11 +178,30 @@ class Exchange:
         return (read * price.read + written) / 1e6
 
     def _amend(self) -> None:
-        """Append what changed of system and tools since the epoch opened."""
-        amendment, self._amendment = self._amendment, None
-        if amendment is not None:
-            self._transcript.attach("amended", {}, amendment.blocks, role="system")
-            self._transcript.decide(amendment.record)
+        """Append what system and tools are now, if the model does not know it from what is in view."""
+        view = self._transcript.view
+        if (view, view.version) == self._looked_at:
+            return
+        self._looked_at = view, view.version
+        if in_force(view, self.frame) == (self.wanted.system, self.wanted.tools):
+            return
+        amendment = amend(view, self.frame, self.wanted, self._profile)
+        if amendment is None:
+            self.reframe(self.wanted, "system or tools")
+            self._withdraw_amendments()
+            return
+        attached = [item for item in view.items if item.said.attachment == AMENDED]
+        if not attached or attached[-1].shown != amendment.blocks:
+            # The same words may be there already: cut off between the two records, the second was not written.
+            self._transcript.attach(AMENDED, {}, amendment.blocks, role="system")
+        self._transcript.decide(amendment.record)
+
+    def _withdraw_amendments(self) -> None:
+        """System and tools are sent whole now, so what was said about changes to the old ones is void."""
+        items = self._transcript.view.items
+        void = [item.said.uuid for item in items if item.said.attachment == AMENDED and item.shown]
+        if void:
+            self._transcript.clear(MicrocompactMetadata(cleared_attachment_uuids=void))
 
     def _look(self, markers: tuple[Marker, ...] = ()) -> Forecast:
         messages = tuple(self._transcript.view.messages())
@@ -161,17 +211,40 @@ class Exchange:
 
     def observe(self, prepared: Prepared, reply: Reply) -> Outcome:
         """Take the answer into the log, and learn from what it reports."""
-        self._tail = tail_of(prepared.body.markers) or self._tail
+        self.tail = tail_of(prepared.body.markers) or self.tail
         self._last_answer = reply.answer.id
-        measured = self._transcript.model(reply.answer)
+        measured = self._answer(prepared, reply)
         usage = Usage.read(reply.answer.usage)
-        self.edited = _edited(reply)
-        if measured:
+        moved, self.edited = _edited(reply) != self.edited, _edited(reply)
+        if moved and not self.watched.announced:
+            self.watched = self.watched.announce("provider edits")
+        elif measured and not moved:
+            # With other edits than last time, what the prompt grew by says nothing about what was added.
             self.gauge = self.gauge.observe(measured)
         self.watched, broken = self.watched.judge(usage, self._profile, provider=_miss_reason(reply))
         cost, uncached = price.cost(usage, self._profile), price.uncached_cost(usage, self._profile)
         self.account = self.account.billed(cost)
+        self._vouched = False
         return Outcome(reply, prepared, broken, cost, uncached, self._ideal(usage), usage)
+
+    def _answer(self, prepared: Prepared, reply: Reply) -> Measured | None:
+        """Record the answer behind what it answers: what was said meanwhile comes after it."""
+        transcript = self._transcript
+        late = _behind(transcript.view.items, prepared.last)
+        if not late:
+            measured = transcript.model(reply.answer)
+        else:
+            self.announce("said meanwhile")
+            transcript.decide(Rewound(to=prepared.last))
+            measured = transcript.model(reply.answer)
+            for item in late:
+                transcript.again(item.said)
+        thinks = any(block.kind in THINKING for block in reply.answer.blocks)
+        if thinks and self._profile.thinking.bound and transcript.view.version != prepared.version:
+            now = transcript.view.messages()[: len(prepared.messages)]
+            if tuple(now) != prepared.messages:
+                self.open("changed while the model answered", drops_thinking=True)
+        return measured
 
     def _ideal(self, usage: Usage) -> float | None:
         call = price.Call(usage.prompt, usage.output_tokens, SECONDS[self.lifetimes.tail])
@@ -183,6 +256,7 @@ class Exchange:
     def reframe(self, frame: Frame, reason: str, *, lifetimes: Lifetimes | None = None) -> None:
         """Open a new epoch with other parts before the messages; the loss of the cache is announced."""
         self.frame, self.lifetimes = frame, lifetimes or self.lifetimes
+        self.wanted, self._looked_at = frame, None
         self.gauge = self.gauge.opened(*frame.tools, *frame.system)
         self.open(reason, drops_thinking=self._profile.thinking.bound)
 
@@ -210,25 +284,34 @@ class Exchange:
         before: str | None = None,
     ) -> Epoch:
         """Open an epoch; reasoning is left out if asked for, but for that up to ``after`` and from ``before`` on."""
-        frame = self.frame
         self.announce(reason)
+        made = _epoch(self.frame, self.lifetimes, reason, drops_thinking)
         epoch = self._transcript.decide(
-            Epoch(
-                reason=reason,
-                model=frame.model,
-                max_tokens=frame.max_tokens,
-                system=[Raw(part) for part in frame.system],
-                tools=[Raw(part) for part in frame.tools],
-                settings={name: Raw(raw) for name, raw in frame.settings},
-                betas=list(frame.betas),
-                lifetimes={"fixed": self.lifetimes.fixed, "tail": self.lifetimes.tail},
-                drops_thinking=drops_thinking,
-                drops_thinking_after=after,
-                drops_thinking_before=before,
-            )
+            replace(made, drops_thinking_after=after, drops_thinking_before=before)
         )
         self.opened.append(epoch)
+        if after is not None:
+            self.vouch()
         return epoch
+
+    def next_epoch(
+        self, reason: str, *, drops_thinking: bool, keeps_frame: bool, betas: Iterable[str | None] = ()
+    ) -> Epoch:
+        """The epoch that a compaction opens; it is written, and takes effect, together with it."""
+        frame = self.frame if keeps_frame else self.wanted
+        needed = {*frame.betas, *(beta for beta in betas if beta)}
+        return _epoch(replace(frame, betas=tuple(sorted(needed))), self.lifetimes, reason, drops_thinking)
+
+    def compacted(self) -> None:
+        """A compaction is on record: go on with the epoch it opened."""
+        epoch = self._transcript.view.epoch
+        if epoch is None:
+            return
+        self.announce("compact")
+        self.frame = frame_of(epoch)
+        self.gauge = self.gauge.opened(*self.frame.tools, *self.frame.system)
+        self.tail, self.edited = None, 0
+        self.opened.append(epoch)
 
     def _record(
         self, body: Body, markers: Sequence[Marker], extra: Mapping[str, bytes], why: Why | None
@@ -252,15 +335,23 @@ class Exchange:
             return {}
         return {"diagnostics": msgspec.json.encode({"previous_message_id": self._last_answer})}
 
-    def sizes(self, size: Size) -> Sizes:
-        """Tokens, estimated, up to the end of each part."""
-        count = self.gauge.estimator.tokens
+    def sizes(self) -> Sizes:
+        """Tokens up to the end of each part, by a rule that is the same before and after a resume."""
+        count = Estimator.of(self._profile.tokenizer).tokens
         tools = round(count(opening(*self.frame.tools)))
         ends, running = [], tools
         for part in self.frame.system:
             running += round(count(opening(part)))
             ends.append(running)
-        return Sizes(tools, tuple(ends), size.tokens)
+        return Sizes(tools, tuple(ends), running + round(count(self._transcript.view.weight)))
+
+
+def _behind(items: Sequence[Item], last: str | None) -> Sequence[Item]:
+    """What was said after the record ``last``."""
+    for back, item in enumerate(reversed(items)):
+        if item.said.uuid == last:
+            return items[len(items) - back :]
+    return ()
 
 
 def _edited(reply: Reply) -> int:

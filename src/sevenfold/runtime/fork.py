@@ -33,7 +33,13 @@ class Fork:
     """What a session was when it was forked, and what was said since on this side."""
 
     def __init__(
-        self, exchange: Exchange, transcript: Transcript, profile: Profile, clock: Clock, source: str
+        self,
+        exchange: Exchange,
+        transcript: Transcript,
+        profile: Profile,
+        clock: Clock,
+        source: str,
+        shared: Sequence[Message] | None = None,
     ) -> None:
         self._exchange = exchange
         self._transcript = transcript
@@ -44,7 +50,7 @@ class Fork:
         self._lifetimes = exchange.lifetimes
         self._epoch = transcript.view.epoch.id if transcript.view.epoch else ""
         self._tip = transcript.view.tip
-        self._shared = tuple(transcript.view.messages())
+        self._shared = tuple(transcript.view.messages() if shared is None else shared)
         self._size = exchange.size()
         self._own: list[Message] = []
         self._watched = exchange.watched

@@ -7,7 +7,8 @@ changed since, the change is appended to the conversation if the model takes suc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -18,10 +19,14 @@ from sevenfold.prompts.changes import Replaced
 from sevenfold.record import blocks, canonical
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import Amended, Epoch
+from sevenfold.record.gauge import Gauge
+from sevenfold.record.layout import Measured
 from sevenfold.record.view import View
 from sevenfold.request.frame import Frame, tool_name
 from sevenfold.request.plan import Lifetimes
 
+AMENDED = "amended"
+"""The kind of attachment that tells the model of a change."""
 _EDITS = "context_management"
 
 
@@ -40,39 +45,57 @@ class Entry(Struct, frozen=True):
     opens: str = ""
     """The reason for a new epoch; empty: the last one goes on."""
     drops_thinking: bool = False
-    amendment: Amendment | None = None
+    anew: bool = False
+    """System and tools are sent as they are wanted now, not as they were."""
 
 
 def enter(view: View, wanted: Frame, lifetimes: Lifetimes, profile: Profile, *, cold: bool) -> Entry:
-    """How a session with this view goes on when ``wanted`` is to precede its messages."""
+    """How a session with this view goes on when ``wanted`` is to precede its messages.
+
+    Where the last epoch goes on and something else was wanted, that is appended before the next request.
+    """
     epoch = view.epoch
     if epoch is None:
         adopts = bool(view.items)
         return Entry(wanted, lifetimes, "adopted" if adopts else "start", drops_thinking=adopts)
     stored, kept = frame_of(epoch), Lifetimes(**epoch.lifetimes)
     if stored.model != wanted.model:
-        return Entry(wanted, lifetimes, "model", drops_thinking=True)
+        return Entry(wanted, lifetimes, "model", drops_thinking=True, anew=True)
     goes_on = _with_settings(stored, wanted)
     opens = "" if goes_on == stored else "settings"
-    if _in_force(view, stored) == (wanted.system, wanted.tools):
+    if in_force(view, stored) == (wanted.system, wanted.tools):
         return Entry(goes_on, kept, opens)
     thinks = profile.thinking.bound and view.weight.thoughts > 0
-    amendment = _amendment(view, stored, wanted, profile)
-    if amendment is None or (cold and not thinks):
-        return Entry(wanted, lifetimes, "system or tools", drops_thinking=profile.thinking.bound)
-    return Entry(goes_on, kept, opens, amendment=amendment)
+    if amend(view, stored, wanted, profile) is None or (cold and not thinks):
+        return Entry(
+            wanted, lifetimes, "system or tools", drops_thinking=profile.thinking.bound, anew=True
+        )
+    return Entry(goes_on, kept, opens)
 
 
 def _with_settings(stored: Frame, wanted: Frame) -> Frame:
-    """The stored parts with the settings wanted now; the provider's edits stay as the epoch has them."""
-    edits = [(name, raw) for name, raw in stored.settings if name == _EDITS]
+    """The stored parts with the settings wanted now."""
     others = [(name, raw) for name, raw in wanted.settings if name != _EDITS]
+    edits = _edits(dict(stored.settings).get(_EDITS), dict(wanted.settings).get(_EDITS))
     return replace(
         stored,
-        settings=tuple(sorted(edits + others)),
+        settings=tuple(sorted([*others, (_EDITS, edits)] if edits else others)),
         betas=tuple(sorted({*stored.betas, *wanted.betas})),
         max_tokens=wanted.max_tokens,
     )
+
+
+def _edits(stored: bytes | None, wanted: bytes | None) -> bytes | None:
+    """The provider's edits: as the epoch has them, unless they were switched off or on, or must spare more."""
+    if stored is None or wanted is None:
+        return wanted
+    return wanted if _spared(wanted) - _spared(stored) else stored
+
+
+def _spared(edits: bytes) -> set[str]:
+    """Tools whose results the provider leaves alone."""
+    decoded: dict[str, Any] = msgspec.json.decode(edits)
+    return {name for edit in decoded.get("edits") or () for name in edit.get("exclude_tools") or ()}
 
 
 def frame_of(epoch: Epoch) -> Frame:
@@ -87,22 +110,29 @@ def frame_of(epoch: Epoch) -> Frame:
     )
 
 
-def _in_force(view: View, stored: Frame) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """System and tools as the model knows them: the epoch's, or those of the last amendment to it."""
+def learned(profile: Profile, told: Iterable[Measured | Epoch], *before_messages: bytes) -> Gauge:
+    """The gauge of a session that goes on, with all it had learnt from the reports on record."""
+    gauge = Gauge.of(profile, *before_messages)
+    for one in told:
+        match one:
+            case Epoch(system=system, tools=tools):
+                gauge = gauge.opened(*map(bytes, tools), *map(bytes, system))
+            case report:
+                gauge = gauge.observe(report)
+    return gauge.opened(*before_messages).switched(profile)
+
+
+def in_force(view: View, stored: Frame) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """System and tools as the model knows them: the epoch's, or those of the last amendment it can see."""
     for made in reversed(view.decisions()):
-        match made:
-            case Amended(system=system, tools=tools):
-                return tuple(map(bytes, system)), tuple(map(bytes, tools))
-            case Epoch():
-                break
-            case _:
-                continue
+        if isinstance(made, Amended) and (item := view.item(made.at or "")) and item.shown:
+            return tuple(map(bytes, made.system)), tuple(map(bytes, made.tools))
     return stored.system, stored.tools
 
 
-def _amendment(view: View, stored: Frame, wanted: Frame, profile: Profile) -> Amendment | None:
+def amend(view: View, stored: Frame, wanted: Frame, profile: Profile) -> Amendment | None:
     """The change as an addition to the conversation; None where the model takes none of that kind."""
-    system, tools = _in_force(view, stored)
+    system, tools = in_force(view, stored)
     added: list[Block] = []
     if system != wanted.system:
         if not (profile.system_messages and wanted.system):

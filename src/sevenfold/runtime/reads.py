@@ -30,10 +30,6 @@ class Reads(Struct, frozen=True):
         """After a full reading."""
         return replace(self, files={**self.files, path: Read(call, version)})
 
-    def forget(self) -> Reads:
-        """After a compaction."""
-        return Reads()
-
     def unchanged(self, path: str, version: str, view: View) -> str | None:
         """The call whose result shows this very file, whole; None if it must be read again."""
         known = self.files.get(path)
@@ -46,9 +42,6 @@ def shown_whole(call: str, view: View) -> bool:
     """Does the model see the result of this call as the tool gave it?"""
     for item in reversed(view.items):
         if call in item.said.answers:
-            return (
-                call not in item.said.stored
-                and not item.hidden_by
-                and any(block.id == call for block in item.shown if block in item.said.blocks)
-            )
+            whole = {block.id for block in item.shown if any(block is said for said in item.said.blocks)}
+            return call in whole and call not in item.said.stored
     return False

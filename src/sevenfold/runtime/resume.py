@@ -14,27 +14,39 @@ from sevenfold.ports import Log
 from sevenfold.record import entries
 from sevenfold.record.decisions import Carry, Commit, Epoch
 from sevenfold.record.entries import Boundary, Damaged, Decision, Entry
+from sevenfold.record.layout import Measured
 from sevenfold.record.view import View
 
 _BOUNDARY = b'"compact_boundary"'
 
 
-def resume(log: Log) -> View:
-    """The view at the end of the log."""
+Told = Measured | Epoch
+"""What a reader learns about sizes: reports, and what preceded the messages when they were made."""
+
+
+def resume(log: Log, told: list[Told] | None = None) -> View:
+    """The view at the end of the log; ``told`` is filled with what was learnt about sizes on the way."""
     for start in _starting_points(log):
-        view = fold(log, start)
+        found: list[Told] = []
+        view = fold(log, start, found)
         if start == 0 or (view.boundary is not None and view.missing is None):
             break
     view.keeps_history = False
     _recall_epoch(log, view)
+    if told is not None:
+        told.extend(found)
     return view
 
 
-def fold(log: Log, start: int = 0) -> View:
+def fold(log: Log, start: int = 0, told: list[Told] | None = None) -> View:
     """The view that results from reading the log from ``start`` on."""
     view = View(complete=start == 0)
     for offset, entry in read(log, start):
-        view.add(entry, offset)
+        measured = view.add(entry, offset)
+        if told is not None and measured is not None:
+            told.append(measured)
+        if told is not None and isinstance(entry, Decision) and isinstance(entry.made, Epoch):
+            told.append(entry.made)
     return view
 
 

@@ -11,6 +11,7 @@ from threading import RLock
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.errors import (
     BodyTooLarge,
@@ -161,7 +162,7 @@ class Session:
             lifetimes=_lifetimes(wanted.lifetimes, profile, self._opened),
         )
         self.reads = Reads()
-        gate = Gate(transcript, results, self.announcer, self.kinds)
+        gate = Gate(transcript, results, self.announcer)
         self._gate = gate
         self.upkeep = Upkeep(
             transcript,
@@ -201,7 +202,7 @@ class Session:
             if fresh:
                 self.upkeep.stock.follow(self.transcript.view)
                 masked = self._masked(list(fresh.values()))
-                self._gate.admit(masked, self.upkeep.stock.tool_of, self.settings)
+                self._gate.admit(masked, self.upkeep.stock.tool_of, self.upkeep.budget(self.settings))
             return self.transcript.view.pending_calls
 
     def adopt(self, messages: Iterable[Mapping[str, Any]]) -> None:
@@ -300,6 +301,7 @@ class Session:
     def fork(self, source: str) -> Fork:
         """A conversation of its own that begins with this one's bytes and leaves no trace in it."""
         with self._lock:
+            self.upkeep.settle(self.settings)
             return Fork(self.exchange, self.transcript, self.profile, self._clock, source)
 
     # -- looking ---------------------------------------------------------------------------------
@@ -366,24 +368,21 @@ class Session:
     def dry_run(self) -> list[Proposed]:
         """What the next `prepare` would do, without doing it."""
         with self._lock:
-            plan = self.upkeep.plan(self.settings)
-            if plan.chosen == "nothing":
-                return []
-            count = len(plan.targets)
-            return [
-                Proposed(
-                    session=self.transcript.place.session,
-                    at=self._clock.now(),
-                    layer="clear" if plan.chosen == "clear" else plan.chosen,
-                    mechanism="local",
-                    what=f"clear {count} old tool results",
-                    why=plan.rule,
-                    items=count,
-                    tokens=plan.tokens,
-                    usd=plan.usd,
-                    targets=plan.targets,
-                )
-            ]
+            stamp = {"session": self.transcript.place.session, "at": self._clock.now()}
+            return [replace(one, **stamp) for one in self.upkeep.dry_run(self.settings)]
+
+    def remember_read(self, path: str, call: str, version: str) -> None:
+        """A tool has read a file in full in this call; ``version`` tells one state of the file from another."""
+        with self._lock:
+            self.reads = self.reads.remember(path, call, version)
+
+    def unchanged(self, path: str, version: str) -> str | None:
+        """The call whose result still shows this very file, whole; None: it must be read again."""
+        with self._lock:
+            if self.exchange.edited:
+                # The provider has cleared results, and does not say which.
+                return None
+            return self.reads.unchanged(path, version, self.transcript.view)
 
     # -- deciding --------------------------------------------------------------------------------
 

@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TypeVar
 
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from sevenfold.errors import InputError, TranscriptTooNew
+from sevenfold.errors import InputError, Refused, TranscriptTooNew
 from sevenfold.ports import Clock, Ids, Log
 from sevenfold.record import log as lines
 from sevenfold.record.blocks import Block
@@ -24,13 +25,23 @@ from sevenfold.record.decisions import (
     Epoch,
     MicrocompactMetadata,
     OwnDecision,
+    Signed,
 )
-from sevenfold.record.entries import Decision, Stored
+from sevenfold.record.entries import Decision, Said, Stored
 from sevenfold.record.layout import Measured
 from sevenfold.record.log import Answer, Place, Written
-from sevenfold.runtime.resume import resume
+from sevenfold.runtime.resume import Told, resume
 
 Made = TypeVar("Made", bound=OwnDecision)
+
+
+class Beside(Struct, frozen=True):
+    """Something that is put behind a summary: what the work needs at hand."""
+
+    kind: str
+    blocks: tuple[Block, ...]
+    facts: dict[str, object] = {}
+    role: str = "user"
 
 
 class Transcript:
@@ -41,8 +52,11 @@ class Transcript:
         self.place = place
         self._clock = clock
         self._ids = ids
-        self.view = resume(log)
-        self._epoch_offset = self.view.carry.epoch_offset if self.view.carry else None
+        self.told: list[Told] = []
+        """What reading the log taught about sizes."""
+        self.view = resume(log, self.told)
+        self._closed = False
+        self._epoch_offset = self._find_epoch()
 
     @property
     def read_only(self) -> bool:
@@ -85,6 +99,12 @@ class Transcript:
         self._write(written)
         return uuid
 
+    def again(self, said: Said) -> str:
+        """Record once more, at the newest place, what was said before on the user's side."""
+        if said.attachment:
+            return self.attach(said.attachment, {}, said.blocks, role=said.role)
+        return self.user(said.blocks, meta=said.meta, key=said.key, stored=said.stored)
+
     def clear(self, about: MicrocompactMetadata) -> str:
         """Record that old results are cleared."""
         uuid = self._ids.new()
@@ -99,12 +119,23 @@ class Transcript:
         return made
 
     def compact(
-        self, about: CompactMetadata, summary: Sequence[Block], *, boundary: str = "", anchor: str = ""
+        self,
+        about: CompactMetadata,
+        summary: Sequence[Block],
+        *,
+        boundary: str = "",
+        anchor: str = "",
+        beside: Sequence[Beside] = (),
+        epoch: Epoch | None = None,
+        signed: bytes | None = None,
+        carry: Carry | None = None,
     ) -> str:
         """Record a compaction in one write that counts only as a whole; returns the boundary's id.
 
-        ``boundary`` and ``anchor`` are ids given out beforehand, when ``about`` keeps messages that
-        must be told where they now stand: behind the summary (``anchor``) or behind the boundary.
+        ``boundary`` and ``anchor`` are ids given out beforehand, when ``about`` keeps messages that must be
+        told where they now stand: behind the summary (``anchor``) or behind the boundary. ``beside`` comes
+        behind everything else; ``epoch`` opens with it; ``signed`` is sent in place of the readable summary;
+        ``carry`` holds what must be known on this side of the boundary too.
         """
         segment = about.preserved_segment
         if segment and not self.view.begins_round(segment.head_uuid):
@@ -113,24 +144,35 @@ class Transcript:
                 "or would be torn from the answer it belongs to; begin at that answer"
             )
         boundary, anchor, now = boundary or self._ids.new(), anchor or self._ids.new(), self._now()
-        carry = Carry(
+        stamp = {"at": anchor, "timestamp": now}
+        written = [lines.compacted(self.place, boundary, self.view.tip, now, about)]
+        if signed is not None:
+            block = Signed(id=self._ids.new(), at=boundary, timestamp=now, boundary=boundary, block=Raw(signed))
+            written.append(lines.decided(block))
+        written.append(lines.said_by_user(self.place, anchor, boundary, now, _some(summary), summary=True))
+        parent = anchor
+        for one in beside:
+            uuid = self._ids.new()
+            written.append(
+                lines.attached(self.place, uuid, parent, now, one.kind, one.facts, one.blocks, role=one.role)
+            )
+            parent = uuid
+        carried = replace(
+            carry or Carry(boundary=boundary),
             id=self._ids.new(),
-            at=anchor,
-            timestamp=now,
             boundary=boundary,
             previous_boundary=self.view.boundary,
             epoch=self.view.epoch.id if self.view.epoch else None,
             epoch_offset=self._epoch_offset,
             segment_offset=self.view.start_of(segment) if segment else None,
+            **stamp,
         )
-        commit = Commit(id=self._ids.new(), at=anchor, timestamp=now, boundary=boundary)
-        self._write(
-            lines.compacted(self.place, boundary, self.view.tip, now, about),
-            lines.said_by_user(self.place, anchor, boundary, now, _some(summary), summary=True),
-            lines.decided(carry),
-            lines.decided(commit),
-            durable=True,
-        )
+        if epoch is not None:
+            opened = replace(epoch, id=self._ids.new(), boundary=boundary, **stamp)
+            written.append(lines.decided(opened))
+            carried = replace(carried, epoch=opened.id, epoch_offset=None)
+        commit = Commit(id=self._ids.new(), boundary=boundary, **stamp)
+        self._write(*written, lines.decided(carried), lines.decided(commit), durable=True)
         return boundary
 
     def new_id(self) -> str:
@@ -139,15 +181,22 @@ class Transcript:
 
     def close(self) -> None:
         """Let others write."""
+        self._closed = True
         self.log.close()
 
-    def _write(self, *written: Written, durable: bool = False) -> Measured | None:
+    def must_be_writable(self) -> None:
+        """Raise if nothing can be recorded here."""
+        if self._closed:
+            raise Refused("this session is closed, so nothing can be added to it; open it again")
         if self.read_only:
             kinds = ", ".join(sorted(self.view.unknown_kinds))
             raise TranscriptTooNew(
                 f"this transcript holds records this version does not know ({kinds}): "
                 "it can be read, but only a newer Sevenfold can continue it"
             )
+
+    def _write(self, *written: Written, durable: bool = False) -> Measured | None:
+        self.must_be_writable()
         offset = self.log.append([one.line for one in written], durable=durable)
         measured = None
         for one in written:
@@ -158,6 +207,12 @@ class Transcript:
         if self.view.missing is not None:
             self.view = resume(self.log)
         return measured
+
+    def _find_epoch(self) -> int | None:
+        """Where the record of the epoch in force stands."""
+        if self.view.epoch is None:
+            return None
+        return next(self.log.holding(b'"id":"' + self.view.epoch.id.encode() + b'"'), None)
 
     def _now(self) -> str:
         milliseconds = int(self._clock.now() * 1000)

@@ -10,15 +10,17 @@ from msgspec.structs import replace
 from sevenfold.errors import ContextFull
 from sevenfold.events import Acted, Checked, Proposed, SteppedAside
 from sevenfold.layers import clear, ladder
-from sevenfold.layers.clear import Moment, Plan, Result
 from sevenfold.layers.ladder import Parts, Pass, Progress
+from sevenfold.layers.moment import Moment, Plan, Result, Stake
+from sevenfold.layers.offload import Budget
 from sevenfold.layers.stock import Stock
 from sevenfold.profiles import Profile
+from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import MicrocompactMetadata, Pin, Why
 from sevenfold.record.entries import Clearing
 from sevenfold.record.gauge import Check, Size
 from sevenfold.record.layout import Item
-from sevenfold.record.weight import NOTHING, opening
+from sevenfold.record.weight import NOTHING, opening, reasoning
 from sevenfold.record.window import Window
 from sevenfold.request.watch import SECONDS
 from sevenfold.runtime.announce import Announcer
@@ -27,12 +29,6 @@ from sevenfold.runtime.gate import Gate
 from sevenfold.runtime.transcript import Transcript
 from sevenfold.settings import Settings
 
-STEPS = (
-    "remove rounds that are no longer needed (snip)",
-    "unpin what is pinned",
-    "go on in a new session, or with a model that has a larger window",
-)
-"""What a user can do when nothing the engine may do is enough."""
 HALF_LIFE = 50
 """Requests of a session beyond which it is no longer expected to last as long again."""
 
@@ -57,20 +53,23 @@ class Upkeep:
         self._announcer = announcer
         self._profile = profile
         self.window = window
+        self._kinds = kinds
         self.stock = Stock(kinds)
         self._progress = Progress()
+        self._stake = Stake()
+        self._staked_at = 0
 
     # -- the pass before a request --------------------------------------------------------------
 
     def run(self, settings: Settings) -> Why:
         """Do what is due; says what was known and considered. Raises `ContextFull` if nothing helps."""
-        self._share(settings)
+        self.settle(settings)
         plan = self.plan(settings)
         if plan.chosen == "clear":
             plan = self._clear(plan)
-        check = self._check()
+        check = self._check(settings)
         if check.verdict == "blocked":
-            raise ContextFull(ladder.too_full(check, self.window, self.parts(), steps=STEPS))
+            raise ContextFull(self._too_full(check, settings))
         return Why(
             used=check.used,
             band=check.band,
@@ -79,6 +78,16 @@ class Upkeep:
             chosen=plan.chosen,
             options=list(plan.options),
         )
+
+    def dry_run(self, settings: Settings) -> list[Proposed]:
+        """What the next pass would do, without doing it."""
+        budget = self.budget(settings)
+        proposals = [
+            self._gate.proposal(big, budget)
+            for big in self._gate.due(self._unsent_results(), self.stock.tool_of, budget)
+        ]
+        plan = self.plan(settings)
+        return [*proposals, _proposal(plan)] if plan.chosen == "clear" else proposals
 
     def plan(self, settings: Settings, *, forced: int = 0) -> Plan:
         """What clearing would do now, without doing it; ``forced`` tokens must go whatever the size is."""
@@ -90,9 +99,10 @@ class Upkeep:
         results_tokens = self._exchange.gauge.estimator.tokens(self.stock.weight)
         if not clear.could_matter(moment, results_tokens):
             return Plan("everything fits")
-        if reason := self._progress.rests("clear", self.window):
-            self._announcer.tell(SteppedAside(layer="clear", reason=reason))
-            return Plan(f"clearing rests: {reason}")
+        rests = self._progress.rests("clear", self.window, size.tokens)
+        if rests and not moment.cold and (moment.compacts or not clear.cannot_be_sent(moment)):
+            self._announcer.tell(SteppedAside(layer="clear", reason=rests))
+            return Plan(f"clearing rests: {rests}")
         return clear.plan(replace(moment, results=self._results()))
 
     def relieve(self, settings: Settings, tokens: int) -> bool:
@@ -102,16 +112,13 @@ class Upkeep:
             return False
         return self._clear(plan).chosen == "clear"
 
-    def _share(self, settings: Settings) -> None:
-        unsent = [
-            block
-            for item in self.unsent()
-            if item.said.answers
-            for block in item.shown
-            if block.kind == "tool_result"
-        ]
-        if len(unsent) > 1:
-            self._gate.share(unsent, settings)
+    def settle(self, settings: Settings) -> None:
+        """Decide about results that go out for the first time: what is sent now is sent the same ever after."""
+        self._gate.settle(self._unsent_results(), self.stock.tool_of, self.budget(settings))
+
+    def budget(self, settings: Settings) -> Budget:
+        """How much of tool results may stay in the context."""
+        return Budget(settings, self.window, self._kinds)
 
     def unsent(self) -> list[Item]:
         """What no request has held yet."""
@@ -119,41 +126,35 @@ class Upkeep:
         self.stock.follow(view)
         newest = view.items_from(self.stock.answered + 1)
         tip = self._exchange.account.tip
+        while isinstance(entry := view.entry(tip or ""), Clearing):
+            tip = entry.parent
         sent = next((place for place, item in enumerate(newest) if item.said.uuid == tip), -1)
         return newest[sent + 1 :]
+
+    def _unsent_results(self) -> list[Block]:
+        found = (block for item in self.unsent() if item.said.answers for block in item.shown)
+        return [block for block in found if block.kind == "tool_result"]
 
     # -- clearing -------------------------------------------------------------------------------
 
     def _clear(self, plan: Plan) -> Plan:
-        count = len(plan.targets)
-        what = f"clear {count} old tool result{'s' if count != 1 else ''}"
-        if plan.drops_thinking:
-            what += " and leave out earlier reasoning"
-        proposed = Proposed(
-            layer="clear",
-            mechanism="local",
-            what=what,
-            why=plan.rule,
-            items=count,
-            tokens=plan.tokens,
-            usd=plan.usd,
-            targets=plan.targets,
-        )
+        proposed = _proposal(plan)
         if not self._announcer.may(proposed):
             return replace(plan, rule=f"{plan.rule}; refused by a listener", chosen="nothing")
         before = self._exchange.size().tokens
         reference = self._write_clearing(plan, before)
         after = self._exchange.size().tokens
-        self._progress = self._progress.after(
-            Pass("clear", self._exchange.account.requests, before - after, after)
-        )
+        if plan.cause != "pause":
+            requests = self._exchange.account.requests
+            self._progress = self._progress.after(Pass("clear", requests, before - after, after))
+            self._stake = self._stake.after(plan)
         self._announcer.tell(
             Acted(
                 layer="clear",
                 mechanism="local",
-                what=what,
+                what=proposed.what,
                 why=plan.rule,
-                items=count,
+                items=proposed.items,
                 tokens_before=before,
                 tokens_after=after,
                 usd=plan.usd,
@@ -187,7 +188,10 @@ class Upkeep:
 
     def _moment(self, size: Size, settings: Settings) -> Moment:
         exchange, profile, view = self._exchange, self._profile, self._transcript.view
-        idle = exchange.idle_seconds()
+        idle, price = exchange.idle_seconds(), profile.price(size.tokens)
+        self._stake = self._stake.earned(exchange.account.requests - self._staked_at, price)
+        self._staked_at = exchange.account.requests
+        wire_limit, images_limit = self.limits(settings)
         mid_turn = bool((newest := view.items_from(len(view) - 1)) and newest[0].said.answers)
         return Moment(
             results=(),
@@ -196,26 +200,41 @@ class Upkeep:
             fixed=self._fixed(),
             window=self.window,
             settings=settings,
-            price=profile.price(size.tokens),
+            price=price,
             lifetime=SECONDS[exchange.lifetimes.tail],
             idle=None if idle == inf else idle,
             expected=max(settings.expected_requests, min(exchange.account.requests, HALF_LIFE)),
             spent=exchange.account.usd or 0.0,
+            owed=self._stake.owed,
             bound=profile.thinking.bound and view.weight.thoughts > 0,
-            thinking=self._old_thinking(mid_turn),
+            thinking=0 if mid_turn or not clear.FORGOTTEN < idle < inf else self._old_thinking(),
+            reasoning=round(exchange.gauge.estimator.tokens(reasoning(view.weight))),
             mid_turn=mid_turn,
             provider=any(name == "context_management" for name, _ in exchange.frame.settings),
             wire=size.wire,
-            wire_limit=profile.body_bytes,
+            wire_limit=wire_limit,
             images=size.images,
-            images_limit=profile.images,
+            images_limit=images_limit,
         )
 
-    def _old_thinking(self, mid_turn: bool) -> int:
-        """Tokens of reasoning of earlier turns that is still sent and could be left out."""
-        if mid_turn or not self._profile.thinking.kept:
+    def limits(self, settings: Settings) -> tuple[int | None, int | None]:
+        """The most bytes and pictures a request may have."""
+        wire, images = settings.wire_bytes_limit, settings.images_limit
+        return (
+            self._profile.body_bytes if wire is None else wire,
+            self._profile.images if images is None else images,
+        )
+
+    def _old_thinking(self) -> int:
+        """Tokens of reasoning of turns before the last that is still sent and could be left out."""
+        if not self._profile.thinking.kept:
             return 0
-        return max(0, round(self._exchange.gauge.estimator.tokens(self._transcript.view.faded)))
+        last, found = self._last_turn(), NOTHING
+        for item in self._transcript.view.items:
+            if item.said.uuid == last:
+                break
+            found += reasoning(item.weight)
+        return round(self._exchange.gauge.estimator.tokens(found))
 
     def _fixed(self) -> int:
         gauge = self._exchange.gauge
@@ -223,7 +242,7 @@ class Upkeep:
 
     def _results(self) -> list[Result]:
         count = self._exchange.gauge.estimator.tokens
-        kept = self._kept_records()
+        kept = pinned(self._transcript)
         exempt = self._exempt()
         return [
             Result(
@@ -237,9 +256,6 @@ class Upkeep:
             for held in self.stock.results
         ]
 
-    def _kept_records(self) -> set[str]:
-        return pinned(self._transcript)
-
     def _exempt(self) -> set[str]:
         """Results the user put back: they stay until that is redone."""
         view = self._transcript.view
@@ -252,9 +268,16 @@ class Upkeep:
 
     # -- looking --------------------------------------------------------------------------------
 
-    def _check(self) -> Check:
-        size = self._exchange.size()
-        check = self._exchange.gauge.check(size, self.window)
+    def _too_full(self, check: Check, settings: Settings) -> str:
+        parts = self.parts()
+        wire, images = self.limits(settings)
+        limit = {"bytes": wire, "images": images}.get(check.budget) or self.window.blocking
+        steps = ladder.steps(parts, clears=settings.size_clearing)
+        return ladder.too_full(check, self.window, parts, limit=limit, steps=steps)
+
+    def _check(self, settings: Settings) -> Check:
+        size, (wire, images) = self._exchange.size(), self.limits(settings)
+        check = self._exchange.gauge.check(size, self.window, wire=wire, images=images)
         self._announcer.tell(
             Checked(
                 used=check.used,
@@ -277,7 +300,7 @@ class Upkeep:
         """What the window is filled with."""
         count = self._exchange.gauge.estimator.tokens
         frame, size = self._exchange.frame, self._exchange.size()
-        kept = self._kept_records()
+        kept = pinned(self._transcript)
         items = self._transcript.view.items
         fresh = {item.said.uuid for item in self.unsent()}
         newest = sum((item.weight for item in items if item.said.uuid in fresh), NOTHING)
@@ -291,6 +314,25 @@ class Upkeep:
         )
         rest = size.tokens - parts.system - parts.tools - parts.pinned - parts.newest
         return replace(parts, rest=max(0, rest))
+
+
+def _proposal(plan: Plan) -> Proposed:
+    """A plan, as listeners are told of it."""
+    done = []
+    if count := len(plan.targets):
+        done.append(f"clear {count} old tool result{'s' if count != 1 else ''}")
+    if plan.drops_thinking:
+        done.append("leave out earlier reasoning")
+    return Proposed(
+        layer="clear",
+        mechanism="local",
+        what=" and ".join(done),
+        why=plan.rule,
+        items=count,
+        tokens=plan.tokens,
+        usd=plan.usd,
+        targets=plan.targets,
+    )
 
 
 def pinned(transcript: Transcript) -> set[str]:

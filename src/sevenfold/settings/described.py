@@ -11,7 +11,7 @@ from msgspec import Struct, inspect
 
 from sevenfold.settings.fields import MOST, Settings, Stage
 
-Kind = Literal["switch", "whole number", "number", "choice", "table"]
+Kind = Literal["switch", "whole number", "number", "choice", "text", "table"]
 
 
 class Setting(Struct, frozen=True, kw_only=True):
@@ -79,6 +79,8 @@ def _allowed(kind: inspect.Type, unit: str) -> tuple[Kind, str]:
             return "whole number", f"a whole number ({unit}), {_range(kind)}"
         case inspect.FloatType():
             return "number", f"a number ({unit}), {_range(kind)}"
+        case inspect.StrType():
+            return "text", "a text"
         case inspect.LiteralType():
             return "choice", " or ".join(f'"{value}"' for value in kind.values)
         case inspect.UnionType():  # of something and nothing

@@ -280,6 +280,25 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = 5
 
+    # Compaction.
+
+    keep_recent_tokens: Annotated[
+        Count,
+        about("The newest messages are kept word for word if they have no more than this.", "tokens"),
+    ] = 10_000
+    summary_tokens: Annotated[Positive, about("The most a summary may have.", "tokens")] = 16_000
+    summary_model: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=200)] | None,
+        about("The model that summarises when the session's own prefix is not used; unset, the same one."),
+    ] = None
+    background_share: Annotated[
+        Annotated[float, Meta(gt=0, lt=1)],
+        about(
+            "A summary is prepared in the background from this share of the auto-compact threshold on.",
+            "share",
+        ),
+    ] = 0.85
+
     # Around it.
 
     pins_tokens: Annotated[

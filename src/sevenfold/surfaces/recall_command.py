@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,12 +69,15 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
+    from sevenfold.adapters.home import SessionFiles
     from sevenfold.adapters.jsonl import JsonlLog
     from sevenfold.adapters.recall_index import RecallIndex, side_file
+    from sevenfold.adapters.results import FileResults
 
     path = _transcript(options.session)
     log = JsonlLog(path)
-    index = RecallIndex.for_reading(log, side_file(path))
+    stored = FileResults(SessionFiles(path.parent, path.stem).results)
+    index = RecallIndex.for_reading(log, side_file(path), fetch=stored.fetch)
     try:
         with _progress(path) as progress:
             index.catch_up(progress)
@@ -112,12 +116,15 @@ def _transcript(name: str) -> Path:
     path = Path(name)
     if path.exists() or path.suffix or len(path.parts) != 1:
         return path
-    projects = Path.home() / ".claude" / "projects"
-    for found in (Path(f"{name}.jsonl"), *sorted(projects.glob(f"*/{name}.jsonl"))):
+    from sevenfold.adapters.home import user_home
+
+    others = Path.home() / ".claude" / "projects"
+    own = (project.transcript(name) for project in user_home().projects())
+    for found in (Path(f"{name}.jsonl"), *own, *sorted(others.glob(f"*/{escape(name)}.jsonl"))):
         if found.is_file():
             return found
     raise TranscriptMissing(
-        f"{name}: neither a file nor a session in this folder or in {projects}; name the transcript's path"
+        f"{name}: neither a file nor a session of ours, in this folder or in {others}; name the transcript's path"
     )
 
 

@@ -33,7 +33,7 @@ class Leak:
                 f"the secret has {len(secret)} characters; below {SHORTEST} it could stand anywhere by chance, "
                 "so give all of it"
             )
-        found = next(redact.find(secret), None)
+        found = next(iter(redact.find(secret)), None)
         if not kind and found and (found.start, found.end) == (0, len(secret)):
             kind = found.kind
         self.mask = redact.label(kind or "secret", redact.digest(secret))
@@ -77,15 +77,15 @@ class Leak:
 
 
 def _character(letter: str) -> str:
-    """A pattern for one character, written as it is or escaped any number of times."""
+    """A pattern for one character, written as it is or escaped, up to five times over."""
     units = letter.encode("utf-16-be", errors="surrogatepass").hex()
-    escaped = "".join(rf"\\{{1,8}}u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    escaped = "".join(rf"\\{{1,32}}u{units[at : at + 4]}" for at in range(0, len(units), 4))
     if letter == "\\":
-        plain = r"\\{1,16}"
+        plain = r"\\{1,32}"
     elif letter in '"/':
-        plain = rf"\\{{0,8}}{letter}"
+        plain = rf"\\{{0,32}}{letter}"
     elif letter in _SHORT:
-        plain = rf"{letter}|\\{{1,8}}{_SHORT[letter]}"
+        plain = rf"{letter}|\\{{1,32}}{_SHORT[letter]}"
     else:
         plain = re.escape(letter)
     return f"(?:{plain}|(?i:{escaped}))"

@@ -22,7 +22,7 @@ from sevenfold.adapters.purging.leak import Leak
 from sevenfold.errors import InputError, TranscriptTooNew
 from sevenfold.ports import Clock, Ids
 from sevenfold.record import entries
-from sevenfold.record.decisions import Epoch, Offload, OwnDecision, Purged
+from sevenfold.record.decisions import Epoch, Offload, OwnDecision, Purged, Signed, Undone
 from sevenfold.record.entries import Boundary, Damaged, Decision, Entry, Said
 from sevenfold.record.log import decided
 from sevenfold.record.view import View
@@ -54,6 +54,7 @@ class Rewriting:
         self._view = View(keeps_history=False)
         self._from = [0]
         self._by = [0]
+        self._signed: list[str] = []
 
     def lines(self, results: dict[str, str]) -> Iterator[bytes]:
         """The new file's lines; ``results`` are stored results that are masked along with it."""
@@ -84,6 +85,11 @@ class Rewriting:
                 "so it is no secret in the usual sense; nothing was changed"
             )
         self.masked += times
+        match _entry(new):
+            case Decision(made=Signed() as made) if times:
+                self._signed.append(made.id)
+            case _:
+                pass
         return new
 
     def _moved(self, raw: bytes) -> bytes:
@@ -98,6 +104,8 @@ class Rewriting:
     def _closing(self, results: dict[str, str]) -> Iterator[bytes]:
         masks = [leak.mask for leak in self._leaks]
         yield self._own(Purged(masks=masks, count=self.masked, results=results))
+        # A summary the provider signed is no longer what was signed: the readable one takes its place.
+        yield from (self._own(Undone(decision=signed)) for signed in self._signed)
         epoch = self._view.epoch
         if self.masked and epoch is not None:
             plain = replace(epoch, drops_thinking_after=None, boundary=None)
@@ -123,7 +131,7 @@ def mask_record(leaks: Sequence[Leak], raw: bytes) -> tuple[bytes, int]:
 
 
 def mask_text(leaks: Sequence[Leak], raw: bytes) -> tuple[bytes, int]:
-    """The same for a piece of any other file."""
+    """The same for any other file."""
     text, masked = raw.decode(errors="surrogateescape"), 0
     for leak in leaks:
         text, times = leak.in_text(text)

@@ -19,7 +19,6 @@ from msgspec import Struct
 from sevenfold.adapters import lines
 from sevenfold.adapters.home import Home, Project, SessionFiles
 from sevenfold.adapters.lock import FileLock
-from sevenfold.adapters.pieces import pieces
 from sevenfold.adapters.purging import journal
 from sevenfold.adapters.purging.journal import Purge
 from sevenfold.adapters.purging.leak import Leak
@@ -92,11 +91,11 @@ def _purge(home: Home, leaks: Sequence[Leak], affected: Affected, world: World) 
     masking = [_Masking(path, leaks) for path in affected.places if path != transcript]
     staged: list[Staged] = []
     try:
-        staged += [Staged(one.path, one.content()) for one in masking]
+        staged += [Staged(one.path, [one.content]) for one in masking]
         places = sum(one.masked for one in masking)
         if session and transcript:
             rewriting = Rewriting(transcript, leaks, world)
-            results = {str(one.path): one.sha256() for one in masking if one.path.parent == session.results}
+            results = {str(one.path): one.sha256 for one in masking if one.path.parent == session.results}
             staged.insert(0, Staged(transcript, rewriting.lines(results)))
             places += rewriting.masked
         journal.note(home, _noted(affected, leaks, places, world))
@@ -123,25 +122,23 @@ def _noted(affected: Affected, leaks: Sequence[Leak], places: int, world: World)
 
 
 class _Masking:
-    """One pass over a text file."""
+    """A text file without the secrets. It is read as a whole: a secret may span any number of lines."""
 
     def __init__(self, path: Path, leaks: Sequence[Leak]) -> None:
         self.path = path
-        self.masked = 0
-        self._leaks = leaks
-        self._hash = hashlib.sha256()
+        self.content, self.masked = mask_text(leaks, _read(path))
 
-    def content(self) -> Iterator[bytes]:
-        """The file's bytes without the secrets."""
-        for piece in pieces(self.path):
-            new, times = mask_text(self._leaks, piece)
-            self.masked += times
-            self._hash.update(new)
-            yield new
-
+    @property
     def sha256(self) -> str:
-        """The hash of what was written."""
-        return self._hash.hexdigest()
+        """The hash of what will be written."""
+        return hashlib.sha256(self.content).hexdigest()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise lines.explain(error, path) from error
 
 
 def _texts(session: SessionFiles) -> list[Path]:
@@ -154,4 +151,4 @@ def _count(path: Path, leaks: Sequence[Leak], progress: Progress | None) -> int:
         progress(path)
     if is_transcript(path):
         return sum(mask_record(leaks, line.raw)[1] for line in lines.scan(path, limit=sys.maxsize))
-    return sum(mask_text(leaks, piece)[1] for piece in pieces(path))
+    return mask_text(leaks, _read(path))[1]

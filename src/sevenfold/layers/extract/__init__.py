@@ -87,7 +87,7 @@ def _handed_on(items: Sequence[Item]) -> Facts:
         if item.said.summary:
             text = "\n".join(blocks.words_of(block) for block in item.said.blocks)
             found, prose = notation.read_back(text)
-            known = _with(known, found, outline.split(prose.replace(notation.EARLIER, "")))
+            known = _with(known, found, outline.split(prose))
     return known
 
 

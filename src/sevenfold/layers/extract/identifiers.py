@@ -22,7 +22,7 @@ _LOOKED_AT = 40_000
 _PATTERN = re.compile(
     r"(?P<address>\b(?:https?|ssh|ftp|file|wss?|postgres|redis|git)://[^\s<>()\"'`\]]+[\w/#])"
     r"|(?P<id>\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b)"
-    r"|(?P<mail>\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b)"
+    r"|(?P<mail>\b[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+\b)"
     r"|(?P<host>\b(?:localhost|\d{1,3}(?:\.\d{1,3}){3})(?::\d{2,5})?\b)"
     r"|(?P<port>\bport \d{2,5}\b)"
     r"|(?P<ticket>\b[A-Z][A-Z0-9]{1,9}-\d{1,6}\b|(?<![\w&])#\d{1,6}\b)"
@@ -30,7 +30,7 @@ _PATTERN = re.compile(
     r"|(?P<hash>\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b)"
     r"|(?P<flag>(?<![\w-])--[a-zA-Z][\w-]+(?:=[\w./:-]+)?)"
     r"|(?P<variable>\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b)"
-    r"|(?P<figure>(?<![\w.])\d[\d,]*(?:\.\d+)?\s?(?:ms|s|sec|min|h|[kKMGT]i?B|%|px|tokens|Hz|rps)(?![\w/]))"
+    r"|(?P<figure>(?<![\w.])\d[\d,]{0,15}(?:\.\d+)?\s?(?:ms|s|sec|min|h|[kKMGT]i?B|%|px|tokens|Hz|rps)(?![\w/]))"
 )
 _NAME = re.compile(r"`([A-Za-z_][\w.:-]*\w(?:\(\))?)`")
 _NAMING = re.compile(r"[_.:()\d-]|[a-z][A-Z]")

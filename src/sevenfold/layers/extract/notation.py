@@ -13,15 +13,22 @@ from collections.abc import Iterable, Mapping
 
 from sevenfold.layers.extract.facts import Command, Facts, File, Identifier, Problem, Quote, Task, Words
 
-EARLIER = "(From an earlier summary:)\n"
+_MADE_ANEW = frozenset({"request", "current", "next"})
+"""Lists that no summary takes over from the one before it."""
+EARLIER = "(From an earlier summary:)"
 """Stands before prose that a summary took over from the one before it."""
+NOTHING = "(nothing recorded)"
+"""Stands in a section that is empty."""
+MORE = "[More was said here; it found no room.]"
+"""Stands behind prose that was not taken over whole."""
 
 _SHORT = (8, 13, 18, 23)
 """Lengths at which an id may be cut: behind the groups of a UUID."""
 
+_WRAPPED = re.compile(r"^<summary>\n(.*)\n</summary>$", re.MULTILINE | re.DOTALL)
 _FRAME = re.compile(r'^<recorded kind="([\w-]+)">\n(.*?)^</recorded>$', re.MULTILINE | re.DOTALL)
-_MESSAGE = re.compile(r'^<said record="([^"\n]*)" lines="(\d+)">$')
-_GAP = re.compile(r"^\[(\d+) characters left out here; record [^\]\n]* has all of it\]$", re.MULTILINE)
+_MESSAGE = re.compile(r'^<said record="([^"\n]*)" lines="(\d+)"(?: cut-at="(\d+)")?>$')
+_GAP = re.compile(r"^\[(\d+) characters left out here; record [^\]\n]* has all of it\]$")
 _LEFT_OUT = re.compile(r"^\((\d+) more not listed here; the transcript has them\)$")
 _CITED = r" \[([^\[\]\s]+)\]"
 _QUOTE = re.compile(rf"^- “(.*)”{_CITED}$")
@@ -62,11 +69,12 @@ def left_out_line(count: int) -> str:
 
 def said(words: Words, facts: Facts) -> str:
     """A message of the user, with what was left out of it stated in its place."""
-    name, text = facts.name(words.record), words.head
+    name, lines, cut = facts.name(words.record), words.head.split("\n"), ""
     if words.lost:
+        cut = f' cut-at="{len(lines) + 1}"'
         gap = f"[{words.lost} characters left out here; record {name} has all of it]"
-        text = "\n".join(filter(None, (words.head, gap, words.tail)))
-    return f'<said record="{name}" lines="{text.count(chr(10)) + 1}">\n{text}\n</said>'
+        lines = [*lines, gap, *words.tail.split("\n")]
+    return "\n".join([f'<said record="{name}" lines="{len(lines)}"{cut}>', *lines, "</said>"])
 
 
 def quote(one: Quote, facts: Facts) -> str:
@@ -117,11 +125,11 @@ def read_back(text: str) -> tuple[Facts, str]:
     """The facts a summary of ours hands on, and the rest of its text."""
     lists: dict[str, list[str]] = {}
     left_out: dict[str, int] = {}
-    messages, rest = _read_messages(text)
+    messages, rest = _read_messages(_inside(text))
     for kind, body in _FRAME.findall(rest):
         for line in body.splitlines():
             if more := _LEFT_OUT.match(line):
-                left_out[kind] = left_out.get(kind, 0) + int(more[1])
+                left_out[kind] = 0 if kind in _MADE_ANEW else int(more[1])
             else:
                 lists.setdefault(kind, []).append(line)
     facts = Facts(
@@ -141,7 +149,14 @@ def read_back(text: str) -> tuple[Facts, str]:
         current=tuple(lists.get("current", ())),
         left_out=left_out,
     )
-    return facts, _FRAME.sub("", rest)
+    prose = [line for line in _FRAME.sub("", rest).split("\n") if line not in (EARLIER, NOTHING)]
+    return facts, "\n".join(prose)
+
+
+def _inside(text: str) -> str:
+    """The summary without the note it is wrapped in."""
+    found = _WRAPPED.search(text)
+    return found[1] if found else text
 
 
 def said_last(current: Iterable[str]) -> list[Quote]:
@@ -159,7 +174,7 @@ def _read_messages(text: str) -> tuple[list[Words], str]:
     while place < len(lines):
         if begins := _MESSAGE.match(lines[place]):
             end = place + 1 + int(begins[2])
-            found.append(_words(begins[1], "\n".join(lines[place + 1 : end])))
+            found.append(_words(begins[1], lines[place + 1 : end], int(begins[3] or 0)))
             place = end + 1
         else:
             rest.append(lines[place])
@@ -167,13 +182,11 @@ def _read_messages(text: str) -> tuple[list[Words], str]:
     return found, "\n".join(rest)
 
 
-def _words(record: str, text: str) -> Words:
-    gap = next((gap for gap in _GAP.finditer(text) if f"record {record} has" in gap[0]), None)
+def _words(record: str, lines: list[str], cut_at: int) -> Words:
+    gap = _GAP.match(lines[cut_at - 1]) if 0 < cut_at <= len(lines) else None
     if gap is None:
-        return Words(record, text)
-    return Words(
-        record, text[: gap.start()].removesuffix("\n"), text[gap.end() :].removeprefix("\n"), int(gap[1])
-    )
+        return Words(record, "\n".join(lines))
+    return Words(record, "\n".join(lines[: cut_at - 1]), "\n".join(lines[cut_at:]), int(gap[1]))
 
 
 def _read_quote(line: str) -> Quote | None:

@@ -30,7 +30,7 @@ TITLES_UP_TO: Final[Mapping[int, str]] = MappingProxyType(
 """When what follows the summary stays in view, the summary does not end where the work stands."""
 
 _HEADING = re.compile(
-    r"^\W{0,6}([1-9])[.)]\s*\**\s*([A-Za-z][^\n:*]*?)\s*\**\s*(?::\**[ \t]*(.*))?$", re.MULTILINE
+    r"^\W{0,6}([1-9])[.)]\s*\**\s*([A-Za-z][^\n:*]{0,60}?)\s*\**\s*(?::\**[ \t]*(.*))?$", re.MULTILINE
 )
 _FIRST_WORDS: Final = MappingProxyType(
     {

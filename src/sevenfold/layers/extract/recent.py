@@ -41,14 +41,9 @@ def outcomes(items: Sequence[Item]) -> list[Quote]:
 
 
 def last_words(items: Sequence[Item]) -> list[Quote]:
-    """All the model said since the user last spoke, or, if that is nothing, before."""
-    found: list[Quote] = []
-    for item in reversed(items):
-        if words := models_words(item):
-            found.append(Quote(words, item.said.uuid))
-        elif found and users_words(item):
-            break
-    return found[::-1]
+    """What the model said in its newest answer: what it announced before that, it has begun since."""
+    answer = rounds(items)[-1].answer if items else ()
+    return [Quote(words, item.said.uuid) for item in answer if (words := models_words(item))]
 
 
 def newest(items: Sequence[Item], made: Sequence[Call], names: dict[str, str]) -> list[str]:

@@ -15,9 +15,9 @@ _LONGEST_COMMAND = 160
 _MOST_LINES = 3
 
 _PATH_IN_COMMAND = re.compile(
-    r"(?<![\w@:/.~>})$*\\-])((?:~|\.{1,2}|[A-Za-z]:)?[/\\]?(?:[\w.@+-]+[/\\])*[\w@+-][\w.@+-]*\.[A-Za-z]\w{0,7})(?![\w/\\(])"
+    r"(?<![\w@:/.~>})$*\\-])((?:~|\.{1,2}|[A-Za-z]:)?[/\\]?(?:[\w.@+-]{1,100}[/\\]){0,40}[\w@+-][\w.@+-]{0,100}\.[A-Za-z]\w{0,7})(?![\w/\\(])"
 )
-_ADDRESS = re.compile(r"\w+://\S+")
+_ADDRESS = re.compile(r"\b\w{1,20}://\S+")
 _BARE_NAME = re.compile(
     r"\.(?:c|cc|cfg|conf|cpp|cs|css|csv|go|h|html|ini|java|js|json|jsonl|jsx|kt|lock|log|lua|md|mod|php|proto|ps1"
     r"|py|rb|rs|rst|sh|sql|sum|svg|swift|toml|ts|tsx|txt|xml|yaml|yml)\Z"
@@ -27,6 +27,10 @@ _HEREDOC = re.compile(r"<<-?\s*['\"]?\w+.*", re.DOTALL)
 _LOOKS = re.compile(r"(?:cd \S+ && )?(?:grep|rg|find|ls|cat|head|tail|sed -n|wc|pwd|echo|tree)\b")
 
 _TAGS = re.compile(r"</?tool_use_error>")
+_REFUSED = re.compile(
+    r"\A\s*The user doesn't want to (?:proceed|take this action)(?:.*(?:the user said|for the rejection)(:.+))?",
+    re.DOTALL,
+)
 _EXIT_LINE = re.compile(r"\A\s*Exit code -?\d+\s*\Z")
 _TELLING = re.compile(
     r"error|exception|fail|fatal|panic|undefined|cannot|can['’]t|could ?n[o'’]t|not found|denied|no such|unknown"
@@ -37,7 +41,7 @@ _RAISED = re.compile(
     r"^\s*(?:[\w.]+(?:Error|Exception|Warning)|panic|fatal|error(?:\[\w+\])?)\b.*:", re.IGNORECASE
 )
 _AROUND_A_COMMAND = re.compile(
-    r"\A\s*cd [^&;|]+(?:&&|;)\s*|\s*2>&1\b|\s*\|\s*(?:head|tail)\b[^|&;]*(?=\Z|&&)"
+    r"\A\s*cd [^&;|]+(?:&&|;)\s*|\s{0,8}2>&1\b|\s{0,8}\|\s{0,8}(?:head|tail)\b[^|&;]*(?=\Z|&&)"
 )
 
 
@@ -158,6 +162,8 @@ def _deeds(call: Call) -> Iterator[tuple[str, str]]:
 
 def telling_lines(result: str) -> str:
     """The few lines by which an error is known, joined; the first line if none stands out."""
+    if refused := _REFUSED.match(result):
+        return one_line(f"the call was refused {refused[1] or ''}", LONGEST_LINE)
     lines = [line.strip() for line in _TAGS.sub("", result[:200_000]).splitlines() if line.strip()]
     lines = [line for line in lines if not _EXIT_LINE.match(line)] or lines
     raised = [line for line in lines if _RAISED.match(line)]

@@ -17,7 +17,6 @@ _FOR_MESSAGES = 0.8
 """The part of the room the user's messages may claim before anything else."""
 _TRIES = 8
 _TIGHTER = 0.85
-_NOTHING = "(nothing recorded)"
 _PARAGRAPH = re.compile(r"\n\s*\n")
 _LONG = 600
 """Characters beyond which a paragraph is rather left out line by line than whole."""
@@ -88,7 +87,7 @@ def _text(
         ]
         here = [part for part in ([*here, messages] if number == 6 else here) if part]
         here.sort(key=lambda part: part.startswith("<recorded"))
-        parts.append("\n".join([heading(number, titles), *(here or [_NOTHING])]))
+        parts.append("\n".join([heading(number, titles), *(here or [notation.NOTHING])]))
     return "\n\n".join(parts)
 
 
@@ -96,8 +95,8 @@ def _shown(claim: Claim, entries: Sequence[str], facts: Facts) -> str:
     missing = len(claim.entries) - len(entries)
     if claim.kind:
         return notation.framed(claim.kind, entries, missing + facts.left_out.get(claim.kind, 0))
-    more = "[More was said here; it found no room.]\n" if missing else ""
-    return f"{claim.label if entries else ''}{''.join(entries)}{more}".rstrip()
+    prose = "".join([f"{claim.label}\n" if claim.label and entries else "", *entries])
+    return prose.rstrip() if not missing or notation.MORE in prose else f"{prose}{notation.MORE}"
 
 
 def _missing(

@@ -1,0 +1,295 @@
+"""Recall: is what was said found again, how fast, and at what price?
+
+    python bench/recall.py [FOLDER]         default: ../shared/corpus beside the project, if it is there
+    python bench/recall.py --records 1000   only the made-up session, of that many records
+
+Facts are drawn from the raw JSON of transcripts by code of its own: sentences of the user, identifiers (paths,
+ids, flags, numbers) and lines of failed calls. Each is asked for as it stands, with its kind: a record that
+holds it must be among the ten (*reached*); *own* is the share that found the very record it was drawn from.
+*Half the words* asks with every other word of a sentence, in another order; *strangers* are sentences from other
+projects, for which silence is the right answer. A plain scan of all texts runs beside it on the same facts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from sevenfold.adapters.jsonl import JsonlLog
+from sevenfold.adapters.recall_index import RecallIndex
+
+CORPUS = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus"
+SIZES = (1_000, 10_000, 100_000)
+FACTS = 60
+"""Facts of each sort that are drawn from a session."""
+IDENTIFIER = re.compile(r"[\w./:@=-]*[/_.:=-][\w./:@=-]*\w")
+MOST_MILLISECONDS = 50
+"""Per query at 10,000 records, the median."""
+
+SYLLABLES = (
+    "har bour ti de led ger gau ge pan el clo ck sig nal bea con an chor car go ber th pi lot cra ne"
+)
+
+
+class Text(Struct, frozen=True):
+    """What one block of a record says, by the reader here."""
+
+    uuid: str
+    sort: str
+    words: str
+
+
+class Fact(Struct, frozen=True):
+    """Something to be found again."""
+
+    sort: str
+    words: str
+    uuid: str
+
+
+class Tally(Struct):
+    """How a sort of facts fared."""
+
+    asked: int = 0
+    first: int = 0
+    reached: int = 0
+    own: int = 0
+    answered: int = 0
+    spent: list[float] = []
+    scan: list[float] = []
+
+
+KIND = {"user": "user", "error": "error", "identifier": None}
+
+
+# What is in a transcript, read here and not by the engine
+
+
+def texts(lines: Sequence[bytes]) -> Iterator[Text]:
+    """All that is said, block by block."""
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        message, uuid = record.get("message"), record.get("uuid")
+        if record.get("type") not in ("user", "assistant") or not isinstance(message, dict) or not uuid:
+            continue
+        plain = record["type"] == "user" and not record.get("isMeta") and not record.get("isCompactSummary")
+        content = message.get("content")
+        for block in [{"type": "text", "text": content}] if isinstance(content, str) else content or []:
+            if text := _said(block):
+                sort = (
+                    "error" if block.get("is_error") else "user" if plain and "text" in block else "other"
+                )
+                yield Text(uuid, sort, text)
+
+
+def _said(block: dict[str, Any]) -> str:
+    match block:
+        case {"type": "text", "text": str() as words} | {"type": "tool_result", "content": str() as words}:
+            return words
+        case {"type": "tool_result", "content": list() as parts}:
+            return "\n".join(part["text"] for part in parts if isinstance(part, dict) and part.get("text"))
+        case {"type": "tool_use", "input": dict() as given}:
+            return "\n".join(value for value in given.values() if isinstance(value, str))
+        case _:
+            return ""
+
+
+def facts(found: Sequence[Text], chance: random.Random) -> Iterator[Fact]:
+    """A sample of what should be found again."""
+    drawn: dict[str, list[Fact]] = {"user": [], "error": [], "identifier": []}
+    for text in found:
+        if text.sort in ("user", "error"):
+            pieces = re.split(r"(?<=[.!?])\s+|\n", text.words)
+            drawn[text.sort] += [
+                Fact(text.sort, one.strip(), text.uuid) for one in pieces if len(one.strip()) > 8
+            ]
+        names = IDENTIFIER.findall(text.words[:20_000])
+        drawn["identifier"] += [
+            Fact("identifier", name, text.uuid) for name in names if 5 < len(name) < 120
+        ]
+    for several in drawn.values():
+        unique = list({fact.words: fact for fact in several}.values())
+        yield from chance.sample(unique, min(FACTS, len(unique)))
+
+
+# A session made up
+
+
+def made_up(records: int) -> list[bytes]:
+    """The lines of a session of so many records."""
+    chance, parts = random.Random(11), SYLLABLES.split()
+    words = [first + second + third for first in parts for second in parts for third in parts]
+    # As in any language, a few words are everywhere and most are rare.
+    often = list(accumulate(1 / (rank + 3) for rank in range(len(words))))
+    lines = []
+    for number in range(records):
+        said = " ".join(chance.choices(words, cum_weights=often, k=chance.randint(5, 60)))
+        said += (
+            f". See src/{chance.choice(words)}/{chance.choice(words)}_{number}.py:{chance.randint(1, 900)}"
+        )
+        block: dict[str, Any] = {"type": "text", "text": f"Please {said}."}
+        if number % 4 in (1, 2):
+            call = f"toolu_{number - number % 4}"
+            given = {"command": f"run --{chance.choice(words)}={number} {said}"}
+            block = {"type": "tool_use", "id": call, "name": "Bash", "input": given}
+            if number % 4 == 2:
+                failed = number % 3 == 0
+                output = f"{said}\nE{number}: {chance.choice(words)} not found at 0x{number:06x}"
+                block = {"type": "tool_result", "tool_use_id": call, "content": output, "is_error": failed}
+        role = "assistant" if number % 4 in (1, 3) else "user"
+        record = {"type": role, "uuid": f"r{number}", "parentUuid": f"r{number - 1}" if number else None}
+        lines.append(json.dumps({**record, "message": {"role": role, "content": [block]}}).encode() + b"\n")
+    return lines
+
+
+# Measuring
+
+
+def measure(lines: Sequence[bytes], strangers: Sequence[str], folder: Path) -> dict[str, Any]:
+    """Index a session in a file, ask for facts of it, and do the same by scanning."""
+    transcript, side = folder / "session.jsonl", folder / "session.recall.sqlite"
+    transcript.write_bytes(b"".join(lines))
+    side.unlink(missing_ok=True)
+    index = RecallIndex(JsonlLog(transcript), side)
+    start = time.process_time()
+    records = index.catch_up()
+    spent = time.process_time() - start
+    found = list(texts(lines))
+    plain = [(text.uuid, _flat(text.words)) for text in found]
+    tallies = {sort: Tally() for sort in ("user", "error", "identifier", "half the words", "strangers")}
+    misses = []
+    for fact in facts(found, random.Random(5)):
+        if not _ask(index, fact, plain, tallies[fact.sort]):
+            misses.append(fact)
+        if fact.sort == "user" and len(fact.words.split()) > 7:
+            half = fact.words.split()[::-2]
+            tally = tallies["half the words"]
+            _count(tally, _timed(index, " ".join(half), None, tally), {fact.uuid}, fact.uuid)
+    for stranger in strangers:
+        tally = tallies["strangers"]
+        _count(tally, _timed(index, stranger, None, tally), set(), "")
+    index.close()
+    return {
+        "records": records,
+        "text_mb": sum(len(text.words) for text in found) / 1e6,
+        "index_ms": 1000 * spent / max(1, records),
+        "size_mb": side.stat().st_size / 1e6,
+        "tallies": tallies,
+        "misses": misses,
+    }
+
+
+def _ask(index: RecallIndex, fact: Fact, plain: Sequence[tuple[str, str]], tally: Tally) -> bool:
+    start = time.perf_counter()
+    holders = {uuid for uuid, words in plain if _flat(fact.words) in words}
+    tally.scan.append(1000 * (time.perf_counter() - start))
+    return _count(tally, _timed(index, fact.words, KIND[fact.sort], tally), holders, fact.uuid)
+
+
+def _timed(index: RecallIndex, query: str, kind: str | None, tally: Tally) -> list[str]:
+    start = time.perf_counter()
+    hits = index.search(query, kind=kind)
+    tally.spent.append(1000 * (time.perf_counter() - start))
+    return [hit.uuid for hit in hits]
+
+
+def _count(tally: Tally, given: Sequence[str], holders: set[str], own: str) -> bool:
+    tally.asked += 1
+    tally.first += bool(given) and given[0] in holders
+    tally.reached += bool(holders & set(given))
+    tally.own += own in given
+    tally.answered += bool(given)
+    return bool(holders & set(given))
+
+
+def _flat(words: str) -> str:
+    return " ".join(words.split()).casefold()
+
+
+def sentences(lines: Sequence[bytes]) -> list[str]:
+    """Some of what the user said in a session."""
+    drawn = [fact.words for fact in facts(list(texts(lines)), random.Random(3)) if fact.sort == "user"]
+    return [words for words in drawn if len(words.split()) > 4]
+
+
+# Showing
+
+
+def show(name: str, found: dict[str, Any]) -> bool:
+    """Print the figures of a session; false if something was not reached."""
+    print(
+        f"\n{name}: {found['records']:,} records, {found['text_mb']:.1f} MB of text; "
+        f"{found['index_ms']:.2f} ms of CPU to index one, {found['size_mb']:.1f} MB on disk"
+    )
+    print(
+        f"  {'':16}{'asked':>6}{'@1':>7}{'@10':>7}{'own@10':>8}{'answered':>10}{'ms':>8}{'p95':>8}{'scan ms':>9}"
+    )
+    for sort, tally in found["tallies"].items():
+        if tally.asked:
+            shares = (tally.first, tally.reached, tally.own, tally.answered)
+            first, reached, own, answered = (f"{100 * share / tally.asked:.0f}%" for share in shares)
+            spent = sorted(tally.spent)
+            scan = f"{statistics.median(tally.scan):.1f}" if tally.scan else ""
+            print(
+                f"  {sort:16}{tally.asked:>6}{first:>7}{reached:>7}{own:>8}{answered:>10}"
+                f"{statistics.median(spent):>8.1f}{spent[int(0.95 * len(spent))]:>8.1f}{scan:>9}"
+            )
+    for fact in found["misses"][:10]:
+        print(f"  NOT REACHED ({fact.sort}, {fact.uuid}): {fact.words[:200]!r}")
+    return not found["misses"]
+
+
+def real(folder: Path) -> Iterator[tuple[str, list[bytes]]]:
+    """Transcripts of linked messages in a folder, each with its name."""
+    for path in sorted(folder.rglob("*.jsonl")):
+        lines = path.read_bytes().splitlines(keepends=True)
+        if sum(1 for _ in texts(lines)) > 20:
+            yield str(path.relative_to(folder)), lines
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", nargs="?", type=Path, default=CORPUS)
+    parser.add_argument("--records", type=int, nargs="*", default=SIZES)
+    options = parser.parse_args(arguments)
+    whole = True
+    with tempfile.TemporaryDirectory() as name:
+        sessions = list(real(options.folder)) if options.folder.is_dir() else []
+        for place, (title, lines) in enumerate(sessions):
+            others = [one for other, one in sessions if other.split("/")[0] != title.split("/")[0]]
+            strangers = sentences(others[place % len(others)])[:30] if others else []
+            whole &= show(title, measure(lines, strangers, Path(name)))
+        for records in options.records:
+            found = measure(made_up(records), [], Path(name))
+            whole &= show(f"made up, {records:,}", found)
+            if records == 10_000:
+                spent = statistics.median(
+                    [one for tally in found["tallies"].values() for one in tally.spent]
+                )
+                print(f"  median of all queries: {spent:.1f} ms, at most {MOST_MILLISECONDS} wanted")
+                whole &= spent <= MOST_MILLISECONDS
+    print(
+        "\neverything was reached" if whole else "\nMISSED: not everything was reached, or it took too long"
+    )
+    return 0 if whole else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""Sentences and words, and how far one text says what another does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_FENCE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)", re.M | re.S)
+_END = re.compile(r"(?<=[.!?;])\s+|\n+|(?<=[。！？])")
+_LEAD = re.compile(r"^(?:[-*•>#\s]+|\(?\d{1,2}[.)]\s)+")
+_WORD = re.compile(r"[^\W_]+(?:'[a-z]+)?")
+_SUFFIX = re.compile(r"(?:ings?|ed|es|s|ly|'s)$")
+_SMALL = frozenset(
+    """a about also am an and any are as at be been being but by can could did do does doing done for from get
+    go had has have he her here him his how i if in into is it its just like let let's lets make me more my now
+    of ok okay on one or our out please she should so some such than that the their them then there these they
+    this those to too up us user very was we well were what when where which while who will with would yes you
+    your yeah need want i'm i'd it's that's we're you're""".split()
+)
+
+LONGEST_SENTENCE = 400
+"""Characters of a sentence that are looked for."""
+
+
+def folded(text: str) -> str:
+    """The text with white space and upper case evened out."""
+    return " ".join(text.split()).casefold()
+
+
+def prose(text: str) -> str:
+    """The text without fenced code."""
+    return _FENCE.sub("\n", text) if "```" in text or "~~~" in text else text
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of a text outside fenced code, each as it stands there, but for list marks before it."""
+    for part in _END.split(prose(text)):
+        sentence = _LEAD.sub("", part).strip()
+        if sentence:
+            yield shortened(sentence)
+
+
+def shortened(sentence: str) -> str:
+    """Its beginning, up to the end of a word."""
+    if len(sentence) <= LONGEST_SENTENCE:
+        return sentence
+    cut = sentence[:LONGEST_SENTENCE]
+    return cut[: cut.rfind(" ")] if " " in cut else cut
+
+
+def telling(text: str) -> frozenset[str]:
+    """The stems of the words that carry the meaning; negations do."""
+    return frozenset(stem(word) for word in _WORD.findall(text.casefold()) if word not in _SMALL)
+
+
+def stem(word: str) -> str:
+    """The word without its commonest endings, near enough to compare."""
+    return _SUFFIX.sub("", word) if len(word) > 4 else word
+
+
+def share(wanted: frozenset[str], given: frozenset[str]) -> float:
+    """The part of the wanted words that is given, from 0 to 1."""
+    return len(wanted & given) / len(wanted) if wanted else 0.0

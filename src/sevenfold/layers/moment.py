@@ -1,0 +1,111 @@
+"""What the planner of clearings looks at, what it comes to, and what its clearings have earned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.profiles import Price
+from sevenfold.record.decisions import Option
+from sevenfold.record.window import Window
+from sevenfold.settings import Settings
+
+
+class Result(Struct, frozen=True):
+    """A result that may be cleared."""
+
+    call: str
+    tokens: int
+    error: bool = False
+    kept: bool = False
+    """Pinned, put back by the user, or not sent yet: it stays."""
+    images: int = 0
+    wire: int = 0
+
+
+class Moment(Struct, frozen=True, kw_only=True):
+    """Everything the planner looks at."""
+
+    results: Sequence[Result]
+    size: int
+    """The conversation in tokens…"""
+    most: int
+    """…and the most it may really be."""
+    fixed: int
+    """System and tools, which no clearing touches."""
+    window: Window
+    settings: Settings
+    price: Price | None
+    lifetime: int
+    """Seconds the cache keeps the conversation."""
+    idle: float | None
+    """Seconds since the last answer; None before the first."""
+    expected: int
+    """Requests that are likely to follow."""
+    spent: float
+    """US dollars the session has cost so far…"""
+    owed: float = 0.0
+    """…and how many of them earlier clearings have cost and not yet earned."""
+    bound: bool = False
+    """There is reasoning in view that is bound to what precedes it."""
+    thinking: int = 0
+    """Tokens of reasoning of turns before the last that is still sent and may be left out…"""
+    reasoning: int = 0
+    """…and of all reasoning, which goes where results go and reasoning is bound to them."""
+    mid_turn: bool = False
+    """The newest message answers calls: reasoning of this turn must stay."""
+    provider: bool = False
+    """The provider clears by itself in this epoch."""
+    compacts: bool = False
+    """A compaction could be made instead."""
+    wire: int = 0
+    wire_limit: int | None = None
+    images: int = 0
+    images_limit: int | None = None
+
+    @property
+    def cold(self) -> bool:
+        """Has the cache expired?"""
+        return self.idle is not None and self.idle > self.lifetime + self.settings.gap_margin_seconds
+
+    @property
+    def total(self) -> int:
+        """Tokens of all results."""
+        return sum(result.tokens for result in self.results)
+
+
+class Plan(Struct, frozen=True):
+    """What to do before the request, and what else was considered."""
+
+    rule: str
+    chosen: str = "nothing"
+    cause: str = ""
+    """Which of the rules above it was: room, full, pause or size."""
+    targets: tuple[str, ...] = ()
+    tokens: int = 0
+    usd: float | None = None
+    """What the next request costs more because of it; negative: less. None: prices are unknown."""
+    drops_thinking: bool = False
+    """Reasoning of earlier turns is left out from now on…"""
+    drops_all_thinking: bool = False
+    """…and that of the last turn too, because it would not be valid behind what changed."""
+    options: tuple[Option, ...] = ()
+
+
+class Stake(Struct, frozen=True):
+    """What clearings in a warm cache have cost beyond what they have earned since."""
+
+    owed: float = 0.0
+    freed: int = 0
+    """Tokens that are no longer read with each request because of them."""
+
+    def after(self, made: Plan) -> Stake:
+        """With one more clearing."""
+        return Stake(max(0.0, self.owed + (made.usd or 0.0)), self.freed + made.tokens)
+
+    def earned(self, requests: int, price: Price | None) -> Stake:
+        """After so many more requests."""
+        gain = requests * self.freed * (price.read if price else 0.0) / 1e6
+        return replace(self, owed=max(0.0, self.owed - gain))

@@ -1,0 +1,111 @@
+"""What a compaction summarises and what it keeps word for word.
+
+A cut never goes through an answer, nor between a call and its result. What was said since the last answer is what
+the model must act on next, so a compaction of the whole conversation keeps it as it is where it is small enough,
+together with the answer whose calls it answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from sevenfold.errors import Refused
+from sevenfold.record.layout import Item
+from sevenfold.record.view import View
+from sevenfold.record.wire import Message, Wire
+
+Span = Literal["whole", "from", "up_to"]
+Tokens = Callable[[Item], int]
+
+
+class Scope(Struct, frozen=True):
+    """A conversation divided."""
+
+    hidden: tuple[Item, ...]
+    """What the summary stands for."""
+    kept: tuple[Item, ...] = ()
+    span: Span = "whole"
+
+    @property
+    def side(self) -> Literal["nothing", "after", "before"]:
+        """On which side of the summary the kept messages stand."""
+        if not self.kept:
+            return "nothing"
+        return "before" if self.span == "from" else "after"
+
+
+def whole(view: View, most_kept: int, tokens: Tokens) -> Scope:
+    """Everything, but for the newest messages if they have no more than so many tokens."""
+    items = view.items
+    start = _newest(view, items)
+    kept = items[start:]
+    if sum(map(tokens, kept)) > most_kept or start == 0:
+        kept = []
+    return _checked(Scope(tuple(items[: len(items) - len(kept)]), tuple(kept)))
+
+
+def following(view: View, record: str) -> Scope:
+    """What follows a record, the record included; what is before it is kept."""
+    place = _place(view, record)
+    items = view.items
+    return _checked(Scope(tuple(items[place:]), tuple(items[:place]), "from"))
+
+
+def preceding(view: View, record: str) -> Scope:
+    """What is before a record; the record and what follows it are kept."""
+    place = _place(view, record)
+    items = view.items
+    return _checked(Scope(tuple(items[:place]), tuple(items[place:]), "up_to"))
+
+
+def older(view: View, rounds: int) -> Scope:
+    """Everything but the newest rounds; with fewer than that, everything but the newest."""
+    items = view.items
+    starts = [
+        n
+        for n, item in enumerate(items)
+        if item.said.role == "assistant" and view.begins_round(item.said.uuid)
+    ]
+    for place in starts[-rounds:]:
+        if any(item.said.role == "assistant" for item in items[:place]):
+            return _checked(Scope(tuple(items[:place]), tuple(items[place:]), "up_to"))
+    return _checked(Scope(tuple(items)))
+
+
+def messages(items: Sequence[Item]) -> list[Message]:
+    """The messages these records make up, the same bytes as in a request that begins with them."""
+    wire = Wire()
+    for number, item in enumerate(items):
+        wire.add(number, item.role, item.said.message_id, item.shown)
+    return wire.messages()
+
+
+def _newest(view: View, items: Sequence[Item]) -> int:
+    """Where that begins which the model has not answered yet, with the answer whose calls it answers."""
+    answered = max((n for n, item in enumerate(items) if item.said.role == "assistant"), default=-1)
+    start = answered + 1
+    if any(item.said.answers for item in items[start:]):
+        start = answered
+        while start > 0 and not view.begins_round(items[start].said.uuid):
+            start -= 1
+    return start
+
+
+def _place(view: View, record: str) -> int:
+    place = next((n for n, item in enumerate(view.items) if item.said.uuid == record), None)
+    if place is None:
+        raise Refused(f"{record} is not a record in view, so nothing can be compacted around it")
+    if not view.begins_round(record):
+        raise Refused(
+            f"{record} belongs to the answer before it; choose that answer, or the next message of the user"
+        )
+    return place
+
+
+def _checked(scope: Scope) -> Scope:
+    if not any(item.said.role == "assistant" and item.shown for item in scope.hidden):
+        raise Refused("there is nothing to compact yet: no answer of the model would be summarised")
+    return scope

@@ -1,0 +1,155 @@
+"""What of a record can be searched for.
+
+A record gives one passage for each block that says something: its words, what kind of saying it is, and
+the tool it concerns. Reasoning is left out: nobody looks for it, and what it came to is in the answer.
+Long passages are cut into overlapping pieces, so that any `NEEDLE` characters of a passage stand together
+in at least one of its pieces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from sevenfold.record import blocks
+from sevenfold.record.blocks import Block, Compaction, Document, Opaque, Text, ToolResult, ToolUse
+from sevenfold.record.decisions import Fold
+from sevenfold.record.entries import Decision, Entry, Said
+
+USER, ASSISTANT, SUMMARY, ATTACHMENT = "user", "assistant", "summary", "attachment"
+CALL, EDIT, RESULT, ERROR = "tool_use", "edit", "tool_result", "error"
+KINDS = (USER, ASSISTANT, CALL, EDIT, RESULT, ERROR, SUMMARY, ATTACHMENT)
+"""The user's words, the model's, calls, those among them that change a file, results, failures (of tools and
+of the provider), summaries of what came before, and what was put beside the conversation."""
+
+NEEDLE = 200
+"""Characters, each run of white space counted as one, that never fall between two pieces."""
+PIECE = 3_000
+"""Characters of a piece at most."""
+OVERLAP = 2 * NEEDLE
+"""Characters two pieces share: runs of white space are cut to two, so a needle takes no more."""
+LONGEST = 4_000_000
+"""Characters of one passage that are searched, half from its beginning and half from its end."""
+
+_PATHS = frozenset({"file_path", "path", "notebook_path", "filename", "file"})
+_CHANGES = frozenset(
+    {"content", "new_string", "new_str", "file_text", "edits", "new_source", "patch", "diff"}
+)
+_NO_WORDS = frozenset(
+    {"type", "id", "tool_use_id", "signature", "data", "encrypted_content", "cache_control"}
+)
+_LONG_RUN = re.compile(r"(\s\s)\s+")
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+class Passage(Struct, frozen=True):
+    """Something a record says."""
+
+    kind: str
+    text: str
+    tool: str = ""
+    call: str = ""
+    """The id of the tool call it makes or answers."""
+
+
+def passages(entry: Entry) -> list[Passage]:
+    """What an entry says; nothing for most that are decided."""
+    match entry:
+        case Said():
+            found = (_passage(entry, block) for block in entry.blocks)
+            return [passage for passage in found if passage and passage.text.strip()]
+        case Decision(made=Fold(summary=summary)) if summary.strip():
+            return [Passage(SUMMARY, tidy(summary))]
+        case _:
+            return []
+
+
+def tidy(text: str) -> str:
+    """The text as it is kept: what no database takes replaced, long runs of white space shortened."""
+    return _LONG_RUN.sub(r"\1", _UNSTORABLE.sub("\ufffd", text))
+
+
+def pieces(text: str) -> Iterator[str]:
+    """A tidy text in overlapping pieces."""
+    if len(text) > LONGEST:
+        yield from pieces(text[: LONGEST // 2])
+        yield from pieces(text[-LONGEST // 2 :])
+        return
+    start = 0
+    while start == 0 or start + OVERLAP < len(text):
+        yield text[start : start + PIECE]
+        start += PIECE - OVERLAP
+
+
+def _passage(said: Said, block: Block) -> Passage | None:
+    match block.body():
+        case Text(text=words):
+            return Passage(_speaker(said), tidy(words))
+        case ToolUse(id=call, name=name, input=given):
+            value = _value(given)
+            edits = isinstance(value, dict) and _PATHS & value.keys() and _CHANGES & value.keys()
+            return Passage(EDIT if edits else CALL, tidy(f"{name}\n{readable(value)}"), name, call)
+        case ToolResult(tool_use_id=call, is_error=failed):
+            return Passage(ERROR if failed else RESULT, tidy(blocks.words_of(block)), "", call)
+        case Compaction(content=str() as words):
+            return Passage(SUMMARY, tidy(words))
+        case Document(source=source):
+            return _document(_value(source))
+        case Opaque(type=kind):
+            said_to_be = (
+                RESULT if kind.endswith("_result") else CALL if kind.endswith("_use") else ATTACHMENT
+            )
+            return Passage(said_to_be, tidy(readable(_value(Raw(block.raw)))))
+        case _:
+            return None
+
+
+def _speaker(said: Said) -> str:
+    if said.summary:
+        return SUMMARY
+    if said.synthetic:
+        return ERROR
+    if said.meta or said.role not in (USER, ASSISTANT):
+        return ATTACHMENT
+    return said.role
+
+
+def _document(source: Any) -> Passage | None:
+    match source:
+        case {"type": "text", "data": str() as words}:
+            return Passage(ATTACHMENT, tidy(words))
+        case _:
+            return None
+
+
+def readable(value: Any) -> str:
+    """JSON as words: its texts, a line each, in order; only of other values one must know what they are."""
+    lines: list[str] = []
+    waiting: list[tuple[str, Any]] = [("", value)]
+    while waiting:
+        label, inner = waiting.pop()
+        match inner:
+            case dict():
+                waiting.extend(
+                    (str(key), held) for key, held in reversed(inner.items()) if key not in _NO_WORDS
+                )
+            case list():
+                waiting.extend((label, held) for held in reversed(inner))
+            case str():
+                lines.append(inner)
+            case None:
+                continue
+            case _:
+                lines.append(f"{label} {msgspec.json.encode(inner).decode()}")
+    return "\n".join(lines)
+
+
+def _value(raw: Raw) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return bytes(raw).decode(errors="replace")

@@ -1,0 +1,84 @@
+"""When to stop climbing, and what to tell a user who is stuck."""
+
+from __future__ import annotations
+
+import pytest
+
+from sevenfold.layers import ladder
+from sevenfold.layers.ladder import Parts, Pass, Progress
+from sevenfold.profiles import find
+from sevenfold.record.gauge import Check
+from sevenfold.record.window import Window
+
+WINDOW = Window.of(find("claude-sonnet-4-5"))
+
+
+def progress(*passes: tuple[int, int, int]) -> Progress:
+    found = Progress()
+    for request, freed, size in passes:
+        found = found.after(Pass("clear", request, freed, size))
+    return found
+
+
+@pytest.mark.spec("S2.8")
+def test_a_layer_that_keeps_freeing_next_to_nothing_rests_until_the_conversation_has_grown() -> None:
+    wasted = progress((1, 500, 168_000), (4, 400, 168_500), (7, 300, 169_000))
+    assert "next to nothing" in wasted.rests("clear", WINDOW, 169_500)
+    assert not wasted.rests("clear", WINDOW, 175_000)
+    assert not wasted.rests("notes", WINDOW, 169_500)
+
+
+@pytest.mark.spec("S2.8")
+def test_a_layer_whose_gain_is_filled_again_at_once_rests_while_it_is_as_full_as_then() -> None:
+    filled = progress((1, 30_000, 140_000), (2, 30_000, 141_000), (3, 30_000, 142_000))
+    assert "filled again" in filled.rests("clear", WINDOW, 172_000)
+    assert not filled.rests("clear", WINDOW, 150_000)
+
+
+@pytest.mark.spec("S2.8")
+@pytest.mark.parametrize(
+    "passes",
+    [
+        ((1, 500, 168_000), (4, 400, 168_500)),
+        ((1, 30_000, 140_000), (2, 30_000, 110_000), (3, 30_000, 80_000)),
+        ((1, 30_000, 140_000), (9, 30_000, 140_000), (17, 30_000, 140_000)),
+    ],
+)
+def test_progress_is_no_reason_to_rest_however_often_a_layer_acts(passes: tuple[tuple[int, int, int], ...]) -> None:
+    assert not progress(*passes).rests("clear", WINDOW, 171_000)
+
+
+def check(budget: str = "tokens") -> Check:
+    return Check(
+        used=178_000,
+        band=400,
+        threshold=167_000,
+        effective=180_000,
+        freed=0,
+        wire=40_000_000,
+        images=120,
+        verdict="blocked",
+        budget=budget,  # type: ignore[arg-type]  # a parameter of the test
+    )
+
+
+@pytest.mark.spec("S2.8")
+@pytest.mark.parametrize(
+    ("budget", "says"), [("tokens", "178,000 tokens"), ("bytes", "40,000,000 bytes"), ("images", "120 pictures")]
+)
+def test_a_user_who_is_stuck_is_told_the_parts_the_limit_and_the_next_step(budget: str, says: str) -> None:
+    parts = Parts(system=4_000, tools=6_000, pinned=1_000, newest=2_000, rest=165_000)
+    steps = ladder.steps(parts, clears=True)
+    told = ladder.too_full(check(budget), WINDOW, parts, limit=177_000, steps=steps)
+    for part in (says, "177,000", "system 4,000", "tools 6,000", "newest messages 2,000", "165,000", "snip", "unpin"):
+        assert part in told
+    assert "switches" not in told
+    assert "size_clearing" in ladder.steps(parts, clears=False)[0]
+    assert len(ladder.steps(Parts(system=1, tools=1, pinned=0, newest=1, rest=0), clears=True)) == 1
+
+
+@pytest.mark.spec("S2.8")
+def test_a_fixed_part_that_does_not_fit_alone_is_named_as_such() -> None:
+    parts = Parts(system=150_000, tools=20_000, pinned=0, newest=8_000, rest=0)
+    told = ladder.too_full(check(), WINDOW, parts, limit=177_000, steps=("snip",))
+    assert "alone does not fit" in told and "shorten the system prompt" in told and "snip" not in told

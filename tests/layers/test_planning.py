@@ -1,0 +1,288 @@
+"""The planner of clearings: what goes when, and what never goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from sevenfold.layers import clear
+from sevenfold.layers.moment import Moment, Plan, Result, Stake
+from sevenfold.profiles import find
+from sevenfold.record.window import Window
+from sevenfold.settings import Settings
+
+PROFILE = find("claude-opus-4-6")
+WINDOW = Window.of(PROFILE, override=200_000)
+PRICE = PROFILE.price(50_000)
+assert PRICE is not None
+
+
+def moment(*tokens: int, results: list[Result] | None = None, **known: Any) -> Moment:
+    """A warm session that has cost a lot; results of these sizes, oldest first."""
+    held = results if results is not None else [Result(f"t{n}", size, wire=3 * size) for n, size in enumerate(tokens)]
+    total = sum(one.tokens for one in held)
+    usual: dict[str, Any] = {
+        "results": held,
+        "size": total + 10_000,
+        "fixed": 5_000,
+        "window": WINDOW,
+        "settings": Settings(),
+        "price": PRICE,
+        "lifetime": 300,
+        "idle": 10.0,
+        "expected": 50,
+        "spent": 1_000.0,
+    }
+    made = {**usual, **known}
+    return Moment(**{"most": made["size"], **made})
+
+
+def after(was: Moment, made: Plan) -> Moment:
+    """The session once the plan was carried out."""
+    left = [one for one in was.results if one.call not in made.targets]
+    return replace(was, results=left, size=was.size - made.tokens, most=was.most - made.tokens)
+
+
+held = st.builds(
+    Result,
+    call=st.uuids().map(str),
+    tokens=st.integers(0, 30_000),
+    error=st.booleans(),
+    kept=st.booleans(),
+    images=st.integers(0, 3),
+    wire=st.integers(0, 2_000_000),
+)
+
+
+@st.composite
+def moments(draw: st.DrawFn) -> Moment:
+    results = draw(st.lists(held, max_size=25, unique_by=lambda one: one.call))
+    return moment(
+        results=results,
+        size=sum(one.tokens for one in results) + draw(st.integers(5_000, 120_000)),
+        idle=draw(st.none() | st.floats(0, 10_000)),
+        lifetime=draw(st.sampled_from([300, 3_600])),
+        spent=draw(st.floats(0, 100)),
+        owed=draw(st.floats(0, 1)),
+        expected=draw(st.integers(1, 60)),
+        bound=draw(st.booleans()),
+        mid_turn=draw(st.booleans()),
+        provider=draw(st.booleans()),
+        compacts=draw(st.booleans()),
+        thinking=draw(st.integers(0, 5_000)),
+        reasoning=draw(st.integers(0, 9_000)),
+        price=draw(st.sampled_from([PRICE, None])),
+        wire=sum(one.wire for one in results),
+        wire_limit=draw(st.none() | st.integers(1_000, 20_000_000)),
+        images=sum(one.images for one in results),
+        images_limit=draw(st.none() | st.integers(0, 20)),
+    )
+
+
+@st.composite
+def large(draw: st.DrawFn) -> Moment:
+    """Sessions whose results have grown large, warm or after a pause."""
+    return moment(
+        *draw(st.lists(st.integers(2_000, 8_000), min_size=12, max_size=16)),
+        idle=draw(st.sampled_from([10.0, 400.0])),
+        spent=draw(st.floats(1, 2_000)),
+        owed=draw(st.sampled_from([0.0, 0.05, 0.3])),
+        expected=draw(st.integers(10, 50)),
+    )
+
+
+@pytest.mark.spec("S2.4")
+@given(moments())
+def test_what_must_stay_stays_and_errors_use_up_no_slot(now: Moment) -> None:
+    made = clear.plan(now)
+    stays = {one.call for one in now.results if one.kept}
+    keep = {"pause": 5, "full": 3, "size": 3, "room": 1}.get(made.cause, 0)
+    good = [one.call for one in now.results if not one.error]
+    stays |= set(good[len(good) - min(keep, len(good)) :])
+    assert stays.isdisjoint(made.targets)
+    assert len(set(made.targets)) == len(made.targets)
+    assert (made.chosen == "clear") == bool(made.targets or made.drops_thinking)
+
+
+@pytest.mark.spec("S8.2")
+@given(moments())
+def test_with_both_switches_off_nothing_is_ever_cleared(now: Moment) -> None:
+    off = Settings(size_clearing=False, gap_clearing=False)
+    assert clear.plan(replace(now, settings=off)).chosen == "nothing"
+
+
+@pytest.mark.spec("S2.2", "S8.2")
+@given(moments())
+def test_each_switch_alone_turns_its_own_rules_off(now: Moment) -> None:
+    by_size = replace(now, settings=Settings(gap_clearing=False))
+    assert clear.plan(by_size).cause in ("", "room", "full", "size")
+    by_gap = replace(now, settings=Settings(size_clearing=False))
+    assert clear.plan(by_gap).cause in ("", "pause")
+
+
+@pytest.mark.spec("S2.5", "S9.6")
+@given(large())
+def test_a_clearing_for_its_own_sake_never_costs_more_than_a_hundredth_of_what_was_spent(now: Moment) -> None:
+    made = clear.plan(replace(now, idle=10.0))
+    if made.chosen == "clear":
+        assert made.cause == "size" and made.usd is not None
+        assert made.usd + now.owed <= 0.01 * now.spent
+        assert made.tokens * PRICE.read * now.expected / 1e6 > made.usd
+    else:
+        assert made.options, "what was considered is told"
+
+
+@pytest.mark.spec("S9.2")
+@given(moments())
+def test_bound_reasoning_is_given_up_only_where_something_forces_or_repays_it(now: Moment) -> None:
+    made = clear.plan(replace(now, bound=True))
+    assert made.cause != "size"
+    if made.targets:
+        assert made.drops_all_thinking
+    if made.cause == "pause" and now.mid_turn:
+        assert not made.targets
+
+
+@pytest.mark.spec("S2.4")
+@given(large())
+def test_planning_again_changes_nothing(now: Moment) -> None:
+    made = clear.plan(now)
+    again = clear.plan(after(now, made))
+    assert again.chosen == "nothing", again
+
+
+@pytest.mark.spec("S2.4")
+def test_clearing_by_size_goes_well_below_its_trigger() -> None:
+    made = clear.plan(moment(*[6_000] * 10))
+    assert made.cause == "size" and made.targets == tuple(f"t{n}" for n in range(7))
+    left = 10 - len(made.targets)
+    assert left == 3, "the newest three stay even if they are more than the target"
+    many = clear.plan(moment(*[2_000] * 30))
+    assert 60_000 - len(many.targets) * 2_000 <= 20_000 + 2_000
+    assert many.targets == tuple(f"t{n}" for n in range(len(many.targets))), "oldest first"
+
+
+@pytest.mark.spec("S2.4")
+@pytest.mark.parametrize(
+    ("tokens", "because"),
+    [([3_000] * 10, ""), ([1_000] * 5 + [12_000] * 3, "too little to be worth it")],
+)
+def test_under_the_trigger_or_for_little_nothing_is_cleared(tokens: list[int], because: str) -> None:
+    made = clear.plan(moment(*tokens))
+    assert made.chosen == "nothing" and [one.because for one in made.options] == ([because] if because else [])
+
+
+@pytest.mark.spec("S2.4")
+def test_error_results_leave_the_slots_to_others() -> None:
+    results = [Result(f"t{n}", 8_000) for n in range(6)] + [Result(f"e{n}", 8_000, error=True) for n in range(3)]
+    made = clear.plan(moment(results=results))
+    assert made.targets == ("t0", "t1", "t2")
+
+
+@pytest.mark.spec("S2.5")
+@pytest.mark.parametrize(
+    ("known", "because"),
+    [
+        ({"expected": 3}, "costs more than 3 requests would save"),
+        ({"spent": 1.0}, "too large a stake"),
+        ({"spent": 30.0, "owed": 0.25}, "too large a stake"),
+        ({"provider": True}, "it clears by itself"),
+        ({"bound": True}, "invalidate the reasoning in view"),
+    ],
+)
+def test_a_warm_cache_is_spoilt_only_when_that_pays(known: dict[str, Any], because: str) -> None:
+    made = clear.plan(moment(*[6_000] * 10, **known))
+    assert made.chosen == "nothing" and because in made.options[-1].because
+    assert clear.plan(moment(*[6_000] * 10)).cause == "size"
+
+
+@pytest.mark.spec("S2.2")
+@pytest.mark.parametrize(
+    ("lifetime", "idle", "margin", "clears"),
+    [
+        (300, 299.0, 0, False),
+        (300, 301.0, 0, True),
+        (300, 301.0, 60, False),
+        (3_600, 3_599.0, 0, False),
+        (3_600, 3_601.0, 0, True),
+    ],
+)
+def test_a_pause_counts_from_the_end_of_the_caches_lifetime(
+    lifetime: int, idle: float, margin: int, clears: bool
+) -> None:
+    settings = Settings(gap_margin_seconds=margin)
+    made = clear.plan(moment(*[1_000] * 9, lifetime=lifetime, idle=idle, settings=settings))
+    assert made.targets == (("t0", "t1", "t2", "t3") if clears else ())
+    if clears:
+        assert made.usd == pytest.approx(-made.tokens * PRICE.write(lifetime) / 1e6)
+
+
+@pytest.mark.spec("S2.2")
+def test_before_the_first_answer_there_is_no_pause() -> None:
+    assert clear.plan(moment(*[1_000] * 9, idle=None)).chosen == "nothing"
+
+
+@pytest.mark.spec("S2.2", "S2.6", "S9.2")
+def test_after_a_pause_old_reasoning_alone_may_go_even_where_it_is_bound() -> None:
+    made = clear.plan(moment(1_000, idle=4_000.0, bound=True, thinking=3_000, reasoning=5_000))
+    assert (made.targets, made.tokens) == ((), 3_000)
+    assert made.drops_thinking and not made.drops_all_thinking
+
+
+@pytest.mark.spec("S2.8")
+def test_at_the_threshold_results_go_if_that_is_enough_and_else_it_is_left_to_compaction() -> None:
+    enough = clear.plan(moment(*[10_000] * 10, size=170_000, compacts=True))
+    assert enough.cause == "full" and 170_000 - enough.tokens < WINDOW.threshold - 19_000
+    too_little = clear.plan(moment(*[2_000] * 5, size=175_000, compacts=True))
+    assert too_little.chosen == "compact" and "leave the conversation at the threshold" in too_little.options[0].because
+    alone = clear.plan(moment(*[2_000] * 5, size=175_000))
+    assert alone.chosen == "nothing"
+
+
+@pytest.mark.spec("S2.8")
+def test_whatever_lets_a_request_be_sent_at_all_is_done_where_nothing_else_can() -> None:
+    blocked = WINDOW.blocking + 500
+    assert clear.plan(moment(*[1_500] * 5, size=blocked)).cause == "full"
+    assert clear.plan(moment(*[1_500] * 5, size=blocked, compacts=True)).chosen == "compact"
+
+
+@pytest.mark.spec("S2.4")
+def test_too_many_bytes_and_too_many_pictures_are_mended_in_one_batch_pictures_first() -> None:
+    results = [Result("text", 900, wire=400_000)]
+    results += [Result(f"p{n}", 2_000, images=1, wire=1_000_000) for n in range(8)]
+    results += [Result("new", 100, wire=500)]
+    now = moment(results=results, wire=8_500_000, wire_limit=6_000_000, images=8, images_limit=4)
+    made = clear.plan(now)
+    assert made.cause == "room" and "bytes" in made.rule and "pictures" in made.rule
+    assert made.targets == ("p0", "p1", "p2", "p3", "p4"), "pictures to 80% of 4, which is enough bytes as well"
+    only_bytes = clear.plan(replace(now, images_limit=None))
+    assert only_bytes.targets == ("p0", "p1", "p2", "p3")
+    nobody = clear.plan(replace(now, results=[Result("new", 100, images=9)], images=9))
+    assert nobody.chosen == "nothing" and "no result that may go" in nobody.options[0].because
+
+
+@pytest.mark.spec("S2.5", "S9.6")
+def test_a_stake_is_paid_back_by_the_requests_that_follow() -> None:
+    cost = Plan("", "clear", "size", tokens=40_000, usd=0.10)
+    owed = Stake().after(cost)
+    assert owed.owed == 0.10
+    each = 40_000 * PRICE.read / 1e6
+    assert owed.earned(2, PRICE).owed == pytest.approx(0.10 - 2 * each)
+    assert owed.earned(1_000, PRICE).owed == 0.0
+    assert owed.earned(5, None).owed == 0.10
+
+
+@pytest.mark.spec("S0.5")
+@given(moments(), st.integers(8_000, 100_000))
+def test_in_small_windows_the_same_rules_hold_in_proportion(now: Moment, context: int) -> None:
+    window = Window.of(PROFILE, override=context)
+    scale = context / 100_000
+    results = [replace(one, tokens=int(one.tokens * scale)) for one in now.results]
+    small = replace(now, window=window, results=results, size=int(now.size * scale), most=int(now.most * scale))
+    made = clear.plan(small)
+    if made.cause == "size":
+        assert small.total > 40_000 * scale - 1 and made.tokens >= 20_000 * scale - 1

@@ -1,0 +1,290 @@
+"""What a search finds, in which order, and when it stays silent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from sevenfold.adapters.recall_index import RecallIndex
+from sevenfold.errors import InputError
+from sevenfold.memory.passages import KINDS, NEEDLE, tidy
+from sevenfold.memory.recall import folded
+from tests.recall.making import harbour, indexed
+from tests.support import Story, call, result
+
+WORDS = st.text(
+    st.characters(codec="utf-8", categories=["Lu", "Ll", "Lo", "Nd", "Po", "Sm", "Zs", "Cc"]),
+    min_size=1,
+    max_size=300,
+)
+
+
+@pytest.fixture(scope="module")
+def index() -> RecallIndex:
+    return indexed(harbour())
+
+
+def found(index: RecallIndex, query: str, **how: object) -> list[str]:
+    return [hit.uuid for hit in index.search(query, **how)]  # type: ignore[arg-type]  # options of any kind
+
+
+@pytest.mark.spec("S10.2")
+@pytest.mark.parametrize(
+    ("query", "where"),
+    [
+        ("After midnight the harbour display shows yesterday's tide.", "ask"),
+        ("src/tidemark/clock_face.py:41", "found"),
+        ("clock_face", "found"),
+        ("--local-zone", "found"),
+        ("--maxfail=1", "run"),
+        ("date.today()", "look"),
+        ("TypeError: getLocalDay() missing 1 argument", "failed"),
+        ("LocalDay", "failed"),
+        ("calDay() miss", "failed"),
+        ("build/", "rule"),
+        ("station.zone", "fix"),
+        ("表示", "cjk"),
+        ("時刻", "cjk"),
+    ],
+)
+def test_exact_text_is_found_whatever_its_punctuation_or_script(
+    index: RecallIndex, query: str, where: str
+) -> None:
+    best = index.search(query)[0]
+    assert (best.uuid, best.exact) == (where, True)
+
+
+def test_words_are_found_in_any_order_and_inflection(index: RecallIndex) -> None:
+    assert found(index, "tides shown after midnight on the displays")[0] == "ask"
+    assert found(index, "missing local day argument")[0] == "failed"
+    assert not index.search("touching generated file")[0].exact
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["quantum chromodynamics", "kubernetes deployment failed in the cluster", "", " ", "\0", "の料理"],
+)
+def test_where_nothing_fits_nothing_is_found(index: RecallIndex, query: str) -> None:
+    assert index.search(query) == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *(
+            '"',
+            '" OR "',
+            "NEAR(a b)",
+            "tide*",
+            "said:tide",
+            "-tide",
+            "^tide",
+            "a AND",
+            "(",
+            "?1",
+            "--",
+            "%",
+            "_",
+        ),
+        *("\\", "a\0b", "\ud800", "'; DROP TABLE piece; --", "x" * 100_000, "word " * 20_000),
+    ],
+)
+def test_no_query_is_taken_for_anything_but_text(index: RecallIndex, query: str) -> None:
+    index.search(query)
+    assert found(index, "harbour display")[0] == "ask"
+
+
+@given(st.text(max_size=400))
+def test_no_query_fails(query: str) -> None:
+    index = indexed(harbour())
+    for hit in index.search(query):
+        assert hit.uuid
+        assert all(0 <= start < end <= len(hit.excerpt) for start, end in hit.marks)
+
+
+@pytest.mark.spec("S10.3")
+@given(st.lists(WORDS, min_size=1, max_size=6, unique=True))
+@example(["ﬃ İstanbul ßtraße"])
+def test_whatever_was_said_is_found_by_its_own_text(said: list[str]) -> None:
+    story = Story()
+    for number, words in enumerate(said):
+        story.user(words, uuid=f"r{number}")
+    index = indexed(story)
+    for number, words in enumerate(said):
+        if words.strip().strip("\0"):
+            assert f"r{number}" in found(index, words)
+
+
+@given(st.lists(WORDS, min_size=1, max_size=6, unique=True), st.data())
+def test_any_part_of_what_was_said_leads_to_a_record_that_holds_it(
+    said: list[str], data: st.DataObject
+) -> None:
+    story = Story()
+    for number, words in enumerate(said):
+        story.user(words, uuid=f"r{number}")
+    index = indexed(story)
+    words = data.draw(st.sampled_from(said))
+    start = data.draw(st.integers(0, len(words) - 1))
+    part = tidy(words[start : start + data.draw(st.integers(1, NEEDLE))])
+    if folded(part).strip("\ufffd "):
+        best = found(index, part)[0]
+        assert folded(part) in folded(tidy(said[int(best.removeprefix("r"))]))
+
+
+@given(st.lists(st.text("abcdefghij", min_size=2, max_size=8), min_size=2, max_size=40, unique=True))
+def test_a_record_is_found_by_any_of_its_words(words: list[str]) -> None:
+    story = Story()
+    story.user(" ".join(words), uuid="it")
+    index = indexed(story)
+    assert all(found(index, word) == ["it"] for word in words)
+
+
+def test_a_stretch_far_inside_a_long_result_is_found_with_the_text_around_it() -> None:
+    story = Story()
+    story.user(
+        [result("t1", "\n".join(f"line {number} of the log" for number in range(9_000)))], uuid="long"
+    )
+    (hit,) = indexed(story).search("line 7311 of the log")
+    assert (hit.uuid, hit.exact) == ("long", True)
+    assert hit.excerpt[slice(*hit.marks[0])] == "line 7311 of the log"
+    assert "line 7312" in hit.excerpt
+    assert len(hit.excerpt) < 500
+
+
+def test_a_query_longer_than_any_piece_finds_the_record_it_was_copied_from() -> None:
+    story = Story()
+    texts = [" ".join(f"{word}{number}" for number in range(2_000)) for word in ("alpha", "beta")]
+    for number, words in enumerate(texts):
+        story.user("Common beginning of both. " * 20 + words, uuid=f"r{number}")
+    index = indexed(story)
+    for number, words in enumerate(texts):
+        assert found(index, "Common beginning of both. " * 20 + words)[0] == f"r{number}"
+
+
+def test_the_record_that_says_just_that_comes_before_those_that_mention_it() -> None:
+    story = Story()
+    for number in range(30):
+        story.assistant(f"Shall I continue with part {number}, or continue elsewhere?")
+    story.user("continue", uuid="said")
+    assert found(indexed(story), "continue")[0] == "said"
+
+
+# Kinds and what is in view
+
+
+def test_a_search_can_be_narrowed_to_kinds(index: RecallIndex) -> None:
+    assert found(index, "zone", kind="edit") == ["fix"]
+    assert found(index, "zone", kind="tool_use") == ["fix"]
+    assert found(index, "getLocalDay", kind="error") == ["failed"]
+    assert found(index, "getLocalDay", kind="tool_result") == ["failed"]
+    assert found(index, "getLocalDay", kind=("user", "assistant")) == []
+    with pytest.raises(InputError, match="there are user, assistant"):
+        index.search("zone", kind="nonsense")
+
+
+def test_every_kind_can_be_asked_for(index: RecallIndex) -> None:
+    for kind in KINDS:
+        assert all(hit.kind == kind or kind.startswith("tool") for hit in index.search("the", kind=kind))
+
+
+@pytest.mark.spec("S10.2")
+def test_what_the_model_still_sees_is_left_out_when_asked(index: RecallIndex) -> None:
+    assert found(index, "zone", visible={"fix"}) == found(index, "zone")
+    assert "fix" in found(index, "zone")
+    assert found(index, "zone", visible={"fix"}, only_hidden=True) == ["found"]
+
+
+def test_what_is_left_out_makes_room_for_what_is_not() -> None:
+    story = Story()
+    for number in range(60):
+        story.user("the same words", uuid=f"r{number}")
+    seen = {f"r{number}" for number in range(57)}
+    hits = found(indexed(story), "the same words", k=2, visible=seen, only_hidden=True)
+    assert set(hits) < {"r57", "r58", "r59"}
+    assert len(hits) == 2
+
+
+@pytest.mark.parametrize("wrong", [{"k": 0}, {"k": -1}, {"around": -1}])
+def test_impossible_numbers_are_refused(index: RecallIndex, wrong: dict[str, int]) -> None:
+    with pytest.raises(InputError):
+        index.search("zone", **wrong)  # type: ignore[arg-type]  # wrong on purpose
+
+
+# Neighbours
+
+
+@pytest.mark.spec("S10.2")
+def test_hits_come_with_the_turns_around_them(index: RecallIndex) -> None:
+    (hit,) = index.search("getLocalDay", around=2)
+    assert [near.uuid for near in hit.before] == ["rule", "run"]
+    assert [near.uuid for near in hit.after] == ["fix", "fixed"]
+    assert hit.before[1].text.startswith("Bash pytest -q")
+    assert (hit.tool, hit.kind) == ("Bash", "error")
+    assert index.search("getLocalDay", around=0)[0].before == ()
+
+
+def test_a_record_is_helped_by_what_its_neighbours_say() -> None:
+    story = Story()
+    filler = ["one", "two", "three", "four", "five", "six", "seven", "eight"]
+    story.user("the pump", uuid="alone")
+    for word in filler:
+        story.assistant(f"nothing about {word}")
+    story.user("which valve leaks")
+    story.assistant("the pump", uuid="helped")
+    ranked = found(indexed(story), "pump valve leaks")
+    assert ranked.index("helped") < (ranked.index("alone") if "alone" in ranked else 99)
+
+
+def test_a_sub_agent_in_the_same_file_is_no_neighbour_of_the_conversation() -> None:
+    story = Story()
+    story.user("before the errand", uuid="a")
+    story.user("count the boats", isSidechain=True, uuid="aside")
+    story.assistant("after the errand", uuid="b", parent="a")
+    index = indexed(story)
+    assert [near.uuid for near in index.search("before the errand")[0].after] == ["b"]
+    (hit,) = index.search("count the boats")
+    assert (hit.before, hit.after) == ((), ())
+
+
+# Other opinions
+
+
+class Opinion:
+    """Somebody who knows which records are meant."""
+
+    weight = 2.0
+
+    def __init__(self, **scores: float) -> None:
+        self._scores = scores
+
+    def scores(self, query: str) -> Mapping[str, float]:
+        return self._scores
+
+
+def test_another_scorer_brings_in_what_no_word_leads_to(index: RecallIndex) -> None:
+    assert found(index, "clock hands", scorers=[Opinion(cause=0.7, unknown=0.9)]) == ["cause"]
+    assert found(index, "clock hands", scorers=[Opinion(cause=0.7)], kind="user") == []
+
+
+def test_scores_of_several_are_added_on_one_scale(index: RecallIndex) -> None:
+    query = "tides shown after midnight on displays"
+    ranked = index.search(query, scorers=[Opinion(ask=50.0, rule=100.0)])
+    assert [(hit.uuid, round(hit.score, 6)) for hit in ranked] == [("ask", 2.0), ("rule", 2.0)]
+
+
+# Tools
+
+
+def test_the_names_of_tools_come_with_their_results(index: RecallIndex) -> None:
+    assert index.search("clock_face")[0].tool == "Grep"
+
+
+def test_numbers_and_ids_in_calls_are_found() -> None:
+    story = Story()
+    story.assistant(call("t1", "Bash", command="kill 48213", timeout=120000), uuid="kill")
+    index = indexed(story)
+    assert found(index, "48213") == ["kill"]
+    assert found(index, "120000") == ["kill"]

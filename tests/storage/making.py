@@ -1,0 +1,83 @@
+"""A home with sessions in it, and commands run as the command line would."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from msgspec import Raw
+
+from sevenfold.adapters.home import Home, Project
+from sevenfold.adapters.jsonl import JsonlLog
+from sevenfold.adapters.results import FileResults
+from sevenfold.adapters.world import ManualClock, RandomIds
+from sevenfold.record import blocks
+from sevenfold.record.blocks import Block
+from sevenfold.record.decisions import Epoch, Offload
+from sevenfold.record.log import Place
+from sevenfold.runtime.resume import resume
+from sevenfold.runtime.transcript import Transcript
+from tests.support import answer
+
+MODEL = "claude-sonnet-5-5"
+
+
+def run(module: Any, *arguments: object) -> int:
+    """Carry out a command given as its module."""
+    assert isinstance(module, ModuleType)
+    parser = argparse.ArgumentParser()
+    module.add(parser.add_subparsers())
+    name = module.__name__.rpartition(".")[2].removesuffix("_command")
+    return int(module.run(parser.parse_args([name, *map(str, arguments)])))
+
+
+def thought(words: str = "hm") -> Block:
+    return blocks.read(b'{"type":"thinking","thinking":"%s","signature":"c2lnbmF0dXJl"}' % words.encode())
+
+
+def call(id: str, command: str = "ls") -> Block:
+    return blocks.read(
+        b'{"type":"tool_use","id":"%s","name":"Bash","input":{"command":"%s"}}'
+        % (id.encode(), command.encode())
+    )
+
+
+class Worker:
+    """A session under way: what is said goes to the disk, as the runtime would write it."""
+
+    def __init__(self, home: Home, session: str, folder: Path = Path("/made/up")) -> None:
+        self.project: Project = home.project(folder).create()
+        self.files = self.project.session(session)
+        self.results = FileResults(self.files.results)
+        self.script = Transcript(
+            JsonlLog.open(self.files.transcript), Place(session), clock=ManualClock(), ids=RandomIds()
+        )
+        if self.script.view.epoch is None:
+            system = [Raw(b'{"type":"text","text":"be brief"}')]
+            self.script.decide(Epoch(reason="start", model=MODEL, max_tokens=9, system=system))
+
+    def turn(self, question: str = "go on", reply: str = "done", *, id: str) -> str:
+        """A question and an answer with reasoning; returns the question's record."""
+        asked = self.script.user([blocks.text(question)])
+        self.script.model(answer(thought(), reply, id=f"msg_{id}"))
+        return asked
+
+    def result(self, id: str, content: str) -> str:
+        """A call whose result is stored away; returns where."""
+        self.script.model(answer(thought(), call(id), id=f"msg_{id}"))
+        self.script.user([blocks.result(id, content)])
+        path = self.results.keep(id, content.encode())
+        self.script.decide(
+            Offload(tool_use_id=id, preview="see there", path=path, size=len(content), sha256="0" * 64)
+        )
+        return path
+
+    def close(self) -> None:
+        self.script.close()
+
+
+def reopened(files: Any) -> Any:
+    """The view of a stored session, read anew."""
+    return resume(JsonlLog(files.transcript))
