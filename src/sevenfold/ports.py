@@ -58,6 +58,18 @@ class Results(Protocol):
         ...
 
 
+class Recall(Protocol):
+    """Finds again what has left the context."""
+
+    def catch_up(self) -> None:
+        """Take in everything that was said up to now."""
+        ...
+
+    def found(self, query: str, kinds: Sequence[str], most: int) -> Sequence[str]:
+        """The records that fit best, of these kinds."""
+        ...
+
+
 class Clock(Protocol):
     """Tells the time."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from sevenfold.layers.extract import facts
 from tests.compaction.histories import histories, picture
@@ -207,8 +208,6 @@ def test_what_was_snipped_is_not_brought_back():
     story = Story()
     story.user("secret")
     items = story.view().items
-    from msgspec.structs import replace
-
     assert facts([replace(items[0], hidden_by="d1", shown=())]).messages == ()
 
 

@@ -87,7 +87,7 @@ def moments(draw: st.DrawFn) -> Moment:
 def large(draw: st.DrawFn) -> Moment:
     """Sessions whose results have grown large, warm or after a pause."""
     return moment(
-        *draw(st.lists(st.integers(2_000, 8_000), min_size=12, max_size=16)),
+        *draw(st.lists(st.integers(4_000, 8_000), min_size=12, max_size=16)),
         idle=draw(st.sampled_from([10.0, 400.0])),
         spent=draw(st.floats(1, 2_000)),
         owed=draw(st.sampled_from([0.0, 0.05, 0.3])),

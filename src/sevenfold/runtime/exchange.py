@@ -270,6 +270,11 @@ class Exchange:
         """Somebody else's call is on this session's bill."""
         self.account = self.account.billed(usd)
 
+    def refreshed(self, before: Watched, after: Watched) -> None:
+        """A fork has read what this exchange keeps in the cache, so it lives longer."""
+        if self.watched.sent is before.sent and after.sent is not None:
+            self.watched = replace(self.watched, sent=after.sent)
+
     def announce(self, reason: str) -> None:
         """A decision is about to shorten what was sent: the loss of cache that follows is expected."""
         self.watched = self.watched.announce(reason)
@@ -344,6 +349,20 @@ class Exchange:
             running += round(count(opening(part)))
             ends.append(running)
         return Sizes(tools, tuple(ends), running + round(count(self._transcript.view.weight)))
+
+
+def _epoch(frame: Frame, lifetimes: Lifetimes, reason: str, drops_thinking: bool) -> Epoch:
+    return Epoch(
+        reason=reason,
+        model=frame.model,
+        max_tokens=frame.max_tokens,
+        system=[Raw(part) for part in frame.system],
+        tools=[Raw(part) for part in frame.tools],
+        settings={name: Raw(raw) for name, raw in frame.settings},
+        betas=list(frame.betas),
+        lifetimes={"fixed": lifetimes.fixed, "tail": lifetimes.tail},
+        drops_thinking=drops_thinking,
+    )
 
 
 def _behind(items: Sequence[Item], last: str | None) -> Sequence[Item]:

@@ -7,7 +7,7 @@ conversation it was taken from; its requests are on record with what they added.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Raw
@@ -15,18 +15,23 @@ from msgspec import Raw
 from sevenfold.errors import InputError
 from sevenfold.ports import Ask, Call, Clock, Reply
 from sevenfold.profiles import Profile
+from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
-from sevenfold.record.decisions import Request
+from sevenfold.record.decisions import Billed, Request
 from sevenfold.record.usage import Usage
 from sevenfold.record.wire import Message
 from sevenfold.request import price
 from sevenfold.request.frame import Body, assemble
 from sevenfold.request.plan import plan
 from sevenfold.request.sources import source as rules_of
-from sevenfold.request.watch import Forecast, Sent
+from sevenfold.request.watch import Sent
 from sevenfold.runtime import intake
 from sevenfold.runtime.exchange import Exchange, Outcome, Prepared
+from sevenfold.runtime.telling import Telling
 from sevenfold.runtime.transcript import Transcript
+
+
+UNDER_WAY = "[The result of this call is not known here: it is still under way in the main conversation]"
 
 
 class Fork:
@@ -40,6 +45,9 @@ class Fork:
         clock: Clock,
         source: str,
         shared: Sequence[Message] | None = None,
+        *,
+        masked: Callable[[Sequence[Block]], list[Block]] = list,
+        telling: Telling | None = None,
     ) -> None:
         self._exchange = exchange
         self._transcript = transcript
@@ -49,8 +57,12 @@ class Fork:
         self._frame = exchange.frame
         self._lifetimes = exchange.lifetimes
         self._epoch = transcript.view.epoch.id if transcript.view.epoch else ""
-        self._tip = transcript.view.tip
-        self._shared = tuple(transcript.view.messages() if shared is None else shared)
+        now = tuple(transcript.view.messages())
+        self._shared = now if shared is None else tuple(shared)
+        self._tip = transcript.view.tip if self._shared == now else None
+        """Where it was taken; None if it begins with other messages than those in view."""
+        self._masked = masked
+        self._telling = telling
         self._size = exchange.size()
         self._own: list[Message] = []
         self._watched = exchange.watched
@@ -58,11 +70,11 @@ class Fork:
 
     def user(self, content: intake.Content) -> None:
         """Say something on this side only."""
-        self._add("user", intake.message(content))
+        self._add("user", self._masked(intake.message(content)))
 
     def tool_results(self, given: Mapping[str, Any] | Iterable[Any]) -> None:
         """Answer the fork's own calls."""
-        self._add("user", intake.results(given))
+        self._add("user", self._masked(intake.results(given)))
 
     def prepare(self) -> Prepared:
         """The fork's next request, on record."""
@@ -74,8 +86,9 @@ class Fork:
             self._frame,
             messages,
             self._profile.cache,
-            self._exchange.sizes(self._size),
+            self._exchange.sizes(),
             self._lifetimes,
+            before=self._exchange.tail,
             shared=shared,
         )
         body = assemble(self._frame, messages, markers)
@@ -83,7 +96,9 @@ class Fork:
         self._watched = self._watched.look(sending, self._profile)
         record = self._record(body)
         call = Call(body.raw, self._frame.betas, self._source.name)
-        self._prepared = Prepared(body, call, messages, self._size, Forecast(), record)
+        self._prepared = Prepared(body, call, messages, self._size, self._watched.forecast, record)
+        if self._telling is not None:
+            self._telling.sending(self._prepared, self._source.name)
         return self._prepared
 
     def observe(self, reply: Reply) -> Outcome:
@@ -93,11 +108,19 @@ class Fork:
         prepared, self._prepared = self._prepared, None
         self._add("assistant", reply.answer.blocks)
         usage = Usage.read(reply.answer.usage)
-        self._watched, broken = self._watched.judge(usage, self._profile, keeps=False)
+        before = self._watched
+        self._watched, broken = before.judge(usage, self._profile, keeps=False)
+        self._exchange.refreshed(before, self._watched)
         cost = price.cost(usage, self._profile)
         self._exchange.charge(cost)
+        self._transcript.decide(
+            Billed(request=prepared.record.id, model=reply.answer.model, usage=reply.answer.usage)
+        )
         uncached = price.uncached_cost(usage, self._profile)
-        return Outcome(reply, prepared, broken, cost, uncached, cost, usage)
+        outcome = Outcome(reply, prepared, broken, cost, uncached, cost, usage)
+        if self._telling is not None:
+            self._telling.answered(outcome, self._source.name)
+        return outcome
 
     def turn(self) -> Generator[Ask, Reply, Outcome]:
         """One request of the fork and its answer."""
@@ -107,6 +130,8 @@ class Fork:
     def _add(self, role: str, said: Sequence[Block]) -> None:
         if not said:
             return
+        if not self._own:
+            said = (*self._unanswered(said), *said)
         before = self._own[-1] if self._own else None
         if before is not None and before.role == role:
             said = (*before.parts, *said)
@@ -114,13 +139,23 @@ class Fork:
         raw = b'{"role":"' + role.encode() + b'","content":[' + b",".join(part.raw for part in said) + b"]}"
         self._own.append(Message(role, tuple(said), raw))
 
+    def _unanswered(self, said: Sequence[Block]) -> list[Block]:
+        """The same line as a result for every call that was under way when the fork was taken."""
+        newest = self._shared[-1] if self._shared else None
+        if newest is None or newest.role != "assistant":
+            return []
+        given = {block.id for block in said if block.kind == "tool_result"}
+        calls = [part.id for part in newest.parts if part.kind == "tool_use" and part.id not in given]
+        return [blocks.result(call, UNDER_WAY) for call in calls]
+
     def _record(self, body: Body) -> Request:
+        own = self._own if self._tip is not None else [*self._shared, *self._own]
         made = Request(
             epoch=self._epoch,
             tip=self._tip,
             source=self._source.name,
             markers=[(mark.level, mark.index, mark.block, mark.ttl) for mark in body.markers],
             sha256=body.sha256,
-            appended=[Raw(message.raw) for message in self._own],
+            appended=[Raw(message.raw) for message in own],
         )
         return self._transcript.decide(self._exchange.numbered(made))

@@ -14,12 +14,14 @@ from sevenfold.profiles import find
 from sevenfold.record import entries
 from sevenfold.record.blocks import Block
 from sevenfold.record.blocks import read as read_block
-from sevenfold.record.decisions import Epoch, Request
-from sevenfold.record.entries import Decision, Said, Stored
+from sevenfold.record.decisions import Billed, Epoch, Request
+from sevenfold.record.entries import Boundary, Decision, Link, Said, Stored
 from sevenfold.record.usage import Usage
+from sevenfold.record.view import View
 from sevenfold.record.wire import Message
 from sevenfold.request import price
 from sevenfold.request.frame import Body, Marker, assemble
+from sevenfold.request.plan import Tail, tail_of
 from sevenfold.runtime.opening import frame_of
 from sevenfold.runtime.resume import read, resume
 
@@ -38,13 +40,20 @@ class Account(Struct, frozen=True):
     @classmethod
     def of(cls, log: Log) -> Account:
         """From the last request on record, which says what came before it, and the answers since."""
-        for offset, last in _requests(log):
-            account = cls(last.number + 1, last.spent, last.tip)
-            for _, entry in read(log, offset):
-                if isinstance(entry, Said) and entry.role == "assistant" and entry.usage:
-                    account = account.billed(price.cost(entry.usage, find(entry.model)))
-            return account
-        return cls()
+        newest = next(_requests(log), None)
+        if newest is None:
+            return cls()
+        offset, last = newest
+        account = cls(last.number + 1, last.spent, next((made.tip for _, made in _own_requests(log)), None))
+        for _, entry in read(log, offset):
+            match entry:
+                case Said(role="assistant", usage=Usage() as usage, model=model):
+                    account = account.billed(price.cost(usage, find(model)))
+                case Decision(made=Billed(usage=raw, model=model)):
+                    account = account.billed(price.cost(Usage.read(raw), find(model)))
+                case _:
+                    continue
+        return account
 
     def billed(self, usd: float | None) -> Account:
         """After one more answer."""
@@ -101,6 +110,41 @@ def past(log: Log, number: int) -> Past:
     raise Refused(f"there is no request number {number} on record; the newest is number {newest}")
 
 
+def last_tail(log: Log) -> Tail | None:
+    """Where the last marker of the newest request stood that was answered; None after a compaction."""
+    for offset, made in _own_requests(log):
+        for _, entry in read(log, offset):
+            match entry:
+                case Boundary():
+                    return None
+                case Said(role="assistant") as said if _answers(said, made):
+                    markers = [Marker(*mark) for mark in made.markers]
+                    return tail_of(markers)
+                case _:
+                    continue
+    return None
+
+
+def whole(log: Log) -> View:
+    """The conversation as if it had never been compacted: every record that led to the present."""
+    view = View()
+    for offset, entry in read(log):
+        match entry:
+            case Boundary(uuid=uuid, logical_parent=parent):
+                view.add(Link(uuid, parent), offset)
+            case Said(summary=True, uuid=uuid, parent=parent):
+                view.add(Link(uuid, parent), offset)
+            case _:
+                view.add(entry, offset)
+    return view
+
+
+def holds(log: Log, record: str) -> bool:
+    """Is there something said under this id?"""
+    needle = b'"uuid":' + msgspec.json.encode(record)
+    return any(said.uuid == record and not said.sidechain for said in _saids(log, needle))
+
+
 def keyed(log: Log, key: str) -> str:
     """The record that was said under this key; empty if there is none."""
     needle = b'"sevenfold_key":' + msgspec.json.encode(key)
@@ -141,6 +185,9 @@ def requests(log: Log) -> Iterator[Request]:
 def rebuild(epoch: Epoch, request: Request, messages: Sequence[Message]) -> Body:
     """A request as it was sent, from its records and the messages of the view at its tip."""
     markers = [Marker(*mark) for mark in request.markers]
+    if request.appended and request.tip is None:
+        # A fork that did not begin with the whole of what was in view has all its messages with it.
+        messages = ()
     extra = {name: bytes(raw) for name, raw in request.parameters.items()}
     own = [_message(bytes(raw)) for raw in request.appended]
     return assemble(frame_of(epoch), [*messages, *own], markers, extra)
@@ -163,30 +210,58 @@ def _requests(log: Log) -> Iterator[tuple[int, Request]]:
             break
 
 
+def _own_requests(log: Log) -> Iterator[tuple[int, Request]]:
+    """Those of the conversation itself, forks aside."""
+    return ((offset, made) for offset, made in _requests(log) if not made.appended)
+
+
 def _rebuilt(log: Log, offset: int, made: Request) -> Past:
     view = resume(Prefix(log, offset))
-    if view.epoch is None or view.epoch.id != made.epoch:
+    if view.epoch is None or (view.epoch.id != made.epoch and not made.appended):
         raise Refused(
             f"request number {made.number} cannot be rebuilt: the record of what preceded its messages is gone"
         )
-    body = rebuild(view.epoch, made, view.messages())
+    epoch = view.epoch
+    body = rebuild(epoch, made, view.messages())
+    if body.sha256 != made.sha256 and made.appended:
+        epoch, body = _fork_body(log, offset, made) or (epoch, body)
     if body.sha256 != made.sha256:
         raise Refused(
             f"request number {made.number} cannot be rebuilt byte for byte: the transcript has been changed since, "
             "by a purge or by another program"
         )
-    usage, model = _answer(log, offset, view.tip)
-    return Past(made, body.raw, usage, price.cost(usage, find(model)) if usage else None, view.epoch.model)
+    usage, model = _answer(log, offset, made)
+    return Past(made, body.raw, usage, price.cost(usage, find(model)) if usage else None, epoch.model)
 
 
-def _answer(log: Log, offset: int, tip: str | None) -> tuple[Usage | None, str]:
+def _fork_body(log: Log, offset: int, made: Request) -> tuple[Epoch, Body] | None:
+    """The request of a fork that was taken when the conversation was shorter than when it was sent."""
+    view = View()
+    for place, entry in read(log):
+        if place >= offset:
+            break
+        view.add(entry, place)
+        if view.tip == made.tip and view.epoch is not None and view.epoch.id == made.epoch:
+            body = rebuild(view.epoch, made, view.messages())
+            if body.sha256 == made.sha256:
+                return view.epoch, body
+    return None
+
+
+def _answer(log: Log, offset: int, made: Request) -> tuple[Usage | None, str]:
     """What the answer to the request at this place reported."""
     for place, entry in read(log, offset):
         match entry:
-            case Decision(made=Request()) if place > offset:
+            case Decision(made=Request(appended=[])) if place > offset and not made.appended:
                 break
-            case Said(role="assistant", parent=parent, usage=usage, model=model) if parent == tip:
+            case Decision(made=Billed(request=request, usage=raw, model=model)) if request == made.id:
+                return Usage.read(raw), model
+            case Said(role="assistant", usage=usage, model=model) as said if _answers(said, made):
                 return usage, model
             case _:
                 continue
     return None, ""
+
+
+def _answers(said: Said, made: Request) -> bool:
+    return not made.appended and said.parent == made.tip

@@ -54,9 +54,10 @@ from sevenfold.runtime.exchange import Exchange, Outcome, Prepared
 from sevenfold.runtime.fork import Fork
 from sevenfold.runtime.gate import Gate
 from sevenfold.runtime.history import Past
+from sevenfold.runtime.pins import pinned
 from sevenfold.runtime.reads import Reads
 from sevenfold.runtime.transcript import Transcript
-from sevenfold.runtime.upkeep import Upkeep, pinned
+from sevenfold.runtime.upkeep import Upkeep
 from sevenfold.settings import Settings, Source, in_force, latch
 
 REPEATS = 2

@@ -16,7 +16,7 @@ from sevenfold.layers.offload import Budget
 from sevenfold.layers.stock import Stock
 from sevenfold.profiles import Profile
 from sevenfold.record.blocks import Block
-from sevenfold.record.decisions import MicrocompactMetadata, Pin, Why
+from sevenfold.record.decisions import MicrocompactMetadata, Why
 from sevenfold.record.entries import Clearing
 from sevenfold.record.gauge import Check, Size
 from sevenfold.record.layout import Item
@@ -26,6 +26,7 @@ from sevenfold.request.watch import SECONDS
 from sevenfold.runtime.announce import Announcer
 from sevenfold.runtime.exchange import Exchange
 from sevenfold.runtime.gate import Gate
+from sevenfold.runtime.pins import pinned
 from sevenfold.runtime.transcript import Transcript
 from sevenfold.settings import Settings
 
@@ -333,16 +334,6 @@ def _proposal(plan: Plan) -> Proposed:
         usd=plan.usd,
         targets=plan.targets,
     )
-
-
-def pinned(transcript: Transcript) -> set[str]:
-    """The records that are pinned."""
-    view = transcript.view
-    records = set(view.carry.pins) if view.carry else set()
-    for made in view.decisions():
-        if isinstance(made, Pin) and made.id not in view.undone:
-            (records.discard if made.off else records.add)(made.record)
-    return records
 
 
 def _users_words(item: Item) -> bool:

@@ -68,9 +68,7 @@ def facts(items: Iterable[Item], kinds: Mapping[str, Kind] | None = None) -> Fac
         commands=_once([*commands(made), *before.commands]),
         problems=_once([*met, *before.problems]),
         tasks=tuple(open_tasks(made, before.tasks)),
-        pending=tuple(announced(last_words(live)[-1:])[-_MOST_PENDING:])
-        if rounds_since
-        else before.pending,
+        pending=tuple(announced(last_words(live))[-_MOST_PENDING:]) if rounds_since else before.pending,
         identifiers=tuple(identifiers(_sources(live, made, met), before.identifiers, _spellings(touched))),
         outcomes=_once([*before.outcomes, *outcomes(live)]),
         current=tuple(newest(live, made, names)) if rounds_since else before.current,

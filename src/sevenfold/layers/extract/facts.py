@@ -15,22 +15,6 @@ from msgspec import Struct
 Kind = Literal["read", "shell", "search", "web", "edit", "write"]
 """What a tool does, as far as it matters for what can be had again."""
 
-Recorded = Literal[
-    "request",
-    "corrections",
-    "identifiers",
-    "files",
-    "errors",
-    "outcomes",
-    "commands",
-    "messages",
-    "replies",
-    "tasks",
-    "current",
-    "next",
-]
-"""The lists a summary may hold besides its prose."""
-
 NONE_LEFT_OUT: Final[Mapping[str, int]] = MappingProxyType({})
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from sevenfold.layers.fidelity.probe import KINDS, Probe
-from sevenfold.layers.fidelity.sentences import folded, telling
+from sevenfold.layers.fidelity.sentences import Vocabulary, folded, telling
 
 State = Literal["in_context", "reachable", "lost"]
 Reachable = Callable[[Probe], bool]
@@ -111,10 +111,10 @@ class _Seen:
     def _places(self) -> dict[str, list[int]]:
         """The lines each word stands on."""
         places: dict[str, list[int]] = {}
-        number = 0
+        vocabulary, number = Vocabulary(), 0
         for text in self._context:
             for line in text.splitlines():
-                for word in telling(line):
+                for word in telling(line, vocabulary):
                     places.setdefault(word, []).append(number)
                 number += 1
             number += TOGETHER

@@ -16,7 +16,8 @@ from sevenfold.layers.fidelity.reading import Call, Told
 _EDGES = "\"'`“”‘’«»()[]{}<>,;:!?*|=…"
 _SHAPE = re.compile(
     r"""(?:
-      https?://[^\s]{6,}                                  # addresses
+      https?://\S{6,}                                     # addresses
+    | --[A-Za-z][\w-]+(?:=\S+)?                           # flags
     | (?:[A-Za-z]:)?[\w.@~+-]*(?:[/\\][\w.@+-]+)+\.\w{1,8}(?::\d+)?   # paths to a file
     | (?:[A-Za-z]:|~)?[/\\](?:[\w.@+-]+[/\\])+[\w.@+-]+   # absolute paths
     | [\w+-]+\.(?:py|go|tsx?|jsx?|rs|c|h|cpp|java|rb|sh|mdx?|jsonc?|jsonl|toml|ya?ml|sql|txt|css|html|cfg|ini|lock)(?::\d+)?
@@ -30,12 +31,11 @@ _SHAPE = re.compile(
     )""",
     re.X,
 )
-_FLAG = re.compile(r"--[A-Za-z][\w-]+(?:=\S+)?")
 _SAID_FIGURE = re.compile(
     r"(?<![A-Za-z0-9_.#/-])\d[\d.,]*[ \t]?(?:%|bytes|tokens|seconds|minutes|hours|days|weeks|lines|commits|chars"
     r"|characters|percent|ms|min|px|rem|[kKMG]i?B|files|rows)(?![A-Za-z0-9_])|(?<!\w)port \d{2,5}(?!\w)"
 )
-_MAYBE = re.compile(r"[0-9/\\_.-]")
+_MAYBE = re.compile(r"[0-9/\\_]|\.\w|--\w")
 _HEX = re.compile(r"[0-9a-f]{7,64}")
 _MIXED = re.compile(r"(?=.*\d)(?=.*[a-f])")
 SHORTEST, LONGEST = 3, 200
@@ -69,16 +69,30 @@ class _Finding:
 def names(user: Iterable[Told], model: Iterable[Told], calls: Iterable[Call]) -> list[Named]:
     """Identifiers the user said, and those of the conversation that come up more than once."""
     found: dict[str, _Finding] = {}
+    words = _Words()
     for told in user:
         figures = (" ".join(hit.split()) for hit in _SAID_FIGURE.findall(told.text))
         level = 1 if len(told.text) > PASTED else 2
-        _note(found, [*_identifiers(told.text, flags=True), *figures], told.record, told.known_as, level)
+        _note(found, [*words.identifiers(told.text), *figures], told.record, told.known_as, level)
     for told in model:
-        _note(found, _identifiers(told.text, flags=True), told.record, told.known_as)
+        _note(found, words.identifiers(told.text), told.record, told.known_as)
     for call in calls:
         short = (value for value in call.given.values() if isinstance(value, str) and len(value) <= 1_000)
-        _note(found, _identifiers(" ".join(short)), call.record, "tool_use")
+        named = (name for name in words.identifiers(" ".join(short)) if not name.startswith("--"))
+        _note(found, named, call.record, "tool_use")
     return _telling(found)
+
+
+class _Words(dict[str, str]):
+    """Words with the identifier each is, worked out once; empty for those that are none."""
+
+    def __missing__(self, word: str) -> str:
+        self[word] = name = _identifier(word) if _MAYBE.search(word) else ""
+        return name
+
+    def identifiers(self, text: str) -> list[str]:
+        """Those in a text, in the order in which they come up."""
+        return [name for word in dict.fromkeys(text.split()) if (name := self[word])]
 
 
 def _note(
@@ -117,14 +131,9 @@ def _named(text: str, found: dict[str, _Finding], longer: str) -> Named:
     return Named(text, tuple(records), frozenset(records.values()), (own.level, len(own.records)))
 
 
-def _identifiers(text: str, *, flags: bool = False) -> list[str]:
-    words = dict.fromkeys(text.split())
-    return [name for word in words if _MAYBE.search(word) and (name := _identifier(word, flags))]
-
-
-def _identifier(word: str, flags: bool) -> str:
+def _identifier(word: str) -> str:
     """The identifier a word is; empty if it is none."""
     name = word.strip(_EDGES).rstrip(".").removesuffix("'s").rstrip(_EDGES)
-    if not SHORTEST <= len(name) <= LONGEST or not (_SHAPE.fullmatch(name) or (flags and _FLAG.fullmatch(name))):
+    if not SHORTEST <= len(name) <= LONGEST or not _SHAPE.fullmatch(name):
         return ""
     return "" if _HEX.fullmatch(name) and not _MIXED.match(name) else name

@@ -9,7 +9,7 @@ _FENCE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)", re.M | re.S)
 _END = re.compile(r"(?<=[.!?;])\s+|\n+|(?<=[。！？])")
 _LEAD = re.compile(r"^(?:[-*•>#\s]+|\(?\d{1,2}[.)]\s)+")
 _WORD = re.compile(r"[^\W_]+(?:'[a-z]+)?")
-_SUFFIX = re.compile(r"(?:ings?|ed|es|s|ly|'s)$")
+_ENDINGS = ("ings", "ing", "ed", "es", "'s", "s", "ly")
 _SMALL = frozenset(
     """a about also am an and any are as at be been being but by can could did do does doing done for from get
     go had has have he her here him his how i if in into is it its just like let let's lets make me more my now
@@ -48,14 +48,29 @@ def shortened(sentence: str) -> str:
     return cut[: cut.rfind(" ")] if " " in cut else cut
 
 
-def telling(text: str) -> frozenset[str]:
+class Vocabulary(dict[str, str]):
+    """Words with their stems, each worked out once; those that carry no meaning have none."""
+
+    def __missing__(self, word: str) -> str:
+        """The stem of a word that was not asked for before."""
+        self[word] = stem = "" if word in _SMALL else _stem(word)
+        return stem
+
+
+def telling(text: str, vocabulary: Vocabulary | None = None) -> frozenset[str]:
     """The stems of the words that carry the meaning; negations do."""
-    return frozenset(stem(word) for word in _WORD.findall(text.casefold()) if word not in _SMALL)
+    words = set(_WORD.findall(text.casefold()))
+    known = Vocabulary() if vocabulary is None else vocabulary
+    return frozenset([stem for word in words if (stem := known[word])])
 
 
-def stem(word: str) -> str:
+def _stem(word: str) -> str:
     """The word without its commonest endings, near enough to compare."""
-    return _SUFFIX.sub("", word) if len(word) > 4 else word
+    if len(word) > 4:
+        for ending in _ENDINGS:
+            if word.endswith(ending):
+                return word[: -len(ending)]
+    return word
 
 
 def share(wanted: frozenset[str], given: frozenset[str]) -> float:

@@ -110,11 +110,10 @@ def _missing(
             yield f"{words.lost} characters of the user's message {facts.name(words.record)}"
     for claim, entries in zip(claims, chosen, strict=True):
         if gone := len(claim.entries) - len(entries) + facts.left_out.get(claim.kind, 0):
-            yield f"{gone} entries of {claim.kind or titles_of(claim)}"
+            yield f"{gone} entries of {claim.kind or _prose_of(claim)}"
 
 
-def titles_of(claim: Claim) -> str:
-    """The prose of a section, by its title."""
+def _prose_of(claim: Claim) -> str:
     return f"the prose of “{TITLES[claim.section]}”"
 
 

@@ -14,14 +14,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.errors import Refused
-from sevenfold.events import Acted, Compacting, Proposed, SteppedAside
+from sevenfold.events import SteppedAside
 from sevenfold.layers import breaker, fidelity, scope, summary
 from sevenfold.layers.extract import facts as facts_of
 from sevenfold.layers.extract.facts import Facts, Kind
 from sevenfold.layers.fidelity import Probe, Score
 from sevenfold.layers.scope import Scope
 from sevenfold.layers.summary import Checked, Draft, Failure, Summary
-from sevenfold.ports import Ask
+from sevenfold.ports import Ask, Recall
 from sevenfold.profiles import Profile
 from sevenfold.prompts.compact import Continued
 from sevenfold.prompts.restored import HookContext, RecordedFacts
@@ -35,12 +35,13 @@ from sevenfold.runtime.announce import Announcer
 from sevenfold.runtime.compaction import engines, restore
 from sevenfold.runtime.compaction.engines import Got, Task
 from sevenfold.runtime.compaction.restore import Moment, Slot
+from sevenfold.runtime.compaction.telling import Teller
 from sevenfold.runtime.compaction.wish import ENGINES, Compacted, Engine, Left, Wish
 from sevenfold.runtime.drive import Fire
 from sevenfold.runtime.exchange import Exchange
 from sevenfold.runtime.fork import Fork
-from sevenfold.runtime.hooks.inputs import PostCompact, PreCompact, SessionStart
 from sevenfold.runtime.hooks.outcomes import Outcome as HookOutcome
+from sevenfold.runtime.pins import pinned
 from sevenfold.runtime.transcript import Beside, Transcript
 from sevenfold.settings import Settings
 
@@ -53,18 +54,8 @@ REPAIR_TOKENS = 1_000
 """For facts the check found missing."""
 
 Flow = Generator[Ask | Fire, Any, Compacted | None]
-Reaches = Callable[[Probe], bool]
-
-
-class Recall:
-    """Whether what leaves the context can be found again; the default says that nothing can."""
-
-    def catch_up(self) -> None:
-        """Take in everything that was said."""
-
-    def reaches(self, probe: Probe) -> bool:
-        """Is this found?"""
-        return False
+HITS = 10
+"""A fact is within reach if its record is among so many hits."""
 
 
 class Stamp(Struct, frozen=True):
@@ -89,10 +80,9 @@ class Compactor:
         kinds: Mapping[str, Kind],
         fork: Callable[[str, Sequence[Message]], Fork],
         lock: RLock,
-        recall: Recall,
+        recall: Recall | None,
         models: bool,
         transcript_path: str = "",
-        cwd: str = "",
         fallback: Profile | None = None,
     ) -> None:
         self._transcript = transcript
@@ -106,7 +96,7 @@ class Compactor:
         self._recall = recall
         self._models = models
         self._path = transcript_path
-        self._cwd = cwd
+        self._teller = Teller(announcer, transcript.place, transcript_path)
         self._fallback = fallback
         self.slots: list[Slot] = []
         self.failures = transcript.view.carry.breaker if transcript.view.carry else 0
@@ -130,20 +120,20 @@ class Compactor:
     def _run(self, wish: Wish, settings: Settings) -> Flow:
         divided = self.scope(wish, settings)
         stamp = self.stamp()
-        self._progress("hooks_start", "PreCompact")
-        hooks: HookOutcome = yield Fire(self._pre_compact(wish))
+        self._teller.progress("hooks_start", "PreCompact")
+        hooks: HookOutcome = yield Fire(self._teller.pre_compact(wish))
         if hooks.blocked is not None:
             self._announcer.tell(SteppedAside(layer="compact", reason=f"a hook refused: {hooks.blocked}"))
             return None
-        if not self._may(wish, divided):
+        if not self._teller.may(wish, divided, self._exchange.size().tokens):
             return None
-        self._progress("compact_start", "")
+        self._teller.progress("compact_start")
         task = self.task(divided, wish, "\n\n".join(hooks.instructions))
         got, engine, left = yield from self.draft(task, wish, settings)
-        context: HookOutcome = yield Fire(self._session_start())
+        context: HookOutcome = yield Fire(self._teller.session_start())
         done = self.finish(wish, divided, stamp, got, engine, left, settings, list(context.context))
-        self._progress("compact_end", "")
-        yield Fire(self._post_compact(wish, done))
+        self._teller.progress("compact_end")
+        yield Fire(self._teller.post_compact(wish, done))
         return done
 
     # -- before ---------------------------------------------------------------------------------
@@ -269,7 +259,8 @@ class Compactor:
         with self._lock:
             if self.stamp() != stamp:
                 raise Refused("the conversation went on while it was being compacted; compact again")
-            self._recall.catch_up()
+            if self._recall is not None:
+                self._recall.catch_up()
             before = self._exchange.size().tokens
             summed, score = self._gated(text, divided, signed=got.signed is not None)
             beside, restored, missed = self._beside(divided, facts, got, context, summed.text, budget)
@@ -296,8 +287,8 @@ class Compactor:
             fires_again=after.high >= self._window.threshold,
         )
         self._exchange.charge(got.usd if engine != "fork" else 0.0)
+        self._teller.done(done, self.turns_since, self._window.threshold)
         self.turns_since, self.last = 0, done
-        self._tell(wish, done)
         return done
 
     def _text(self, got: Got, facts: Facts, divided: Scope, budget: int) -> tuple[Summary, Checked | None]:
@@ -311,14 +302,19 @@ class Compactor:
 
     def _gated(self, text: Summary, divided: Scope, *, signed: bool) -> tuple[Summary, Score]:
         """The summary with what the independent check found missing, and the score after that."""
-        wanted = fidelity.probes(divided.hidden)
-        kept = [words for item in divided.kept for words in _words(item)]
-        score = fidelity.judge(wanted, [text.text, *kept], self._recall.reaches)
+        wanted = fidelity.probes(divided.hidden, goes_on=bool(divided.kept))
+        kept = fidelity.texts(divided.kept)
+        score = fidelity.judge(wanted, [text.text, *kept], self._reachable)
         if score.lost and not signed:
-            budget = self._window.budget(REPAIR_TOKENS)
-            text = replace(text, text=f"{text.text}\n\n{fidelity.repair(score.lost, budget, self.count)}")
-            score = fidelity.judge(wanted, [text.text, *kept], self._recall.reaches)
+            block = fidelity.repair(score.lost, self._window.budget(REPAIR_TOKENS), self.count)
+            text = replace(text, text=f"{text.text}\n\n{block}")
+            score = fidelity.judge(wanted, [text.text, *kept], self._reachable)
         return text, score
+
+    def _reachable(self, probe: Probe) -> bool:
+        if self._recall is None:
+            return False
+        return probe.found_in(self._recall.found(probe.text, probe.sought, HITS))
 
     def _beside(
         self, divided: Scope, facts: Facts, got: Got, context: Sequence[str], text: str, budget: int
@@ -370,7 +366,7 @@ class Compactor:
             keeps_frame=divided.side == "before",
             betas=[self._profile.betas.on_demand_compaction] if got.signed else [],
         )
-        carry = Carry(boundary=boundary, pins=sorted(self._pins()), breaker=self.failures)
+        carry = Carry(boundary=boundary, pins=sorted(pinned(self._transcript)), breaker=self.failures)
         return script.compact(
             about,
             [blocks.text(said)],
@@ -382,11 +378,6 @@ class Compactor:
             carry=carry,
         )
 
-    def _pins(self) -> set[str]:
-        from sevenfold.runtime.upkeep import pinned
-
-        return pinned(self._transcript)
-
     # -- small things ---------------------------------------------------------------------------
 
     def _summary_budget(self, divided: Scope, settings: Settings) -> int:
@@ -397,62 +388,3 @@ class Compactor:
     def _unanswered(self, divided: Scope) -> bool:
         calls = {call for item in divided.hidden for call in item.said.calls}
         return not calls <= {call for item in divided.hidden for call in item.said.answers}
-
-    def _may(self, wish: Wish, divided: Scope) -> bool:
-        size = self._exchange.size().tokens
-        return self._announcer.may(
-            Proposed(
-                layer="compact",
-                mechanism=divided.span,
-                what=f"summarise {len(divided.hidden)} records and keep {len(divided.kept)}",
-                why=wish.trigger,
-                items=len(divided.hidden),
-                tokens=size,
-            )
-        )
-
-    def _progress(self, stage: str, hook: str) -> None:
-        self._announcer.tell(Compacting(stage=stage, hook=hook))
-
-    def _tell(self, wish: Wish, done: Compacted) -> None:
-        self._announcer.tell(
-            Acted(
-                layer="compact",
-                mechanism=done.engine,
-                what=f"summarised {done.summarised} records, kept {done.kept}",
-                why=wish.trigger,
-                items=done.summarised,
-                tokens_before=done.tokens_before,
-                tokens_after=done.tokens_after,
-                usd=done.usd,
-                reference=done.boundary,
-            )
-        )
-
-    def _pre_compact(self, wish: Wish) -> PreCompact:
-        return PreCompact(
-            **self._common(),
-            trigger="manual" if wish.trigger == "manual" else "auto",
-            custom_instructions=wish.instructions,
-        )
-
-    def _session_start(self) -> SessionStart:
-        return SessionStart(**self._common(), source="compact")
-
-    def _post_compact(self, wish: Wish, done: Compacted) -> PostCompact:
-        return PostCompact(
-            **self._common(),
-            trigger="manual" if wish.trigger == "manual" else "auto",
-            compact_summary=done.summary,
-        )
-
-    def _common(self) -> dict[str, str]:
-        return {
-            "session_id": self._transcript.place.session,
-            "transcript_path": self._path,
-            "cwd": self._cwd or self._transcript.place.cwd,
-        }
-
-
-def _words(item: Item) -> list[str]:
-    return [words for block in item.shown if (words := blocks.words_of(block))]

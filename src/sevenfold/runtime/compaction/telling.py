@@ -1,0 +1,107 @@
+"""What a compaction tells: listeners, telemetry and hooks."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from sevenfold.events import Acted, Compacting, Proposed
+from sevenfold.events import Compacted as CompactedEvent
+from sevenfold.layers.scope import Scope
+from sevenfold.record.log import Place
+from sevenfold.record.usage import Usage
+from sevenfold.runtime.announce import Announcer
+from sevenfold.runtime.compaction.wish import Compacted, Wish
+from sevenfold.runtime.hooks.inputs import PostCompact, PreCompact, SessionStart
+
+
+class Teller:
+    """Speaks for the compactions of one session."""
+
+    def __init__(self, announcer: Announcer, place: Place, path: str) -> None:
+        self._announcer = announcer
+        self._place = place
+        self._path = path
+
+    def may(self, wish: Wish, divided: Scope, tokens: int) -> bool:
+        """Ask the listeners."""
+        return self._announcer.may(
+            Proposed(
+                layer="compact",
+                mechanism=divided.span,
+                what=f"summarise {len(divided.hidden)} records and keep {len(divided.kept)}",
+                why=wish.trigger,
+                items=len(divided.hidden),
+                tokens=tokens,
+            )
+        )
+
+    def progress(self, stage: str, hook: str = "") -> None:
+        """How far it is."""
+        self._announcer.tell(Compacting(stage=stage, hook=hook))
+
+    def done(self, done: Compacted, turns_since: int, threshold: int) -> None:
+        """What was done, once as any layer says it and once in figures."""
+        usage, total = done.usage or Usage(), done.score.total
+        self._announcer.tell(
+            Acted(
+                layer="compact",
+                mechanism=done.engine,
+                what=f"summarised {done.summarised} records, kept {done.kept}",
+                why=done.trigger,
+                items=done.summarised,
+                tokens_before=done.tokens_before,
+                tokens_after=done.tokens_after,
+                usd=done.usd,
+                reference=done.boundary,
+            )
+        )
+        self._announcer.tell(
+            CompactedEvent(
+                boundary=done.boundary,
+                trigger=done.trigger,
+                engine=done.engine,
+                left=tuple(f"{one.engine}: {one.reason}" for one in done.left),
+                tokens_before=done.tokens_before,
+                tokens_after=done.tokens_after,
+                summarised=done.summarised,
+                kept=done.kept,
+                calls=done.calls,
+                input_tokens=usage.input_tokens,
+                cache_read_tokens=usage.cache_read_input_tokens,
+                cache_write_tokens=usage.cache_creation_input_tokens,
+                output_tokens=usage.output_tokens,
+                usd=done.usd,
+                in_context=total.in_context,
+                reachable=total.reachable,
+                lost=total.lost,
+                invented=len(done.invented),
+                restored=done.restored,
+                again=turns_since >= 0,
+                turns_since=turns_since,
+                threshold=threshold,
+                fires_again=done.fires_again,
+            )
+        )
+
+    def pre_compact(self, wish: Wish) -> PreCompact:
+        """What hooks are told before."""
+        return PreCompact(**self._common(), trigger=_trigger(wish), custom_instructions=wish.instructions)
+
+    def session_start(self) -> SessionStart:
+        """What hooks are told when the conversation begins anew."""
+        return SessionStart(**self._common(), source="compact")
+
+    def post_compact(self, wish: Wish, done: Compacted) -> PostCompact:
+        """What hooks are told after."""
+        return PostCompact(**self._common(), trigger=_trigger(wish), compact_summary=done.summary)
+
+    def _common(self) -> dict[str, str]:
+        return {
+            "session_id": self._place.session,
+            "transcript_path": self._path,
+            "cwd": self._place.cwd,
+        }
+
+
+def _trigger(wish: Wish) -> Literal["manual", "auto"]:
+    return "manual" if wish.trigger == "manual" else "auto"

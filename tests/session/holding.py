@@ -1,0 +1,166 @@
+"""Whole sessions for tests: kept in memory, answered by a script or by the simulator, and opened again at will."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+from sevenfold.adapters.anthropic import AnthropicClient
+from sevenfold.adapters.memory import MemoryLog
+from sevenfold.adapters.offline import OfflineClient, Script
+from sevenfold.adapters.results import MemoryResults
+from sevenfold.events import Event, Veto
+from sevenfold.ports import Log, Results
+from sevenfold.settings import Layer, Settings, resolve
+from sevenfold.simulator.brains import Prompt, ScriptedBrain
+from sevenfold.simulator.clock import VirtualClock
+from sevenfold.simulator.provider import Setup, Simulator
+from sevenfold.simulator.server import serve
+from sevenfold.wiring import opened
+from sevenfold.wiring.opened import Options, Tool, tool
+from sevenfold.wiring.session import Completion, Session
+
+KINDS = {"Read": "read", "Shell": "shell", "Grep": "search", "Edit": "edit", "Ask": ""}
+TOOLS: list[Tool | Mapping[str, Any]] = [
+    tool({"name": name, "description": f"{name} something. " * 20, "input_schema": {"type": "object"}}, kind=kind)
+    for name, kind in KINDS.items()
+]
+SYSTEM = "You are a careful assistant. " * 300
+LINE = "a line of output that a tool printed\n"
+PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+
+Said = str | Sequence[Mapping[str, Any]]
+
+
+class Flexible:
+    """Settings that a test changes while a session runs."""
+
+    def __init__(self, given: Mapping[str, object]) -> None:
+        self.set(**given)
+
+    def set(self, **given: object) -> None:
+        self._now = resolve([Layer("code", given)]).settings
+
+    def current(self) -> Settings:
+        """The settings as of now."""
+        return self._now
+
+
+class Held:
+    """A session, everything it tells, and the store it can be opened from again."""
+
+    def __init__(
+        self,
+        client: Any,
+        *,
+        model: str,
+        clock: VirtualClock,
+        log: Log | None = None,
+        results: Results | None = None,
+        settings: Mapping[str, object] | None = None,
+        veto: Callable[[Event], bool] = lambda event: False,
+        **options: Any,
+    ) -> None:
+        self.clock, self.model, self.client, self.events = clock, model, client, list[Event]()
+        self.settings = Flexible(settings or {})
+        self.store = opened.Store("s-1", log or MemoryLog(), results or MemoryResults(), self.settings)
+        self._veto = veto
+        self._options: Options = {"system": SYSTEM, "tools": TOOLS, "max_tokens": 1_000, "clock": clock, **options}
+        self.session = self.opened()
+
+    def opened(self) -> Session:
+        """The session from its store: at first a new one, later the same again."""
+        options: Options = {**self._options, "listen": [self._hear]}
+        self.session = Session(opened.core(self.store, self.model, options), self.client)
+        return self.session
+
+    def _hear(self, event: Event) -> Veto | None:
+        self.events.append(event)
+        return Veto("not now") if self._veto(event) else None
+
+    def told(self, kind: str, **fields: Any) -> list[Any]:
+        """The events of a kind, with these values."""
+        return [
+            event
+            for event in self.events
+            if type(event).__name__ == kind and all(getattr(event, name) == fields[name] for name in fields)
+        ]
+
+    def ask(self, seconds: float = 5.0) -> Completion:
+        """One request; afterwards a little time has passed."""
+        answer = self.session.complete()
+        self.clock.advance(seconds)
+        return answer
+
+    def run(self, rounds: int, content: Any = LINE * 60, *, seconds: float = 5.0) -> Completion:
+        """So many requests; every call gets this result, and a finished turn is followed by new words."""
+        for _ in range(rounds):
+            answer = self.ask(seconds)
+            if answer.calls:
+                self.session.tool_results({call.id: content for call in answer.calls})
+            else:
+                self.session.user("Go on, please.")
+        return answer
+
+    def shown(self) -> dict[str, Any]:
+        """What each result in view says to the model now, by its call."""
+        said: dict[str, Any] = {}
+        for message in json.loads(b"[" + b",".join(self.session.core.transcript.view.encoded()) + b"]"):
+            for block in message["content"]:
+                if block["type"] == "tool_result":
+                    said[block["tool_use_id"]] = block["content"]
+        return said
+
+    def cleared(self) -> list[str]:
+        """Calls whose results are cleared."""
+        return [call for call, said in self.shown().items() if said == "[Old tool result content cleared]"]
+
+    def thoughts(self) -> int:
+        """How many reasoning blocks the model gets back."""
+        return self.session.core.transcript.view.weight.thoughts
+
+
+def calls(*names: str, thinking: str = "") -> list[dict[str, Any]]:
+    """An answer that calls these tools."""
+    said: list[dict[str, Any]] = [{"type": "thinking", "thinking": thinking}] if thinking else []
+    return [*said, {"type": "text", "text": "Looking."}, *({"type": "tool_use", "name": name, "input": {}} for name in names)]
+
+
+def scripted(*steps: Said, model: str = "claude-opus-4-6", then: Said = "Done.", **options: Any) -> Held:
+    """A session whose model plays these steps, then says the same ever after."""
+    client = OfflineClient(Script([*steps, *[then] * 200]))
+    return Held(client, model=model, clock=VirtualClock(), **options)
+
+
+def working(prompt_calls: int = 3, thinks: int = 40) -> ScriptedBrain:
+    """A model that thinks, calls a tool, and after so many calls finishes its turn."""
+    numbers = count(1)
+
+    def reply(prompt: Prompt) -> list[dict[str, Any]]:
+        number = next(numbers)
+        said = [{"type": "thinking", "thinking": f"step {number} " * thinks, "signature": ""}] if thinks else []
+        said.append({"type": "text", "text": f"Part {number}."})
+        if number % (prompt_calls + 1):
+            said.append({"type": "tool_use", "id": f"toolu_{number}", "name": "Read", "input": {"n": number}})
+        return said
+
+    return ScriptedBrain(reply)
+
+
+@contextmanager
+def simulated(
+    model: str, brain: ScriptedBrain | None = None, setup: Setup | None = None, **options: Any
+) -> Iterator[tuple[Held, Simulator]]:
+    """A session with a simulated provider, which refuses whatever the real one would."""
+    clock = VirtualClock()
+    simulator = Simulator(brain or working(), setup, clock=clock)
+    with serve(simulator) as url:
+        client = AnthropicClient(api_key="simulated-key", base_url=url, max_retries=0)
+        options.setdefault("thinking", {"type": "adaptive"})
+        held = Held(client, model=model, clock=clock, **options)
+        held.session.user("Begin.")
+        yield held, simulator
+        client.close()
