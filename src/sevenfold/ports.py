@@ -58,6 +58,14 @@ class Results(Protocol):
         ...
 
 
+class Found(Struct, frozen=True):
+    """A record that recall came upon."""
+
+    uuid: str
+    exact: bool
+    """Does it hold what was asked for, to the letter?"""
+
+
 class Recall(Protocol):
     """Finds again what has left the context."""
 
@@ -65,7 +73,7 @@ class Recall(Protocol):
         """Take in everything that was said up to now."""
         ...
 
-    def found(self, query: str, kinds: Sequence[str], most: int) -> Sequence[str]:
+    def found(self, query: str, kinds: Sequence[str], most: int) -> Sequence[Found]:
         """The records that fit best, of these kinds."""
         ...
 

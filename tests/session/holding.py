@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
+from msgspec.structs import replace
+
 from sevenfold.adapters.anthropic import AnthropicClient
-from sevenfold.adapters.memory import MemoryLog
 from sevenfold.adapters.offline import OfflineClient, Script
-from sevenfold.adapters.results import MemoryResults
 from sevenfold.events import Event, Veto
 from sevenfold.ports import Log, Results
 from sevenfold.settings import Layer, Settings, resolve
@@ -31,6 +31,9 @@ TOOLS: list[Tool | Mapping[str, Any]] = [
 SYSTEM = "You are a careful assistant. " * 300
 LINE = "a line of output that a tool printed\n"
 PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+
+ALONE = {"compaction": False, "notes": False, "extraction": False, "dream": False}
+"""The layers that cost a model call stay out of it."""
 
 Said = str | Sequence[Mapping[str, Any]]
 
@@ -65,8 +68,9 @@ class Held:
         **options: Any,
     ) -> None:
         self.clock, self.model, self.client, self.events = clock, model, client, list[Event]()
-        self.settings = Flexible(settings or {})
-        self.store = opened.Store("s-1", log or MemoryLog(), results or MemoryResults(), self.settings)
+        self.settings = Flexible({**ALONE, **(settings or {})})
+        store = opened.in_memory("s-1", self.settings)
+        self.store = replace(store, log=log or store.log, results=results or store.results)
         self._veto = veto
         self._options: Options = {"system": SYSTEM, "tools": TOOLS, "max_tokens": 1_000, "clock": clock, **options}
         self.session = self.opened()
@@ -160,6 +164,7 @@ def simulated(
     with serve(simulator) as url:
         client = AnthropicClient(api_key="simulated-key", base_url=url, max_retries=0)
         options.setdefault("thinking", {"type": "adaptive"})
+        options.setdefault("max_tokens", 16_000)
         held = Held(client, model=model, clock=clock, **options)
         held.session.user("Begin.")
         yield held, simulator

@@ -82,9 +82,9 @@ def test_a_big_result_goes_to_disk_before_it_is_recorded_and_leaves_a_preview() 
 
 @pytest.mark.spec("S1.1")
 def test_thresholds_are_per_tool_and_a_tool_may_be_exempt() -> None:
-    settings = {"offload_by_tool": {"Grep": 1_000, "Shell": "never"}}
+    settings = {"offload_by_tool": {"Grep": 3_000, "Shell": "never"}}
     held, (grep, shell, ask, read) = answered(
-        LINE * 40, BIG, BIG, BIG, tools=("Grep", "Shell", "Ask", "Read"), settings=settings
+        LINE * 100, BIG, BIG, BIG, tools=("Grep", "Shell", "Ask", "Read"), settings=settings
     )
     stored = [call for call, said in held.shown().items() if said.startswith("<persisted-output>")]
     assert stored == [grep, ask] and held.shown()[shell] == held.shown()[read] == BIG
@@ -131,7 +131,7 @@ def test_what_was_decided_holds_whatever_the_settings_become_after_a_resume_and_
     held.settings.set(offload_characters=1_000_000, preview_bytes=50, round_characters=1_000_000)
     held.session.user("Go on.")
     held.ask()
-    held.settings.set(offload_characters=100, round_characters=100)
+    held.settings.set(offload_characters=100, round_characters=100, preview_bytes=50)
     held.session.user("Go on.")
     held.ask()
     shown = held.shown()
@@ -167,7 +167,7 @@ def test_results_too_big_together_are_decided_about_when_the_request_is_prepared
 def test_what_was_sent_once_is_not_offloaded_later_also_if_that_request_failed() -> None:
     held, made = answered(*[LINE * 1_000] * 5)
     sent = held.session.prepare().body
-    held.settings.set(round_characters=50_000, offload_characters=1_000)
+    held.settings.set(round_characters=50_000, offload_characters=3_000)
     assert held.session.prepare().body == sent
     held.opened()
     assert held.session.prepare().body == sent and not recorded(held, Offload)

@@ -146,7 +146,9 @@ def as_summary(notes: Notes, path: str, window: Window, count: Count) -> str:
     return "\n\n".join(parts)
 
 
-def keep_from(items: Sequence[Item], covered: str, window: Window, tokens: Callable[[Item], int]) -> int | None:
+def keep_from(
+    items: Sequence[Item], covered: str, window: Window, tokens: Callable[[Item], int]
+) -> int | None:
     """Where the messages begin that are kept behind the notes; None if the covered record is not in view.
 
     Everything the notes do not cover is kept. From there it goes back until there is enough, but not past the
@@ -177,7 +179,9 @@ def _urgent(notes: Notes, window: Window, count: Count) -> str | None:
     if not over and whole <= total:
         return None
     worst = max([size / most for size in over.values()] + [whole / total])
-    names = ", ".join(f"{name} ({size:,} tokens)" for name, size in sorted(over.items(), key=lambda one: -one[1]))
+    names = ", ".join(
+        f"{name} ({size:,} tokens)" for name, size in sorted(over.items(), key=lambda one: -one[1])
+    )
     return " ".join(KeepShort.of(worst, names, whole, total).render().split("\n"))
 
 

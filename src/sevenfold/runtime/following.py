@@ -16,7 +16,9 @@ from msgspec import Struct
 
 from sevenfold.errors import InputError, Refused
 from sevenfold.layers import offload
-from sevenfold.record.blocks import THINKING, Block
+from sevenfold.record import blocks
+from sevenfold.record.blocks import PLACEHOLDER_CLEARED, THINKING, Block
+from sevenfold.record.entries import Stored
 from sevenfold.record.layout import Item
 from sevenfold.runtime import intake
 
@@ -35,6 +37,34 @@ class Given(Struct, frozen=True):
         """Does it hold reasoning?"""
         return any(block.kind in THINKING for block in self.blocks)
 
+    @property
+    def results(self) -> list[Block]:
+        """The tool results in it."""
+        return [block for block in self.blocks if block.kind == "tool_result"]
+
+    @property
+    def words(self) -> list[Block]:
+        """Everything else."""
+        return [block for block in self.blocks if block.kind != "tool_result" and not block.blank]
+
+
+class Common(Struct, frozen=True):
+    """How far a session and a list say the same, from the start on."""
+
+    records: int
+    """Records of the session…"""
+    messages: int
+    """…messages of the list that it has…"""
+    parts: int = 0
+    """…and blocks of the next one."""
+
+    def rest(self, given: Sequence[Given]) -> list[Given]:
+        """What the session does not have yet."""
+        fresh = list(given[self.messages :])
+        if fresh and self.parts:
+            fresh[0] = Given(fresh[0].role, fresh[0].blocks[self.parts :])
+        return fresh
+
 
 def read(messages: Iterable[Mapping[str, Any]]) -> list[Given]:
     """Messages as they are, each with its blocks; an `InputError` names the one that is none."""
@@ -45,15 +75,19 @@ def read(messages: Iterable[Mapping[str, Any]]) -> list[Given]:
             raise InputError(
                 f"messages[{place}] has the role {role!r}; only user and assistant messages can be taken in"
             )
+        content = message.get("content") or ()
+        if role == "assistant" and not content:
+            found.append(Given(role, ()))
+            continue
         try:
-            found.append(Given(role, tuple(intake.message(message.get("content") or ()))))
+            found.append(Given(role, tuple(intake.blocks_in(content))))
         except InputError as error:
             raise InputError(f"messages[{place}]: {error}") from None
     return found
 
 
-def common(items: Sequence[Item], given: Sequence[Given]) -> tuple[int, int]:
-    """How many records of the session, and how many messages of the list, say the same from the start on."""
+def common(items: Sequence[Item], given: Sequence[Given]) -> Common:
+    """How far the session's records and the list say the same."""
     said = [
         (number, item, block)
         for number, item in enumerate(items)
@@ -61,27 +95,59 @@ def common(items: Sequence[Item], given: Sequence[Given]) -> tuple[int, int]:
         for block in item.said.blocks
     ]
     heard = [
-        (place, message.role, block) for place, message in enumerate(given) for block in message.blocks
+        (place, part, block)
+        for place, message in enumerate(given)
+        for part, block in enumerate(message.blocks)
     ]
     same = 0
-    for (_, item, ours), (_, role, theirs) in zip(said, heard, strict=False):
-        if item.said.role != role or not _equal(ours, theirs, item):
+    for (_, item, ours), (place, _, theirs) in zip(said, heard, strict=False):
+        if item.said.role != given[place].role or not equal(ours, theirs, item):
             break
         same += 1
-    records = said[same][0] if same < len(said) else len(items)
-    messages = heard[same][0] if same < len(heard) else len(given)
-    if same < len(said) and same and said[same - 1][0] == records:
+    if same == len(said):
+        return _up_to(len(items), same, heard, given)
+    if same < len(heard) and _changed_result(said[same][2], heard[same][2]):
         raise Refused(
-            f"message {messages + 1} of the list goes on in another way than what the session has of the same record; "
-            "open a new session and bring the list in with messages()"
+            f"messages[{heard[same][0]}] has another result for the call {heard[same][2].id} than the session; "
+            "what a tool said once stays. Give the list as it was, or bring it into a new session with messages()"
         )
-    return records, messages
+    record = said[same][0]
+    while same and said[same - 1][0] == record:
+        same -= 1  # the record that differs is left behind whole
+    return _up_to(record, same, heard, given)
 
 
-def _equal(ours: Block, theirs: Block, item: Item) -> bool:
+def _up_to(
+    records: int, same: int, heard: Sequence[tuple[int, int, Block]], given: Sequence[Given]
+) -> Common:
+    if same == len(heard):
+        return Common(records, len(given))
+    place, part, _ = heard[same]
+    return Common(records, place, part)
+
+
+def _changed_result(ours: Block, theirs: Block) -> bool:
+    return ours.kind == theirs.kind == "tool_result" and ours.id == theirs.id
+
+
+def equal(ours: Block, theirs: Block, item: Item) -> bool:
+    """Does a block of a list say what the session has on record, or what it shows in its place?"""
     if ours.kind != theirs.kind or ours.id != theirs.id:
         return False
-    stored = item.said.stored.get(ours.id) if ours.kind == "tool_result" else None
+    if ours.kind == "tool_result" and (theirs in item.shown or cleared(theirs)):
+        return True
+    return same(ours, theirs, item.said.stored.get(ours.id) if ours.kind == "tool_result" else None)
+
+
+def cleared(block: Block) -> bool:
+    """Is it the line that stands for a result that was cleared?"""
+    return blocks.words_of(block) == PLACEHOLDER_CLEARED
+
+
+def same(ours: Block, theirs: Block, stored: Stored | None) -> bool:
+    """Do two blocks say the same? Of a result that was ``stored`` the whole is known by its hash."""
+    if ours.kind != theirs.kind or ours.id != theirs.id:
+        return False
     if stored is not None:
         text = offload.whole(theirs).text.encode(errors="surrogatepass")
         return hashlib.sha256(text).hexdigest() == stored.sha256
@@ -104,19 +170,3 @@ def _plain(block: Block) -> Any:
             case None | []:
                 value["content"] = ""
     return value
-
-
-def answer_id(given: Given, number: int) -> str:
-    """A name for an answer that came without one: the same for the same words in the same place."""
-    content = b",".join(block.raw for block in given.blocks)
-    return f"imported_{number}_{hashlib.sha256(content).hexdigest()[:12]}"
-
-
-def results_in(given: Given) -> list[Block]:
-    """The tool results among a message's blocks."""
-    return [block for block in given.blocks if block.kind == "tool_result"]
-
-
-def words_in(given: Given) -> list[Block]:
-    """Everything else."""
-    return [block for block in given.blocks if block.kind != "tool_result" and not block.blank]

@@ -30,7 +30,6 @@ from sevenfold.runtime.exchange import Exchange, Outcome, Prepared
 from sevenfold.runtime.telling import Telling
 from sevenfold.runtime.transcript import Transcript
 
-
 UNDER_WAY = "[The result of this call is not known here: it is still under way in the main conversation]"
 
 

@@ -69,6 +69,8 @@ class Past(Struct, frozen=True):
     usage: Usage | None
     """What its answer reported; None if there was none."""
     usd: float | None
+    prompt_usd: float | None
+    """The part of it that the prompt cost."""
     model: str
 
 
@@ -231,7 +233,11 @@ def _rebuilt(log: Log, offset: int, made: Request) -> Past:
             "by a purge or by another program"
         )
     usage, model = _answer(log, offset, made)
-    return Past(made, body.raw, usage, price.cost(usage, find(model)) if usage else None, epoch.model)
+    if usage is None:
+        return Past(made, body.raw, None, None, None, epoch.model)
+    profile = find(model)
+    prompt = replace(usage, output_tokens=0, iterations=())
+    return Past(made, body.raw, usage, price.cost(usage, profile), price.cost(prompt, profile), epoch.model)
 
 
 def _fork_body(log: Log, offset: int, made: Request) -> tuple[Epoch, Body] | None:

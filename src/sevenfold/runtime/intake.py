@@ -7,14 +7,31 @@ from typing import Any
 
 from sevenfold.errors import InputError
 from sevenfold.record import blocks, canonical
-from sevenfold.record.blocks import Block
+from sevenfold.record.blocks import THINKING, Block
 
 Content = str | Block | Mapping[str, Any] | Iterable["str | Block | Mapping[str, Any]"]
+_BYTES = (bytes, bytearray, memoryview)
 
 
 def message(content: Content) -> list[Block]:
-    """The blocks of a message somebody says."""
-    parts = [content] if isinstance(content, str | Block | Mapping) else list(content)
+    """The blocks of a message the user says."""
+    said = blocks_in(content)
+    for place, block in enumerate(said):
+        if block.kind == "tool_result":
+            raise InputError(
+                f"content[{place}] is the result of {block.id or 'a call'}; give results with tool_results()"
+            )
+        if block.kind == "tool_use" or block.kind in THINKING:
+            raise InputError(
+                f"content[{place}] is a {block.kind} block, which only a model says; give answers with observe(), "
+                "or a whole conversation with messages()"
+            )
+    return said
+
+
+def blocks_in(content: Content) -> list[Block]:
+    """The blocks of a message, whoever says it; those without a visible character are left out."""
+    parts = [content] if isinstance(content, str | Block | Mapping) else _listed(content, "a message")
     found = [_block(part, f"content[{place}]") for place, part in enumerate(parts)]
     spoken = [block for block in found if not block.blank]
     if not spoken:
@@ -26,7 +43,7 @@ def results(given: Mapping[str, Any] | Iterable[Any]) -> list[Block]:
     """Results of tools: a mapping from call to content, or ``tool_result`` blocks."""
     if isinstance(given, Mapping) and given.get("type") != "tool_result":
         return [result(call, content) for call, content in given.items()]
-    listed = [given] if isinstance(given, Mapping) else list(given)
+    listed = [given] if isinstance(given, Mapping) else _listed(given, "what tools answered")
     found = [_block(one, f"results[{place}]") for place, one in enumerate(listed)]
     for place, block in enumerate(found):
         if block.kind != "tool_result" or not block.id:
@@ -41,20 +58,26 @@ def result(call: str, content: Any, *, is_error: bool = False) -> Block:
     """The result of one call; ``content`` is a text or a list of blocks."""
     if not isinstance(call, str) or not call:
         raise InputError(f"a result belongs to a call: {call!r} is not the id of one")
+    where = f"the result of {call}"
     fields: dict[str, Any] = {"type": "tool_result", "tool_use_id": call}
     match content:
         case None | str():
             fields["content"] = content or ""
-        case Mapping() | Iterable():
-            parts = [content] if isinstance(content, Mapping) else content
-            fields["content"] = [_field(part, f"the result of {call}") for part in parts]
+        case Mapping():
+            fields["content"] = [content]
         case _:
-            raise InputError(
-                f"the result of {call} is a {type(content).__name__}; give a text or a list of content blocks"
-            )
+            fields["content"] = [_field(part, where) for part in _listed(content, where)]
     if is_error:
         fields["is_error"] = True
-    return Block("tool_result", canonical.encode(fields), call)
+    return Block("tool_result", _encoded(fields, where), call)
+
+
+def _listed(given: Any, what: str) -> list[Any]:
+    if isinstance(given, _BYTES):
+        raise InputError(f"{what} is bytes; decode it, or send it as base64 in a content block")
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InputError(f"{what} is a {type(given).__name__}; give a text or a list of content blocks")
+    return list(given)
 
 
 def _field(part: Any, where: str) -> Any:
@@ -72,14 +95,21 @@ def _block(part: Any, where: str) -> Block:
         case Block():
             return part
         case str():
-            return blocks.read(canonical.encode({"type": "text", "text": part}))
+            return blocks.read(_encoded({"type": "text", "text": part}, where))
         case Mapping():
-            block = blocks.read(canonical.encode(part))
+            block = blocks.read(_encoded(part, where))
             if not block.kind:
                 raise InputError(f"{where} has no type; a content block is a mapping with a type")
             return block
         case _:
             return _dumped(part, where)
+
+
+def _encoded(value: Any, where: str) -> bytes:
+    try:
+        return canonical.encode(value)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
 
 
 def _dumped(part: Any, where: str) -> Block:

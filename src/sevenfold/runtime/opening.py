@@ -67,9 +67,7 @@ def enter(view: View, wanted: Frame, lifetimes: Lifetimes, profile: Profile, *, 
         return Entry(goes_on, kept, opens)
     thinks = profile.thinking.bound and view.weight.thoughts > 0
     if amend(view, stored, wanted, profile) is None or (cold and not thinks):
-        return Entry(
-            wanted, lifetimes, "system or tools", drops_thinking=profile.thinking.bound, anew=True
-        )
+        return Entry(wanted, lifetimes, "system or tools", drops_thinking=profile.thinking.bound, anew=True)
     return Entry(goes_on, kept, opens)
 
 

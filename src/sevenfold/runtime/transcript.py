@@ -147,14 +147,18 @@ class Transcript:
         stamp = {"at": anchor, "timestamp": now}
         written = [lines.compacted(self.place, boundary, self.view.tip, now, about)]
         if signed is not None:
-            block = Signed(id=self._ids.new(), at=boundary, timestamp=now, boundary=boundary, block=Raw(signed))
+            block = Signed(
+                id=self._ids.new(), at=boundary, timestamp=now, boundary=boundary, block=Raw(signed)
+            )
             written.append(lines.decided(block))
         written.append(lines.said_by_user(self.place, anchor, boundary, now, _some(summary), summary=True))
         parent = anchor
         for one in beside:
             uuid = self._ids.new()
             written.append(
-                lines.attached(self.place, uuid, parent, now, one.kind, one.facts, one.blocks, role=one.role)
+                lines.attached(
+                    self.place, uuid, parent, now, one.kind, one.facts, one.blocks, role=one.role
+                )
             )
             parent = uuid
         carried = replace(

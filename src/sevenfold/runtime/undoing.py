@@ -12,7 +12,7 @@ from sevenfold.profiles import Profile
 from sevenfold.record.decisions import Epoch, Fold, Offload, OwnDecision, Snip, Undone
 from sevenfold.record.entries import Clearing
 from sevenfold.record.layout import Item
-from sevenfold.record.weight import NOTHING, total
+from sevenfold.record.weight import NOTHING, Weight, total
 from sevenfold.record.window import Window
 from sevenfold.runtime.exchange import Exchange
 from sevenfold.runtime.transcript import Transcript
@@ -65,7 +65,10 @@ def _find(transcript: Transcript, reference: str) -> Undoable:
     ]
     if not reference:
         if not standing:
-            raise Refused("there is nothing to undo: no layer has taken anything out of the context")
+            raise Refused(
+                "there is nothing to undo: no layer has taken anything out of the context "
+                "(what the provider clears itself cannot be undone, only switched off: provider_edits)"
+            )
         return standing[-1]
     for made in standing:
         if _name(made) == reference:
@@ -88,8 +91,17 @@ def _why_not(decisions: list[OwnDecision | Clearing], reference: str, undone: fr
 
 
 def _is_decision(made: Undoable) -> bool:
-    """Epochs are undone with what they were opened for; alone only those that leave reasoning out."""
-    return not isinstance(made, Epoch) or (made.reason == CLEARED and made.drops_thinking)
+    """Epochs are undone with what they were opened for; alone only those that leave reasoning out.
+
+    A clearing of nothing but attachments is housekeeping: system and tools were sent whole instead.
+    """
+    match made:
+        case Epoch():
+            return made.reason == CLEARED and made.drops_thinking
+        case Clearing(about=about):
+            return bool(about.compacted_tool_ids)
+        case _:
+            return True
 
 
 def _partner(transcript: Transcript, made: Undoable) -> list[str]:
@@ -123,8 +135,11 @@ def _place(made: Undoable) -> str | None:
 
 
 def _must_fit(made: Undoable, transcript: Transcript, exchange: Exchange, window: Window) -> None:
-    hidden = [item for item in transcript.view.items if _touched(item, made)]
-    back = sum((total(item.said.blocks) - item.weight for item in hidden), NOTHING)
+    thinking = isinstance(made, Epoch) or bool(_partner(transcript, made))
+    hidden = [
+        item for item in transcript.view.items if _touched(item, made) or (thinking and _thinks(item))
+    ]
+    back = sum((_whole(item) - item.weight for item in hidden), NOTHING)
     tokens = round(exchange.gauge.estimator.tokens(back))
     size = exchange.size()
     if tokens + size.high >= window.blocking:
@@ -134,11 +149,26 @@ def _must_fit(made: Undoable, transcript: Transcript, exchange: Exchange, window
         )
 
 
+def _whole(item: Item) -> Weight:
+    """What a record weighs when all of it is sent; offloaded results stay as they are."""
+    offloaded = {block.id: block for block in item.shown if block.kind == "tool_result"}
+    return total(
+        [
+            offloaded.get(block.id, block) if block.id in item.said.stored else block
+            for block in item.said.blocks
+        ]
+    )
+
+
+def _thinks(item: Item) -> bool:
+    return item.said.role == "assistant" and not item.hidden_by
+
+
 def _touched(item: Item, made: Undoable) -> bool:
     match made:
         case Clearing(about=about):
             return not set(item.said.answers).isdisjoint(about.compacted_tool_ids)
         case Epoch():
-            return item.said.role == "assistant"
+            return False
         case _:
             return item.hidden_by == made.id

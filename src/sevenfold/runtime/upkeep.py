@@ -56,6 +56,8 @@ class Upkeep:
         self.window = window
         self._kinds = kinds
         self.stock = Stock(kinds)
+        self.compacts = False
+        """Whether a compaction may follow when clearing is not enough."""
         self._progress = Progress()
         self._stake = Stake()
         self._staked_at = 0
@@ -211,6 +213,7 @@ class Upkeep:
             thinking=0 if mid_turn or not clear.FORGOTTEN < idle < inf else self._old_thinking(),
             reasoning=round(exchange.gauge.estimator.tokens(reasoning(view.weight))),
             mid_turn=mid_turn,
+            compacts=self.compacts,
             provider=any(name == "context_management" for name, _ in exchange.frame.settings),
             wire=size.wire,
             wire_limit=wire_limit,

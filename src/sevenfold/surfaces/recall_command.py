@@ -7,27 +7,21 @@ it is made in memory. So any transcript can be searched, also one that is being 
 from __future__ import annotations
 
 import argparse
-import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sevenfold.errors import TranscriptForeign, TranscriptMissing
+from sevenfold.errors import TranscriptForeign
+from sevenfold.surfaces import transcripts
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from sevenfold.adapters.recall_index import Progress, RecallIndex
+    from sevenfold.adapters.recall_index import RecallIndex
     from sevenfold.memory.recall import Hit, Near
 
 NOTHING_FOUND = 1
 """The exit code when nothing fits, as with grep."""
-WORTH_SHOWING = 20_000_000
-"""Bytes from which on indexing takes long enough to show how far it has come."""
-_STEERING = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 HELP = """\
 Search a recorded session for what was said: by the exact text (a path, an id, an error line, a sentence) or by
@@ -74,12 +68,12 @@ def run(options: argparse.Namespace) -> int:
     from sevenfold.adapters.recall_index import RecallIndex, side_file
     from sevenfold.adapters.results import FileResults
 
-    path = _transcript(options.session)
+    path = transcripts.find(options.session)
     log = JsonlLog(path)
     stored = FileResults(SessionFiles(path.parent, path.stem).results)
     index = RecallIndex.for_reading(log, side_file(path), fetch=stored.fetch)
     try:
-        with _progress(path) as progress:
+        with transcripts.progress(path, "indexing") as progress:
             index.catch_up(progress)
         if index.size == 0:
             raise TranscriptForeign(
@@ -109,39 +103,6 @@ def _search(index: RecallIndex, log: Any, options: argparse.Namespace) -> tuple[
         query, kind=options.kind, k=options.k, around=options.around, visible=visible, only_hidden=True
     )
     return hidden, sum(hit.uuid in visible for hit in everything)
-
-
-def _transcript(name: str) -> Path:
-    """The file that is meant: a path, or the id of a session in the usual places."""
-    path = Path(name)
-    if path.exists() or path.suffix or len(path.parts) != 1:
-        return path
-    from sevenfold.adapters.home import user_home
-
-    others = Path.home() / ".claude" / "projects"
-    own = (project.transcript(name) for project in user_home().projects())
-    for found in (Path(f"{name}.jsonl"), *own, *sorted(others.glob(f"*/{escape(name)}.jsonl"))):
-        if found.is_file():
-            return found
-    raise TranscriptMissing(
-        f"{name}: neither a file nor a session of ours, in this folder or in {others}; name the transcript's path"
-    )
-
-
-@contextmanager
-def _progress(path: Path) -> Iterator[Progress | None]:
-    """A bar on the error stream, if it takes a while and somebody is there to see it."""
-    size = path.stat().st_size if path.is_file() else 0
-    if size < WORTH_SHOWING or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("indexing"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=size)
-        yield lambda reached: bar.update(task, completed=reached)
 
 
 def _print_json(path: Path, hits: list[Hit], in_context: int) -> None:
@@ -174,12 +135,7 @@ def _print(hits: list[Hit], in_context: int) -> None:
 
 
 def _beside(near: Near) -> str:
-    return f"     {near.kind}: {_harmless(near.text)}"
-
-
-def _harmless(text: str) -> str:
-    """The text without what would steer the terminal; a tool may have printed anything."""
-    return _STEERING.sub("\ufffd", text.expandtabs(4))
+    return f"     {near.kind}: {transcripts.harmless(near.text)}"
 
 
 def _marked(hit: Hit, *, plain: bool) -> Text:
@@ -189,8 +145,10 @@ def _marked(hit: Hit, *, plain: bool) -> Text:
     shown, place = Text("   | "), 0
     open_mark, close_mark = ("«", "»") if plain else ("", "")
     for start, end in hit.marks:
-        shown.append(_harmless(hit.excerpt[place:start]))
-        shown.append(open_mark + _harmless(hit.excerpt[start:end]) + close_mark, style="bold yellow")
+        shown.append(transcripts.harmless(hit.excerpt[place:start]))
+        shown.append(
+            open_mark + transcripts.harmless(hit.excerpt[start:end]) + close_mark, style="bold yellow"
+        )
         place = end
-    shown.append(_harmless(hit.excerpt[place:]))
+    shown.append(transcripts.harmless(hit.excerpt[place:]))
     return Text("\n   | ").join(shown.split("\n", allow_blank=True))

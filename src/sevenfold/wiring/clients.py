@@ -14,6 +14,7 @@ from sevenfold.adapters.keys import ANTHROPIC, OPENAI, Provider
 from sevenfold.adapters.offline import NAME, AsyncOfflineClient, OfflineClient, Script
 from sevenfold.adapters.openai import AsyncOpenAIClient, OpenAIClient
 from sevenfold.errors import InputError
+from sevenfold.layers.offline import summarise, take_notes
 from sevenfold.ports import AsyncClient, Client
 from sevenfold.profiles import find
 
@@ -72,8 +73,12 @@ def _asks(given: Any) -> Any:
 
 
 def offline_script() -> Script:
-    """What the offline model says when nobody gave it a script: what it is, and what it heard."""
-    return Script([], jobs={"main": _heard, "sdk": _heard})
+    """What the offline model says when nobody gave it a script: what it is, and what it heard.
+
+    Summaries and notes it makes by extraction, so that every layer works without a key.
+    """
+    jobs = {"main": _heard, "sdk": _heard, "compact": summarise, "session_memory": take_notes}
+    return Script([], jobs=jobs)
 
 
 def _heard(request: Mapping[str, Any]) -> str:

@@ -12,6 +12,8 @@ import sevenfold
 from sevenfold.adapters.home import user_home
 from sevenfold.adapters.jsonl import JsonlLog, Sync
 from sevenfold.adapters.memory import MemoryLog
+from sevenfold.adapters.notes_file import FileNotes, MemoryNotes
+from sevenfold.adapters.recall_index import RecallIndex, side_file
 from sevenfold.adapters.results import FileResults, MemoryResults
 from sevenfold.adapters.settings_files import FileSource
 from sevenfold.adapters.telemetry.jsonl import JsonlSink
@@ -21,12 +23,14 @@ from sevenfold.errors import InputError
 from sevenfold.events import Listener
 from sevenfold.layers.redact import mask
 from sevenfold.layers.stock import REPRODUCIBLE
-from sevenfold.ports import Clock, Log, Results
+from sevenfold.ports import Clock, Found, Log, Results
 from sevenfold.profiles import find
 from sevenfold.record import blocks
 from sevenfold.record.log import Place
 from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import SystemPrompt
+from sevenfold.runtime.engine import Engine
+from sevenfold.runtime.notes import NotesFile
 from sevenfold.runtime.session import Session, Wanted
 from sevenfold.runtime.transcript import Transcript
 from sevenfold.settings import Fixed, Resolved, Source, resolve
@@ -74,6 +78,40 @@ class Options(TypedDict, total=False):
     """Other fields of every request."""
     betas: Iterable[str]
     clock: Clock
+    hooks: Any
+    """`Hooks`, or `AsyncHooks` for a session that is awaited."""
+
+
+class Recalled:
+    """Recall as the core asks for it; the index is opened when it is first needed."""
+
+    def __init__(self, log: Log, path: Path | None, results: Results) -> None:
+        self._log = log
+        self._path = path
+        self._results = results
+        self._index: RecallIndex | None = None
+
+    @property
+    def index(self) -> RecallIndex:
+        """The index itself."""
+        if self._index is None:
+            beside = side_file(self._path) if self._path else None
+            self._index = RecallIndex(self._log, beside, fetch=self._results.fetch)
+        return self._index
+
+    def catch_up(self) -> None:
+        """Take in everything that was said up to now."""
+        self.index.catch_up()
+
+    def found(self, query: str, kinds: Sequence[str], most: int) -> Sequence[Found]:
+        """The records that fit best, of these kinds."""
+        hits = self.index.search(query, kind=kinds or None, k=most, around=0)
+        return [Found(hit.uuid, hit.exact) for hit in hits]
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._index is not None:
+            self._index.close()
 
 
 class Store(Struct, frozen=True):
@@ -83,7 +121,10 @@ class Store(Struct, frozen=True):
     log: Log
     results: Results
     settings: Source
+    notes: NotesFile
+    recall: Recalled
     cwd: str = ""
+    path: str = ""
     telemetry: Path | None = None
 
 
@@ -105,18 +146,54 @@ def on_disk(
     kept = home.project(project).session(name)
     path = Path(file) if file is not None else kept.transcript
     results = FileResults(kept.results if file is None else path.parent / "tool-results" / path.stem)
+    if file is None:
+        home.project(project).create()
     log = JsonlLog.open(path, wait=lock_wait, sync=Sync(source.current().fsync))
-    return Store(name, log, results, source, str(project), home.root / "telemetry.jsonl")
+    return Store(
+        name=name,
+        log=log,
+        results=results,
+        settings=source,
+        notes=FileNotes(kept.notes),
+        recall=Recalled(log, path, results),
+        cwd=str(project),
+        path=str(path),
+        telemetry=home.root / "telemetry.jsonl",
+    )
 
 
 def in_memory(name: str, settings: Mapping[str, object] | Source | None) -> Store:
     """A session that is kept nowhere; files and environment do not touch its settings."""
     source = _only(settings or {}) if settings is None or isinstance(settings, Mapping) else settings
-    return Store(name, MemoryLog(), MemoryResults(), source)
+    log, results = MemoryLog(), MemoryResults()
+    return Store(
+        name=name,
+        log=log,
+        results=results,
+        settings=source,
+        notes=MemoryNotes(),
+        recall=Recalled(log, None, results),
+    )
 
 
-def core(store: Store, model: str, options: Options) -> Session:
-    """The engine's side of a session."""
+def engine(store: Store, model: str, options: Options) -> Engine:
+    """The engine's side of a session, with the layers that ask a model."""
+    return Engine(
+        _core(store, model, options),
+        clock=options.get("clock") or SystemClock(),
+        recall=store.recall,
+        notes=store.notes,
+        read_file=read_text if store.path else None,
+        transcript_path=store.path,
+    )
+
+
+def read_text(path: str) -> str:
+    """A file's text as it is now, to be put back behind a summary."""
+    return Path(path).read_text(encoding="utf-8")
+
+
+def _core(store: Store, model: str, options: Options) -> Session:
     clock = options.get("clock") or SystemClock()
     place = Place(store.name, store.cwd, f"sevenfold-{sevenfold.__version__}")
     try:
@@ -139,10 +216,7 @@ def core(store: Store, model: str, options: Options) -> Session:
 def _wanted(model: str, options: Options) -> Wanted:
     tools = [one if isinstance(one, Tool) else Tool(one) for one in options.get("tools", ())]
     given = options.get("system", ())
-    texts = [given] if isinstance(given, str) else given
-    system = (
-        texts if isinstance(texts, SystemPrompt) else tuple(blocks.text(text).raw for text in texts if text)
-    )
+    system = given if isinstance(given, SystemPrompt) else _system(given)
     fields = dict(options.get("fields", {}))
     if "thinking" in options:
         fields["thinking"] = options["thinking"]
@@ -157,6 +231,18 @@ def _wanted(model: str, options: Options) -> Wanted:
         tuple(options.get("betas", ())),
         Lifetimes(lifetime, lifetime),
     )
+
+
+def _system(given: object) -> tuple[bytes, ...]:
+    """Texts, or blocks that hold one, as the system prompt's blocks; markers are the engine's business."""
+    parts = [given] if isinstance(given, str | Mapping) or not isinstance(given, Iterable) else list(given)
+    found: list[str] = []
+    for place, part in enumerate(parts):
+        words = part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else part
+        if not isinstance(words, str):
+            raise InputError(f"system[{place}] is a {type(part).__name__}; give a text, or several")
+        found.append(words)
+    return tuple(blocks.text(words).raw for words in found if words.strip())
 
 
 def _sinks(store: Store) -> list[Listener]:

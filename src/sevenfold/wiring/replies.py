@@ -16,15 +16,15 @@ from sevenfold.errors import InputError, ModelError
 from sevenfold.ports import Reply
 from sevenfold.profiles import Profile
 from sevenfold.record import canonical
+from sevenfold.record.blocks import THINKING
 from sevenfold.record.log import Answer
 
 
 def reply_of(given: Any, *, partial: bool = False) -> Reply:
     """The answer in an SDK's message, a stream that ended, a mapping, bytes, or a reply of ours."""
-    if isinstance(given, Reply):
-        return given
-    if isinstance(given, Answer):
-        return Reply(given)
+    if isinstance(given, Reply | Answer):
+        reply = given if isinstance(given, Reply) else Reply(given)
+        return _partial(reply) if partial else reply
     reader = MessagesReader()
     try:
         reader.body(_bytes(given))
@@ -69,8 +69,20 @@ def _bytes(given: Any) -> bytes:
 
 
 def _partial(reply: Reply) -> Reply:
-    """Of an answer that broke off only what is whole is kept; unfinished text counts as whole."""
-    found = reply.answer.blocks
-    whole = found if found and found[-1].kind == "text" else found[:-1]
-    spoken = tuple(block for block in whole if not block.blank)
-    return msgspec.structs.replace(reply, answer=msgspec.structs.replace(reply.answer, blocks=spoken))
+    """Of an answer that broke off only what is whole is kept; unfinished text counts as whole.
+
+    Reasoning at the end is let go: an answer that ends in it cannot be sent back.
+    """
+    found = list(reply.answer.blocks)
+    if reply.answer.stop_reason is None and found and found[-1].kind != "text":
+        found.pop()
+    spoken = [block for block in found if not block.blank]
+    while spoken and spoken[-1].kind in THINKING:
+        spoken.pop()
+    if not spoken:
+        raise InputError(
+            "nothing of this answer is whole, so there is nothing to keep; prepare another request"
+        )
+    return msgspec.structs.replace(
+        reply, answer=msgspec.structs.replace(reply.answer, blocks=tuple(spoken))
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -10,8 +11,29 @@ import msgspec
 from sevenfold.record.decisions import Why
 from sevenfold.runtime.session import Turn
 
-BETA_FIELDS = frozenset({"compaction", "context_management", "fallbacks", "mcp_servers", "thread"})
-"""Fields the plain method does not know; they go in beside those it does."""
+KNOWN = frozenset(
+    {
+        "model",
+        "max_tokens",
+        "messages",
+        "system",
+        "tools",
+        "cache_control",
+        "container",
+        "diagnostics",
+        "inference_geo",
+        "metadata",
+        "output_config",
+        "service_tier",
+        "speed",
+        "stop_sequences",
+        "thinking",
+        "tool_choice",
+        "user_profile_id",
+        "workspace_id",
+    }
+)
+"""Fields the SDK's plain methods have a parameter for; all others go in beside them."""
 HEADER = "anthropic-beta"
 
 
@@ -44,15 +66,15 @@ class Request(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name == "extra_headers":
             return self.headers
-        fields = self._fields()
         if name == "extra_body":
-            return {one: msgspec.json.decode(fields[one]) for one in fields if one in BETA_FIELDS}
-        return msgspec.json.decode(fields[name])
+            return {one: msgspec.json.decode(raw) for one, raw in self._fields.items() if one not in KNOWN}
+        if name not in KNOWN:
+            raise KeyError(name)
+        return msgspec.json.decode(self._fields[name])
 
     def __iter__(self) -> Iterator[str]:
-        fields = self._fields()
-        yield from (name for name in fields if name not in BETA_FIELDS)
-        if BETA_FIELDS & fields.keys():
+        yield from (name for name in self._fields if name in KNOWN)
+        if self._fields.keys() - KNOWN:
             yield "extra_body"
         if self.headers:
             yield "extra_headers"
@@ -60,5 +82,7 @@ class Request(Mapping[str, Any]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def _fields(self) -> dict[str, msgspec.Raw]:
+    @cached_property
+    def _fields(self) -> Mapping[str, msgspec.Raw]:
+        """The fields as bytes: decoded at every look, so that nobody shares an object with anybody."""
         return msgspec.json.decode(self.body, type=dict[str, msgspec.Raw])

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypedDict, Unpack
 
 import msgspec
 from msgspec import Struct
 
 from sevenfold.events import Listener, Proposed
+from sevenfold.layers.scope import Span
+from sevenfold.memory.recall import Hit
 from sevenfold.ports import AsyncClient, Client, Watcher
 from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolUse
 from sevenfold.record.decisions import Why
+from sevenfold.runtime.background import Tasks, Threads
+from sevenfold.runtime.compaction.wish import Compacted, Wish
+from sevenfold.runtime.compaction.wish import Engine as EngineName
 from sevenfold.runtime.drive import drive, drive_async
+from sevenfold.runtime.engine import Engine
 from sevenfold.runtime.exchange import Outcome
 from sevenfold.runtime.fork import Fork
+from sevenfold.runtime.hooks.run import AsyncHooks, Hooks
 from sevenfold.runtime.intake import Content
 from sevenfold.runtime.session import Reading
 from sevenfold.runtime.session import Session as Core
 from sevenfold.wiring import opened, replies
 from sevenfold.wiring.clients import async_client_for, async_client_of, client_for, client_of
-from sevenfold.wiring.opened import Options
+from sevenfold.wiring.opened import Options, Store
 from sevenfold.wiring.request import Request
 
 
@@ -56,17 +65,44 @@ class Explanation(Struct, frozen=True):
     expected_tokens: int | None
     actual_tokens: int | None
     expected_usd: float | None
+    """What its prompt was to cost…"""
     actual_usd: float | None
+    """…and what it did cost."""
+    usd: float | None
+    """What it cost with its answer."""
+
+
+class Wishes(TypedDict, total=False):
+    """What can be said about a compaction besides instructions."""
+
+    span: Span
+    """``whole``, or ``from`` or ``up_to`` a record."""
+    record: str
+    note: str
+    """Kept with the boundary."""
+    engine: EngineName
+    """Only this way to a summary, and extraction if it fails."""
+    autonomous: bool
 
 
 class Session:
     """A conversation with a model that stays within its window and never forgets in silence."""
 
-    def __init__(self, core: Core, client: Any = None) -> None:
-        self.core = core
-        """The engine itself, for those who build on it."""
+    def __init__(
+        self, engine: Engine, store: Store, client: Any = None, hooks: Hooks | None = None
+    ) -> None:
+        self.engine = engine
+        """The engine itself, for those who build on it…"""
+        self.core = engine.session
+        """…and its ground: the record and the layers that ask nobody."""
+        self._store = store
         self._given = client
         self._client: Client | None = None
+        self._hooks = hooks
+        self._threads = Threads(self._asker)
+        if client is not None:
+            self._asker()
+            engine.may_ask(self._threads)
 
     @classmethod
     def open(
@@ -85,13 +121,13 @@ class Session:
         or in ``file``. ``lock_wait`` is how many seconds to wait for another writer. See `Options` for the rest.
         """
         store = opened.on_disk(name, folder, file, options.get("settings"), lock_wait)
-        return cls(opened.core(store, model, options), options.get("client"))
+        return cls(opened.engine(store, model, options), store, options.get("client"), options.get("hooks"))
 
     @classmethod
     def in_memory(cls, name: str = "session", *, model: str, **options: Unpack[Options]) -> Self:
         """A session that is kept nowhere, for tests and for what nobody wants to continue."""
         store = opened.in_memory(name, options.get("settings"))
-        return cls(opened.core(store, model, options), options.get("client"))
+        return cls(opened.engine(store, model, options), store, options.get("client"), options.get("hooks"))
 
     def __enter__(self) -> Self:
         return self
@@ -113,23 +149,28 @@ class Session:
 
     def prepare(self) -> Request:
         """The next request, for your own client; raises `ContextFull` when it cannot be made to fit."""
-        return Request(self.core.prepare())
+        return Request(drive(self.engine.preparing(), self._client, hooks=self._hooks))
 
     def observe(self, reply: Any, *, partial: bool = False) -> Completion:
         """Take in what your client answered: an SDK's message, a stream that ended, a mapping, or bytes.
 
         ``partial`` is for an answer that broke off: what is whole of it is kept.
         """
-        return _completion(self.core.observe(replies.reply_of(reply, partial=partial)))
+        return _completion(self.engine.observe(replies.reply_of(reply, partial=partial)))
 
     def failed(self, error: Exception) -> bool:
         """Take in that your client failed; True: `prepare` again, and it may succeed."""
         mapped = replies.error_of(error, self.core.profile)
-        return mapped is not None and self.core.failed(mapped)
+        if mapped is None:
+            return False
+        again: bool = drive(self.engine.mending(mapped), self._client, hooks=self._hooks)
+        return again
 
     def complete(self, watch: Watcher | None = None) -> Completion:
         """Ask, wait, and take the answer in; ``watch`` sees its pieces as they come."""
-        return _completion(drive(self.core.turn(), self._asker(), watch))
+        client = self._asker()
+        self.engine.may_ask(self._threads)
+        return _completion(drive(self.engine.turn(), client, watch, self._hooks))
 
     def fork(self, source: str = "fork") -> Fork:
         """A conversation of its own that begins with this one's bytes, and shares its cache."""
@@ -162,6 +203,7 @@ class Session:
             why.used if why else None,
             usage.prompt if usage else None,
             why.usd if why else None,
+            past.prompt_usd,
             past.usd,
         )
 
@@ -181,7 +223,25 @@ class Session:
         """Call ``listener`` with every event from now on; it may veto what is proposed."""
         self.core.listen(listener)
 
+    def recall(self, query: str, *, kind: str | None = None, most: int = 10) -> list[Hit]:
+        """Search everything that was said, above all what has left the context."""
+        self._store.recall.catch_up()
+        return self._store.recall.index.search(query, kind=kind, k=most)
+
+    def notes(self) -> str | None:
+        """The session notes as they are; None if there are none."""
+        return self._store.notes.read()
+
     # -- deciding --------------------------------------------------------------------------------
+
+    def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:
+        """Summarise the conversation, or a part of it, and go on from there; None if a hook or listener refused.
+
+        Without a client the summary is extracted by code alone.
+        """
+        asked = Wish(trigger="manual", instructions=instructions, **wish)
+        done: Compacted | None = drive(self.engine.compacting(asked), self._client, hooks=self._hooks)
+        return done
 
     def undo(self, reference: str = "") -> str:
         """Take back what a layer did last, or the decision named; returns its name."""
@@ -209,6 +269,8 @@ class Session:
 
     def close(self) -> None:
         """Write everything out and let others open the session."""
+        self._threads.close()
+        self._store.recall.close()
         self.core.close()
         if self._client is not None and self._given is None:
             self._client.close()
@@ -223,10 +285,15 @@ class Session:
 class AsyncSession:
     """The same session with the same names, awaited."""
 
-    def __init__(self, session: Session, client: Any = None) -> None:
+    def __init__(self, session: Session, client: Any = None, hooks: AsyncHooks | None = None) -> None:
         self._session = session
         self._given = client
         self._client: AsyncClient | None = None
+        self._tasks = Tasks(self._asker)
+        self._hooks = hooks
+        if client is not None:
+            self._asker()
+            self.engine.may_ask(self._tasks)
 
     @classmethod
     async def open(
@@ -240,13 +307,16 @@ class AsyncSession:
         **options: Unpack[Options],
     ) -> Self:
         """See `Session.open`."""
-        session = Session.open(name, model=model, folder=folder, file=file, lock_wait=lock_wait, **options)
-        return cls(session, options.get("client"))
+        client, hooks = options.pop("client", None), options.pop("hooks", None)
+        opening = partial(Session.open, name, model=model, folder=folder, file=file, lock_wait=lock_wait)
+        session = await asyncio.to_thread(partial(opening, **options))
+        return cls(session, client, hooks)
 
     @classmethod
     async def in_memory(cls, name: str = "session", *, model: str, **options: Unpack[Options]) -> Self:
         """See `Session.in_memory`."""
-        return cls(Session.in_memory(name, model=model, **options), options.get("client"))
+        client, hooks = options.pop("client", None), options.pop("hooks", None)
+        return cls(Session.in_memory(name, model=model, **options), client, hooks)
 
     async def __aenter__(self) -> Self:
         return self
@@ -257,8 +327,13 @@ class AsyncSession:
         await self.close()
 
     @property
+    def engine(self) -> Engine:
+        """The engine itself, for those who build on it…"""
+        return self._session.engine
+
+    @property
     def core(self) -> Core:
-        """The engine itself, for those who build on it."""
+        """…and its ground: the record and the layers that ask nobody."""
         return self._session.core
 
     @property
@@ -276,7 +351,8 @@ class AsyncSession:
 
     async def prepare(self) -> Request:
         """See `Session.prepare`."""
-        return self._session.prepare()
+        flow = self.engine.preparing()
+        return Request(await drive_async(flow, self._client, hooks=self._hooks))
 
     async def observe(self, reply: Any, *, partial: bool = False) -> Completion:
         """See `Session.observe`."""
@@ -287,14 +363,32 @@ class AsyncSession:
 
     async def failed(self, error: Exception) -> bool:
         """See `Session.failed`."""
-        return self._session.failed(error)
+        mapped = replies.error_of(error, self.core.profile)
+        if mapped is None:
+            return False
+        again: bool = await drive_async(self.engine.mending(mapped), self._client, hooks=self._hooks)
+        return again
 
     async def complete(self, watch: Watcher | None = None) -> Completion:
         """See `Session.complete`."""
-        if self._client is None:
-            model = self.core.profile.model
-            self._client = async_client_for(model) if self._given is None else async_client_of(self._given)
-        return _completion(await drive_async(self.core.turn(), self._client, watch))
+        client = self._asker()
+        self.engine.may_ask(self._tasks)
+        return _completion(await drive_async(self.engine.turn(), client, watch, self._hooks))
+
+    async def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:
+        """See `Session.compact`."""
+        asked = Wish(trigger="manual", instructions=instructions, **wish)
+        flow = self.engine.compacting(asked)
+        done: Compacted | None = await drive_async(flow, self._client, hooks=self._hooks)
+        return done
+
+    async def recall(self, query: str, *, kind: str | None = None, most: int = 10) -> list[Hit]:
+        """See `Session.recall`."""
+        return self._session.recall(query, kind=kind, most=most)
+
+    async def notes(self) -> str | None:
+        """See `Session.notes`."""
+        return self._session.notes()
 
     async def fork(self, source: str = "fork") -> Fork:
         """See `Session.fork`."""
@@ -354,9 +448,16 @@ class AsyncSession:
 
     async def close(self) -> None:
         """See `Session.close`."""
+        await self._tasks.close()
         self._session.close()
         if self._client is not None and self._given is None:
             await self._client.close()
+
+    def _asker(self) -> AsyncClient:
+        if self._client is None:
+            model = self.core.profile.model
+            self._client = async_client_for(model) if self._given is None else async_client_of(self._given)
+        return self._client
 
 
 def _completion(outcome: Outcome) -> Completion:

@@ -60,8 +60,7 @@ def audit(log: Log, index: RecallIndex, progress: Progress | None = None) -> Aud
     """Audit every compaction of a log; ``index`` must have read it."""
 
     def reachable(probe: Probe) -> bool:
-        hits = index.search(probe.text, kind=probe.sought, k=MOST_HITS, around=0)
-        return probe.found_in(hit.uuid for hit in hits)
+        return probe.found_among(index.search(probe.text, kind=probe.sought, k=MOST_HITS, around=0))
 
     audited = []
     scores: list[Score] = []

@@ -5,6 +5,7 @@
     asking      the user's corrections, preferences and decisions
     working     files changed, failures, open tasks, the step the work is at
     names       exact identifiers: paths, ids, hashes, versions, flags, figures, addresses
+    probe       a fact to look for
     probes      all of these as a bounded sample of facts to look for
     judging     each fact: in context, reachable, or lost
     inventing   words put into the user's mouth
@@ -19,15 +20,15 @@ How a session uses it::
     lies = invented([summary], [*hidden, *kept])
 
     def reachable(probe: Probe) -> bool:
-        hits = index.search(probe.text, kind=probe.sought, k=10, around=0)
-        return probe.found_in(hit.uuid for hit in hits)
+        return probe.found_among(index.search(probe.text, kind=probe.sought, k=10, around=0))
 
 Everything here is a pure function of its arguments: the same records give the same probes and the same score.
 """
 
 from sevenfold.layers.fidelity.inventing import invented
 from sevenfold.layers.fidelity.judging import Count, Judged, Score, judge
-from sevenfold.layers.fidelity.probes import KINDS, Probe, Sample, probes, sample
+from sevenfold.layers.fidelity.probe import KINDS, Probe
+from sevenfold.layers.fidelity.probes import Sample, probes, sample
 from sevenfold.layers.fidelity.reading import texts
 from sevenfold.layers.fidelity.repairing import repair
 

@@ -33,7 +33,8 @@ _INSISTS = re.compile(
 )
 _FIRMLY = re.compile(r"\b(?:don't|do not|never|make sure|ensure|must|avoid)\b", re.I)
 _ASSENTS = re.compile(
-    r"^(?!ok(?:ay)?,? so\b)(?:yes|yeah|yep|yup|sure|ok(?:ay)?|agreed|right|go ahead|go for|sounds good|perfect|correct|do (?:it|that|both|\d)"
+    r"^(?!ok(?:ay)?,? so\b)(?:yes|yeah|yep|yup|sure|ok(?:ay)?|agreed|right|go ahead|go for|sounds good"
+    r"|perfect|correct|do (?:it|that|both|\d)"
     r"|let's|i (?:prefer|choose|vote)|option \w\b|use \w)",
     re.I,
 )
@@ -105,7 +106,11 @@ def _settled(call: Call, answer: Told) -> Iterator[Probe]:
 
 def _own_sentences(text: str) -> Iterator[str]:
     if len(text) > LONG_MESSAGE:
-        text = text[: LONG_MESSAGE // 2].rpartition("\n")[0] + "\n" + text[-LONG_MESSAGE // 2 :].partition("\n")[2]
+        text = (
+            text[: LONG_MESSAGE // 2].rpartition("\n")[0]
+            + "\n"
+            + text[-LONG_MESSAGE // 2 :].partition("\n")[2]
+        )
     kept = "\n".join(line for line in text.splitlines() if not _LOG_LINE.match(line))
     for sentence in sentences(kept):
         if len(telling(sentence)) >= 2:

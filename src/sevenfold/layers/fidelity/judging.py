@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from sevenfold.layers.fidelity.probe import KINDS, Probe
+from sevenfold.layers.fidelity.probe import KINDS, SHORT, Probe
 from sevenfold.layers.fidelity.sentences import Vocabulary, folded, telling
 
 State = Literal["in_context", "reachable", "lost"]
@@ -20,9 +20,6 @@ ENOUGH_WORDS = 0.75
 """The part of a sentence's telling words that must stand together for the sentence to be there."""
 TOGETHER = 3
 """Lines within which they must stand."""
-SHORT = 14
-"""Characters up to which a message could be found anywhere by chance: it must stand on a line of its own, or in
-quotation marks."""
 LONG = 400
 """Characters from which on a message may be cut…"""
 EDGE = 80
@@ -152,6 +149,7 @@ class _Seen:
         text = folded(text)
         if len(text) > SHORT:
             return text in self._folded
+        # A word or two say nothing wherever they happen to stand: they must be quoted, or have a line of their own.
         return bool(re.search(_OPENING + re.escape(text) + _CLOSING, self._lines, re.M))
 
     def _most_words(self, text: str) -> bool:
@@ -167,4 +165,6 @@ class _Seen:
 
 def _joined(text: str, place: int) -> bool:
     """Does a word go on across this place?"""
-    return 0 < place < len(text) and all(sign.isascii() and sign.isalnum() for sign in text[place - 1 : place + 1])
+    return 0 < place < len(text) and all(
+        sign.isascii() and sign.isalnum() for sign in text[place - 1 : place + 1]
+    )

@@ -20,7 +20,8 @@ _SHAPE = re.compile(
     | --[A-Za-z][\w-]+(?:=\S+)?                           # flags
     | (?:[A-Za-z]:)?[\w.@~+-]*(?:[/\\][\w.@+-]+)+\.\w{1,8}(?::\d+)?   # paths to a file
     | (?:[A-Za-z]:|~)?[/\\](?:[\w.@+-]+[/\\])+[\w.@+-]+   # absolute paths
-    | [\w+-]+\.(?:py|go|tsx?|jsx?|rs|c|h|cpp|java|rb|sh|mdx?|jsonc?|jsonl|toml|ya?ml|sql|txt|css|html|cfg|ini|lock)(?::\d+)?
+    | [\w+-]+\.(?:py|go|tsx?|jsx?|rs|c|h|cpp|java|rb|sh|mdx?|json[cl]?|toml|ya?ml|sql|txt|css|html|cfg|ini|lock)
+      (?::\d+)?                                           # names of files
     | [0-9a-f]{7,12} | [0-9a-f]{40} | [0-9a-f]{64}        # hashes
     | [0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
     | v?\d+\.\d+(?:\.\d+)+(?:[-+.][\w.]+)? | v\d+(?:\.\d+)+   # versions

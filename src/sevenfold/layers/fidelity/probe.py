@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -23,7 +23,22 @@ KINDS = (
 )
 """What facts there are, those that matter most first."""
 
+SHORT = 14
+"""Characters up to which a message could stand anywhere by chance."""
+
 Match = Literal["verbatim", "exact", "words"]
+
+
+class Found(Protocol):
+    """What recall gives back, as far as it matters here."""
+
+    @property
+    def uuid(self) -> str:
+        """The record."""
+
+    @property
+    def exact(self) -> bool:
+        """Does it hold the text as it was asked for?"""
 
 
 class Probe(Struct, frozen=True):
@@ -44,6 +59,12 @@ class Probe(Struct, frozen=True):
     others: tuple[str, ...] = ()
     """Further records that hold the same fact."""
 
-    def found_in(self, records: Iterable[str]) -> bool:
-        """Is a record with this fact among these?"""
-        return not {self.record, *self.others}.isdisjoint(records)
+    def found_among(self, hits: Iterable[Found]) -> bool:
+        """Is a record with this fact among what recall found?
+
+        A name, or a message as short as one, is the same fact in every record that holds it to the letter; else
+        it must be one of the records it was taken from.
+        """
+        records = {self.record, *self.others}
+        alike = self.match == "exact" or len(self.text) <= SHORT
+        return any(hit.uuid in records or (alike and hit.exact) for hit in hits)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 
 from sevenfold.layers.fidelity.probe import KINDS, Probe
 
-HEADING = "Facts from the conversation before this point that the summary does not hold, each with its record:"
+HEADING = (
+    "Facts from the conversation before this point that the summary does not hold, each with its record:"
+)
 _LABELS = {
     "user_message": "message of the user",
     "correction": "correction by the user",

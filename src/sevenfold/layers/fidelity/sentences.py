@@ -9,13 +9,16 @@ _FENCE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)", re.M | re.S)
 _END = re.compile(r"(?<=[.!?;])\s+|\n+|(?<=[。！？])")
 _LEAD = re.compile(r"^(?:[-*•>#\s]+|\(?\d{1,2}[.)]\s)+")
 _WORD = re.compile(r"[^\W_]+(?:'[a-z]+)?")
-_ENDINGS = ("ings", "ing", "ed", "es", "'s", "s", "ly")
+_ENDINGS = ("ings", "ing", "ed", "es", "'s", "s", "ly", "e")
 _SMALL = frozenset(
-    """a about also am an and any are as at be been being but by can could did do does doing done for from get
-    go had has have he her here him his how i if in into is it its just like let let's lets make me more my now
-    of ok okay on one or our out please she should so some such than that the their them then there these they
-    this those to too up us user very was we well were what when where which while who will with would yes you
-    your yeah need want i'm i'd it's that's we're you're""".split()
+    re.findall(
+        r"\S+",
+        """a about also am an and any are as at be been being but by can could did do does doing done for from get
+        go had has have he her here him his how i if in into is it its just like let let's lets make me more my
+        now of ok okay on one or our out please she should so some such than that the their them then there these
+        they this those to too up us user very was we well were what when where which while who will with would
+        yes you your yeah need want i'm i'd it's that's we're you're""",
+    )
 )
 
 LONGEST_SENTENCE = 400
@@ -69,7 +72,8 @@ def _stem(word: str) -> str:
     if len(word) > 4:
         for ending in _ENDINGS:
             if word.endswith(ending):
-                return word[: -len(ending)]
+                word = word[: -len(ending)]
+                return word[:-1] if word[-1] == word[-2] else word
     return word
 
 

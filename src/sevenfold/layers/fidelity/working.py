@@ -14,7 +14,9 @@ from sevenfold.layers.fidelity.reading import Account, Call, Told
 from sevenfold.layers.fidelity.sentences import folded, sentences, telling
 
 _PATHS = ("file_path", "notebook_path", "path", "filename", "file")
-_CHANGES = frozenset({"content", "new_string", "new_str", "file_text", "edits", "new_source", "patch", "diff"})
+_CHANGES = frozenset(
+    {"content", "new_string", "new_str", "file_text", "edits", "new_source", "patch", "diff"}
+)
 _CHANGING = re.compile(r"edit|write|create|patch|replace|insert", re.I)
 _TASK_TEXTS = ("content", "step", "subject", "title", "task", "text", "description")
 _OVER = re.compile(r"complete|done|cancel|delet|finish|closed|abandon|skip", re.I)
@@ -26,15 +28,21 @@ _FAILS = re.compile(
     re.I,
 )
 _FAILS_PLAINLY = re.compile(
-    r"\w(?:Error|Exception)\b|(?:^|\W)(?:error|fatal|panic|fail|undefined|cannot|denied|refused)\b.*\w{3}|:\d+:\d+: ", re.I
+    r"\w(?:Error|Exception)\b|(?:^|\W)(?:error|fatal|panic|fail|undefined|cannot|denied|refused)\b.*\w{3}|:\d+:\d+: ",
+    re.I,
 )
-_CODE = re.compile(r":=|^(?:return|if|for|func|def|import|const|let|var|class)\b|[;{}]$|^[#/]{2}|=== RUN|^\[\w+\] (?:ERROR|\$)")
+_CODE = re.compile(
+    r":=|^(?:return|if|for|func|def|import|const|let|var|class)\b|[;{}]$|^[#/]{2}|=== RUN|^\[\w+\] (?:ERROR|\$)"
+)
 _LOCATION = re.compile(r"^\S+:\d+(?::\d+)?:?\s+")
 _FAILED_TEST = re.compile(r"\bFAIL(?:ED)?:?\s+(\S{6,})")
-_NO_NEWS = re.compile(r"(?:exit code \d+|error|failed|fail|traceback \(most recent call last\):|[\W\d_]*)$", re.I)
+_NO_NEWS = re.compile(
+    r"(?:exit code \d+|error|failed|fail|traceback \(most recent call last\):|[\W\d_]*)$", re.I
+)
 _WRAPPED = re.compile(r"</?tool_use_error>")
 _USAGE = re.compile(r"<tool_use_error>|has not been read yet|string to replace not found", re.I)
 _RUN = ("command", "cmd", "query", "pattern", "url", "prompt", *_PATHS)
+_SHELL = re.compile(r"\s*(?:\d?>|\||&&|;)")
 LONGEST_LINE = 180
 LINES_READ = 400
 """Lines of a failure that are looked at, half from either end."""
@@ -53,21 +61,24 @@ class Task(Struct, frozen=True):
 
 def edited_files(told: Account) -> Iterator[Probe]:
     """Files a call changed, the one changed last at the end; a part of the path that is no other's will do."""
-    records: dict[str, list[str]] = {}
+    calls: dict[str, list[Call]] = {}
     for call in told.calls:
         if path := _changed(call):
             # Taken out and put in again, so that the order is that of the last change.
-            records[path] = [*records.pop(path, []), call.record]
+            calls[path] = [*calls.pop(path, []), call]
     tails = Counter(tail for path in _paths(told.calls) for tail in _tails(path))
-    for path, held in records.items():
+    for path, made in calls.items():
         accepts = tuple(tail for tail in _tails(path) if tails[tail] == 1)
-        others = tuple(dict.fromkeys(held[:-1]))
-        yield Probe(EDITED_FILE, path, held[-1], ("edit", "tool_use"), "exact", accepts, others)
+        others = tuple(dict.fromkeys(call.record for call in made[:-1]))
+        yield Probe(EDITED_FILE, path, made[-1].record, (_known_as(made[-1]),), "exact", accepts, others)
 
 
 def _changed(call: Call) -> str:
-    changes = bool(_CHANGES & call.given.keys()) or bool(_CHANGING.search(call.name))
-    return _path(call) if changes else ""
+    return _path(call) if _CHANGES & call.given.keys() or _CHANGING.search(call.name) else ""
+
+
+def _known_as(call: Call) -> str:
+    return "edit" if _CHANGES & call.given.keys() else "tool_use"
 
 
 def _path(call: Call) -> str:
@@ -96,7 +107,15 @@ def errors(told: Account) -> Iterator[Probe]:
             seen.setdefault(line, []).append(failure)
     for line, failures in seen.items():
         others = tuple(dict.fromkeys(failure.record for failure in failures[:-1]))
-        yield Probe(ERROR, line, failures[-1].record, ("error", "tool_result"), "words", _in_other_words(line), others)
+        yield Probe(
+            ERROR,
+            line,
+            failures[-1].record,
+            ("error", "tool_result"),
+            "words",
+            _in_other_words(line),
+            others,
+        )
 
 
 def identifying_line(text: str) -> str:
@@ -179,11 +198,14 @@ def current_step(told: Account) -> Iterator[Probe]:
             break
     if told.calls and (argument := _main_argument(told.calls[-1])):
         call = told.calls[-1]
-        tails = _tails(argument) if argument == _path(call) else []
-        yield Probe(CURRENT_STEP, argument, call.record, ("tool_use",), accepts=tuple(tails[-2:]))
+        shorter = _tails(argument)[-2:] if argument == _path(call) else _SHELL.split(argument)[:1]
+        accepts = tuple(text for text in shorter if len(text) > 5)
+        yield Probe(CURRENT_STEP, argument, call.record, ("tool_use",), "exact", accepts)
 
 
 def _main_argument(call: Call) -> str:
     given = (call.given.get(name) for name in _RUN)
-    lines = (value.strip().splitlines()[0].strip() for value in given if isinstance(value, str) and value.strip())
+    lines = (
+        value.strip().splitlines()[0].strip() for value in given if isinstance(value, str) and value.strip()
+    )
     return next(lines, "")[:LONGEST_LINE].strip()

@@ -81,7 +81,6 @@ class Compactor:
         fork: Callable[[str, Sequence[Message]], Fork],
         lock: RLock,
         recall: Recall | None,
-        models: bool,
         transcript_path: str = "",
         fallback: Profile | None = None,
     ) -> None:
@@ -94,7 +93,8 @@ class Compactor:
         self._fork = fork
         self._lock = lock
         self._recall = recall
-        self._models = models
+        self.models = False
+        """Whether there is anybody to ask."""
         self._path = transcript_path
         self._teller = Teller(announcer, transcript.place, transcript_path)
         self._fallback = fallback
@@ -212,7 +212,7 @@ class Compactor:
         """Why an engine cannot be used now; empty if it can."""
         if engine == "extractive":
             return ""
-        if not self._models:
+        if not self.models:
             return "no client to ask was given"
         if breaker.opened(self.failures):
             return f"the last {self.failures} summaries by a model failed"
@@ -314,7 +314,7 @@ class Compactor:
     def _reachable(self, probe: Probe) -> bool:
         if self._recall is None:
             return False
-        return probe.found_in(self._recall.found(probe.text, probe.sought, HITS))
+        return probe.found_among(self._recall.found(probe.text, probe.sought, HITS))
 
     def _beside(
         self, divided: Scope, facts: Facts, got: Got, context: Sequence[str], text: str, budget: int

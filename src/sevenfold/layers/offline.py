@@ -1,0 +1,95 @@
+"""What the offline model answers when it is asked for a summary or for notes: extraction, and no judgement.
+
+Everything runs without a key because of this: the same code that fills a summary's mechanical sections reads the
+request it is sent, as a model would, and writes what it finds. It invents nothing, and it is no substitute for a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from sevenfold.layers import notes as notes_layer
+from sevenfold.layers.extract import facts as facts_of
+from sevenfold.layers.extract.facts import Facts
+from sevenfold.layers.summary import extractive
+from sevenfold.record import blocks
+from sevenfold.record.blocks import Block
+from sevenfold.record.effects import Effects, item
+from sevenfold.record.entries import Said
+from sevenfold.record.layout import Item
+
+BUDGET = 8_000
+CHARACTERS_PER_TOKEN = 4
+LINES = 12
+"""Entries of a list in notes."""
+
+Json = Mapping[str, Any]
+
+
+def summarise(request: Json) -> str:
+    """A summary of the conversation in a request, without the instruction at its end."""
+    text = extractive(_items(request["messages"][:-1]), BUDGET, _count).text
+    return f"<summary>\n{text}\n</summary>"
+
+
+def take_notes(request: Json) -> str:
+    """The sections of session notes that code can fill."""
+    facts = facts_of(_items(request["messages"][:-1]))
+    sections = {name: text for name, text in _sections(facts).items() if text}
+    if not sections:
+        return "<no-changes/>"
+    return "\n".join(f'<section name="{name}">\n{text}\n</section>' for name, text in sections.items())
+
+
+def _sections(facts: Facts) -> dict[str, str]:
+    first = facts.messages[0].head if facts.messages else ""
+    made = {
+        "Session Title": " ".join(first.split()[:10]),
+        "Current State": _lines(facts.current),
+        "Task Specification": _lines(words.head for words in facts.messages),
+        "Files and Functions": _lines(f"{file.path}{' (changed)' * file.changed}" for file in facts.files),
+        "Workflow": _lines(f"`{command.line}`: {command.state}" for command in facts.commands),
+        "Errors & Corrections": _lines(
+            [*(problem.lines for problem in facts.problems), *(one.text for one in facts.corrections)]
+        ),
+        "Worklog": _lines(one.text for one in facts.outcomes),
+    }
+    assert made.keys() <= notes_layer.SECTIONS.keys()
+    return made
+
+
+def _lines(entries: Any) -> str:
+    listed = [" ".join(str(entry).split()) for entry in entries]
+    return "\n".join(f"- {entry[:400]}" for entry in listed[-LINES:] if entry)
+
+
+def _items(messages: Sequence[Json]) -> list[Item]:
+    """The messages of a request as records."""
+    items = []
+    for number, message in enumerate(messages):
+        content = message.get("content")
+        listed = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+        parts = tuple(blocks.read(msgspec.json.encode(part)) for part in listed)
+        role = str(message.get("role"))
+        summary = any(_is_summary(part) for part in parts)
+        said = Said(
+            f"m{number:07d}",
+            None,
+            role,
+            parts,
+            message_id=f"a{number}" * (role == "assistant"),
+            summary=summary,
+        )
+        items.append(item(said, number, Effects()))
+    return items
+
+
+def _is_summary(part: Block) -> bool:
+    return part.kind == "text" and b"<continued-session>" in part.raw[:200]
+
+
+def _count(text: str) -> int:
+    return len(text) // CHARACTERS_PER_TOKEN

@@ -1,0 +1,75 @@
+"""What a caller wants to precede the messages, and what becomes of it: window, frame and lifetimes of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from sevenfold.errors import InputError
+from sevenfold.layers import edits
+from sevenfold.profiles import Profile
+from sevenfold.record.window import Window
+from sevenfold.request.frame import Frame
+from sevenfold.request.plan import Lifetimes
+from sevenfold.request.sections import SystemPrompt
+from sevenfold.settings import Settings
+
+
+class Wanted(Struct, frozen=True):
+    """What a caller wants to precede the messages."""
+
+    model: str
+    max_tokens: int
+    system: SystemPrompt | tuple[bytes, ...] = ()
+    tools: tuple[Mapping[str, Any], ...] = ()
+    kinds: Mapping[str, str] = {}
+    """What kind of tool each is: read, shell, search, web, edit or write; any other is never cleared."""
+    fields: Mapping[str, Any] = {}
+    """Other fields of the request, such as ``thinking``."""
+    betas: tuple[str, ...] = ()
+    lifetimes: Lifetimes = Lifetimes()
+
+
+def window_for(profile: Profile, settings: Settings) -> Window:
+    """The window as settings and profile have it."""
+    return Window.of(
+        profile,
+        override=settings.context_window,
+        cap=settings.compact_window,
+        percent=settings.compact_percent,
+        blocking=settings.blocking_limit,
+        auto_compact=settings.auto_compact,
+    )
+
+
+def frame_for(
+    wanted: Wanted, profile: Profile, window: Window, settings: Settings, kinds: Mapping[str, str]
+) -> Frame:
+    """What precedes the messages, with the provider's edits and the headers all of it needs."""
+    most = profile.max_output
+    if not 0 < wanted.max_tokens <= most:
+        raise InputError(f"max_tokens is {wanted.max_tokens:,}; {profile.model} takes 1 to {most:,}")
+    fields = dict(wanted.fields)
+    needed = list[str | None](wanted.betas)
+    managed = edits.wanted(profile, window, settings, kinds)
+    if managed and "context_management" not in fields:
+        fields["context_management"] = managed
+        needed.append(profile.betas.edits)
+    if profile.tool_changes and wanted.tools:
+        needed += [profile.betas.tool_changes, profile.betas.inline_tools]
+    return Frame.of(
+        wanted.model,
+        wanted.max_tokens,
+        system=wanted.system,
+        tools=[dict(tool) for tool in wanted.tools],
+        betas=[beta for beta in needed if beta],
+        **fields,
+    )
+
+
+def lifetimes_for(wanted: Lifetimes, profile: Profile, settings: Settings) -> Lifetimes:
+    """How long the cache is to keep things: the longer time only where it exists and is switched on."""
+    long = settings.long_lifetime and any(seconds >= 3600 for seconds in profile.cache.lifetimes)
+    return wanted if long else Lifetimes()

@@ -1,0 +1,218 @@
+"""`sevenfold audit`, and how a transcript is read for it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sevenfold.adapters.memory import MemoryLog
+from sevenfold.adapters.recall_index import RecallIndex
+from sevenfold.errors import TranscriptForeign, TranscriptMissing
+from sevenfold.evals.audit.folding import Compaction, compactions
+from sevenfold.evals.audit.report import Audit, audit
+from sevenfold.layers.fidelity import texts
+from sevenfold.ports import Log
+from sevenfold.record import blocks
+from sevenfold.record.decisions import CompactMetadata, Segment
+from sevenfold.surfaces import audit_command
+from tests.fidelity.making import harbour
+from tests.support import Story, answer, transcript
+
+GOOD = """The harbour display shows yesterday's tide. Never touch the files under build/generated.
+The user agreed: should I read the zone from stations.toml? Changed clock.py; test_clock.py failed."""
+
+
+def compacted(summary: str = GOOD) -> Story:
+    story = harbour()
+    story.boundary(uuid="b1")
+    story.summary(summary, uuid="s1")
+    story.user("And now tell the lighthouse keepers.", uuid="next")
+    story.assistant("I do.")
+    return story
+
+
+def audited(story: Story) -> Audit:
+    return audit_of(MemoryLog(story.lines))
+
+
+def audit_of(log: Log) -> Audit:
+    index = RecallIndex(log)
+    index.catch_up()
+    return audit(log, index)
+
+
+def forgotten() -> Story:
+    """A wish that recall cannot find among all the times it was repeated later."""
+    story = Story()
+    story.user(
+        "I begin. Never paint the north door of the lamp house green. Thank you, all of you.", uuid="wish"
+    )
+    story.boundary()
+    story.summary("Painting was discussed.")
+    for number in range(20):
+        story.user(f"{number}: Never paint the north door of the lamp house green.")
+    return story
+
+
+def command(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str]:
+    parser = argparse.ArgumentParser()
+    audit_command.add(parser.add_subparsers(dest="command"))
+    code = audit_command.run(parser.parse_args(["audit", *map(str, arguments)]))
+    return code, capsys.readouterr().out
+
+
+def written(tmp_path: Path, story: Story) -> Path:
+    path = tmp_path / "talk.jsonl"
+    path.write_bytes(b"".join(story.lines))
+    return path
+
+
+@pytest.mark.spec("S10.3")
+def test_what_a_foreign_compaction_hid_is_in_the_context_or_found_by_recall() -> None:
+    total = audited(compacted()).total
+    assert total.boundaries == 1
+    assert total.lost == 0
+    assert total.by_kind["edited_file"].in_context == total.by_kind["preference"].in_context == 1
+    assert total.reachable > 0
+
+
+def test_a_summary_that_says_more_scores_higher() -> None:
+    assert audited(compacted("We talked.")).total.in_context < audited(compacted()).total.in_context
+
+
+def test_what_the_user_says_after_a_compaction_is_not_its_merit() -> None:
+    story = compacted("We talked.")
+    (one,) = compactions(MemoryLog(story.lines))
+    assert texts(one.after) == ["We talked."]
+    assert [item.said.uuid for item in one.summary] == ["s1"]
+
+
+def test_what_was_put_beside_the_summary_is() -> None:
+    story = harbour()
+    story.boundary()
+    story.summary("We talked.")
+    story.user("<command-name>/compact</command-name><command-args>keep the zone</command-args>")
+    story._add(
+        "attachment", {"attachment": {"type": "file", "filename": "notes.md", "content": "the zone is UTC"}}
+    )
+    story.user("And now?")
+    (one,) = compactions(MemoryLog(story.lines))
+    assert any("the zone is UTC" in text for text in texts(one.after))
+    assert not any("And now?" in text for text in texts(one.after))
+
+
+def test_a_kept_tail_is_not_hidden_and_the_present_step_is_in_it() -> None:
+    story = harbour()
+    story.boundary(kept=("now", "s1", "now"))
+    story.summary("We talked.", uuid="s1", parent=story.last)
+    (one,) = compactions(MemoryLog(story.lines))
+    assert [item.said.uuid for item in one.kept] == ["now"]
+    assert "now" not in {item.said.uuid for item in one.hidden}
+    assert one.goes_on
+
+
+def own(*, commits: bool = True) -> tuple[list[Compaction], Audit]:
+    log = MemoryLog()
+    ours = transcript(log)
+    ours.user([blocks.text("Always write the keeper's name in full.")])
+    ours.model(answer("I will."))
+    kept = ours.user([blocks.text("And mend the lamp.")])
+    anchor = ours.new_id()
+    about = CompactMetadata(preserved_segment=Segment(kept, anchor, kept))
+    ours.compact(about, [blocks.text("Names were discussed.")], anchor=anchor)
+    lines = [line for _, line in log.read()]
+    shorter = MemoryLog(lines if commits else lines[:-1])
+    return list(compactions(shorter)), audit_of(shorter)
+
+
+def test_a_compaction_of_ours_counts_from_its_commit_on() -> None:
+    (one,), report = own()
+    assert [texts([item]) for item in one.kept] == [["And mend the lamp."]]
+    assert report.total.by_kind["user_message"].reachable == 1
+    assert own(commits=False)[0] == []
+
+
+def test_an_invented_statement_is_listed() -> None:
+    (one,) = audited(compacted('The user said: "sell the lighthouse to the highest bidder"')).boundaries
+    assert one.invented == 1
+    assert one.invented_statements == ("sell the lighthouse to the highest bidder",)
+
+
+@pytest.mark.spec("S10.3")
+def test_the_exit_code_says_that_something_is_lost_and_the_fact_is_shown_with_its_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out = command(capsys, written(tmp_path, forgotten()))
+    assert code == 1
+    assert "lost  preference  wish  Never paint the north door of the lamp house green." in out
+    assert "1 fact lost." in out
+
+
+def test_a_session_in_which_nothing_is_lost_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out = command(capsys, written(tmp_path, compacted()))
+    assert code == 0
+    assert "1. 2026-11-01 00:00:00  auto  b1" in out
+    assert out.endswith("Nothing is lost.\n")
+
+
+def test_a_session_without_a_compaction_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = command(capsys, written(tmp_path, harbour()))
+    assert code == 0
+    assert "no compaction in this session" in out
+
+
+def test_scripts_get_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = command(capsys, written(tmp_path, forgotten()), "--json")
+    report: dict[str, Any] = json.loads(out)
+    (boundary,) = report["boundaries"]
+    assert {
+        "uuid",
+        "timestamp",
+        "trigger",
+        "in_context",
+        "reachable",
+        "lost",
+        "by_kind",
+        "invented",
+    } <= boundary.keys()
+    assert boundary["by_kind"]["preference"] == {"in_context": 0, "reachable": 0, "lost": 1}
+    assert boundary["lost_facts"][0]["record"] == "wish"
+    assert report["total"]["lost"] == boundary["lost"] == 1
+    assert code == 1
+
+
+def test_nothing_is_written_beside_the_transcript(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, compacted())
+    before = path.read_bytes()
+    command(capsys, path)
+    assert [each.name for each in tmp_path.iterdir()] == ["talk.jsonl"]
+    assert path.read_bytes() == before
+
+
+def test_what_is_no_transcript_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "list.jsonl"
+    other.write_text('{"a":1}\n')
+    with pytest.raises(TranscriptForeign, match="no conversation"):
+        command(capsys, other)
+    with pytest.raises(TranscriptMissing):
+        command(capsys, tmp_path / "none.jsonl")
+
+
+@pytest.mark.spec("S10.3")
+def test_in_real_sessions_recall_finds_what_their_summaries_left_out(corpus: Path) -> None:
+    files = [path for path in sorted(corpus.rglob("*.jsonl")) if b'"compact_boundary"' in path.read_bytes()]
+    assert files
+    from sevenfold.adapters.jsonl import JsonlLog
+
+    for path in files:
+        total = audit_of(JsonlLog(path)).total
+        assert (total.lost, total.invented) == (0, 0), path.name
+        assert total.in_context > 10

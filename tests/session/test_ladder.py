@@ -1,0 +1,145 @@
+"""The pass before a request: the order of the layers, when it ends, and what is said when nothing helps."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sevenfold.errors import ContextFull, PromptTooLong
+from tests.session.holding import LINE, PICTURE, Held, calls, scripted
+
+SMALL = {"context_window": 40_000}
+
+
+def stuck(held: Held) -> str:
+    with pytest.raises(ContextFull) as raised:
+        held.session.prepare()
+    return str(raised.value)
+
+
+@pytest.mark.spec("S2.8")
+def test_offloading_comes_before_clearing_and_may_be_all_it_takes() -> None:
+    held = scripted(*[calls("Read")] * 6, calls("Shell", "Shell"), settings={**SMALL, "offload": False})
+    held.session.user("Begin.")
+    held.run(6, LINE * 200)
+    results = {call.id: LINE * 1_300 for call in held.ask().calls}
+    held.session.tool_results(results)
+    held.settings.set(**SMALL)
+    assert held.session.gauge.above_auto_compact
+    held.session.prepare()
+    assert not held.cleared() and not held.session.gauge.above_auto_compact
+    assert [event.layer for event in held.told("Acted")] == ["offload", "offload"]
+
+
+@pytest.mark.spec("S2.8", "S8.2")
+def test_with_all_layers_off_a_full_window_names_its_parts_and_the_next_legal_step() -> None:
+    held = scripted(*[calls("Read")] * 40, settings={**SMALL, "layers": False})
+    held.session.user("Begin.")
+    with pytest.raises(ContextFull) as raised:
+        held.run(40, LINE * 200)
+    told = str(raised.value)
+    for part in ("tokens", "system ", "tools ", "newest messages", "everything before", "size_clearing", "snip"):
+        assert part in told
+    assert not held.cleared() and not held.told("Proposed")
+    first, last = _rounds(held)
+    held.session.snip(first, last)
+    held.session.prepare()
+
+
+@pytest.mark.spec("S2.8")
+def test_a_system_prompt_that_does_not_fit_alone_is_named_as_the_cause() -> None:
+    held = scripted("Hello.", settings=SMALL, system="Always be careful about this. " * 8_000)
+    held.session.user("Begin.")
+    assert "alone does not fit" in stuck(held)
+
+
+@pytest.mark.spec("S2.8")
+def test_too_many_pictures_in_the_users_own_words_are_counted_as_such() -> None:
+    held = scripted("Hello.", settings={"images_limit": 2})
+    held.session.user([PICTURE, PICTURE, PICTURE, {"type": "text", "text": "Look."}])
+    assert "3 pictures and documents, and sending stops at 2" in stuck(held)
+
+
+@pytest.mark.spec("S2.8", "S0.9")
+def test_a_request_refused_as_too_long_is_made_again_with_less() -> None:
+    held = scripted(*[calls("Read")] * 20)
+    held.session.user("Begin.")
+    held.run(12, LINE * 500)
+    held.session.prepare()
+    assert held.session.failed(PromptTooLong("prompt is too long", gap=30_000))
+    assert held.cleared() and held.session.prepare().body
+    before = held.cleared()
+    assert not held.session.failed(PromptTooLong("prompt is too long", gap=400_000)) or held.cleared() != before
+
+
+@pytest.mark.spec("S2.8")
+def test_a_session_that_fills_up_again_at_once_goes_on_as_long_as_it_can() -> None:
+    held = scripted(*[calls(*["Read"] * 4)] * 30, settings=SMALL)
+    held.session.user("Begin.")
+    held.run(20, LINE * 200)
+    assert held.session.gauge.requests == 20 and not held.session.gauge.at_blocking
+
+
+@pytest.mark.spec("S2.8", "S0.10")
+def test_every_request_says_what_was_known_and_considered() -> None:
+    held = scripted(*[calls("Read")] * 9)
+    held.session.user("Begin.")
+    held.run(9)
+    held.clock.advance(400)
+    held.ask()
+    quiet, cleared = held.session.why(3).why, held.session.why(-1).why
+    assert quiet and cleared and (quiet.chosen, quiet.rule) == ("nothing", "everything fits")
+    assert cleared.chosen == "clear" and "7 minutes" in cleared.rule and cleared.options[-1].tokens > 1_000
+    assert len(held.told("Checked")) == 10
+
+
+@pytest.mark.spec("S2.10")
+def test_a_file_is_unchanged_only_while_its_reading_is_in_view_whole() -> None:
+    held = scripted(*[calls("Read")] * 9, calls("Shell"))
+    core = held.session.core
+    held.session.user("Begin.")
+    held.run(9)
+    first, *_, last = held.shown()
+    core.remember_read("a.py", first, "v1")
+    core.remember_read("b.py", last, "v1")
+    assert core.unchanged("a.py", "v1") == first and core.unchanged("b.py", "v1") == last
+    assert core.unchanged("a.py", "v2") is None and core.unchanged("c.py", "v1") is None
+    held.clock.advance(400)
+    held.session.prepare()
+    assert first in held.cleared() and core.unchanged("a.py", "v1") is None
+    assert core.unchanged("b.py", "v1") == last
+    held.session.undo()
+    assert core.unchanged("a.py", "v1") == first, "put back, it is in view again"
+    core.remember_read("a.py", "another", "v1")
+    assert core.unchanged("a.py", "v1") is None
+
+
+@pytest.mark.spec("S2.10", "S1.1")
+def test_a_reading_that_was_offloaded_or_snipped_does_not_count() -> None:
+    held = scripted(calls("Shell", "Read"), calls("Read"), calls("Read"))
+    core = held.session.core
+    held.session.user("Begin.")
+    shell, read = (call.id for call in held.ask().calls)
+    held.session.tool_results({shell: LINE * 2_000, read: LINE})
+    core.remember_read("big", shell, "v1")
+    core.remember_read("small", read, "v1")
+    assert core.unchanged("big", "v1") is None and core.unchanged("small", "v1") == read
+    held.run(2, LINE)
+    first, last = _rounds(held, 1)
+    held.session.snip(first, last)
+    assert core.unchanged("small", "v1") is None
+
+
+def _rounds(held: Held, count: int = 4) -> tuple[str, str]:
+    """The first and last record of so many rounds after the user's first words."""
+    items = held.session.core.transcript.view.items
+    return items[1].said.uuid, items[2 * count].said.uuid
+
+
+def test_what_is_shown_is_what_is_sent() -> None:
+    held = scripted(calls("Read"))
+    held.session.user("Begin.")
+    held.run(1, LINE)
+    sent = json.loads(held.session.prepare().body)["messages"][-1]["content"]
+    assert [block["content"] for block in sent] == list(held.shown().values())
