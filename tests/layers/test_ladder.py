@@ -68,13 +68,14 @@ def check(budget: str = "tokens") -> Check:
 )
 def test_a_user_who_is_stuck_is_told_the_parts_the_limit_and_the_next_step(budget: str, says: str) -> None:
     parts = Parts(system=4_000, tools=6_000, pinned=1_000, newest=2_000, rest=165_000)
-    steps = ladder.steps(parts, clears=True)
+    steps = ladder.steps(parts, clears=True, snips=True)
     told = ladder.too_full(check(budget), WINDOW, parts, limit=177_000, steps=steps)
     for part in (says, "177,000", "system 4,000", "tools 6,000", "newest messages 2,000", "165,000", "snip", "unpin"):
         assert part in told
     assert "switches" not in told
-    assert "size_clearing" in ladder.steps(parts, clears=False)[0]
-    assert len(ladder.steps(Parts(system=1, tools=1, pinned=0, newest=1, rest=0), clears=True)) == 1
+    assert not any("snip" in step for step in ladder.steps(parts, clears=True, snips=False))
+    assert "size_clearing" in ladder.steps(parts, clears=False, snips=True)[0]
+    assert len(ladder.steps(Parts(system=1, tools=1, pinned=0, newest=1, rest=0), clears=True, snips=True)) == 1
 
 
 @pytest.mark.spec("S2.8")

@@ -130,7 +130,9 @@ def answer(session: sevenfold.Session, done: Completion, text: str | None = None
         session.tool_results({call.id: output() if text is None else text for call in done.calls})
 
 
-def work(session: sevenfold.Session, turns: int, text: str | None = None, *, clock: Any = None) -> Completion:
+def work(
+    session: sevenfold.Session, turns: int, text: str | None = None, *, clock: Any = None
+) -> Completion:
     """So many requests, each answered, the calls of each given results."""
     for _ in range(turns):
         done = session.complete()
@@ -153,7 +155,9 @@ def uuids(session: sevenfold.Session) -> list[str]:
     return [item.said.uuid for item in session.core.transcript.view.items]
 
 
-def fake_reply(*blocks: dict[str, Any], number: int = 1, prompt: int = 1_000, **more: Any) -> dict[str, Any]:
+def fake_reply(
+    *blocks: dict[str, Any], number: int = 1, prompt: int = 1_000, **more: Any
+) -> dict[str, Any]:
     """An answer as a provider sends it."""
     content: Sequence[dict[str, Any]] = blocks or [{"type": "text", "text": f"answer {number}"}]
     return {
@@ -167,3 +171,24 @@ def fake_reply(*blocks: dict[str, Any], number: int = 1, prompt: int = 1_000, **
         "usage": {"input_tokens": prompt, "output_tokens": 10},
         **more,
     }
+
+
+def calling(name: str, tool: str = "Read", **given: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": name, "name": tool, "input": given}
+
+
+def thought(words: str = "hm") -> dict[str, Any]:
+    return {"type": "thinking", "thinking": words, "signature": "s" * 40}
+
+
+def alone(**more: Any) -> sevenfold.Session:
+    """A session whose answers the test gives itself."""
+    given = {"model": BOUND, "tools": TOOLS, "max_tokens": 4_000, **more}
+    return sevenfold.Session.in_memory(**{**given, "settings": {**ALONE, **more.get("settings", {})}})
+
+
+def hear(session: sevenfold.Session, reply: dict[str, Any]) -> bytes:
+    """Look at the next request and give its answer; returns the body."""
+    body = session.prepare().body
+    session.observe(reply)
+    return body

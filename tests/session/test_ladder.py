@@ -33,18 +33,19 @@ def test_offloading_comes_before_clearing_and_may_be_all_it_takes() -> None:
 
 
 @pytest.mark.spec("S2.8", "S8.2")
-def test_with_all_layers_off_a_full_window_names_its_parts_and_the_next_legal_step() -> None:
-    held = scripted(*[calls("Read")] * 40, settings={**SMALL, "layers": False})
+@pytest.mark.parametrize("off", [("layers",), ("size_clearing", "gap_clearing")])
+def test_with_clearing_off_a_full_window_names_its_parts_and_the_next_legal_step(off: tuple[str, ...]) -> None:
+    held = scripted(*[calls("Read")] * 40, settings={**SMALL, **dict.fromkeys(off, False)})
     held.session.user("Begin.")
     with pytest.raises(ContextFull) as raised:
         held.run(40, LINE * 200)
     told = str(raised.value)
-    for part in ("tokens", "system ", "tools ", "newest messages", "everything before", "size_clearing", "snip"):
+    for part in ("tokens", "system ", "tools ", "newest messages", "everything before", "size_clearing"):
         assert part in told
-    assert not held.cleared() and not held.told("Proposed")
-    first, last = _rounds(held)
-    held.session.snip(first, last)
-    held.session.prepare()
+    assert not held.cleared() and not held.told("Proposed") and ("snip" in told) is ("layers" not in off)
+    if "snip" in told:
+        held.session.snip(*_rounds(held))
+        held.session.prepare()
 
 
 @pytest.mark.spec("S2.8")
@@ -67,10 +68,13 @@ def test_a_request_refused_as_too_long_is_made_again_with_less() -> None:
     held.session.user("Begin.")
     held.run(12, LINE * 500)
     held.session.prepare()
-    assert held.session.failed(PromptTooLong("prompt is too long", gap=30_000))
-    assert held.cleared() and held.session.prepare().body
+    error = PromptTooLong("prompt is too long")
+    error.used, error.limit = 1_030_000, 1_000_000
+    assert held.session.failed(error)
     before = held.cleared()
-    assert not held.session.failed(PromptTooLong("prompt is too long", gap=400_000)) or held.cleared() != before
+    assert before and held.session.prepare().body
+    error.used = 1_900_000
+    assert held.session.failed(error) == (held.cleared() != before)
 
 
 @pytest.mark.spec("S2.8")

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import anthropic
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 import sevenfold
-from sevenfold.errors import ContextFull, InputError, Refused, TranscriptLocked, TranscriptTooNew
+from sevenfold.errors import (
+    ContextFull,
+    InputError,
+    Overloaded,
+    Refused,
+    TranscriptLocked,
+    TranscriptTooNew,
+)
 from sevenfold.events import Failed, Sending
 from sevenfold.profiles import find
-from sevenfold.simulator.brains import ScriptedBrain
+from sevenfold.record import blocks
+from sevenfold.record.decisions import CompactMetadata
 from sevenfold.simulator.faults import Fault
 from sevenfold.simulator.provider import Setup
 from tests.session.talking import (
-    ADAPTIVE,
     BOUND,
     FREE,
     OLD,
-    SYSTEM,
+    World,
+    alone,
     answer,
+    calling,
     fake_reply,
     kinds_of,
     output,
@@ -178,7 +190,7 @@ def test_an_answer_may_come_in_any_shape_and_reads_the_same_afterwards() -> None
 
 
 @pytest.mark.spec("S8.4")
-def test_the_shape_of_an_answer_is_settled_when_it_is_taken_in(tmp_path: Any) -> None:
+def test_the_shape_of_an_answer_is_settled_when_it_is_taken_in(tmp_path: Path) -> None:
     with world() as here:
         with here.open(tmp_path / "s.jsonl") as session:
             session.user("begin")
@@ -255,32 +267,29 @@ def test_a_decision_made_while_the_model_answers_does_not_leave_stale_reasoning_
 # Failures
 
 
-def failing(here: Any, session: sevenfold.Session) -> tuple[Exception, bool]:
-    try:
-        here.sdk.messages.create(**session.prepare())
-    except anthropic.APIError as error:
-        return error, session.failed(error)
-    raise AssertionError("the request was answered")
+def until_refused(here: World, session: sevenfold.Session, result: str) -> anthropic.APIStatusError:
+    """Work on until a request is refused."""
+    for _ in range(20):
+        try:
+            reply = here.sdk.messages.create(**session.prepare())
+        except anthropic.APIStatusError as error:
+            return error
+        answer(session, session.observe(reply), result)
+    raise AssertionError("every request was taken")
 
 
 @pytest.mark.spec("S4.13", "S8.5")
 def test_a_prompt_that_is_too_long_is_made_shorter_if_it_can_be() -> None:
-    small = msgspec_replace(find(OLD), window=30_000)
-    setup = Setup(models={OLD: small})
+    setup = Setup(models={OLD: replace(find(OLD), window=30_000)})
+    settings = {"offload": False, "size_keep": 1}
     with world(reader(thinks=False), setup) as here:
-        session = here.session(model=OLD, thinking=None, settings={"offload": False, "size_keep": 1})
-        with session:
+        with here.session(model=OLD, thinking=None, settings=settings) as session:
             session.user("begin")
-            for _ in range(10):
-                try:
-                    answer(session, session.observe(here.sdk.messages.create(**session.prepare())), output(times=900))
-                except anthropic.BadRequestError as error:
-                    assert session.failed(error)
-                    break
-            else:
-                raise AssertionError("it always fitted")
-            answer(session, session.observe(here.sdk.messages.create(**session.prepare())))
+            error = until_refused(here, session, output(times=900))
+            assert "prompt is too long" in str(error)
+            assert session.failed(error)
             assert here.told(Failed)[-1].again
+            session.observe(here.sdk.messages.create(**session.prepare()))
             assert b"Old tool result content cleared" in here.bodies[-1]
 
 
@@ -289,10 +298,9 @@ def test_a_body_that_is_too_large_is_made_smaller_if_it_can_be() -> None:
     with world(reader(thinks=False), Setup(body_bytes=150_000)) as here:
         with here.session(model=OLD, thinking=None, settings={"offload": False}) as session:
             session.user("begin")
-            work(session, 7, output(times=1_000))
-            error, again = failing(here, session)
-            assert isinstance(error, anthropic.APIStatusError) and error.status_code == 413
-            assert again
+            error = until_refused(here, session, output(times=1_000))
+            assert error.status_code == 413
+            assert session.failed(error)
             session.observe(here.sdk.messages.create(**session.prepare()))
 
 
@@ -301,17 +309,16 @@ def test_reasoning_that_is_refused_is_left_out_and_no_second_time() -> None:
     with world(talker()) as here, here.session() as session:
         session.user("begin")
         session.complete()
-        session.user("go on")
-        here.simulator.binder.organisation = "somebody else"
-        _ = here.simulator
-        session.core.transcript.user([*_words("put in behind the engine's back")])
-        session.complete()
-        refusal = _bound_refusal()
         session.user("and again")
-        _ = session.prepare().body
-        assert session.failed(refusal)
-        assert "thinking" not in kinds_of(session.prepare().body)
-        assert not session.failed(refusal)
+        request = session.prepare()
+        changed = {**request, "system": "another one"}
+        with pytest.raises(anthropic.BadRequestError) as refused:
+            here.sdk.messages.create(**changed)
+        assert session.failed(refused.value)
+        request = session.prepare()
+        assert "thinking" not in kinds_of(request.body)
+        assert not session.failed(refused.value)
+        session.observe(here.sdk.messages.create(**request))
 
 
 @pytest.mark.spec("S8.5")
@@ -335,7 +342,10 @@ def test_an_error_that_is_no_models_is_none_of_ours() -> None:
         _ = session.prepare().body
         assert session.failed(ValueError("max_tokens")) is False
         with here.session() as fresh:
-            assert fresh.failed(anthropic.APIConnectionError(request=httpx2.Request("POST", here.url))) is False
+            assert (
+                fresh.failed(anthropic.APIConnectionError(request=httpx2.Request("POST", here.url)))
+                is False
+            )
 
 
 # Asking through our own clients
@@ -363,7 +373,7 @@ def test_complete_mends_what_can_be_mended_and_raises_the_rest() -> None:
             refused = [request for request in here.simulator.requests if request.status == 413]
             assert refused
             here.simulator.faults.then(Fault("overloaded"))
-            with pytest.raises(sevenfold_overloaded()):
+            with pytest.raises(Overloaded):
                 session.complete()
 
 
@@ -371,7 +381,7 @@ def test_complete_mends_what_can_be_mended_and_raises_the_rest() -> None:
 
 
 @pytest.mark.spec("S8.4")
-def test_what_is_said_twice_under_one_key_is_said_once_also_after_a_restart(tmp_path: Any) -> None:
+def test_what_is_said_twice_under_one_key_is_said_once_also_after_a_restart(tmp_path: Path) -> None:
     with world(talker()) as here:
         with here.open(tmp_path / "s.jsonl") as session:
             first = session.user("begin", key="a")
@@ -380,7 +390,7 @@ def test_what_is_said_twice_under_one_key_is_said_once_also_after_a_restart(tmp_
         with here.open(tmp_path / "s.jsonl") as session:
             assert session.user("begin", key="a") == first
             session.complete()
-            session.core.transcript.compact(compaction(), _words("in short"))
+            session.core.transcript.compact(CompactMetadata(), [blocks.text("in short")])
             assert session.user("begin", key="a") == first
             session.user("more", key="c")
         with here.open(tmp_path / "s.jsonl") as session:
@@ -396,14 +406,14 @@ def test_a_key_that_was_used_on_a_branch_left_behind_is_free_again() -> None:
         there = session.user("this way", key="b")
         session.rewind(uuids(session)[1])
         assert session.user("this way", key="b") != there
-        session.core.transcript.compact(compaction(), _words("in short"))
+        session.core.transcript.compact(CompactMetadata(), [blocks.text("in short")])
         session.user("on", key="c")
         session.rewind(None)
         assert session.user("anew", key="b") in uuids(session)
 
 
 @pytest.mark.spec("S8.4")
-def test_results_are_taken_in_once_also_after_a_restart_and_a_compaction(tmp_path: Any) -> None:
+def test_results_are_taken_in_once_also_after_a_restart_and_a_compaction(tmp_path: Path) -> None:
     with world(reader(2)) as here:
         with here.open(tmp_path / "s.jsonl") as session:
             session.user("begin")
@@ -416,7 +426,7 @@ def test_results_are_taken_in_once_also_after_a_restart_and_a_compaction(tmp_pat
                 session.prepare()
             assert session.tool_results({first: "one", second: "two"}) == []
             session.complete()
-            session.core.transcript.compact(compaction(), _words("in short"))
+            session.core.transcript.compact(CompactMetadata(), [blocks.text("in short")])
             assert session.tool_results({first: "one"}) == []
         with here.open(tmp_path / "s.jsonl") as session:
             assert session.tool_results({second: "two"}) == []
@@ -436,11 +446,17 @@ WRONG: list[tuple[Any, str]] = [
     (7, "a message is a int; give a text"),
     ([7], r"content\[0\] is a int; give a text or a content block"),
     (["x", {"text": "no type"}], r"content\[1\] has no type"),
-    (["x", {"type": "text", "text": float("nan")}], r"content\[1\]: \$\.text is nan.*send a number or null"),
+    (
+        ["x", {"type": "text", "text": float("nan")}],
+        r"content\[1\]: \$\.text is nan.*send a number or null",
+    ),
     ({"type": "document", "source": {"data": b"raw"}}, r"content\[0\]: \$\.source\.data is bytes.*base64"),
     ({"type": "image", 1: "x"}, r"content\[0\]: \$ has the key 1; JSON keys are strings"),
     ("half \ud83d", r"content\[0\]: \$\.text holds half a surrogate pair at character 5"),
-    ({"type": "tool_result", "tool_use_id": "t", "content": "x"}, r"content\[0\].*give results with tool_results\(\)"),
+    (
+        {"type": "tool_result", "tool_use_id": "t", "content": "x"},
+        r"content\[0\].*give results with tool_results\(\)",
+    ),
     ([{"type": "thinking", "thinking": "x"}], r"content\[0\] is a thinking block, which only a model says"),
 ]
 
@@ -448,7 +464,7 @@ WRONG: list[tuple[Any, str]] = [
 @pytest.mark.spec("S8.4")
 @pytest.mark.parametrize(("content", "words"), WRONG)
 def test_what_cannot_be_said_is_refused_with_its_place(content: Any, words: str) -> None:
-    with world() as here, here.session() as session:
+    with alone() as session:
         with pytest.raises(InputError, match=words):
             session.user(content)
         assert uuids(session) == []
@@ -458,7 +474,10 @@ WRONG_RESULTS: list[tuple[Any, str]] = [
     ({"toolu_9": "x"}, "no call 'toolu_9' waits for a result; those that do: toolu_1_0"),
     ({"toolu_1_0": 7}, "the result of toolu_1_0 is a int; give a text or a list"),
     ({"toolu_1_0": b"raw"}, "the result of toolu_1_0 is bytes; decode it"),
-    ({"toolu_1_0": [{"type": "text", "text": float("inf")}]}, r"the result of toolu_1_0: \$\.content\[0\]\.text is inf"),
+    (
+        {"toolu_1_0": [{"type": "text", "text": float("inf")}]},
+        r"the result of toolu_1_0: \$\.content\[0\]\.text is inf",
+    ),
     ({1: "x"}, "1 is not the id of one"),
     (["x"], r"results\[0\] is no tool result; give a mapping"),
     (None, "what tools answered is a NoneType"),
@@ -468,9 +487,10 @@ WRONG_RESULTS: list[tuple[Any, str]] = [
 @pytest.mark.spec("S8.4")
 @pytest.mark.parametrize(("given", "words"), WRONG_RESULTS)
 def test_results_that_cannot_be_taken_are_refused_with_their_call(given: Any, words: str) -> None:
-    with world() as here, here.session() as session:
+    with alone() as session:
         session.user("begin")
-        session.complete()
+        _ = session.prepare().body
+        session.observe(fake_reply(calling("toolu_1_0")))
         before = uuids(session)
         with pytest.raises(InputError, match=words):
             session.tool_results(given)
@@ -532,7 +552,10 @@ def test_a_system_prompt_may_come_as_the_sdks_blocks() -> None:
 @pytest.mark.spec("S0.4")
 def test_what_cannot_fit_is_not_sent_and_the_next_step_is_named() -> None:
     settings = {"context_window": 20_000, "offload": False}
-    with world() as here, here.session(model=OLD, thinking=None, system="short", settings=settings) as session:
+    with (
+        world() as here,
+        here.session(model=OLD, thinking=None, system="short", settings=settings) as session,
+    ):
         session.user("many words " * 20_000)
         with pytest.raises(ContextFull, match="sending stops at"):
             session.prepare()
@@ -542,9 +565,7 @@ def test_what_cannot_fit_is_not_sent_and_the_next_step_is_named() -> None:
 
 
 @pytest.mark.spec("S8.4")
-def test_one_writer_at_a_time_and_the_error_names_who_it_is(tmp_path: Any) -> None:
-    import os
-
+def test_one_writer_at_a_time_and_the_error_names_who_it_is(tmp_path: Path) -> None:
     with world() as here, here.open(tmp_path / "s.jsonl"):
         with pytest.raises(TranscriptLocked, match=f"process {os.getpid()} on"):
             here.open(tmp_path / "s.jsonl", lock_wait=0.1)
@@ -553,7 +574,7 @@ def test_one_writer_at_a_time_and_the_error_names_who_it_is(tmp_path: Any) -> No
 
 
 @pytest.mark.spec("S8.4")
-def test_a_closed_session_takes_nothing_more_and_says_so(tmp_path: Any) -> None:
+def test_a_closed_session_takes_nothing_more_and_says_so(tmp_path: Path) -> None:
     with world() as here:
         for opened in (here.open(tmp_path / "s.jsonl"), here.session()):
             with opened as session:
@@ -567,7 +588,7 @@ def test_a_closed_session_takes_nothing_more_and_says_so(tmp_path: Any) -> None:
 
 
 @pytest.mark.spec("S8.4")
-def test_a_transcript_of_a_newer_version_can_be_looked_at_and_not_written(tmp_path: Any) -> None:
+def test_a_transcript_of_a_newer_version_can_be_looked_at_and_not_written(tmp_path: Path) -> None:
     file = tmp_path / "s.jsonl"
     with world() as here:
         with here.open(file) as session:
@@ -585,36 +606,3 @@ def test_a_transcript_of_a_newer_version_can_be_looked_at_and_not_written(tmp_pa
                 with pytest.raises(TranscriptTooNew, match="telepathy"):
                     write()
         assert file.stat().st_size == size
-
-
-def _words(text: str) -> list[Any]:
-    from sevenfold.record import blocks
-
-    return [blocks.text(text)]
-
-
-def compaction() -> Any:
-    from sevenfold.record.decisions import CompactMetadata
-
-    return CompactMetadata()
-
-
-def _bound_refusal() -> Exception:
-    from sevenfold.errors import BoundThinking
-
-    return BoundThinking("Invalid `signature` in `thinking` block. The block is bound to a different conversation.")
-
-
-def sevenfold_overloaded() -> type[Exception]:
-    from sevenfold.errors import Overloaded
-
-    return Overloaded
-
-
-def msgspec_replace(value: Any, **more: Any) -> Any:
-    from msgspec.structs import replace
-
-    return replace(value, **more)
-
-
-_ = (ADAPTIVE, SYSTEM, ScriptedBrain)

@@ -89,12 +89,12 @@ def too_full(check: Check, window: Window, parts: Parts, *, limit: int, steps: S
     return f"{said}; next: {', or '.join(steps)}"
 
 
-def steps(parts: Parts, *, clears: bool) -> tuple[str, ...]:
+def steps(parts: Parts, *, clears: bool, snips: bool) -> tuple[str, ...]:
     """What a user can do when nothing the engine may do is enough."""
     found = []
     if not clears:
         found.append("let old tool results be cleared (switches layers and size_clearing)")
-    if parts.rest:
+    if parts.rest and snips:
         found.append("remove rounds that are no longer needed (snip)")
     if parts.pinned:
         found.append("unpin what is pinned")

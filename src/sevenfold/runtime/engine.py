@@ -14,6 +14,8 @@ from sevenfold.events import SteppedAside
 from sevenfold.layers.extract.facts import Kind
 from sevenfold.ports import Ask, Clock, Recall, Reply
 from sevenfold.profiles import Profile, find
+from sevenfold.runtime import undoing
+from sevenfold.runtime.compaction import undoing as uncompact
 from sevenfold.runtime.compaction.ahead import Ahead, Runner
 from sevenfold.runtime.compaction.engines import Got
 from sevenfold.runtime.compaction.flow import Compactor
@@ -132,6 +134,31 @@ class Engine:
             if done is not None:
                 return done
         return (yield from self.compactor.run(wish, settings))
+
+    def undo(self, reference: str = "") -> str:
+        """Take back what a layer did last, or the decision named, a compaction included."""
+        session = self.session
+        with session.lock:
+            view = session.transcript.view
+            newest = (
+                not reference and view.boundary is not None and not undoing.standing(session.transcript)
+            )
+            if newest or (reference and reference == view.boundary):
+                name = uncompact.undo(session.transcript, session.exchange, session.profile, session.window)
+                session.tell_epochs()
+                return name
+            return session.undo(reference)
+
+    def redo(self, reference: str = "") -> str:
+        """Make a decision again that was taken back, a compaction included."""
+        session = self.session
+        with session.lock:
+            name = uncompact.newest_undone(session.transcript)
+            if name and reference in ("", name):
+                uncompact.redo(session.transcript, session.exchange, session.profile, name)
+                session.tell_epochs()
+                return name
+            return session.redo(reference)
 
     def observe(self, reply: Reply) -> Outcome:
         """Take in an answer, and begin what may be done beside the conversation now."""

@@ -315,8 +315,14 @@ class Exchange:
         self.announce("compact")
         self.frame = frame_of(epoch)
         self.gauge = self.gauge.opened(*self.frame.tools, *self.frame.system)
-        self.tail, self.edited = None, 0
+        self.forget_tail()
+        self.edited = 0
         self.opened.append(epoch)
+        self.vouch()
+
+    def forget_tail(self) -> None:
+        """The messages are others now: where the last marker stood says nothing any more."""
+        self.tail = None
 
     def _record(
         self, body: Body, markers: Sequence[Marker], extra: Mapping[str, bytes], why: Why | None

@@ -335,6 +335,10 @@ class Session:
         """Let others write."""
         self.transcript.close()
 
+    def tell_epochs(self) -> None:
+        """Tell of epochs that were opened from outside."""
+        self._telling.epochs()
+
     # -- inside ----------------------------------------------------------------------------------
 
     def _materialise(self, turn: Turn) -> Prepared:

@@ -55,22 +55,27 @@ def redo(transcript: Transcript, exchange: Exchange, profile: Profile, reference
     return name
 
 
-def _find(transcript: Transcript, reference: str) -> Undoable:
+def standing(transcript: Transcript) -> list[Undoable]:
+    """The decisions that could be taken back, in order."""
     view = transcript.view
-    decisions = view.decisions()
-    standing = [
+    return [
         made
-        for made in decisions
+        for made in view.decisions()
         if isinstance(made, Undoable) and _name(made) not in view.undone and _is_decision(made)
     ]
+
+
+def _find(transcript: Transcript, reference: str) -> Undoable:
+    view = transcript.view
+    decisions, candidates = view.decisions(), standing(transcript)
     if not reference:
-        if not standing:
+        if not candidates:
             raise Refused(
                 "there is nothing to undo: no layer has taken anything out of the context "
                 "(what the provider clears itself cannot be undone, only switched off: provider_edits)"
             )
-        return standing[-1]
-    for made in standing:
+        return candidates[-1]
+    for made in candidates:
         if _name(made) == reference:
             return made
     raise Refused(_why_not(decisions, reference, view.undone))

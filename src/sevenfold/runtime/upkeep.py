@@ -172,6 +172,9 @@ class Upkeep:
         if plan.drops_thinking:
             kept = self._last_turn() if not plan.drops_all_thinking else None
             reference = self._exchange.open("clear", drops_thinking=True, before=kept).id
+            if kept is not None:
+                # Only reasoning went, from the start on: what is left of it is as valid as before.
+                self._exchange.vouch()
         else:
             self._exchange.announce("clear")
         if plan.targets:
@@ -276,7 +279,7 @@ class Upkeep:
         parts = self.parts()
         wire, images = self.limits(settings)
         limit = {"bytes": wire, "images": images}.get(check.budget) or self.window.blocking
-        steps = ladder.steps(parts, clears=settings.size_clearing)
+        steps = ladder.steps(parts, clears=settings.size_clearing, snips=settings.snip)
         return ladder.too_full(check, self.window, parts, limit=limit, steps=steps)
 
     def _check(self, settings: Settings) -> Check:

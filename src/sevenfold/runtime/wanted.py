@@ -59,6 +59,9 @@ def frame_for(
         needed.append(profile.betas.edits)
     if profile.tool_changes and wanted.tools:
         needed += [profile.betas.tool_changes, profile.betas.inline_tools]
+    if profile.on_demand_compaction and settings.compaction:
+        # Needed once a summary of the provider's is sent; added then, it would change the prefix.
+        needed.append(profile.betas.on_demand_compaction)
     return Frame.of(
         wanted.model,
         wanted.max_tokens,

@@ -245,11 +245,11 @@ class Session:
 
     def undo(self, reference: str = "") -> str:
         """Take back what a layer did last, or the decision named; returns its name."""
-        return self.core.undo(reference)
+        return self.engine.undo(reference)
 
     def redo(self, reference: str = "") -> str:
         """Make a decision again that was taken back; returns its name."""
-        return self.core.redo(reference)
+        return self.engine.redo(reference)
 
     def pin(self, record: str) -> None:
         """Keep a record word for word, whatever the layers do."""

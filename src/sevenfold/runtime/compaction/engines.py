@@ -28,7 +28,7 @@ from sevenfold.record.usage import Usage
 from sevenfold.record.weight import Weight
 from sevenfold.record.wire import Message
 from sevenfold.request import price
-from sevenfold.request.frame import Frame, assemble
+from sevenfold.request.frame import Frame, Marker, assemble
 from sevenfold.runtime.fork import Fork
 
 SOURCE = "compact"
@@ -71,6 +71,8 @@ class Task(Struct, frozen=True, kw_only=True):
     frame: Frame
     prefix: tuple[Message, ...]
     """The messages that hold what is to be summarised, as they are sent."""
+    markers: tuple[Marker, ...] = ()
+    """Where a request with these messages reads the cache, and writes nothing."""
     user: str = ""
     hooks: str = ""
     room: int
@@ -94,7 +96,7 @@ def by_provider(task: Task) -> Flow:
             {"type": "summarize", "instructions": task.instruction()[:16_000]}
         )
     }
-    body = assemble(frame, task.prefix, (), extra)
+    body = assemble(frame, task.prefix, task.markers, extra)
     got = yield from _asked(Call(body.raw, frame.betas, SOURCE), task.profile, _signed)
     return got
 

@@ -31,6 +31,8 @@ from sevenfold.record.layout import Item
 from sevenfold.record.weight import measure
 from sevenfold.record.window import Window
 from sevenfold.record.wire import Message
+from sevenfold.request.plan import plan
+from sevenfold.request.watch import SECONDS
 from sevenfold.runtime.announce import Announcer
 from sevenfold.runtime.compaction import engines, restore
 from sevenfold.runtime.compaction.engines import Got, Task
@@ -160,11 +162,20 @@ class Compactor:
         """What the engines are given."""
         whole = divided.span == "from" or not divided.kept
         prefix = self._transcript.view.messages() if whole else scope.messages(divided.hidden)
+        markers = plan(
+            self._exchange.frame,
+            prefix,
+            self._profile.cache,
+            self._exchange.sizes(),
+            self._exchange.lifetimes,
+            shared=len(prefix),
+        )
         return Task(
             scope=divided,
             profile=self._profile,
             frame=self._exchange.frame,
             prefix=tuple(prefix),
+            markers=markers,
             user=wish.instructions,
             hooks=hooks,
             room=self._window.effective,
@@ -206,7 +217,15 @@ class Compactor:
     def _order(self, wish: Wish) -> Sequence[Engine]:
         if wish.engine is not None:
             return (wish.engine, "extractive") if wish.engine != "extractive" else ("extractive",)
-        return [engine for engine in ENGINES if engine != "notes"]
+        order = [engine for engine in ENGINES if engine != "notes"]
+        if any(name == "context_management" for name, _ in self._exchange.frame.settings) and self._warm():
+            # The provider's engine takes no edits, so it would read nothing from the cache; the fork does.
+            order.remove("provider")
+            order.insert(1, "provider")
+        return order
+
+    def _warm(self) -> bool:
+        return self._exchange.idle_seconds() <= SECONDS[self._exchange.lifetimes.tail]
 
     def _unfit(self, engine: Engine, task: Task, settings: Settings) -> str:
         """Why an engine cannot be used now; empty if it can."""

@@ -1,0 +1,114 @@
+"""Taking a compaction back, and making it again.
+
+What the summary stood for comes back in front of what was said since; the summary goes, and with it what was put
+beside it. What precedes the messages is again what it was before, so that the reasoning of then is valid.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from sevenfold.errors import Refused
+from sevenfold.ports import Log
+from sevenfold.profiles import Profile
+from sevenfold.record import entries
+from sevenfold.record.decisions import Epoch, Undone
+from sevenfold.record.entries import Boundary, Decision
+from sevenfold.record.window import Window
+from sevenfold.runtime.exchange import Exchange
+from sevenfold.runtime.opening import frame_of
+from sevenfold.runtime.transcript import Transcript
+
+_EPOCH = b'"kind":"epoch"'
+
+
+def undo(transcript: Transcript, exchange: Exchange, profile: Profile, window: Window) -> str:
+    """Take back the compaction the view begins with; returns the boundary's id."""
+    boundary = _boundary(transcript)
+    _must_fit(boundary, transcript, exchange, window)
+    own, before = _epochs(transcript.log, boundary.uuid)
+    transcript.decide(Undone(decision=boundary.uuid))
+    if own is not None:
+        transcript.decide(Undone(decision=own.id))
+    if before is not None:
+        exchange.frame = replace(frame_of(before), max_tokens=exchange.frame.max_tokens)
+        exchange.gauge = exchange.gauge.opened(*exchange.frame.tools, *exchange.frame.system)
+    exchange.open("undo", drops_thinking=profile.thinking.bound, after=boundary.logical_parent)
+    exchange.forget_tail()
+    return boundary.uuid
+
+
+def redo(transcript: Transcript, exchange: Exchange, profile: Profile, boundary: str) -> str:
+    """Make a compaction again that was taken back."""
+    own, _ = _epochs(transcript.log, boundary)
+    transcript.decide(Undone(decision=boundary, redo=True))
+    if own is not None:
+        transcript.decide(Undone(decision=own.id, redo=True))
+        exchange.frame = replace(frame_of(own), max_tokens=exchange.frame.max_tokens)
+        exchange.gauge = exchange.gauge.opened(*exchange.frame.tools, *exchange.frame.system)
+    exchange.open("redo", drops_thinking=profile.thinking.bound)
+    exchange.forget_tail()
+    return boundary
+
+
+def newest_undone(transcript: Transcript) -> str:
+    """The newest compaction that was taken back and still is; empty if there is none."""
+    order = [
+        made.decision for made in transcript.view.decisions() if isinstance(made, Undone) and not made.redo
+    ]
+    return next(
+        (
+            name
+            for name in reversed(order)
+            if name in transcript.view.undone and _is_boundary(transcript.log, name)
+        ),
+        "",
+    )
+
+
+def _boundary(transcript: Transcript) -> Boundary:
+    view = transcript.view
+    entry = view.entry(view.boundary or "")
+    if not isinstance(entry, Boundary):
+        raise Refused("there is no compaction to undo in this session")
+    return entry
+
+
+def _must_fit(boundary: Boundary, transcript: Transcript, exchange: Exchange, window: Window) -> None:
+    view, size = transcript.view, exchange.size()
+    since = [item for item in view.items if not item.said.summary and not item.said.attachment]
+    kept = boundary.about.preserved_segment
+    count = exchange.gauge.estimator.tokens
+    fresh = since if kept is None else [item for item in since if item.said.timestamp > boundary.timestamp]
+    said = sum(round(count(item.weight)) for item in fresh)
+    back = (boundary.about.pre_tokens or 0) + said
+    if back >= window.blocking:
+        raise Refused(
+            f"undoing this compaction would make about {back:,} tokens of the {size.tokens:,} in the context now, and "
+            f"sending stops at {window.blocking:,}; look things up with recall, or rewind to before the compaction"
+        )
+
+
+def _epochs(log: Log, boundary: str) -> tuple[Epoch | None, Epoch | None]:
+    """The epoch a compaction opened, and the one before it."""
+    own = None
+    for offset in log.holding(_EPOCH):
+        for _, line in log.read(offset):
+            match entries.read(line):
+                case Decision(made=Epoch() as epoch):
+                    if own is not None:
+                        return own, epoch
+                    if epoch.boundary == boundary:
+                        own = epoch
+            break
+    return own, None
+
+
+def _is_boundary(log: Log, uuid: str) -> bool:
+    for offset in log.holding(b'"' + uuid.encode() + b'"'):
+        for _, line in log.read(offset):
+            match entries.read(line):
+                case Boundary(uuid=name) if name == uuid:
+                    return True
+            break
+    return False

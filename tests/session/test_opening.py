@@ -1,0 +1,263 @@
+"""A session reopened with another system prompt, other tools, another model or other settings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sevenfold
+from sevenfold.events import EpochOpened
+from sevenfold.profiles import find
+from sevenfold.record.decisions import Amended
+from tests.session.talking import (
+    ASK,
+    BOUND,
+    FREE,
+    OLD,
+    READ,
+    SHELL,
+    SYSTEM,
+    World,
+    answer,
+    kinds_of,
+    reader,
+    said,
+    schema,
+    uuids,
+    work,
+    world,
+)
+
+WEB = sevenfold.tool(schema("Web"), kind="web")
+CHANGES: dict[str, dict[str, Any]] = {
+    "system": {"system": "You are another assistant. " * 400},
+    "tools": {"tools": [READ, sevenfold.tool(schema("Shell", "changed"), kind="shell"), WEB]},
+    "both": {"system": "You are another assistant. " * 400, "tools": [READ, WEB]},
+}
+
+
+def begin(here: World, file: Path, **more: Any) -> None:
+    with here.open(file, **more) as session:
+        session.user("begin")
+        work(session, 3, clock=here.clock)
+    here.events.clear()
+
+
+def go_on(here: World, file: Path, **more: Any) -> list[str]:
+    """Reopen and work on; returns the reasons of epochs that were opened."""
+    here.events.clear()
+    with here.open(file, **more) as session:
+        work(session, 2, clock=here.clock)
+    return [event.reason for event in here.told(EpochOpened)]
+
+
+@pytest.mark.spec("S9.3", "S9.2", "S6.7")
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_is_appended_where_the_model_takes_additions_and_only_once(
+    change: str, tmp_path: Path
+) -> None:
+    file, new = tmp_path / "s.jsonl", CHANGES[change]
+    with world() as here:
+        begin(here, file)
+        before = here.bodies[-1]
+        assert go_on(here, file, **new) == []
+        appended = [message for message in said(here.bodies[-1]) if message["role"] == "system"]
+        assert len(appended) == 1
+        kinds = {block["type"] for block in appended[0]["content"]}
+        assert ("text" in kinds) == ("system" in new)
+        assert ({"tool_addition", "tool_removal"} <= kinds) == ("tools" in new)
+        assert kinds_of(here.bodies[-1]).count("thinking") == 4
+        assert json.loads(here.bodies[-1])["system"] == json.loads(before)["system"]
+        assert go_on(here, file, **new) == []
+        assert go_on(here, file, **new) == []
+        assert [message["role"] for message in said(here.bodies[-1])].count("system") == 1
+        assert here.moved() == []
+
+
+@pytest.mark.spec("S9.3")
+def test_changed_back_the_first_state_is_appended_too(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    with world() as here:
+        begin(here, file)
+        go_on(here, file, **CHANGES["both"])
+        assert go_on(here, file) == []
+        messages = [message for message in said(here.bodies[-1]) if message["role"] == "system"]
+        assert len(messages) == 2
+        assert SYSTEM.strip()[:100] in messages[-1]["content"][0]["text"]
+        assert here.moved() == []
+
+
+@pytest.mark.spec("S9.2")
+@pytest.mark.parametrize(("model", "bound"), [(FREE, False), ("claude-haiku-5-5", True)])
+def test_where_it_cannot_be_appended_a_new_epoch_opens(model: str, bound: bool, tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    with world() as here:
+        begin(here, file, model=model)
+        assert find(model).thinking.bound is bound
+        assert go_on(here, file, model=model, **CHANGES["both"]) == ["system or tools"]
+        opened = here.told(EpochOpened)[0]
+        assert opened.drops_thinking is bound
+        assert opened.usd is not None and opened.usd > 0
+        assert json.loads(here.bodies[-1])["system"][0]["text"].startswith("You are another assistant.")
+        assert (kinds_of(here.bodies[-2]).count("thinking") == 0) is bound
+        assert go_on(here, file, model=model, **CHANGES["both"]) == []
+
+
+@pytest.mark.spec("S9.2", "S9.3")
+def test_in_a_cold_cache_a_change_is_sent_whole_unless_reasoning_would_be_lost(tmp_path: Path) -> None:
+    for thinks, reasons in ((False, ["system or tools"]), (True, [])):
+        file = tmp_path / f"{thinks}.jsonl"
+        with world(reader(thinks=thinks)) as here:
+            begin(here, file)
+            here.clock.advance(4_000)
+            assert go_on(here, file, **CHANGES["both"]) == reasons
+
+
+@pytest.mark.spec("S9.3")
+def test_a_change_sent_whole_takes_back_what_was_said_about_earlier_ones(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    with world(reader(thinks=False)) as here:
+        begin(here, file)
+        go_on(here, file, **CHANGES["both"])
+        here.clock.advance(4_000)
+        assert go_on(here, file, system="A third one. " * 400, tools=[READ]) == ["system or tools"]
+        assert "system" not in [message["role"] for message in said(here.bodies[-1])]
+        assert go_on(here, file, system="A third one. " * 400, tools=[READ]) == []
+
+
+@pytest.mark.spec("S9.3")
+def test_a_change_that_a_rewind_left_behind_is_told_again(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    with world() as here:
+        begin(here, file)
+        with here.open(file, **CHANGES["system"]) as session:
+            first = uuids(session)[0]
+            work(session, 1)
+            session.rewind(first)
+            session.user("another way")
+            session.complete()
+            assert said(here.bodies[-1])[-1]["role"] == "system"
+            amended = [made for made in session.core.transcript.view.decisions() if isinstance(made, Amended)]
+            assert len(amended) == 1
+
+
+@pytest.mark.spec("S9.2", "S0.9")
+def test_another_model_goes_on_without_the_first_ones_reasoning_and_counts_in_its_own_tokens(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "s.jsonl"
+    with world() as here:
+        begin(here, file, model=FREE)
+        with here.open(file, model=FREE) as session:
+            before = session.gauge.seen
+        assert go_on(here, file, model=BOUND) == ["model"]
+        assert here.told(EpochOpened)[0].drops_thinking
+        with here.open(file, model=BOUND) as session:
+            work(session, 1)
+            assert session.why().expected_tokens == pytest.approx(session.why().actual_tokens, rel=0.05)
+            other = session.gauge.seen
+        assert find(FREE).tokenizer != find(BOUND).tokenizer
+        assert other > before
+        assert go_on(here, file, model=OLD, thinking=None) == ["model"]
+
+
+@pytest.mark.spec("S9.2", "S9.3")
+def test_another_model_is_not_told_of_changes_in_a_form_it_does_not_take(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    with world() as here:
+        begin(here, file)
+        go_on(here, file, **CHANGES["both"])
+        assert go_on(here, file, model=FREE, **CHANGES["both"]) == ["model"]
+        assert "system" not in [message["role"] for message in said(here.bodies[-1])]
+
+
+@pytest.mark.spec("S9.2")
+def test_other_settings_open_an_epoch_and_keep_the_reasoning(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    with world() as here:
+        begin(here, file)
+        assert go_on(here, file, max_tokens=5_000, thinking={"type": "between_tools"}) == ["settings"]
+        body = json.loads(here.bodies[-1])
+        assert (body["max_tokens"], body["thinking"]["type"]) == (5_000, "between_tools")
+        assert kinds_of(here.bodies[-1]).count("thinking") == 4
+        assert here.moved() == []
+
+
+@pytest.mark.spec("S2.6", "S8.2")
+def test_the_providers_edits_stay_as_they_are_unless_switched_off_or_a_tool_must_be_spared(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "s.jsonl"
+    with world() as here:
+        begin(here, file, tools=[READ, SHELL, ASK])
+        asked = json.loads(here.bodies[-1])["context_management"]
+        assert go_on(here, file, tools=[READ, SHELL, ASK], settings={"edits_target_tokens": 30_000}) == []
+        assert json.loads(here.bodies[-1])["context_management"] == asked
+        assert go_on(here, file, tools=[READ, SHELL, ASK, schema("Vote")]) == ["settings"]
+        spared = json.loads(here.bodies[-1])["context_management"]["edits"][-1]["exclude_tools"]
+        assert spared == ["Ask", "Vote"]
+        tools = [READ, SHELL, ASK, schema("Vote")]
+        assert go_on(here, file, tools=tools, settings={"provider_edits": False}) == ["settings"]
+        assert "context_management" not in json.loads(here.bodies[-1])
+
+
+def foreign(file: Path) -> None:
+    """A transcript as another tool writes it: no epochs, reasoning nobody here can vouch for, an error at the end."""
+    lines = [
+        {"type": "user", "message": {"role": "user", "content": "fix the build"}},
+        {
+            "type": "assistant",
+            "message": {
+                "role": "assistant",
+                "id": "msg_a",
+                "model": BOUND,
+                "content": [
+                    {"type": "thinking", "thinking": "elsewhere", "signature": "c2lnbmVkIGVsc2V3aGVyZQ=="},
+                    {"type": "tool_use", "id": "toolu_a", "name": "Bash", "input": {"command": "make"}},
+                ],
+                "usage": {"input_tokens": 900, "output_tokens": 40},
+            },
+        },
+        {
+            "type": "user",
+            "message": {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "toolu_a", "content": "make: *** [all] Error 2"}],
+            },
+        },
+        {
+            "type": "assistant",
+            "isApiErrorMessage": True,
+            "message": {
+                "role": "assistant",
+                "id": "msg_b",
+                "model": "<synthetic>",
+                "content": [{"type": "text", "text": "API Error: 529 Overloaded"}],
+            },
+        },
+    ]
+    with file.open("w") as out:
+        out.write('{"type":"last-prompt","lastPrompt":"fix"}\n')
+        for number, line in enumerate(lines):
+            parent = f"r{number - 1}" if number else None
+            stamp = {"uuid": f"r{number}", "parentUuid": parent, "timestamp": "2026-11-01T00:00:00.000Z"}
+            out.write(json.dumps({**line, **stamp}) + "\n")
+
+
+@pytest.mark.spec("S8.4", "S9.2")
+@pytest.mark.parametrize("model", [BOUND, FREE, OLD])
+def test_a_transcript_of_another_tool_is_continued_without_its_reasoning(model: str, tmp_path: Path) -> None:
+    file = tmp_path / "theirs.jsonl"
+    foreign(file)
+    theirs = file.read_bytes()
+    with world() as here:
+        with here.open(file, model=model, thinking=None if model == OLD else {"type": "adaptive"}) as session:
+            answer(session, session.complete())
+            session.complete()
+        assert [event.reason for event in here.told(EpochOpened)] == ["adopted"]
+        assert here.moved() == []
+        assert kinds_of(here.bodies[0]) == ["text", "tool_use", "tool_result"]
+        assert file.read_bytes().startswith(theirs)
