@@ -41,6 +41,9 @@ SIZES = (100, 1_000, 10_000, 100_000)
 RUNS = 3
 ROUNDS = 150
 JOINS = 15
+"""Bodies joined at least…"""
+MESSAGES_JOINED = 200_000
+"""…and the number of messages that sets how many more, of short bodies: little disturbs them much."""
 LONG = 50_000
 """Messages from which a session is measured apart, beside the first of the sizes."""
 DISTURBED = 1.5
@@ -198,7 +201,7 @@ def _run(sizes: Sequence[int], rounds: int) -> list[Row]:
             for session in chance.sample(sessions, len(sessions)):
                 session.turn()
         for session in sessions:
-            for _ in range(JOINS):
+            for _ in range(max(JOINS, MESSAGES_JOINED // (session.messages + 1_000))):
                 session.join()
         first = sessions[0].figures()["turn"]
         rows = [session.figures(first) for session in sessions]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
+import sevenfold
+from bench.peers.adapters import SYSTEM
 from bench.peers.sessions import Message, Session
 from bench.peers.timing import Adapter, Bench, Case
 from sevenfold.adapters.jsonl import JsonlLog, Sync
@@ -18,6 +22,14 @@ from sevenfold.runtime.resume import resume
 from sevenfold.runtime.transcript import Transcript
 
 MODEL = "claude-sonnet-5-5"
+KINDS = {
+    "read_file": "read",
+    "bash": "shell",
+    "grep": "search",
+    "edit_file": "edit",
+    "list_dir": "search",
+    "web_fetch": "web",
+}
 BEHIND_BOUNDARY = 100
 """Messages since the compaction in the session that is opened again."""
 
@@ -71,6 +83,55 @@ def _check(session: Session, bench: Bench) -> None:
     engine.script.close()
 
 
+def _prepare(session: Session, bench: Bench) -> None:
+    """The session as programs use it; what came in is taken in before the clock runs."""
+    engine = Engine(bench, session.history)
+    engine.script.close()
+    with _opened(engine.path) as held:
+        bench.loop(lambda _: held.prepare(), lambda turn: _take_in(held, session.turns[turn]))
+
+
+def _prepare_taken_in(session: Session, bench: Bench) -> None:
+    engine = Engine(bench, session.history)
+    engine.script.close()
+    with _opened(engine.path) as held:
+
+        def step(turn: int) -> object:
+            _results(held, session.turns[turn])
+            return held.prepare()
+
+        bench.loop(step, lambda turn: _answer(held, session.turns[turn]) or turn)
+
+
+def _opened(path: Path) -> sevenfold.Session:
+    """The session with a window that is never full, as the peers have it."""
+    tools = [
+        sevenfold.tool({"name": name, "input_schema": {"type": "object"}}, kind=kind)
+        for name, kind in KINDS.items()
+    ]
+    settings = {"context_window": 10**9, "fsync": "never"}
+    return sevenfold.Session.open(
+        "bench", model=MODEL, file=path, folder=path.parent, tools=tools, system=SYSTEM, settings=settings
+    )
+
+
+def _take_in(held: sevenfold.Session, turn: list[Message]) -> None:
+    _answer(held, turn)
+    _results(held, turn)
+
+
+def _answer(held: sevenfold.Session, turn: list[Message]) -> None:
+    answer = turn[0]
+    usage = msgspec.Raw(msgspec.json.encode(answer["usage"]))
+    parts = tuple(blocks.read(msgspec.json.encode(block)) for block in answer["content"])
+    held.core.transcript.model(Answer(answer["id"], MODEL, parts, usage, "tool_use"))
+
+
+def _results(held: sevenfold.Session, turn: list[Message]) -> None:
+    content = turn[1]["content"]
+    held.tool_results(content) if content[0]["type"] == "tool_result" else held.user(content)
+
+
 def _request(session: Session, bench: Bench) -> None:
     engine = Engine(bench, session.history)
     bench.loop(lambda _: engine.body(), lambda turn: engine.hear(session.turns[turn]))
@@ -97,6 +158,8 @@ ADAPTER = Adapter(
     (
         Case("turn: everything", "both messages stored, folded, counted, held against the window", _turn),
         Case("turn: check", "the check alone: how large is it, what does that call for", _check),
+        Case("turn: prepare", "the next request of a whole session, everything taken in before", _prepare),
+        Case("turn: results, prepare", "the same, with the results stored and weighed", _prepare_taken_in),
         Case("request: join", "the body from parts encoded before", _request),
         Case(
             "resume: tail", f"a session compacted {BEHIND_BOUNDARY} messages before its end", _resume_tail

@@ -1,0 +1,203 @@
+"""Reading a line of shell, far enough to know which commands it runs, and to know when that cannot be known.
+
+A *plain* line is a list of simple commands joined by ``;``, ``&``, ``&&``, ``||``, ``|`` or line ends, whose words are
+all there to be seen. Substitutions, groups, here-documents, arithmetic and anything not understood make a line not
+plain: then no rule about its beginning says anything about the whole of it. The splitting follows bash; where the two
+could differ the line is not plain.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+_OPERATORS = ("&&", "||", "|&", ";", "|", "&", "\n")
+_BLANK = " \t"
+_REDIRECTION = re.compile(r"(\d*)(&>>|&>|>>|>\||>&|<>|<&|>|<)")
+_NAME = re.compile(r"\$(?:\w+|\{\w+\}|[?#@*!$-])")
+_ASSIGNMENT = re.compile(r"\w+(?:\[[^]]*\])?\+?=")
+_CRUDE = re.compile(r"\$\(|&&|\|\||[;&|(){}`\n<>]")
+_RESERVED = frozenset("if then else elif fi for while until do done case esac in function select time coproc ! { } [[".split())
+_HARMLESS = ("/dev/null", "/dev/stdout", "/dev/stderr")
+
+
+class Simple(Struct, frozen=True):
+    """One simple command."""
+
+    words: tuple[str, ...]
+    """Without the quotes they were written in."""
+    text: str
+    """As it was written."""
+    assigns: bool = False
+    """It sets variables for itself."""
+    writes: tuple[str, ...] = ()
+    """Files it sends output to."""
+    literal: bool = True
+    """No word is completed by the shell: no variable, no pattern, no home directory."""
+
+
+class Line(Struct, frozen=True):
+    """A line of shell."""
+
+    commands: tuple[Simple, ...]
+    plain: bool = True
+    why: str = ""
+    """What makes it not plain."""
+
+
+class _Odd(Exception):
+    """The line has something in it that is not read here."""
+
+
+def read(line: str) -> Line:
+    """The commands a line runs. Of one that is not plain, all that looks like a command anywhere in it."""
+    try:
+        commands = tuple(_Reader(line).commands())
+    except _Odd as odd:
+        crude = (chunk.strip() for chunk in _CRUDE.split(line))
+        return Line(tuple(Simple(_crude_words(chunk), chunk) for chunk in crude if chunk), False, str(odd))
+    return Line(commands)
+
+
+def _crude_words(chunk: str) -> tuple[str, ...]:
+    return tuple(re.sub(r"[\"'\\]", "", chunk).split())
+
+
+class _Reader:
+    """Goes through a line once."""
+
+    def __init__(self, line: str) -> None:
+        if "\0" in line:
+            raise _Odd("a NUL character")
+        self._line = line.replace("\\\n", "")
+        self._at = 0
+
+    def commands(self) -> list[Simple]:
+        found = []
+        while self._at < len(self._line):
+            if command := self._simple():
+                found.append(command)
+        return found
+
+    def _simple(self) -> Simple | None:
+        words: list[str] = []
+        writes: list[str] = []
+        literal, assigns, start = True, False, self._at
+        while self._at < len(self._line):
+            rest = self._line[self._at :]
+            if rest[0] in _BLANK:
+                self._at += 1
+            elif rest[0] == "#":
+                self._at += len(rest.split("\n", 1)[0])
+            elif redirection := _REDIRECTION.match(rest):
+                writes += self._redirect(redirection)
+            elif operator := next((one for one in _OPERATORS if rest.startswith(one)), ""):
+                text = self._line[start : self._at].strip()
+                self._at += len(operator)
+                return self._made(words, text, assigns, writes, literal)
+            else:
+                before = self._at
+                word, plain = self._word()
+                raw = self._line[before : self._at]
+                if not words and _ASSIGNMENT.match(raw):
+                    assigns = True
+                else:
+                    words.append(word)
+                literal = literal and plain
+        return self._made(words, self._line[start:].strip(), assigns, writes, literal)
+
+    def _made(self, words: list[str], text: str, assigns: bool, writes: list[str], literal: bool) -> Simple | None:
+        if words and words[0] in _RESERVED:
+            raise _Odd(f"the shell's own {words[0]!r}")
+        if not (words or assigns or writes):
+            return None
+        return Simple(tuple(words), text, assigns, tuple(writes), literal)
+
+    def _redirect(self, found: re.Match[str]) -> list[str]:
+        sign = found[2]
+        self._at += found.end()
+        if self._line[self._at : self._at + 1] in ("<", "(", ">"):
+            raise _Odd("a here-document or process substitution")
+        while self._line[self._at : self._at + 1] in tuple(_BLANK):
+            self._at += 1
+        target, literal = self._word()
+        duplicates = sign in (">&", "<&") and re.fullmatch(r"\d+|-", target)
+        if not target or (not literal and not duplicates):
+            raise _Odd("a redirection to a place not written out")
+        return [] if sign in ("<", "<&") or duplicates or target in _HARMLESS else [target]
+
+    def _word(self) -> tuple[str, bool]:
+        """The next word without its quotes, and whether the shell leaves it as it is."""
+        word: list[str] = []
+        literal, start = True, self._at
+        while self._at < len(self._line):
+            sign = self._line[self._at]
+            if sign in " \t\n;&|<>":
+                break
+            if sign in "()`" or (sign in "{}" and self._at == start and self._alone()):
+                raise _Odd(f"a group or substitution ({sign})")
+            if sign == "'":
+                word.append(self._until("'"))
+            elif sign == '"':
+                said, whole = self._double()
+                word.append(said)
+                literal = literal and whole
+            elif sign == "\\":
+                word.append(self._line[self._at + 1 : self._at + 2])
+                self._at += 2
+            elif sign == "$":
+                word.append(self._variable())
+                literal = False
+            else:
+                literal = literal and sign not in "*?[{" and not (sign == "~" and self._opens_home(start))
+                word.append(sign)
+                self._at += 1
+        return "".join(word), literal
+
+    def _alone(self) -> bool:
+        return self._line[self._at + 1 : self._at + 2] in ("", " ", "\t", "\n", ";")
+
+    def _opens_home(self, start: int) -> bool:
+        return self._at == start or self._line[self._at - 1] in "=:"
+
+    def _until(self, quote: str) -> str:
+        end = self._line.find(quote, self._at + 1)
+        if end < 0:
+            raise _Odd("a quote that is not closed")
+        said = self._line[self._at + 1 : end]
+        self._at = end + 1
+        return said
+
+    def _double(self) -> tuple[str, bool]:
+        said: list[str] = []
+        literal = True
+        self._at += 1
+        while self._at < len(self._line):
+            sign = self._line[self._at]
+            following = self._line[self._at + 1 : self._at + 2]
+            if sign == '"':
+                self._at += 1
+                return "".join(said), literal
+            if sign == "`":
+                raise _Odd("a substitution (`)")
+            if sign == "$" and (following.isalnum() or following in tuple("_({?#@*!$-")):
+                said.append(self._variable())
+                literal = False
+            elif sign == "\\" and following in tuple('$`"\\'):
+                said.append(following)
+                self._at += 2
+            else:
+                said.append(sign)
+                self._at += 1
+        raise _Odd("a quote that is not closed")
+
+    def _variable(self) -> str:
+        found = _NAME.match(self._line, self._at)
+        if found:
+            self._at = found.end()
+            return found[0]
+        if self._line[self._at + 1 : self._at + 2] in ("", " ", "\t", "\n", ";", "|", "&", "/", ".", "%", "=", ":"):
+            self._at += 1
+            return "$"
+        raise _Odd(f"a substitution ({self._line[self._at : self._at + 3]})")
