@@ -78,7 +78,7 @@ def measure(
                 continue
             times = table[name, wanted] = {}
             for length in lengths:
-                times.update(run.times(python, MODULES[name], case, length, paths[length]))
+                times.update(run.timed(python, MODULES[name], case, length, paths[length]))
     return table
 
 

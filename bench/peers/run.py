@@ -70,11 +70,11 @@ def measure(
                     times = table[adapter.name, case.name] = {}
                     for length in lengths:
                         _say(f"{adapter.name}, {case.name}, {length:,} messages")
-                        times.update(times(python, module, case, length, paths[length]))
+                        times.update(timed(python, module, case, length, paths[length]))
     return table
 
 
-def times(python: Path, module: str, case: Case, length: int, path: Path) -> Iterator[tuple[int, float]]:
+def timed(python: Path, module: str, case: Case, length: int, path: Path) -> Iterator[tuple[int, float]]:
     """The time of a case at a length, or nothing, with the reason said."""
     command = [str(python), "-m", "bench.peers.one", module, case.name, str(path), str(length)]
     try:

@@ -44,7 +44,9 @@ def test_a_layer_whose_gain_is_filled_again_at_once_rests_while_it_is_as_full_as
         ((1, 30_000, 140_000), (9, 30_000, 140_000), (17, 30_000, 140_000)),
     ],
 )
-def test_progress_is_no_reason_to_rest_however_often_a_layer_acts(passes: tuple[tuple[int, int, int], ...]) -> None:
+def test_progress_is_no_reason_to_rest_however_often_a_layer_acts(
+    passes: tuple[tuple[int, int, int], ...],
+) -> None:
     assert not progress(*passes).rests("clear", WINDOW, 171_000)
 
 
@@ -64,22 +66,37 @@ def check(budget: str = "tokens") -> Check:
 
 @pytest.mark.spec("S2.8")
 @pytest.mark.parametrize(
-    ("budget", "says"), [("tokens", "178,000 tokens"), ("bytes", "40,000,000 bytes"), ("images", "120 pictures")]
+    ("budget", "says"),
+    [("tokens", "178,000 tokens"), ("bytes", "40,000,000 bytes"), ("images", "120 pictures")],
 )
 def test_a_user_who_is_stuck_is_told_the_parts_the_limit_and_the_next_step(budget: str, says: str) -> None:
     parts = Parts(system=4_000, tools=6_000, pinned=1_000, newest=2_000, rest=165_000)
     steps = ladder.steps(parts, clears=True, snips=True)
     told = ladder.too_full(check(budget), WINDOW, parts, limit=177_000, steps=steps)
-    for part in (says, "177,000", "system 4,000", "tools 6,000", "newest messages 2,000", "165,000", "snip", "unpin"):
+    for part in (
+        says,
+        "177,000",
+        "system 4,000",
+        "tools 6,000",
+        "newest messages 2,000",
+        "165,000",
+        "snip",
+        "unpin",
+    ):
         assert part in told
     assert "switches" not in told
     assert not any("snip" in step for step in ladder.steps(parts, clears=True, snips=False))
     assert "size_clearing" in ladder.steps(parts, clears=False, snips=True)[0]
-    assert len(ladder.steps(Parts(system=1, tools=1, pinned=0, newest=1, rest=0), clears=True, snips=True)) == 1
+    assert (
+        len(ladder.steps(Parts(system=1, tools=1, pinned=0, newest=1, rest=0), clears=True, snips=True))
+        == 1
+    )
 
 
 @pytest.mark.spec("S2.8")
 def test_a_fixed_part_that_does_not_fit_alone_is_named_as_such() -> None:
     parts = Parts(system=150_000, tools=20_000, pinned=0, newest=8_000, rest=0)
     told = ladder.too_full(check(), WINDOW, parts, limit=177_000, steps=("snip",))
-    assert "alone does not fit" in told and "shorten the system prompt" in told and "snip" not in told
+    assert "alone does not fit" in told
+    assert "shorten the system prompt" in told
+    assert "snip" not in told

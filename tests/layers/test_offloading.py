@@ -64,8 +64,11 @@ def test_in_a_small_window_all_budgets_are_small() -> None:
 @pytest.mark.spec("S1.1")
 def test_a_preview_ends_with_a_line_and_names_size_path_and_reader() -> None:
     said = offload.stored(big("a line of output\n" * 10_000), "/tmp/results/t.txt", budget())
-    assert said.startswith("<persisted-output>\n") and said.endswith("a line of output\n</persisted-output>")
-    assert "170,000 characters" in said and "/tmp/results/t.txt" in said and "with Read" in said
+    assert said.startswith("<persisted-output>\n")
+    assert said.endswith("a line of output\n</persisted-output>")
+    assert "170,000 characters" in said
+    assert "/tmp/results/t.txt" in said
+    assert "with Read" in said
     assert 1_900 < len(said) < 2_400
 
 
@@ -95,7 +98,8 @@ def test_what_is_stored_is_the_text_or_the_json_of_a_result(content: Any, text: 
 def test_pictures_stay_behind_the_words_that_stand_for_the_text() -> None:
     block = holding("t", [{"type": "text", "text": "x" * 90}, PICTURE], is_error=True)
     shown = json.loads(blocks.with_words(block, "short").raw)
-    assert shown["content"] == [{"type": "text", "text": "short"}, PICTURE] and shown["is_error"] is True
+    assert shown["content"] == [{"type": "text", "text": "short"}, PICTURE]
+    assert shown["is_error"] is True
 
 
 @pytest.mark.spec("S1.4")
@@ -115,7 +119,8 @@ def test_a_result_of_nothing_gets_a_word(content: Any, empty: bool) -> None:
     block = holding("t", content, is_error=True)
     assert offload.nothing(block) is empty
     filled = json.loads(offload.filled(block).raw)
-    assert filled["content"].strip() and filled["is_error"] is True
+    assert filled["content"].strip()
+    assert filled["is_error"] is True
 
 
 @pytest.mark.spec("S1.5")
@@ -123,7 +128,8 @@ def test_a_result_of_nothing_gets_a_word(content: Any, empty: bool) -> None:
 def test_what_cannot_be_stored_is_cut_to_its_budget_and_says_so(words: str, most: int) -> None:
     said = offload.truncated(big(words, most), "no space left")
     inside = said.partition("\n\n")[2].removesuffix("\n</cut-output>")
-    assert "no space left" in said and len(inside) <= most + words.lower().count("</cut-output>") * 3
+    assert "no space left" in said
+    assert len(inside) <= most + words.lower().count("</cut-output>") * 3
 
 
 @pytest.mark.spec("S1.2")

@@ -23,7 +23,11 @@ assert PRICE is not None
 
 def moment(*tokens: int, results: list[Result] | None = None, **known: Any) -> Moment:
     """A warm session that has cost a lot; results of these sizes, oldest first."""
-    held = results if results is not None else [Result(f"t{n}", size, wire=3 * size) for n, size in enumerate(tokens)]
+    held = (
+        results
+        if results is not None
+        else [Result(f"t{n}", size, wire=3 * size) for n, size in enumerate(tokens)]
+    )
     total = sum(one.tokens for one in held)
     usual: dict[str, Any] = {
         "results": held,
@@ -126,10 +130,13 @@ def test_each_switch_alone_turns_its_own_rules_off(now: Moment) -> None:
 
 @pytest.mark.spec("S2.5", "S9.6")
 @given(large())
-def test_a_clearing_for_its_own_sake_never_costs_more_than_a_hundredth_of_what_was_spent(now: Moment) -> None:
+def test_a_clearing_for_its_own_sake_never_costs_more_than_a_hundredth_of_what_was_spent(
+    now: Moment,
+) -> None:
     made = clear.plan(replace(now, idle=10.0))
     if made.chosen == "clear":
-        assert made.cause == "size" and made.usd is not None
+        assert made.cause == "size"
+        assert made.usd is not None
         assert made.usd + now.owed <= 0.01 * now.spent
         assert made.tokens * PRICE.read * now.expected / 1e6 > made.usd
     else:
@@ -158,7 +165,8 @@ def test_planning_again_changes_nothing(now: Moment) -> None:
 @pytest.mark.spec("S2.4")
 def test_clearing_by_size_goes_well_below_its_trigger() -> None:
     made = clear.plan(moment(*[6_000] * 10))
-    assert made.cause == "size" and made.targets == tuple(f"t{n}" for n in range(7))
+    assert made.cause == "size"
+    assert made.targets == tuple(f"t{n}" for n in range(7))
     left = 10 - len(made.targets)
     assert left == 3, "the newest three stay even if they are more than the target"
     many = clear.plan(moment(*[2_000] * 30))
@@ -173,12 +181,15 @@ def test_clearing_by_size_goes_well_below_its_trigger() -> None:
 )
 def test_under_the_trigger_or_for_little_nothing_is_cleared(tokens: list[int], because: str) -> None:
     made = clear.plan(moment(*tokens))
-    assert made.chosen == "nothing" and [one.because for one in made.options] == ([because] if because else [])
+    assert made.chosen == "nothing"
+    assert [one.because for one in made.options] == ([because] if because else [])
 
 
 @pytest.mark.spec("S2.4")
 def test_error_results_leave_the_slots_to_others() -> None:
-    results = [Result(f"t{n}", 8_000) for n in range(6)] + [Result(f"e{n}", 8_000, error=True) for n in range(3)]
+    results = [Result(f"t{n}", 8_000) for n in range(6)] + [
+        Result(f"e{n}", 8_000, error=True) for n in range(3)
+    ]
     made = clear.plan(moment(results=results))
     assert made.targets == ("t0", "t1", "t2")
 
@@ -196,7 +207,8 @@ def test_error_results_leave_the_slots_to_others() -> None:
 )
 def test_a_warm_cache_is_spoilt_only_when_that_pays(known: dict[str, Any], because: str) -> None:
     made = clear.plan(moment(*[6_000] * 10, **known))
-    assert made.chosen == "nothing" and because in made.options[-1].because
+    assert made.chosen == "nothing"
+    assert because in made.options[-1].because
     assert clear.plan(moment(*[6_000] * 10)).cause == "size"
 
 
@@ -230,15 +242,18 @@ def test_before_the_first_answer_there_is_no_pause() -> None:
 def test_after_a_pause_old_reasoning_alone_may_go_even_where_it_is_bound() -> None:
     made = clear.plan(moment(1_000, idle=4_000.0, bound=True, thinking=3_000, reasoning=5_000))
     assert (made.targets, made.tokens) == ((), 3_000)
-    assert made.drops_thinking and not made.drops_all_thinking
+    assert made.drops_thinking
+    assert not made.drops_all_thinking
 
 
 @pytest.mark.spec("S2.8")
 def test_at_the_threshold_results_go_if_that_is_enough_and_else_it_is_left_to_compaction() -> None:
     enough = clear.plan(moment(*[10_000] * 10, size=170_000, compacts=True))
-    assert enough.cause == "full" and 170_000 - enough.tokens < WINDOW.threshold - 19_000
+    assert enough.cause == "full"
+    assert 170_000 - enough.tokens < WINDOW.threshold - 19_000
     too_little = clear.plan(moment(*[2_000] * 5, size=175_000, compacts=True))
-    assert too_little.chosen == "compact" and "leave the conversation at the threshold" in too_little.options[0].because
+    assert too_little.chosen == "compact"
+    assert "leave the conversation at the threshold" in too_little.options[0].because
     alone = clear.plan(moment(*[2_000] * 5, size=175_000))
     assert alone.chosen == "nothing"
 
@@ -257,12 +272,17 @@ def test_too_many_bytes_and_too_many_pictures_are_mended_in_one_batch_pictures_f
     results += [Result("new", 100, wire=500)]
     now = moment(results=results, wire=8_500_000, wire_limit=6_000_000, images=8, images_limit=4)
     made = clear.plan(now)
-    assert made.cause == "room" and "bytes" in made.rule and "pictures" in made.rule
-    assert made.targets == ("p0", "p1", "p2", "p3", "p4"), "pictures to 80% of 4, which is enough bytes as well"
+    assert made.cause == "room"
+    assert "bytes" in made.rule
+    assert "pictures" in made.rule
+    assert made.targets == ("p0", "p1", "p2", "p3", "p4"), (
+        "pictures to 80% of 4, which is enough bytes as well"
+    )
     only_bytes = clear.plan(replace(now, images_limit=None))
     assert only_bytes.targets == ("p0", "p1", "p2", "p3")
     nobody = clear.plan(replace(now, results=[Result("new", 100, images=9)], images=9))
-    assert nobody.chosen == "nothing" and "no result that may go" in nobody.options[0].because
+    assert nobody.chosen == "nothing"
+    assert "no result that may go" in nobody.options[0].because
 
 
 @pytest.mark.spec("S2.5", "S9.6")
@@ -282,7 +302,10 @@ def test_in_small_windows_the_same_rules_hold_in_proportion(now: Moment, context
     window = Window.of(PROFILE, override=context)
     scale = context / 100_000
     results = [replace(one, tokens=int(one.tokens * scale)) for one in now.results]
-    small = replace(now, window=window, results=results, size=int(now.size * scale), most=int(now.most * scale))
+    small = replace(
+        now, window=window, results=results, size=int(now.size * scale), most=int(now.most * scale)
+    )
     made = clear.plan(small)
     if made.cause == "size":
-        assert small.total > 40_000 * scale - 1 and made.tokens >= 20_000 * scale - 1
+        assert small.total > 40_000 * scale - 1
+        assert made.tokens >= 20_000 * scale - 1

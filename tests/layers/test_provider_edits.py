@@ -17,7 +17,9 @@ KINDS = {"Read": "read", "Edit": "edit", "Write": "write", "Ask": "", "Todo": ""
 BOUND = find("claude-sonnet-5-5")
 
 
-def wanted(override: int | None = 200_000, model: str = "claude-sonnet-5-5", **settings: Any) -> dict[str, Any] | None:
+def wanted(
+    override: int | None = 200_000, model: str = "claude-sonnet-5-5", **settings: Any
+) -> dict[str, Any] | None:
     profile = find(model)
     return edits.wanted(profile, Window.of(profile, override=override), Settings(**settings), KINDS)
 

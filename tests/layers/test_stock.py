@@ -14,7 +14,9 @@ KINDS = {"Read": "read", "Ask": ""}
 
 
 def asked(script: Transcript, id: str, name: str, said: str = "a result of some length") -> None:
-    use = blocks.read(b'{"type":"tool_use","id":"%b","name":"%b","input":{}}' % (id.encode(), name.encode()))
+    use = blocks.read(
+        b'{"type":"tool_use","id":"%b","name":"%b","input":{}}' % (id.encode(), name.encode())
+    )
     script.model(answer(use, id=f"msg_{id}"))
     script.user([blocks.result(id, said)])
 
@@ -30,8 +32,11 @@ def test_it_holds_results_of_reproducible_tools_alone_in_order() -> None:
     for id, name in (("a", "Read"), ("b", "Ask"), ("c", "Unknown"), ("d", "Read")):
         asked(script, id, name)
         stock.follow(script.view)
-    assert held(stock) == ["a", "d"] and stock.tool_of("b") == "Ask" and stock.tool_of("x") == ""
-    assert stock.answered == 7 and stock.results[-1].place == 8
+    assert held(stock) == ["a", "d"]
+    assert stock.tool_of("b") == "Ask"
+    assert stock.tool_of("x") == ""
+    assert stock.answered == 7
+    assert stock.results[-1].place == 8
 
 
 @pytest.mark.spec("S2.4")
@@ -45,7 +50,8 @@ def test_cleared_and_replaced_results_are_no_longer_in_it() -> None:
     script.clear(MicrocompactMetadata(compacted_tool_ids=["a"]))
     script.decide(Offload(tool_use_id="b", preview="begins…", path="p", size=1, sha256=""))
     stock.follow(script.view)
-    assert held(stock) == ["c", "d"] and stock.weight.text < whole.text
+    assert held(stock) == ["c", "d"]
+    assert stock.weight.text < whole.text
 
 
 @pytest.mark.spec("S2.4")
@@ -59,7 +65,8 @@ def test_what_grew_gives_the_same_as_what_is_read_at_once() -> None:
     grown.follow(script.view)
     fresh = Stock(KINDS)
     fresh.follow(script.view)
-    assert grown.results == fresh.results and grown.weight == fresh.weight
+    assert grown.results == fresh.results
+    assert grown.weight == fresh.weight
 
 
 @pytest.mark.spec("S2.4")

@@ -25,7 +25,10 @@ from sevenfold.wiring.session import Completion, Session
 
 KINDS = {"Read": "read", "Shell": "shell", "Grep": "search", "Edit": "edit", "Ask": ""}
 TOOLS: list[Tool | Mapping[str, Any]] = [
-    tool({"name": name, "description": f"{name} something. " * 20, "input_schema": {"type": "object"}}, kind=kind)
+    tool(
+        {"name": name, "description": f"{name} something. " * 20, "input_schema": {"type": "object"}},
+        kind=kind,
+    )
     for name, kind in KINDS.items()
 ]
 SYSTEM = "You are a careful assistant. " * 300
@@ -72,13 +75,20 @@ class Held:
         store = opened.in_memory("s-1", self.settings)
         self.store = replace(store, log=log or store.log, results=results or store.results)
         self._veto = veto
-        self._options: Options = {"system": SYSTEM, "tools": TOOLS, "max_tokens": 1_000, "clock": clock, **options}
+        self._options: Options = {
+            "system": SYSTEM,
+            "tools": TOOLS,
+            "max_tokens": 1_000,
+            "clock": clock,
+            **options,
+        }
         self.session = self.opened()
 
     def opened(self) -> Session:
         """The session from its store: at first a new one, later the same again."""
         options: Options = {**self._options, "listen": [self._hear]}
-        self.session = Session(opened.core(self.store, self.model, options), self.client)
+        engine = opened.engine(self.store, self.model, options)
+        self.session = Session(engine, self.store, self.client)
         return self.session
 
     def _hear(self, event: Event) -> Veto | None:
@@ -130,7 +140,11 @@ class Held:
 def calls(*names: str, thinking: str = "") -> list[dict[str, Any]]:
     """An answer that calls these tools."""
     said: list[dict[str, Any]] = [{"type": "thinking", "thinking": thinking}] if thinking else []
-    return [*said, {"type": "text", "text": "Looking."}, *({"type": "tool_use", "name": name, "input": {}} for name in names)]
+    return [
+        *said,
+        {"type": "text", "text": "Looking."},
+        *({"type": "tool_use", "name": name, "input": {}} for name in names),
+    ]
 
 
 def scripted(*steps: Said, model: str = "claude-opus-4-6", then: Said = "Done.", **options: Any) -> Held:
@@ -145,10 +159,16 @@ def working(prompt_calls: int = 3, thinks: int = 40) -> ScriptedBrain:
 
     def reply(prompt: Prompt) -> list[dict[str, Any]]:
         number = next(numbers)
-        said = [{"type": "thinking", "thinking": f"step {number} " * thinks, "signature": ""}] if thinks else []
+        said = (
+            [{"type": "thinking", "thinking": f"step {number} " * thinks, "signature": ""}]
+            if thinks
+            else []
+        )
         said.append({"type": "text", "text": f"Part {number}."})
         if number % (prompt_calls + 1):
-            said.append({"type": "tool_use", "id": f"toolu_{number}", "name": "Read", "input": {"n": number}})
+            said.append(
+                {"type": "tool_use", "id": f"toolu_{number}", "name": "Read", "input": {"n": number}}
+            )
         return said
 
     return ScriptedBrain(reply)

@@ -65,7 +65,13 @@ def recorded(held: Held, kind: type) -> list[Any]:
 def said_in_full(held: Held, words: str) -> bool:
     """Does the log itself hold a result with all these words?"""
     found = (entries.read(line) for _, line in held.store.log.read())
-    blocks = [block for entry in found if isinstance(entry, Said) for block in entry.blocks if block.kind == "tool_result"]
+    blocks = [
+        block
+        for entry in found
+        if isinstance(entry, Said)
+        for block in entry.blocks
+        if block.kind == "tool_result"
+    ]
     return any(json.loads(block.raw)["content"] == words for block in blocks)
 
 
@@ -73,10 +79,15 @@ def said_in_full(held: Held, words: str) -> bool:
 def test_a_big_result_goes_to_disk_before_it_is_recorded_and_leaves_a_preview() -> None:
     held, (call,) = answered(BIG)
     said = held.shown()[call]
-    assert said.startswith("<persisted-output>") and len(said) < 2_500 and "with Read" in said
-    assert held.session.fetch(call) == BIG.encode() and not said_in_full(held, BIG)
+    assert said.startswith("<persisted-output>")
+    assert len(said) < 2_500
+    assert "with Read" in said
+    assert held.session.fetch(call) == BIG.encode()
+    assert not said_in_full(held, BIG)
     (acted,) = held.told("Acted", layer="offload")
-    assert acted.reference in said and acted.tokens_before > 10 * acted.tokens_after and not acted.undoable
+    assert acted.reference in said
+    assert acted.tokens_before > 10 * acted.tokens_after
+    assert not acted.undoable
     assert held.session.fetch(acted.reference) == BIG.encode()
 
 
@@ -87,7 +98,8 @@ def test_thresholds_are_per_tool_and_a_tool_may_be_exempt() -> None:
         LINE * 100, BIG, BIG, BIG, tools=("Grep", "Shell", "Ask", "Read"), settings=settings
     )
     stored = [call for call, said in held.shown().items() if said.startswith("<persisted-output>")]
-    assert stored == [grep, ask] and held.shown()[shell] == held.shown()[read] == BIG
+    assert stored == [grep, ask]
+    assert held.shown()[shell] == held.shown()[read] == BIG
 
 
 @pytest.mark.spec("S1.1")
@@ -97,23 +109,29 @@ def test_what_the_reader_reads_of_a_stored_result_is_not_stored_again() -> None:
     held.run(1, BIG)
     held.run(1, BIG)
     first, second = held.shown().values()
-    assert first.startswith("<persisted-output>") and second == BIG
+    assert first.startswith("<persisted-output>")
+    assert second == BIG
 
 
 @pytest.mark.spec("S1.1")
 def test_structured_content_is_stored_as_json() -> None:
-    content = [{"type": "search_result", "source": "s", "title": "t", "content": [{"type": "text", "text": BIG}]}]
+    content = [
+        {"type": "search_result", "source": "s", "title": "t", "content": [{"type": "text", "text": BIG}]}
+    ]
     held, (call,) = answered(content)
     (acted,) = held.told("Acted")
-    assert acted.reference.endswith(".json") and json.loads(held.session.fetch(call)) == content
+    assert acted.reference.endswith(".json")
+    assert json.loads(held.session.fetch(call)) == content
 
 
 @pytest.mark.spec("S1.4")
 def test_pictures_stay_in_the_context_when_the_text_beside_them_goes() -> None:
     held, (call, only) = answered([{"type": "text", "text": BIG}, PICTURE], [PICTURE])
     preview, picture = held.shown()[call]
-    assert preview["text"].startswith("<persisted-output>") and picture == PICTURE
-    assert held.shown()[only] == [PICTURE] and held.session.gauge.images == 2
+    assert preview["text"].startswith("<persisted-output>")
+    assert picture == PICTURE
+    assert held.shown()[only] == [PICTURE]
+    assert held.session.gauge.images == 2
 
 
 @pytest.mark.spec("S1.4")
@@ -125,7 +143,7 @@ def test_an_empty_result_gets_a_word(empty: Any) -> None:
 
 @pytest.mark.spec("S1.3")
 def test_what_was_decided_holds_whatever_the_settings_become_after_a_resume_and_in_forks() -> None:
-    held, (big, small) = answered(BIG, LINE * 100)
+    held, (_big, small) = answered(BIG, LINE * 100)
     before = held.session.prepare().body
     held.ask()
     held.settings.set(offload_characters=1_000_000, preview_bytes=50, round_characters=1_000_000)
@@ -143,14 +161,16 @@ def test_what_was_decided_holds_whatever_the_settings_become_after_a_resume_and_
     aside = json.loads(fork.prepare().body.raw)["messages"]
     for messages in (again, aside):
         assert _unmarked(messages)[:3] == _unmarked(json.loads(before)["messages"])
-    assert held.shown() == shown and shown[small] == LINE * 100
+    assert held.shown() == shown
+    assert shown[small] == LINE * 100
 
 
 @pytest.mark.spec("S1.2", "S1.3")
 def test_results_too_big_together_are_decided_about_when_the_request_is_prepared() -> None:
     sizes = [LINE * n for n in (1_300, 1_250, 1_200, 1_100, 1_150)]
     held, made = answered(*sizes)
-    assert list(held.shown().values()) == sizes and all(said_in_full(held, words) for words in sizes)
+    assert list(held.shown().values()) == sizes
+    assert all(said_in_full(held, words) for words in sizes)
     (proposed,) = held.session.dry_run()
     assert (proposed.layer, proposed.mechanism, proposed.targets) == ("offload", "share", (made[0],))
     assert not recorded(held, Offload), "a dry run decides nothing"
@@ -160,29 +180,32 @@ def test_results_too_big_together_are_decided_about_when_the_request_is_prepared
     assert held.session.fetch(made[0]) == sizes[0].encode()
     shown = held.shown()
     held.opened()
-    assert held.shown() == shown and [len(words) for words in shown.values()][1:] == [len(one) for one in sizes[1:]]
+    assert held.shown() == shown
+    assert [len(words) for words in shown.values()][1:] == [len(one) for one in sizes[1:]]
 
 
 @pytest.mark.spec("S1.2", "S1.3")
 def test_what_was_sent_once_is_not_offloaded_later_also_if_that_request_failed() -> None:
-    held, made = answered(*[LINE * 1_000] * 5)
+    held, _made = answered(*[LINE * 1_000] * 5)
     sent = held.session.prepare().body
     held.settings.set(round_characters=50_000, offload_characters=3_000)
     assert held.session.prepare().body == sent
     held.opened()
-    assert held.session.prepare().body == sent and not recorded(held, Offload)
+    assert held.session.prepare().body == sent
+    assert not recorded(held, Offload)
 
 
 @pytest.mark.spec("S1.3")
 def test_what_a_fork_has_sent_is_decided_about_as_well() -> None:
-    held, made = answered(*[LINE * 1_250] * 5)
+    held, _made = answered(*[LINE * 1_250] * 5)
     fork = held.session.fork()
     fork.user("Aside.")
     body = json.loads(fork.prepare().body.raw)
     assert sum(len(block["content"]) for block in body["messages"][2]["content"]) < 200_000
     main = json.loads(held.session.prepare().body)
-    assert _unmarked(main["messages"]) == _unmarked(body["messages"])[:2] + [
-        {"role": "user", "content": _unmarked(body["messages"])[2]["content"][:5]}
+    assert _unmarked(main["messages"]) == [
+        *_unmarked(body["messages"])[:2],
+        {"role": "user", "content": _unmarked(body["messages"])[2]["content"][:5]},
     ]
 
 
@@ -191,8 +214,11 @@ def test_what_a_fork_has_sent_is_decided_about_as_well() -> None:
 def test_what_cannot_be_stored_stays_in_the_log_and_is_sent_cut(error: TranscriptError) -> None:
     held, (call,) = answered(BIG, results=BrokenResults(error))
     said = held.shown()[call]
-    assert said.startswith("<cut-output>") and str(error) in said and 49_000 < len(said) < 50_500
-    assert held.session.fetch(call) == BIG.encode() and said_in_full(held, BIG)
+    assert said.startswith("<cut-output>")
+    assert str(error) in said
+    assert 49_000 < len(said) < 50_500
+    assert held.session.fetch(call) == BIG.encode()
+    assert said_in_full(held, BIG)
     (told,) = held.told("SteppedAside")
     assert (told.layer, told.error) == ("offload", type(error).__name__)
     body = held.session.prepare().body
@@ -202,9 +228,12 @@ def test_what_cannot_be_stored_stays_in_the_log_and_is_sent_cut(error: Transcrip
 
 @pytest.mark.spec("S1.4", "S1.5")
 def test_pictures_stay_too_when_the_text_beside_them_cannot_be_stored() -> None:
-    held, (call,) = answered([{"type": "text", "text": BIG}, PICTURE], results=BrokenResults(TranscriptFull("full")))
+    held, (call,) = answered(
+        [{"type": "text", "text": BIG}, PICTURE], results=BrokenResults(TranscriptFull("full"))
+    )
     words, picture = held.shown()[call]
-    assert words["text"].startswith("<cut-output>") and picture == PICTURE
+    assert words["text"].startswith("<cut-output>")
+    assert picture == PICTURE
 
 
 @pytest.mark.spec("S1.5")
@@ -227,7 +256,8 @@ def test_a_log_that_takes_no_decision_either_is_asked_again_before_the_request()
     log.append = append  # type: ignore[method-assign]  # and is cleaned up
     broken.error = None
     held.session.prepare()
-    assert held.shown()[call].startswith("<persisted-output>") and held.session.fetch(call) == BIG.encode()
+    assert held.shown()[call].startswith("<persisted-output>")
+    assert held.session.fetch(call) == BIG.encode()
 
 
 @pytest.mark.spec("S1.5")
@@ -239,14 +269,20 @@ def test_with_the_log_full_as_well_what_fits_is_kept() -> None:
 
 
 @pytest.mark.spec("S1.5")
-@pytest.mark.parametrize("name", ["../../etc/passwd", "/abs/olute", "a\0b", "con", "x" * 300, "a.json", "ünï"])
+@pytest.mark.parametrize(
+    "name", ["../../etc/passwd", "/abs/olute", "a\0b", "con", "x" * 300, "a.json", "ünï"]
+)
 def test_ids_from_the_network_are_never_file_names(name: str, tmp_path: Any) -> None:
     folder = tmp_path / "results"
-    held = scripted([{"type": "tool_use", "id": name, "name": "Shell", "input": {}}], results=FileResults(folder))
+    held = scripted(
+        [{"type": "tool_use", "id": name, "name": "Shell", "input": {}}], results=FileResults(folder)
+    )
     held.session.user("Begin.")
     held.run(1, BIG)
     (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
-    assert file.parent == folder and file.suffix == ".txt" and file.read_text() == BIG
+    assert file.parent == folder
+    assert file.suffix == ".txt"
+    assert file.read_text() == BIG
     assert held.session.fetch(name) == BIG.encode()
 
 
@@ -254,13 +290,15 @@ def test_ids_from_the_network_are_never_file_names(name: str, tmp_path: Any) -> 
 def test_a_veto_leaves_the_result_alone_for_good() -> None:
     held, (call,) = answered(BIG, veto=lambda event: type(event).__name__ == "Proposed")
     held.session.prepare()
-    assert held.shown()[call] == BIG and len(held.told("Vetoed")) == 1 and not held.told("Acted")
+    assert held.shown()[call] == BIG
+    assert len(held.told("Vetoed")) == 1
+    assert not held.told("Acted")
 
 
 @pytest.mark.spec("S8.2")
 @pytest.mark.parametrize("switch", ["layers", "offload"])
 def test_switched_off_nothing_is_offloaded(switch: str) -> None:
-    held, made = answered(*[BIG] * 4, settings={switch: False})
+    held, _made = answered(*[BIG] * 4, settings={switch: False})
     held.session.prepare()
     assert list(held.shown().values()) == [BIG] * 4
 
@@ -279,6 +317,11 @@ def test_a_stored_result_that_is_gone_says_so() -> None:
 
 def _unmarked(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
-        {**one, "content": [{k: v for k, v in block.items() if k != "cache_control"} for block in one["content"]]}
+        {
+            **one,
+            "content": [
+                {k: v for k, v in block.items() if k != "cache_control"} for block in one["content"]
+            ],
+        }
         for one in messages
     ]

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from sevenfold.record import blocks
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED, Block, ToolResult, ToolUse
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
@@ -81,7 +82,7 @@ class Stock:
 
     def _hold(self, block: Block, item: Item, place: int) -> None:
         cleared = len(block.raw) < 300 and _CLEARED in block.raw
-        if cleared or not any(block is said for said in item.said.blocks):
+        if cleared or not any(blocks.same(block, said) for said in item.said.blocks):
             # A preview that a decision put in the place of a result stays for good.
             return
         body = block.body()

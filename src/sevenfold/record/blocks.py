@@ -7,6 +7,8 @@ and fields or kinds that nobody here has heard of survive untouched.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 from msgspec import Raw, Struct
 
@@ -163,6 +165,25 @@ def not_text(block: Block) -> list[Raw]:
     content = body.content if isinstance(body, ToolResult) else None
     parts = content if isinstance(content, list) else []
     return [part for part in parts if read(bytes(part)).kind in NOT_TEXT]
+
+
+def referenced(block: Block) -> Block:
+    """The tool result with its call's id as the name it can be deleted by."""
+    bare = block.raw.rstrip()
+    return Block(
+        block.kind, bare[:-1] + b',"cache_reference":' + canonical.encode(block.id) + b"}", block.id
+    )
+
+
+def deletion(calls: Iterable[str]) -> Block:
+    """A block that deletes these results from the cached prefix."""
+    edits = [{"type": "delete", "cache_reference": call} for call in calls]
+    return Block("cache_edits", canonical.encode({"type": "cache_edits", "edits": edits}))
+
+
+def same(shown: Block, said: Block) -> bool:
+    """Is a block shown as it was said, with or without a reference?"""
+    return shown is said or (shown.id == said.id and shown.raw == referenced(said).raw)
 
 
 def words_of(block: Block) -> str:

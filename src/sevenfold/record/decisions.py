@@ -181,6 +181,17 @@ class Keep(Own, frozen=True, tag="keep"):
     tool_use_ids: list[str]
 
 
+class Pinned(Own, frozen=True, tag="pinned"):
+    """Results deleted from the cached prefix by reference, said again at its place while the cache lives.
+
+    Without any results it begins anew: results carry references, and nothing is deleted.
+    """
+
+    calls: list[str] = []
+    record: str = ""
+    """The record behind which it is said."""
+
+
 class Snip(Own, frozen=True, tag="snip"):
     """Whole rounds taken out of sight with no summary; ``first`` to ``last`` as they stand in the view."""
 
@@ -249,6 +260,7 @@ OwnDecision = (
     | Signed
     | Offload
     | Keep
+    | Pinned
     | Snip
     | Fold
     | Pin

@@ -49,6 +49,10 @@ class Effects(Struct, frozen=True):
     spans: tuple[Span, ...] = ()
     thinking: tuple[tuple[int, int], ...] = ()
     """Between these places in the file reasoning is no longer sent."""
+    references: bool = False
+    """Results carry the names they can be deleted by from the cached prefix…"""
+    deletions: dict[str, Block] = {}
+    """…and behind these records stands which of them are."""
     signed: dict[str, Block] = {}
     """Boundary → the provider's own summary, which is sent in place of the readable one."""
 
@@ -90,7 +94,11 @@ def _render(said: Said, seq: int, effects: Effects) -> tuple[Block, ...]:
         if block.blank or (drops and block.kind in THINKING):
             continue
         replaced = _replacement(block, seq, effects)
-        shown.append(replaced.instead_of(block) if replaced else block)
+        block = replaced.instead_of(block) if replaced else block
+        named = effects.references and block.kind == "tool_result"
+        shown.append(blocks.referenced(block) if named else block)
+    if said.uuid in effects.deletions:
+        shown.append(effects.deletions[said.uuid])
     return tuple(shown)
 
 

@@ -153,7 +153,7 @@ class Gauge(Struct, frozen=True):
     def opened(self, *before_messages: bytes) -> Gauge:
         """The gauge for other system and tools bytes: the overhead changes by what they differ."""
         now = opening(*before_messages)
-        if self.overhead is None:
+        if self.overhead is None or now == self.opening:
             return replace(self, opening=now)
         difference = now - self.opening
         moved = Overhead(

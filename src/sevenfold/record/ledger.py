@@ -12,7 +12,7 @@ from msgspec import Struct
 from sevenfold.record import blocks
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED, Block
 from sevenfold.record.chain import Chain
-from sevenfold.record.decisions import Epoch, Fold, Offload, OwnDecision, Signed, Snip, Undone
+from sevenfold.record.decisions import Epoch, Fold, Offload, OwnDecision, Pinned, Signed, Snip, Undone
 from sevenfold.record.effects import Effects, Replaced, Span
 from sevenfold.record.entries import Boundary, Clearing
 
@@ -35,7 +35,7 @@ class Made(Struct, frozen=True):
 
 def changes_view(what: OwnDecision) -> bool:
     """Must the view be laid out again when this is decided?"""
-    return isinstance(what, Offload | Signed | Snip | Fold | Undone) or (
+    return isinstance(what, Offload | Pinned | Signed | Snip | Fold | Undone) or (
         isinstance(what, Epoch) and what.drops_thinking
     )
 
@@ -76,6 +76,7 @@ class Ledger:
         spans: list[Span] = []
         thinking: list[tuple[int, int]] = []
         signed: dict[str, Block] = {}
+        references, deletions = False, dict[str, Block]()
         for made in self._holding:
             if made.id in undone or (seq is not None and made.seq >= seq):
                 continue
@@ -86,6 +87,9 @@ class Ledger:
                     attachments.update(dict.fromkeys(about.cleared_attachment_uuids, name))
                 case Offload(id=name, tool_use_id=call, preview=preview):
                     results.setdefault(call, []).append(Replaced(name, preview, made.seq, words_only=True))
+                case Pinned(calls=calls, record=record):
+                    references = True
+                    deletions = {**deletions, record: blocks.deletion(calls)} if calls else {}
                 case Snip(id=name, first=first, last=last):
                     spans.append(Span(name, first, last))
                 case Fold(id=name, first=first, last=last, summary=summary):
@@ -96,7 +100,7 @@ class Ledger:
                     thinking.append((made.after, made.seq if made.before is None else made.before))
                 case _:
                     pass
-        return Effects(results, attachments, tuple(spans), tuple(thinking), signed)
+        return Effects(results, attachments, tuple(spans), tuple(thinking), references, deletions, signed)
 
     def since(self, seq: int) -> list[Made]:
         """Decisions that hold and were made after this place in the file."""

@@ -136,7 +136,7 @@ def marked(block: bytes, ttl: str) -> bytes:
 
 def markable(block: Block) -> bool:
     """May a marker stand on this block?"""
-    return block.kind not in THINKING and not block.blank
+    return block.kind not in THINKING and block.kind != "cache_edits" and not block.blank
 
 
 def tool_name(raw: bytes) -> str:

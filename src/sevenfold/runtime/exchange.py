@@ -380,12 +380,15 @@ def _behind(items: Sequence[Item], last: str | None) -> Sequence[Item]:
 
 
 def _edited(reply: Reply) -> int:
-    """Tokens the provider's own edits took out."""
+    """Tokens the provider's own edits took out, and those deleted from the cached prefix by reference."""
+    usage = msgspec.json.decode(reply.answer.usage) if reply.answer.usage else None
+    deleted = usage.get("cache_deleted_input_tokens") or 0 if isinstance(usage, dict) else 0
     match msgspec.json.decode(reply.context_management):
         case {"applied_edits": list() as edits}:
-            return sum(edit.get("cleared_input_tokens") or 0 for edit in edits if isinstance(edit, dict))
+            cleared = (edit.get("cleared_input_tokens") or 0 for edit in edits if isinstance(edit, dict))
+            return int(deleted) + sum(cleared)
         case _:
-            return 0
+            return int(deleted)
 
 
 def _miss_reason(reply: Reply) -> str:

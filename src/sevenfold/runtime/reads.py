@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.record import blocks
 from sevenfold.record.view import View
 
 
@@ -42,6 +43,8 @@ def shown_whole(call: str, view: View) -> bool:
     """Does the model see the result of this call as the tool gave it?"""
     for item in reversed(view.items):
         if call in item.said.answers:
-            whole = {block.id for block in item.shown if any(block is said for said in item.said.blocks)}
+            whole = {
+                one.id for one in item.shown if any(blocks.same(one, said) for said in item.said.blocks)
+            }
             return call in whole and call not in item.said.stored
     return False

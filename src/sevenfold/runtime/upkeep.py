@@ -27,6 +27,7 @@ from sevenfold.runtime.announce import Announcer
 from sevenfold.runtime.exchange import Exchange
 from sevenfold.runtime.gate import Gate
 from sevenfold.runtime.pins import pinned
+from sevenfold.runtime.references import References
 from sevenfold.runtime.transcript import Transcript
 from sevenfold.settings import Settings
 
@@ -58,6 +59,7 @@ class Upkeep:
         self.stock = Stock(kinds)
         self.compacts = False
         """Whether a compaction may follow when clearing is not enough."""
+        self._references = References(transcript, exchange, announcer, profile, self.stock)
         self._progress = Progress()
         self._stake = Stake()
         self._staked_at = 0
@@ -67,6 +69,7 @@ class Upkeep:
     def run(self, settings: Settings) -> Why:
         """Do what is due; says what was known and considered. Raises `ContextFull` if nothing helps."""
         self.settle(settings)
+        self._references.tend(settings, self._results)
         plan = self.plan(settings)
         if plan.chosen == "clear":
             plan = self._clear(plan)
@@ -217,7 +220,8 @@ class Upkeep:
             reasoning=round(exchange.gauge.estimator.tokens(reasoning(view.weight))),
             mid_turn=mid_turn,
             compacts=self.compacts,
-            provider=any(name == "context_management" for name, _ in exchange.frame.settings),
+            provider=self._references.used(settings)
+            or any(name == "context_management" for name, _ in exchange.frame.settings),
             wire=size.wire,
             wire_limit=wire_limit,
             images=size.images,

@@ -32,6 +32,9 @@ READERS = {
 OPEN = frozenset({"claude-haiku-5-5"})
 
 
+BULK = 3
+"""Bytes in a signature for each token of reasoning: four characters, about as in life."""
+
 class Finding(Struct, frozen=True):
     """What the check found about one thinking block."""
 
@@ -98,6 +101,7 @@ class Binder:
             place,
             start,
             thought.tokens,
+            bytes(BULK * thought.tokens),
         )
         return self.sealer.seal(seal), Bindings(at.findings, at.prefixes, Run(name, place, start))
 

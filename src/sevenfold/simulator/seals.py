@@ -38,6 +38,8 @@ class ThoughtSeal(Struct, frozen=True, array_like=True, tag="t"):
     start: int
     """The place of the first block of the run that was still there."""
     tokens: int
+    bulk: bytes = b""
+    """Nothing but length: real signatures grow with the reasoning behind them, and estimates rely on it."""
 
 
 class SummarySeal(Struct, frozen=True, array_like=True, tag="c"):

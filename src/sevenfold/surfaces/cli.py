@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import sevenfold as package
 from sevenfold.errors import UserError
 from sevenfold.surfaces import (
+    audit_command,
     config_command,
     gc_command,
     profile_command,
@@ -28,6 +29,7 @@ from sevenfold.surfaces import (
 COMMANDS = {
     "profile": profile_command,
     "recall": recall_command,
+    "audit": audit_command,
     "config": config_command,
     "trust": trust_command,
     "scan": scan_command,

@@ -61,7 +61,10 @@ def read(line: str) -> Line:
 
 
 def _crude_words(chunk: str) -> tuple[str, ...]:
-    return tuple(re.sub(r"[\"'\\]", "", chunk).split())
+    words = re.sub(r"[\"'\\]", "", chunk).split()
+    while words and words[0] in _RESERVED:
+        del words[0]
+    return tuple(words)
 
 
 class _Reader:
@@ -70,7 +73,7 @@ class _Reader:
     def __init__(self, line: str) -> None:
         if "\0" in line:
             raise _Odd("a NUL character")
-        self._line = line.replace("\\\n", "")
+        self._line = line
         self._at = 0
 
     def commands(self) -> list[Simple]:
@@ -86,8 +89,8 @@ class _Reader:
         literal, assigns, start = True, False, self._at
         while self._at < len(self._line):
             rest = self._line[self._at :]
-            if rest[0] in _BLANK:
-                self._at += 1
+            if rest[0] in _BLANK or rest.startswith("\\\n"):
+                self._at += 1 + (rest[0] == "\\")
             elif rest[0] == "#":
                 self._at += len(rest.split("\n", 1)[0])
             elif redirection := _REDIRECTION.match(rest):
@@ -144,8 +147,7 @@ class _Reader:
                 word.append(said)
                 literal = literal and whole
             elif sign == "\\":
-                word.append(self._line[self._at + 1 : self._at + 2])
-                self._at += 2
+                word.append(self._escaped())
             elif sign == "$":
                 word.append(self._variable())
                 literal = False
@@ -160,6 +162,14 @@ class _Reader:
 
     def _opens_home(self, start: int) -> bool:
         return self._at == start or self._line[self._at - 1] in "=:"
+
+    def _escaped(self) -> str:
+        sign = self._line[self._at + 1 : self._at + 2]
+        if sign == "\n":
+            # It joins what stands before and behind it, before anything else is looked at.
+            raise _Odd("a line end behind a backslash in the middle of a word")
+        self._at += 2
+        return sign
 
     def _until(self, quote: str) -> str:
         end = self._line.find(quote, self._at + 1)
@@ -181,12 +191,11 @@ class _Reader:
                 return "".join(said), literal
             if sign == "`":
                 raise _Odd("a substitution (`)")
-            if sign == "$" and (following.isalnum() or following in tuple("_({?#@*!$-")):
+            if sign == "$" and following != '"':
                 said.append(self._variable())
                 literal = False
-            elif sign == "\\" and following in tuple('$`"\\'):
-                said.append(following)
-                self._at += 2
+            elif sign == "\\" and following in tuple('$`"\\\n'):
+                said.append(self._escaped())
             else:
                 said.append(sign)
                 self._at += 1

@@ -58,9 +58,10 @@ class Rule(Struct, frozen=True):
             raise InputError(
                 f"{text!r} is no permission rule; write Tool or Tool(pattern), for example Shell(git status:*)"
             )
-        pattern = (found[2] or "").strip()
-        Glob(pattern)
-        return cls(_OTHER_NAMES.get(found[1], found[1]), "" if pattern in ("*", ":*") else pattern)
+        tool, pattern = _OTHER_NAMES.get(found[1], found[1]), (found[2] or "").strip()
+        if tool in _FAMILIES.values():
+            Glob(pattern)
+        return cls(tool, "" if pattern in ("*", ":*") else pattern)
 
     def __str__(self) -> str:
         return f"{self.tool}({self.pattern})" if self.pattern else self.tool

@@ -17,6 +17,8 @@ from sevenfold.wiring.session import Session
 SYSTEM = "You are a careful engineer who reads before writing, and who says what was done and why. " * 500
 """About as long as the instructions of a coding agent, with which real sessions begin."""
 DESCRIPTION = "What this tool is for, what it takes, when to use it and when not to. " * 20
+NO_CALLS: Mapping[str, object] = {"compaction": False, "notes": False, "extraction": False, "dream": False}
+"""The layers that ask a model are off: the replayed one knows only what the recorded one said."""
 MAX_TOKENS = 64_000
 """More than any recorded answer: one that was cut short would not be the recorded one."""
 
@@ -113,7 +115,7 @@ def replay(
             tools=[_tool(name) for name in recording.tools],
             max_tokens=MAX_TOKENS,
             thinking={"type": "adaptive"},
-            settings=settings or {},
+            settings={**NO_CALLS, **(settings or {})},
         ) as session,
     ):
         try:

@@ -20,7 +20,8 @@ from sevenfold.record.layout import Item
 _CLAIM = re.compile(
     r"\buser(?:'s)?\b[^.\n]{0,40}?\b(?:ask(?:s|ed)|sa(?:id|ys)|want(?:s|ed)|request(?:s|ed)?|told|insist(?:s|ed)"
     r"|approve[sd]|confirm(?:s|ed)|agree[sd]|prefer(?:s|red)|instruct(?:s|ed)|decide[sd]|chose|chooses|consent(?:s|ed)"
-    r"|demand(?:s|ed)|message|feedback)\b",
+    r"|demand(?:s|ed)|message|feedback)\b"
+    r"|\buser\W{0,4}:",
     re.I,
 )
 _QUOTED = re.compile(r"[\"“]([^\"”\n]{2,600})[\"”]")

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-
-from msgspec import Struct
+from functools import cached_property
 
 from sevenfold.layers.fidelity.reading import Call, Told
 
@@ -36,28 +35,21 @@ _SAID_FIGURE = re.compile(
     r"(?<![A-Za-z0-9_.#/-])\d[\d.,]*[ \t]?(?:%|bytes|tokens|seconds|minutes|hours|days|weeks|lines|commits|chars"
     r"|characters|percent|ms|min|px|rem|[kKMG]i?B|files|rows)(?![A-Za-z0-9_])|(?<!\w)port \d{2,5}(?!\w)"
 )
+_SEPARATOR = re.compile(r"[/\\]")
 _MAYBE = re.compile(r"[0-9/\\_]|\.\w|--\w")
 _HEX = re.compile(r"[0-9a-f]{7,64}")
 _MIXED = re.compile(r"(?=.*\d)(?=.*[a-f])")
 SHORTEST, LONGEST = 3, 200
 PASTED = 600
 """Characters from which on a message holds more than what the user had in mind."""
+READ, READ_IN_ALL = 4_000, 200_000
+"""Characters of one stretch that are read for names, and of all that each side said, the newest first."""
 OFTEN = 3
 """Calls that name the same thing, from which on it counts though nobody spoke of it."""
 
 
-class Named(Struct, frozen=True):
-    """An identifier and the records that hold it."""
-
-    text: str
-    records: tuple[str, ...]
-    known_as: frozenset[str]
-    importance: tuple[int, int]
-    """What the user typed comes first, then what the user pasted, then what comes up most."""
-
-
 class _Finding:
-    """Where an identifier was seen."""
+    """The records an identifier was seen in, with what recall knows each as, and how much it matters."""
 
     __slots__ = ("level", "records", "spoken")
 
@@ -67,21 +59,86 @@ class _Finding:
         self.level = 0
 
 
-def names(user: Iterable[Told], model: Iterable[Told], calls: Iterable[Call]) -> list[Named]:
-    """Identifiers the user said, and those of the conversation that come up more than once."""
-    found: dict[str, _Finding] = {}
-    words = _Words()
-    for told in user:
-        figures = (" ".join(hit.split()) for hit in _SAID_FIGURE.findall(told.text))
-        level = 1 if len(told.text) > PASTED else 2
-        _note(found, [*words.identifiers(told.text), *figures], told.record, told.known_as, level)
-    for told in model:
-        _note(found, words.identifiers(told.text), told.record, told.known_as)
-    for call in calls:
-        short = (value for value in call.given.values() if isinstance(value, str) and len(value) <= 1_000)
-        named = (name for name in words.identifiers(" ".join(short)) if not name.startswith("--"))
-        _note(found, named, call.record, "tool_use")
-    return _telling(found)
+class Names:
+    """The identifiers of a conversation."""
+
+    def __init__(self, user: Iterable[Told], model: Iterable[Told], calls: Iterable[Call]) -> None:
+        self._found: dict[str, _Finding] = {}
+        words = _Words()
+        for told in _newest(user):
+            figures = (" ".join(hit.split()) for hit in _SAID_FIGURE.findall(told.text))
+            level = 1 if len(told.text) > PASTED else 2
+            self._note([*words.identifiers(told.text), *figures], told.record, told.known_as, level)
+        for told in _newest(model):
+            self._note(words.identifiers(told.text), told.record, told.known_as)
+        for call in calls:
+            short = (
+                value for value in call.given.values() if isinstance(value, str) and len(value) <= 1_000
+            )
+            named = (name for name in words.identifiers(" ".join(short)) if not name.startswith("--"))
+            self._note(named, call.record, "tool_use")
+
+    def telling(self) -> list[str]:
+        """Those the user said, and those that come up more than once; what matters most at the end.
+
+        What the user typed matters most, then what the user pasted, then what comes up most.
+        """
+        folders = self._folders()
+        kept = [text for text, seen in self._found.items() if _tells(text, seen, folders)]
+        return sorted(kept, key=lambda text: (self._found[text].level, len(self._found[text].records)))
+
+    def holders(self, text: str) -> dict[str, str]:
+        """The records that hold it, also as a part of a longer one, with what recall knows each as; its own last."""
+        held: dict[str, str] = {}
+        place = self._joined.find(text)
+        while place >= 0:
+            start, end = self._joined.rfind("\n", 0, place) + 1, self._joined.find("\n", place)
+            held.update(self._found[self._joined[start:end]].records)
+            place = self._joined.find(text, end)
+        own = self._found[text].records
+        return {record: held[record] for record in held if record not in own} | own
+
+    @cached_property
+    def _joined(self) -> str:
+        return "".join(f"{text}\n" for text in self._found)
+
+    def _folders(self) -> set[str]:
+        """Every beginning of a path that another identifier goes on from."""
+        return {text[: cut.start()] for text in self._found for cut in _SEPARATOR.finditer(text)}
+
+    def _note(self, names: Iterable[str], record: str, known_as: str, level: int = 0) -> None:
+        for name in names:
+            seen = self._found.get(name)
+            if seen is None:
+                seen = self._found[name] = _Finding()
+            seen.records.setdefault(record, known_as)
+            seen.spoken |= known_as != "tool_use"
+            seen.level = max(seen.level, level)
+
+
+def _ends(told: Told) -> Told:
+    """Of a long text only its beginning and its end are read for names."""
+    if len(told.text) <= READ:
+        return told
+    return Told(told.record, f"{told.text[: READ // 2]}\n{told.text[-READ // 2 :]}", told.known_as)
+
+
+def _newest(stretches: Iterable[Told]) -> list[Told]:
+    """The newest stretches, as much as may be read, in order."""
+    kept: list[Told] = []
+    room = READ_IN_ALL
+    for told in map(_ends, reversed(list(stretches))):
+        room -= len(told.text)
+        if room < 0:
+            break
+        kept.append(told)
+    return kept[::-1]
+
+
+def _tells(text: str, seen: _Finding, folders: set[str]) -> bool:
+    """A folder is not worth looking for where things in it are, unless the user named it."""
+    often = len(seen.records) > 1 if seen.spoken else len(seen.records) >= OFTEN
+    return bool(seen.level) or (often and text not in folders)
 
 
 class _Words(dict[str, str]):
@@ -94,42 +151,6 @@ class _Words(dict[str, str]):
     def identifiers(self, text: str) -> list[str]:
         """Those in a text, in the order in which they come up."""
         return [name for word in dict.fromkeys(text.split()) if (name := self[word])]
-
-
-def _note(
-    found: dict[str, _Finding], names: Iterable[str], record: str, known_as: str, level: int = 0
-) -> None:
-    for name in names:
-        finding = found.get(name)
-        if finding is None:
-            finding = found[name] = _Finding()
-        finding.records.setdefault(record, known_as)
-        finding.spoken |= known_as != "tool_use"
-        finding.level = max(finding.level, level)
-
-
-def _telling(found: dict[str, _Finding]) -> list[Named]:
-    longer = "\n".join(found)
-    kept = []
-    for text, seen in found.items():
-        often = len(seen.records) > 1 if seen.spoken else len(seen.records) >= OFTEN
-        # A folder is not worth looking for where things in it are.
-        if seen.level or (often and f"{text}/" not in longer and f"{text}\\" not in longer):
-            kept.append(_named(text, found, longer))
-    return kept
-
-
-def _named(text: str, found: dict[str, _Finding], longer: str) -> Named:
-    """The identifier with all records that hold it, also as a part of a longer one."""
-    records = dict(found[text].records)
-    place = longer.find(text)
-    while place >= 0:
-        start, end = longer.rfind("\n", 0, place) + 1, longer.find("\n", place)
-        end = len(longer) if end < 0 else end
-        records = {**found[longer[start:end]].records, **records}
-        place = longer.find(text, end)
-    own = found[text]
-    return Named(text, tuple(records), frozenset(records.values()), (own.level, len(own.records)))
 
 
 def _identifier(word: str) -> str:

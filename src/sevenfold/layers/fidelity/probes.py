@@ -6,12 +6,12 @@ conversation was; which ones follows from the records alone: what matters most f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
 from sevenfold.layers.fidelity import asking, working
-from sevenfold.layers.fidelity.names import names
+from sevenfold.layers.fidelity.names import Names
 from sevenfold.layers.fidelity.probe import (
     CORRECTION,
     CURRENT_STEP,
@@ -59,18 +59,21 @@ def probes(items: Iterable[Item], *, goes_on: bool = False) -> tuple[Probe, ...]
 
 def sample(items: Iterable[Item], *, goes_on: bool = False) -> Sample:
     """The same with the number of facts of each kind that were left out."""
+    told = account(items)
     chosen: list[Probe] = []
     left_out: dict[str, int] = {}
     by_kind: dict[str, dict[str, Probe]] = {kind: {} for kind in KINDS}
-    for probe in _all(account(items), goes_on):
+    for probe in _all(told, goes_on):
         by_kind[probe.kind].setdefault(probe.text, probe)
     for kind, found in by_kind.items():
         # Within a kind they come with what matters most at the end.
-        kept: Sequence[Probe] = list(found.values())[-MOST[kind] :]
-        chosen += kept
-        if len(found) > len(kept):
-            left_out[kind] = len(found) - len(kept)
-    return Sample(tuple(chosen), left_out)
+        chosen += list(found.values())[-MOST[kind] :]
+        if len(found) > MOST[kind]:
+            left_out[kind] = len(found) - MOST[kind]
+    identifiers, beyond = _identifiers(told, by_kind[EDITED_FILE].values())
+    if beyond:
+        left_out[IDENTIFIER] = beyond
+    return Sample((*chosen, *identifiers), left_out)
 
 
 def _all(told: Account, goes_on: bool) -> Iterator[Probe]:
@@ -82,14 +85,18 @@ def _all(told: Account, goes_on: bool) -> Iterator[Probe]:
         yield from working.current_step(told)
     yield from working.edited_files(told)
     yield from working.errors(told)
-    yield from _identifiers(told)
 
 
-def _identifiers(told: Account) -> Iterator[Probe]:
-    files = {way for probe in working.edited_files(told) for way in (probe.text, *probe.accepts)}
-    found = names([*told.user, *told.refusals], told.model, told.calls)
-    for name in sorted(found, key=lambda name: name.importance):
-        if name.text not in files:
-            *others, newest = name.records
-            sought = tuple(sorted(name.known_as))
-            yield Probe(IDENTIFIER, name.text, newest, sought, "exact", others=tuple(others))
+def _identifiers(told: Account, edited: Iterable[Probe]) -> tuple[list[Probe], int]:
+    """Exact names other than those of the changed files, and how many there are beyond the limit."""
+    files = {way for probe in edited for way in (probe.text, *probe.accepts)}
+    names = Names([*told.user, *told.refusals], told.model, told.calls)
+    telling = [text for text in names.telling() if text not in files]
+    chosen = telling[-MOST[IDENTIFIER] :]
+    return [_identifier(text, names.holders(text)) for text in chosen], len(telling) - len(chosen)
+
+
+def _identifier(text: str, holders: dict[str, str]) -> Probe:
+    *others, newest = holders
+    sought = tuple(sorted(set(holders.values())))
+    return Probe(IDENTIFIER, text, newest, sought, "exact", others=tuple(others))

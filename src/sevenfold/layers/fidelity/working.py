@@ -22,10 +22,32 @@ _TASK_TEXTS = ("content", "step", "subject", "title", "task", "text", "descripti
 _OVER = re.compile(r"complete|done|cancel|delet|finish|closed|abandon|skip", re.I)
 _TASK_TOOL = re.compile(r"task|todo|plan", re.I)
 _NUMBER = re.compile(r"#(\d+)")
-_FAILS = re.compile(
-    r"error|exception|fail|fatal|panic|cannot|can't|not found|no such|undefined|undeclared|denied|refused|unexpected"
-    r"|invalid|timed? ?out|missing|mismatch|expected|not (?:used|exist|defined|allowed|supported)|unable",
-    re.I,
+_FAILS = (
+    *(
+        "error",
+        "exception",
+        "fail",
+        "fatal",
+        "panic",
+        "cannot",
+        "can't",
+        "not found",
+        "no such",
+        "undefined",
+        "denied",
+    ),
+    *(
+        "undeclared",
+        "refused",
+        "unexpected",
+        "invalid",
+        "timed out",
+        "timeout",
+        "missing",
+        "mismatch",
+        "expected",
+    ),
+    *("not used", "not exist", "not defined", "not allowed", "not supported", "unable"),
 )
 _FAILS_PLAINLY = re.compile(
     r"\w(?:Error|Exception)\b|(?:^|\W)(?:error|fatal|panic|fail|undefined|cannot|denied|refused)\b.*\w{3}|:\d+:\d+: ",
@@ -44,8 +66,8 @@ _USAGE = re.compile(r"<tool_use_error>|has not been read yet|string to replace n
 _RUN = ("command", "cmd", "query", "pattern", "url", "prompt", *_PATHS)
 _SHELL = re.compile(r"\s*(?:\d?>|\||&&|;)")
 LONGEST_LINE = 180
-LINES_READ = 400
-"""Lines of a failure that are looked at, half from either end."""
+READ = 3_000
+"""Characters of a failure that are looked at, half from either end."""
 
 
 class Task(Struct, frozen=True):
@@ -120,19 +142,17 @@ def errors(told: Account) -> Iterator[Probe]:
 
 def identifying_line(text: str) -> str:
     """The first line that says what is wrong (in a traceback the last), else the last of all; empty if none does."""
-    lines = _WRAPPED.sub("", text).splitlines()
-    if len(lines) > LINES_READ:
-        lines = lines[: LINES_READ // 2] + lines[-LINES_READ // 2 :]
+    ends = text if len(text) <= READ else f"{text[: READ // 2]}\n{text[-READ // 2 :]}"
+    lines = _WRAPPED.sub("", ends).splitlines()
     telling_lines = [line.strip() for line in lines if not _NO_NEWS.match(line.strip())]
     if "Traceback (most recent call last):" in text:
         telling_lines.reverse()
     if "<tool_use_error>" in text and telling_lines:
         return telling_lines[0][:LONGEST_LINE].strip()
     plain = [line for line in telling_lines if not _CODE.search(line)] or telling_lines
-    for sign in (_FAILS_PLAINLY, _FAILS):
-        if found := next((line for line in plain if sign.search(line)), ""):
-            return found[:LONGEST_LINE].strip()
-    return plain[-1][:LONGEST_LINE].strip() if plain else ""
+    bad = [line for line in plain if any(sign in line.casefold() for sign in _FAILS)]
+    chosen = next((line for line in bad if _FAILS_PLAINLY.search(line)), bad[0] if bad else "")
+    return (chosen or (plain[-1] if plain else ""))[:LONGEST_LINE].strip()
 
 
 def _in_other_words(line: str) -> tuple[str, ...]:

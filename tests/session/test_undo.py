@@ -1,0 +1,229 @@
+"""Taking back what a layer did, and doing it again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import sevenfold
+from sevenfold.errors import Refused
+from sevenfold.events import Acted, EpochOpened
+from sevenfold.record.entries import Clearing
+from tests.session.talking import (
+    BOUND,
+    FREE,
+    World,
+    alone,
+    answer,
+    calling,
+    fake_reply,
+    hear,
+    kinds_of,
+    output,
+    reader,
+    talker,
+    uuids,
+    work,
+    world,
+)
+
+LARGE = output(times=900)
+SETTINGS = {"offload": False, "gap_keep": 1}
+
+
+def tired(here: World, session: sevenfold.Session, turns: int = 6) -> None:
+    """Work, then pause for so long that the cache is gone, and speak again."""
+    session.user("begin")
+    work(session, turns, LARGE, clock=here.clock)
+    done = session.complete()
+    answer(session, done, LARGE)
+    here.clock.advance(4_000)
+
+
+def finish_turn(here: World, session: sevenfold.Session) -> None:
+    """The model answers in words, the user speaks after a pause."""
+    here.simulator.brain = talker()
+    session.complete()
+    here.clock.advance(4_000)
+    session.user("good morning")
+
+
+@pytest.mark.spec("S10.1", "S9.2")
+@pytest.mark.parametrize("model", [BOUND, FREE])
+def test_undo_directly_after_a_clearing_gives_the_bytes_back(model: str, tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    with world() as here:
+        with here.open(file, model=model, settings={**SETTINGS, "gap_clearing": False}) as session:
+            tired(here, session)
+            finish_turn(here, session)
+            before = session.prepare().body
+        with here.open(file, model=model, settings=SETTINGS) as session:
+            request = session.prepare()
+            (cleared,) = here.told(Acted)
+            assert cleared.layer == "clear"
+            assert b"Old tool result content cleared" in request.body
+            assert session.undo() == cleared.reference
+            assert session.prepare().body == before
+            session.complete()
+
+
+@pytest.mark.spec("S10.1", "S9.2")
+@pytest.mark.parametrize("model", [BOUND, FREE])
+def test_identical_bytes_after_undo_of_a_clearing_and_of_a_snip(model: str) -> None:
+    with world() as here, here.session(model=model, settings={**SETTINGS, "gap_clearing": False}) as session:
+        tired(here, session)
+        finish_turn(here, session)
+        before = session.prepare().body
+        records = uuids(session)
+        snipped = session.snip(records[3], records[4])
+        assert session.prepare().body != before
+        assert session.undo() == snipped
+        assert session.prepare().body == before
+        assert session.redo() == snipped
+        after = session.prepare().body
+        assert after != before
+        assert session.undo(snipped) == snipped
+        assert session.prepare().body == before
+        session.complete()
+
+
+@pytest.mark.spec("S9.2", "S10.1")
+@pytest.mark.parametrize("model", [BOUND, FREE])
+def test_what_was_said_since_stays_and_the_server_takes_it(model: str) -> None:
+    with world() as here, here.session(model=model, settings=SETTINGS) as session:
+        tired(here, session)
+        finish_turn(here, session)
+        before = set(kinds_of(here.bodies[-1]))
+        assert "thinking" in before
+        session.complete()
+        assert here.told(Acted)
+        session.user("go on")
+        session.complete()
+        session.user("and on")
+        session.undo()
+        session.complete()
+        assert b"Old tool result content cleared" not in here.bodies[-1]
+        assert b"go on" in here.bodies[-1]
+        old = kinds_of(here.bodies[-1]).count("thinking")
+        assert old == (8 if model == BOUND else 10)
+        session.user("once more")
+        session.complete()
+        assert kinds_of(here.bodies[-1]).count("thinking") == old + 1
+        assert [event.reason for event in here.told(EpochOpened)][-1] == "undo"
+
+
+@pytest.mark.spec("S10.1")
+def test_what_was_put_back_is_left_alone_until_it_is_redone() -> None:
+    with world() as here, here.session(model=FREE, settings=SETTINGS) as session:
+        tired(here, session)
+        finish_turn(here, session)
+        session.prepare()
+        name = session.undo()
+        here.clock.advance(4_000)
+        session.prepare()
+        assert [event.layer for event in here.told(Acted)] == ["clear"]
+        assert session.redo() == name
+        assert b"Old tool result content cleared" in session.prepare().body
+        assert [event.layer for event in here.told(Acted)] == ["clear"]
+
+
+@pytest.mark.spec("S10.1", "S9.2")
+@pytest.mark.parametrize("model", [BOUND, FREE])
+def test_two_decisions_are_taken_back_one_after_the_other(model: str, tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    with world(talker()) as here:
+        with here.open(file, model=model) as session:
+            for words in ("one", "two", "three", "four"):
+                session.user(words)
+                session.complete()
+            session.user("five")
+            before = session.prepare().body
+            records = uuids(session)
+            first = session.snip(records[1], records[2])
+            session.complete()
+            session.user("six")
+            second = session.snip(records[3], records[4])
+            session.complete()
+            session.user("seven")
+        with here.open(file, model=model) as session:
+            assert session.undo() == second
+            session.complete()
+            session.user("eight")
+            assert session.undo() == first
+            session.complete()
+            assert here.bodies[-1].startswith(before[: before.index(b'"five"')])
+            session.user("nine")
+            assert session.redo() == first
+            session.complete()
+            assert b'"two"' not in here.bodies[-1]
+
+
+@pytest.mark.spec("S10.1")
+def test_undo_is_refused_with_the_sizes_when_it_would_not_fit() -> None:
+    settings = {"context_window": 40_000, "offload": False, "size_keep": 1}
+    with alone(model=FREE, tools=[sevenfold.tool({"name": "Read", "input_schema": {}}, kind="read")], settings=settings) as session:
+        session.user("begin")
+        for number in range(12):
+            hear(session, fake_reply(calling(f"t{number}"), number=number, prompt=2_000))
+            session.tool_results({f"t{number}": "some words of output " * 700})
+        clearings = [made for made in session.core.transcript.view.decisions() if isinstance(made, Clearing)]
+        assert clearings
+        with pytest.raises(Refused, match=r"put back about [\d,]+ tokens.*sending stops; fetch single results, or snip"):
+            for _ in clearings:
+                session.undo()
+
+
+@pytest.mark.spec("S1.3", "S10.1")
+def test_what_cannot_be_undone_says_so() -> None:
+    with alone(settings={"offload_characters": 1_000}) as session:
+        session.user("begin")
+        with pytest.raises(Refused, match=r"nothing to undo.*provider_edits"):
+            session.undo()
+        with pytest.raises(Refused, match="nothing was undone that could be redone"):
+            session.redo()
+        hear(session, fake_reply(calling("t1"), calling("t2")))
+        session.tool_results({"t1": "x" * 5_000, "t2": "small"})
+        hear(session, fake_reply(number=2))
+        session.user("more")
+        with pytest.raises(Refused, match="there is no decision nonsense"):
+            session.undo("nonsense")
+        records = uuids(session)
+        name = session.snip(records[1], records[2])
+        session.undo()
+        with pytest.raises(Refused, match="was undone already; redo makes it again"):
+            session.undo(name)
+        session.redo(name)
+        with pytest.raises(Refused, match="was not undone"):
+            session.redo(name)
+        assert session.fetch("t1") == b"x" * 5_000
+
+
+@pytest.mark.spec("S1.3")
+def test_an_offload_decided_before_sending_is_named_as_what_it_is() -> None:
+    with alone(settings={"round_characters": 3_000}) as session:
+        session.user("begin")
+        hear(session, fake_reply(calling("t1"), calling("t2")))
+        session.tool_results({"t1": "x" * 2_900, "t2": "y" * 2_900})
+        _ = session.prepare().body
+        with pytest.raises(Refused, match="is an offload.*cannot be undone; fetch gives its whole text"):
+            session.undo("t1")
+        assert session.fetch("t1") == b"x" * 2_900
+        assert session.fetch("t2") == b"y" * 2_900
+
+
+@pytest.mark.spec("S8.6", "S10.1")
+def test_a_decision_on_a_branch_left_behind_is_not_the_one_to_undo() -> None:
+    with world(talker()) as here, here.session() as session:
+        for words in ("one", "two", "three"):
+            session.user(words)
+            session.complete()
+        session.user("four")
+        records = uuids(session)
+        session.snip(records[1], records[2])
+        session.rewind(records[3])
+        session.user("another way")
+        with pytest.raises(Refused, match="nothing to undo"):
+            session.undo()
+        session.complete()
+        assert b'"two"' in here.bodies[-1]
