@@ -82,14 +82,23 @@ def measure(
     return table
 
 
-def bars(table: Mapping[tuple[str, str], Mapping[int, float]]) -> list[tuple[str, float, float, bool | None]]:
+def bars(
+    table: Mapping[tuple[str, str], Mapping[int, float]],
+) -> list[tuple[str, float, float, bool | None]]:
     """What must hold: (name, figure, bar, met); None where something could not be measured."""
     ours = table.get(OURS, {})
     found: list[tuple[str, float, float, bool | None]] = []
     if not ours:
         return [("our own time", 0.0, 0.0, False)]
     growth = ours[max(ours)] / ours[min(ours)]
-    found.append((f"prepare at {max(ours):,} / at {min(ours):,} messages", growth, MOST_GROWTH, growth <= MOST_GROWTH))
+    found.append(
+        (
+            f"prepare at {max(ours):,} / at {min(ours):,} messages",
+            growth,
+            MOST_GROWTH,
+            growth <= MOST_GROWTH,
+        )
+    )
     for peer in PEERS:
         times = table.get(peer, {})
         name = f"{peer[0]}, {peer[1].removeprefix('turn: ')} / ours at {max(ours):,} messages"
@@ -105,7 +114,9 @@ def show(table: Mapping[tuple[str, str], Mapping[int, float]], lengths: Sequence
     """Print the times."""
     print(f"{'CPU ms':40}" + "".join(f"{length:>12,}" for length in lengths))
     for (name, case), times in table.items():
-        cells = "".join(f"{times[length]:>12.3f}" if length in times else f"{'-':>12}" for length in lengths)
+        cells = "".join(
+            f"{times[length]:>12.3f}" if length in times else f"{'-':>12}" for length in lengths
+        )
         print(f"{name + ', ' + case.removeprefix('turn: '):40}{cells}")
 
 

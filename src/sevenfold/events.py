@@ -108,6 +108,8 @@ class Sending(Event, frozen=True, kw_only=True):
     lost: int = 0
     """Cached tokens that will have to be written again…"""
     lost_because: str = ""
+    after_compaction: str = ""
+    """The compaction this is the first request after."""
 
 
 class Answered(Event, frozen=True, kw_only=True):
@@ -132,6 +134,8 @@ class Answered(Event, frozen=True, kw_only=True):
     seconds: float = 0.0
     cleared_by_provider: int = 0
     """Tokens the provider's own edits took out."""
+    after_compaction: str = ""
+    """The compaction this is the first answer after: its prompt is the real size of the new context."""
 
 
 class Failed(Event, frozen=True, kw_only=True):
@@ -200,12 +204,23 @@ class Compacted(Event, frozen=True, kw_only=True):
     reachable: int = 0
     lost: int = 0
     invented: int = 0
+    cached_share: float | None = None
+    """Of the prompt that asked for the summary; None if nobody was asked."""
+    retries: tuple[str, ...] = ()
+    """What had to be tried again, and how."""
     restored: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
+    """What was not restored, or found no room in the summary."""
     again: bool = False
     """Was the conversation compacted before?"""
     turns_since: int = -1
-    """Requests since the compaction before."""
+    """Answers since the compaction before; -1 for the first."""
+    previous_turn: str = ""
+    """The compaction before."""
+    query_source: str = "main"
     threshold: int = 0
+    failures: int = 0
+    """Compactions in a row for which no model had a summary."""
     fires_again: bool = False
     """Is it at the threshold again at once?"""
 

@@ -17,8 +17,7 @@ from sevenfold.settings import Settings
 
 PROFILE = find("claude-opus-4-6")
 WINDOW = Window.of(PROFILE, override=200_000)
-PRICE = PROFILE.price(50_000)
-assert PRICE is not None
+PRICE = PROFILE.prices[0]
 
 
 def moment(*tokens: int, results: list[Result] | None = None, **known: Any) -> Moment:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -48,7 +48,7 @@ class Flexible:
         self.set(**given)
 
     def set(self, **given: object) -> None:
-        self._now = resolve([Layer("code", given)]).settings
+        self._now = resolve([Layer("code", {**ALONE, **given})]).settings
 
     def current(self) -> Settings:
         """The settings as of now."""
@@ -71,17 +71,12 @@ class Held:
         **options: Any,
     ) -> None:
         self.clock, self.model, self.client, self.events = clock, model, client, list[Event]()
-        self.settings = Flexible({**ALONE, **(settings or {})})
+        self.settings = Flexible(settings or {})
         store = opened.in_memory("s-1", self.settings)
         self.store = replace(store, log=log or store.log, results=results or store.results)
         self._veto = veto
-        self._options: Options = {
-            "system": SYSTEM,
-            "tools": TOOLS,
-            "max_tokens": 1_000,
-            "clock": clock,
-            **options,
-        }
+        usual = {"system": SYSTEM, "tools": TOOLS, "max_tokens": 1_000, "clock": clock}
+        self._options = cast("Options", {**usual, **options})
         self.session = self.opened()
 
     def opened(self) -> Session:
@@ -159,12 +154,9 @@ def working(prompt_calls: int = 3, thinks: int = 40) -> ScriptedBrain:
 
     def reply(prompt: Prompt) -> list[dict[str, Any]]:
         number = next(numbers)
-        said = (
-            [{"type": "thinking", "thinking": f"step {number} " * thinks, "signature": ""}]
-            if thinks
-            else []
-        )
-        said.append({"type": "text", "text": f"Part {number}."})
+        said: list[dict[str, Any]] = [{"type": "text", "text": f"Part {number}."}]
+        if thinks:
+            said.insert(0, {"type": "thinking", "thinking": f"step {number} " * thinks, "signature": ""})
         if number % (prompt_calls + 1):
             said.append(
                 {"type": "tool_use", "id": f"toolu_{number}", "name": "Read", "input": {"n": number}}

@@ -39,7 +39,7 @@ TOOLS = [READ, SHELL, ASK]
 
 
 def reader(calls: int = 1, *, thinks: bool = True) -> ScriptedBrain:
-    """A model that thinks, says something and reads so many files, every time."""
+    """A model that thinks, says something and looks at so many files, every time."""
     numbers = count(1)
 
     def reply(prompt: Prompt) -> list[dict[str, Any]]:
@@ -49,7 +49,7 @@ def reader(calls: int = 1, *, thinks: bool = True) -> ScriptedBrain:
         said.append({"type": "text", "text": f"Looking at part {number}."})
         for each in range(calls):
             name = f"toolu_{number}_{each}"
-            said.append({"type": "tool_use", "id": name, "name": "Read", "input": {"path": f"{number}.py"}})
+            said.append({"type": "tool_use", "id": name, "name": "Shell", "input": {"command": f"cat {number}.py"}})
         return said
 
     return ScriptedBrain(reply)
@@ -173,7 +173,7 @@ def fake_reply(
     }
 
 
-def calling(name: str, tool: str = "Read", **given: Any) -> dict[str, Any]:
+def calling(name: str, tool: str = "Shell", **given: Any) -> dict[str, Any]:
     return {"type": "tool_use", "id": name, "name": tool, "input": given}
 
 

@@ -27,7 +27,7 @@ def ask_aside(here: World, session: sevenfold.Session, source: str = "prompt_sug
 @pytest.mark.parametrize("model", [BOUND, FREE])
 def test_every_request_can_be_had_again_byte_for_byte(model: str, tmp_path: Path) -> None:
     file = tmp_path / "s.jsonl"
-    settings = {"offload_characters": 2_000, "gap_keep": 1}
+    settings = {"offload_characters": 2_000, "preview_bytes": 500, "gap_keep": 1}
     with world() as here:
         with here.open(file, model=model, settings=settings) as session:
             session.user("begin")
@@ -95,7 +95,7 @@ def test_why_compares_what_was_expected_with_what_came_true() -> None:
             usage = here.simulator.requests.answered()[number].usage or {}
             prompt = sum(usage[name] for name in usage if name.endswith("input_tokens"))
             assert why.actual_tokens == prompt
-            assert why.expected_tokens == pytest.approx(prompt, rel=0.02)
+            assert why.expected_tokens == pytest.approx(prompt, rel=0.06 if number == 1 else 0.02)
             assert why.expected_usd == pytest.approx(why.actual_usd, rel=0.1)
             assert why.usd is not None and why.actual_usd is not None and why.usd > why.actual_usd
             assert why.why is not None and why.why.rule

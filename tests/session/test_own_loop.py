@@ -183,7 +183,7 @@ def test_an_answer_may_come_in_any_shape_and_reads_the_same_afterwards() -> None
                     raw = here.sdk.messages.with_raw_response.create(**request).http_response.content
                     reply = raw if shape == "bytes" else raw.decode()
             done = session.observe(reply)
-            assert (done.text, [call.name for call in done.calls]) == ("Looking at part 1.", ["Read"])
+            assert (done.text, [call.name for call in done.calls]) == ("Looking at part 1.", ["Shell"])
             answer(session, done)
             work(session, 2)
             assert here.moved() == [], shape

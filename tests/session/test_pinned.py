@@ -26,6 +26,7 @@ from sevenfold.simulator.clock import VirtualClock
 from sevenfold.simulator.invariant import extends
 from sevenfold.simulator.provider import Setup, Simulator
 from sevenfold.simulator.server import serve
+from sevenfold.wiring.opened import Tool
 from tests.session.holding import ALONE, KINDS, LINE, SYSTEM, TOOLS, working
 
 MODEL = "claude-opus-4-5"
@@ -48,7 +49,7 @@ class Pinning:
 
     def opened(self) -> None:
         script = Transcript(self.log, Place("s-1"), clock=self.clock, ids=RandomIds())
-        tools = tuple(one.schema for one in TOOLS if not isinstance(one, dict))
+        tools = tuple(one.schema for one in TOOLS if isinstance(one, Tool))
         wanted = Wanted(MODEL, 8_000, (blocks.text(SYSTEM).raw,), tools, KINDS)
         self.core = Session(
             script,
@@ -106,6 +107,8 @@ def test_with_twelve_results_all_but_the_newest_five_are_deleted_and_nothing_is_
     with pinning() as held:
         held.run(12)
         assert not held.deleted()
+        (proposed,) = held.core.dry_run()
+        assert (proposed.mechanism, proposed.items) == ("pinned", 7)
         outcome = held.run(1)
         assert held.deleted() == [f"toolu_{number}" for number in range(1, 8)]
         assert outcome.broken is None or outcome.broken.expected
@@ -124,11 +127,7 @@ def test_every_request_extends_the_one_before_and_local_messages_do_not_change()
     with pinning() as held:
         held.run(26)
         bodies = [request.raw for request in held.simulator.requests]
-        assert not [
-            moved
-            for before, now in itertools.pairwise(bodies)
-            if (moved := extends(before, now))
-        ]
+        assert not [moved for before, now in itertools.pairwise(bodies) if (moved := extends(before, now))]
         assert len(held.told("Acted", mechanism="pinned")) == 2
         assert not held.told("CacheBroke", expected=False)
         assert {request.status for request in held.simulator.requests} == {200}

@@ -40,7 +40,7 @@ def test_pins_have_a_budget_and_refuse_what_is_not_there() -> None:
         record = session.user("word " * 200)
         session.pin(record)
         session.pin(record)
-        other = session.user("word " * 400)
+        other = session.user("word " * 200)
         with pytest.raises(Refused, match=r"about [\d,]+ tokens, [\d,]+ are pinned already.*budget.*500 \(pins_tokens\)"):
             session.pin(other)
         with pytest.raises(Refused, match="nonsense is not a record in view"):

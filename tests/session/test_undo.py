@@ -165,7 +165,8 @@ def test_undo_is_refused_with_the_sizes_when_it_would_not_fit() -> None:
     with alone(model=FREE, tools=[sevenfold.tool({"name": "Read", "input_schema": {}}, kind="read")], settings=settings) as session:
         session.user("begin")
         for number in range(12):
-            hear(session, fake_reply(calling(f"t{number}"), number=number, prompt=2_000))
+            size = len(session.prepare().body) // 4
+            session.observe(fake_reply(calling(f"t{number}"), number=number, prompt=size))
             session.tool_results({f"t{number}": "some words of output " * 700})
         clearings = [made for made in session.core.transcript.view.decisions() if isinstance(made, Clearing)]
         assert clearings
@@ -176,7 +177,7 @@ def test_undo_is_refused_with_the_sizes_when_it_would_not_fit() -> None:
 
 @pytest.mark.spec("S1.3", "S10.1")
 def test_what_cannot_be_undone_says_so() -> None:
-    with alone(settings={"offload_characters": 1_000}) as session:
+    with alone(settings={"offload_characters": 1_000, "preview_bytes": 200}) as session:
         session.user("begin")
         with pytest.raises(Refused, match=r"nothing to undo.*provider_edits"):
             session.undo()
@@ -201,15 +202,15 @@ def test_what_cannot_be_undone_says_so() -> None:
 
 @pytest.mark.spec("S1.3")
 def test_an_offload_decided_before_sending_is_named_as_what_it_is() -> None:
-    with alone(settings={"round_characters": 3_000}) as session:
+    with alone(settings={"round_characters": 3_000, "preview_bytes": 200}) as session:
         session.user("begin")
         hear(session, fake_reply(calling("t1"), calling("t2")))
-        session.tool_results({"t1": "x" * 2_900, "t2": "y" * 2_900})
+        session.tool_results({"t1": "x" * 2_900, "t2": "y" * 900})
         _ = session.prepare().body
         with pytest.raises(Refused, match="is an offload.*cannot be undone; fetch gives its whole text"):
             session.undo("t1")
         assert session.fetch("t1") == b"x" * 2_900
-        assert session.fetch("t2") == b"y" * 2_900
+        assert session.fetch("t2") == b"y" * 900
 
 
 @pytest.mark.spec("S8.6", "S10.1")

@@ -1,9 +1,7 @@
 """Running one command of the user's: input in, output out, and an end to it and all it started.
 
-The command leads a session of its own. When its time is up or it is stopped, its whole process group is killed,
-and on Linux also whatever left the group: every process it started carries a mark in its environment and is
-found by it. All of them also hold a pipe open, whose end is the sign that they are gone. A command that ends by
-itself leaves running what it put into the background on purpose.
+When its time is up or it is stopped, the command and all it started are killed. A command that ends by itself leaves
+running what it put into the background on purpose.
 Input that is not read, and output without end, hold nobody up: what is over the limit is read and dropped.
 """
 
@@ -11,24 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import selectors
 import shutil
-import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
+
+from sevenfold.adapters.process_tree import Mark, Witness, end
 
 MOST_BYTES = 1024 * 1024
 """What is kept of an output."""
 
-_MARK = "SEVENFOLD_HOOK_RUN"
 _TICK = 0.05
 _CHUNK = 64 * 1024
-_GRACE = 2.0
 _TIMED_OUT = "it took too long"
 _STOPPED = "it was stopped"
 
@@ -59,13 +54,13 @@ def run(
     """Run a line of shell, or a program with ``args``, until it ends, its time is up or ``stopped()``."""
     if os.name != "posix":
         return Ended(problem="commands need a POSIX system; use a Python function as hook here")
-    mark = secrets.token_hex(16)
-    with _Witness() as witness:
+    mark = Mark()
+    with Witness() as witness:
         try:
             child = subprocess.Popen(
                 [command, *args] if args is not None else [_shell(environ), "-c", command],
                 cwd=cwd,
-                env={**environ, _MARK: mark},
+                env={**environ, **mark.environ},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -79,10 +74,10 @@ def run(
             with _Pipes(child, stdin) as pipes:
                 problem = _wait(child, pipes, time.monotonic() + seconds, stopped)
                 if problem:
-                    _end(child, mark, witness)
+                    end(child, mark, witness)
                 pipes.drain()
         except BaseException:
-            _end(child, mark, witness)
+            end(child, mark, witness)
             raise
     code = None if problem else child.returncode
     if problem == _TIMED_OUT:
@@ -185,56 +180,3 @@ class _Pipes:
 
 def _shell(environ: Mapping[str, str]) -> str:
     return shutil.which("bash", path=environ.get("PATH")) or "/bin/sh"
-
-
-class _Witness:
-    """A pipe nobody writes to; it ends when all who hold it have."""
-
-    def __init__(self) -> None:
-        self._seen, self.held = os.pipe()
-        self._open = {self._seen, self.held}
-
-    def __enter__(self) -> _Witness:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for descriptor in self._open:
-            os.close(descriptor)
-
-    def let_go(self) -> None:
-        """Leave the holding to those who have inherited it."""
-        os.close(self.held)
-        self._open.discard(self.held)
-
-    def all_gone(self, seconds: float) -> bool:
-        """Whether nobody holds it any more, at the latest after this time."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._seen, selectors.EVENT_READ)
-            return bool(selector.select(seconds))
-
-
-def _end(child: subprocess.Popen[bytes], mark: str, witness: _Witness) -> None:
-    """Kill the child's group and all that carries the mark, until none of it is left."""
-    deadline = time.monotonic() + _GRACE
-    while time.monotonic() < deadline:
-        # As long as nobody has waited for the child its number means its group and nobody else's.
-        if child.returncode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, signal.SIGKILL)
-        strays = list(_marked(mark))
-        for pid in strays:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        # A look around can miss who is just being started; the pipe cannot.
-        if witness.all_gone(_TICK / 5) and not strays:
-            break
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(_GRACE)
-
-
-def _marked(mark: str) -> Iterator[int]:
-    needle = f"{_MARK}={mark}".encode()
-    for environ in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            if needle in environ.read_bytes():
-                yield int(environ.parent.name)

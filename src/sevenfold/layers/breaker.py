@@ -1,4 +1,4 @@
-"""When to stop asking a model for summaries: after some failures in a row, until one succeeds again."""
+"""When to stop asking a model for summaries: after some compactions in a row that got none, until one does again."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ def opened(failures: int) -> bool:
 
 
 def after(failures: int, *, succeeded: bool) -> int:
-    """The count after another try."""
+    """The count after another compaction that asked a model."""
     return 0 if succeeded else failures + 1

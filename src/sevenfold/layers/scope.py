@@ -17,7 +17,7 @@ from sevenfold.record.layout import Item
 from sevenfold.record.view import View
 from sevenfold.record.wire import Message, Wire
 
-Span = Literal["whole", "from", "up_to"]
+Span = Literal["whole", "from", "up_to", "range"]
 Tokens = Callable[[Item], int]
 
 
@@ -28,6 +28,8 @@ class Scope(Struct, frozen=True):
     """What the summary stands for."""
     kept: tuple[Item, ...] = ()
     span: Span = "whole"
+    before: int = 0
+    """Of a range: how many of the kept messages stand in front of it."""
 
     @property
     def side(self) -> Literal["nothing", "after", "before"]:
@@ -35,6 +37,16 @@ class Scope(Struct, frozen=True):
         if not self.kept:
             return "nothing"
         return "before" if self.span == "from" else "after"
+
+    @property
+    def front(self) -> tuple[Item, ...]:
+        """What is kept in front of the summary, as it is."""
+        return self.kept if self.span == "from" else self.kept[: self.before]
+
+    @property
+    def behind(self) -> tuple[Item, ...]:
+        """What is kept behind the summary."""
+        return () if self.span == "from" else self.kept[self.before :]
 
 
 def whole(view: View, most_kept: int, tokens: Tokens) -> Scope:
@@ -61,18 +73,49 @@ def preceding(view: View, record: str) -> Scope:
     return _checked(Scope(tuple(items[:place]), tuple(items[place:]), "up_to"))
 
 
-def older(view: View, rounds: int) -> Scope:
-    """Everything but the newest rounds; with fewer than that, everything but the newest."""
+def between(view: View, first: str, last: str) -> Scope:
+    """From one record to another, both included; what is around them is kept."""
     items = view.items
-    starts = [
-        n
-        for n, item in enumerate(items)
-        if item.said.role == "assistant" and view.begins_round(item.said.uuid)
-    ]
-    for place in starts[-rounds:]:
-        if any(item.said.role == "assistant" for item in items[:place]):
+    start = _place(view, first)
+    end = next((n for n, item in enumerate(items) if item.said.uuid == last), -1) + 1
+    if end <= start:
+        raise Refused(f"{first} to {last} is no span of records in view")
+    if end == len(items):
+        raise Refused("a range ends before the newest round: use a compaction from its first record on instead")
+    if not view.begins_round(items[end].said.uuid):
+        raise Refused(f"{last} is followed by more of the same round; end the range where that round ends")
+    kept = (*items[:start], *items[end:])
+    return _checked(Scope(tuple(items[start:end]), kept, "range", start))
+
+
+def older(view: View, rounds: int, most_kept: int, tokens: Tokens) -> Scope:
+    """Everything but the newest rounds, of which so many are kept as have no more than so many tokens."""
+    items = view.items
+    for place in _starts(view, items)[-rounds:]:
+        if sum(map(tokens, items[place:])) <= most_kept and _answered(items[:place]):
             return _checked(Scope(tuple(items[:place]), tuple(items[place:]), "up_to"))
     return _checked(Scope(tuple(items)))
+
+
+def finished(view: View, least: int, most: int, tokens: Tokens) -> tuple[str, str] | None:
+    """The oldest rounds that are over and still in full, with about ``most`` tokens: their first and last record.
+
+    If they have less than ``least``, what was folded before is taken in with them. None if nothing is over but the
+    newest rounds.
+    """
+    items = view.items
+    starts = _starts(view, items)
+    if len(starts) < 3:
+        return None
+    end = starts[-2]
+    fresh = next((n for n in starts if items[n].shown and not items[n].hidden_by), end)
+    if sum(map(tokens, items[fresh:end])) < least:
+        fresh = starts[0]
+    size, stop = 0, fresh
+    for here, there in zip(starts, starts[1:], strict=False):
+        if fresh <= here < end and (size < most or stop == fresh):
+            size, stop = size + sum(map(tokens, items[here:there])), there
+    return (items[fresh].said.uuid, items[stop - 1].said.uuid) if size >= least else None
 
 
 def messages(items: Sequence[Item]) -> list[Message]:
@@ -92,6 +135,19 @@ def _newest(view: View, items: Sequence[Item]) -> int:
         while start > 0 and not view.begins_round(items[start].said.uuid):
             start -= 1
     return start
+
+
+def _starts(view: View, items: Sequence[Item]) -> list[int]:
+    """Where rounds begin, the opening aside."""
+    return [
+        n
+        for n, item in enumerate(items)
+        if item.said.role == "assistant" and view.begins_round(item.said.uuid)
+    ]
+
+
+def _answered(items: Sequence[Item]) -> bool:
+    return any(item.said.role == "assistant" for item in items)
 
 
 def _place(view: View, record: str) -> int:

@@ -54,7 +54,7 @@ class Compact(Text, frozen=True):
     @classmethod
     def of(
         cls,
-        span: Literal["whole", "from", "up_to"] = "whole",
+        span: Literal["whole", "from", "up_to", "range"] = "whole",
         *,
         begins: str = "",
         user: str = "",
@@ -66,10 +66,10 @@ class Compact(Text, frozen=True):
         wishes += [HooksAdd(hooks.strip()).render()] if hooks.strip() else []
         return cls(
             whole=_SHOWN if span == "whole" and part is None else None,
-            after=_beginning(begins) if span == "from" else None,
+            after=_beginning(begins) if span in ("from", "range") else None,
             before=_SHOWN if span == "up_to" else None,
-            now=None if span == "up_to" else _SHOWN,
-            done=_SHOWN if span == "up_to" else None,
+            now=None if span in ("up_to", "range") else _SHOWN,
+            done=_SHOWN if span in ("up_to", "range") else None,
             part=part,
             more="\n\n".join(wishes) or None,
         )

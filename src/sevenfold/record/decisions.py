@@ -28,8 +28,31 @@ class Segment(Struct, frozen=True, rename="camel"):
     tail_uuid: str
 
 
+class Chain(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Where a compaction stands in the row of a session's compactions."""
+
+    recompaction: bool = False
+    turns_since: int = -1
+    """Answers since the compaction before; -1 for the first."""
+    previous_turn: str | None = None
+    """The turn of the compaction before, by its boundary…"""
+    turn: str = ""
+    """…and that of this one."""
+    threshold: int = 0
+    query_source: str = "main"
+
+
+class Fidelity(Struct, frozen=True, rename="camel"):
+    """How many of the facts that could be asked for are still there."""
+
+    in_context: int
+    reachable: int
+    lost: int
+    invented: int = 0
+
+
 class CompactMetadata(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a compaction says about itself."""
+    """What a compaction says about itself; what other tools do not know of it they pass over."""
 
     trigger: str = "auto"
     pre_tokens: int | None = None
@@ -38,6 +61,9 @@ class CompactMetadata(Struct, frozen=True, rename="camel", omit_defaults=True):
     user_context: str | None = None
     pre_compact_discovered_tools: list[str] | None = None
     preserved_segment: Segment | None = None
+    engine: str | None = None
+    chain: Chain | None = None
+    fidelity: Fidelity | None = None
 
 
 class MicrocompactMetadata(Struct, frozen=True, rename="camel"):
@@ -106,6 +132,8 @@ class Why(Struct, frozen=True, omit_defaults=True):
     options: list[Option] = []
     usd: float | None = None
     """What the request was expected to cost, its answer aside."""
+    after_compaction: str = ""
+    """The compaction this is the first request after; empty: there was another since."""
 
 
 class Request(Own, frozen=True, tag="request"):
@@ -121,6 +149,8 @@ class Request(Own, frozen=True, tag="request"):
     sha256: str = ""
     appended: list[Raw] = []
     """Messages a fork adds to those of the view; they are nowhere else."""
+    upto: str | None = None
+    """The last record of the view a fork begins with, if not the newest."""
     why: Why | None = None
     spent: float | None = None
     """US dollars the session had cost before it; None where a price is unknown."""

@@ -12,6 +12,15 @@ from sevenfold.record.layout import Item
 from sevenfold.record.weight import NOTHING, measure, total
 
 
+class Fate(Struct, frozen=True):
+    """Whether the model sees a record, and what decided it."""
+
+    state: str
+    """seen, trimmed, hidden, off_branch, sidechain or unknown"""
+    by: tuple[str, ...] = ()
+    """The decisions that hid or trimmed it."""
+
+
 class Span(Struct, frozen=True):
     """Records out of sight from ``first`` to ``last``; ``summary`` stands for them unless it is empty."""
 

@@ -8,7 +8,6 @@ same view, the same bytes and the same weights, whether they were read in one go
 
 from __future__ import annotations
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.record import effects, ledger
@@ -24,7 +23,7 @@ from sevenfold.record.decisions import (
     Rewound,
     Segment,
 )
-from sevenfold.record.effects import Effects
+from sevenfold.record.effects import Effects, Fate
 from sevenfold.record.entries import (
     Boundary,
     Clearing,
@@ -42,15 +41,6 @@ from sevenfold.record.wire import Message, Repair
 
 CHARACTERS_PER_SAVED_TOKEN = 4
 """What a clearing's ``tokensSaved`` is reckoned with."""
-
-
-class Fate(Struct, frozen=True):
-    """Whether the model sees a record, and what decided it."""
-
-    state: str
-    """seen, trimmed, hidden, off_branch, sidechain or unknown"""
-    by: tuple[str, ...] = ()
-    """The decisions that hid or trimmed it."""
 
 
 class View:

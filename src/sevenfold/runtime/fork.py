@@ -47,6 +47,7 @@ class Fork:
         *,
         masked: Callable[[Sequence[Block]], list[Block]] = list,
         telling: Telling | None = None,
+        upto: str | None = None,
     ) -> None:
         self._exchange = exchange
         self._transcript = transcript
@@ -58,8 +59,10 @@ class Fork:
         self._epoch = transcript.view.epoch.id if transcript.view.epoch else ""
         now = tuple(transcript.view.messages())
         self._shared = now if shared is None else tuple(shared)
-        self._tip = transcript.view.tip if self._shared == now else None
+        begins_in_view = self._shared == now or upto is not None
+        self._tip = transcript.view.tip if begins_in_view else None
         """Where it was taken; None if it begins with other messages than those in view."""
+        self._upto = upto if self._shared != now else None
         self._masked = masked
         self._telling = telling
         self._size = exchange.size()
@@ -156,5 +159,6 @@ class Fork:
             markers=[(mark.level, mark.index, mark.block, mark.ttl) for mark in body.markers],
             sha256=body.sha256,
             appended=[Raw(message.raw) for message in own],
+            upto=self._upto,
         )
         return self._transcript.decide(self._exchange.numbered(made))

@@ -18,7 +18,7 @@ from sevenfold.record.decisions import Billed, Epoch, Request
 from sevenfold.record.entries import Boundary, Decision, Link, Said, Stored
 from sevenfold.record.usage import Usage
 from sevenfold.record.view import View
-from sevenfold.record.wire import Message
+from sevenfold.record.wire import Message, Wire
 from sevenfold.request import price
 from sevenfold.request.frame import Body, Marker, assemble
 from sevenfold.request.plan import Tail, tail_of
@@ -195,6 +195,18 @@ def rebuild(epoch: Epoch, request: Request, messages: Sequence[Message]) -> Body
     return assemble(frame_of(epoch), [*messages, *own], markers, extra)
 
 
+def _shared(view: View, made: Request) -> list[Message]:
+    """The messages of the view a request begins with: all of them, or those up to a record."""
+    if made.upto is None:
+        return view.messages()
+    wire = Wire()
+    for number, item in enumerate(view.items):
+        wire.add(number, item.role, item.said.message_id, item.shown)
+        if item.said.uuid == made.upto:
+            break
+    return wire.messages()
+
+
 def _message(raw: bytes) -> Message:
     fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
     parts = tuple(
@@ -224,7 +236,7 @@ def _rebuilt(log: Log, offset: int, made: Request) -> Past:
             f"request number {made.number} cannot be rebuilt: the record of what preceded its messages is gone"
         )
     epoch = view.epoch
-    body = rebuild(epoch, made, view.messages())
+    body = rebuild(epoch, made, _shared(view, made))
     if body.sha256 != made.sha256 and made.appended:
         epoch, body = _fork_body(log, offset, made) or (epoch, body)
     if body.sha256 != made.sha256:
@@ -248,7 +260,7 @@ def _fork_body(log: Log, offset: int, made: Request) -> tuple[Epoch, Body] | Non
             break
         view.add(entry, place)
         if view.tip == made.tip and view.epoch is not None and view.epoch.id == made.epoch:
-            body = rebuild(view.epoch, made, view.messages())
+            body = rebuild(view.epoch, made, _shared(view, made))
             if body.sha256 == made.sha256:
                 return view.epoch, body
     return None

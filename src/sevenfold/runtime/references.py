@@ -45,44 +45,55 @@ class References:
         """Drop deletions that are stale, and delete what has become old."""
         if not self.used(settings):
             return
+        gone = self._gone()
+        if not gone.begun or self._stale(gone, settings):
+            if gone.calls:
+                self._exchange.announce("pinned edits dropped")
+            self._transcript.decide(Pinned())
+        proposed = self.proposed(settings, results)
+        if proposed is not None and self._announcer.may(proposed):
+            self._delete(proposed)
+
+    def proposed(self, settings: Settings, results: Callable[[], Sequence[Result]]) -> Proposed | None:
+        """What would be deleted now, behind results that are about to be sent; None for nothing."""
         view = self._transcript.view
-        self._stock.follow(view)
-        gone = references.deleted(view.decisions())
-        expired = bool(gone.calls) and self._expired(settings)
-        if not gone.begun or expired or gone.stale([held.call for held in self._stock.results]):
-            gone = self._begin_anew(gone)
-        calls = () if expired else references.due(results(), gone, settings)
         newest = view.items_from(len(view) - 1)[-1:]
-        if calls and newest and newest[0].said.answers:
-            self._delete(calls, newest[0].said.uuid)
+        if not (self.used(settings) and newest and newest[0].said.answers) or self._expired(settings):
+            return None
+        gone = self._gone()
+        calls = references.due(results(), gone, settings)
+        count = self._exchange.gauge.estimator.tokens
+        tokens = round(sum(count(held.weight) for held in self._stock.results if held.call in calls))
+        what = f"delete {len(calls)} old tool results by reference"
+        return Proposed(**_told(what, len(calls)), tokens=tokens, targets=calls) if calls else None
+
+    def _gone(self) -> Deleted:
+        self._stock.follow(self._transcript.view)
+        return references.deleted(self._transcript.view.decisions())
+
+    def _stale(self, gone: Deleted, settings: Settings) -> bool:
+        in_view = [held.call for held in self._stock.results]
+        return bool(gone.calls) and (self._expired(settings) or gone.stale(in_view))
 
     def _expired(self, settings: Settings) -> bool:
         lifetime = SECONDS[self._exchange.lifetimes.tail] + settings.gap_margin_seconds
         return lifetime < self._exchange.idle_seconds() < inf
 
-    def _begin_anew(self, gone: Deleted) -> Deleted:
-        if gone.calls:
-            self._exchange.announce("pinned edits dropped")
-        self._transcript.decide(Pinned())
-        self._stock.follow(self._transcript.view)
-        return Deleted(begun=True)
-
-    def _delete(self, calls: tuple[str, ...], record: str) -> None:
-        count = self._exchange.gauge.estimator.tokens
-        tokens = round(sum(count(held.weight) for held in self._stock.results if held.call in calls))
+    def _delete(self, proposed: Proposed) -> None:
         before = self._exchange.size().tokens
-        shared: dict[str, Any] = {
-            "layer": "clear",
-            "mechanism": "pinned",
-            "what": f"delete {len(calls)} old tool results by reference",
-            "why": "many results are in the cached prefix",
-            "items": len(calls),
-            "usd": 0.0,
-        }
-        if not self._announcer.may(Proposed(**shared, tokens=tokens, targets=calls)):
-            return
-        made = self._transcript.decide(Pinned(calls=list(calls), record=record))
-        after = max(0, before - tokens)
+        record = self._transcript.view.items[-1].said.uuid
+        made = self._transcript.decide(Pinned(calls=list(proposed.targets), record=record))
         self._announcer.tell(
-            Acted(**shared, tokens_before=before, tokens_after=after, reference=made.id, undoable=False)
+            Acted(
+                **_told(proposed.what, proposed.items),
+                tokens_before=before,
+                tokens_after=max(0, before - proposed.tokens),
+                reference=made.id,
+                undoable=False,
+            )
         )
+
+
+def _told(what: str, items: int) -> dict[str, Any]:
+    why = "many results are in the cached prefix"
+    return {"layer": "clear", "mechanism": "pinned", "what": what, "why": why, "items": items, "usd": 0.0}

@@ -54,6 +54,7 @@ class Telling:
                 max_tokens=self._exchange.frame.max_tokens,
                 lost=prepared.forecast.tokens,
                 lost_because=prepared.forecast.announced or (change.part if change else ""),
+                after_compaction=_compaction_before(prepared),
             )
         )
 
@@ -79,6 +80,7 @@ class Telling:
                 ideal_usd=outcome.ideal_cost,
                 seconds=now - self._asked.pop(request, now),
                 cleared_by_provider=self._exchange.edited,
+                after_compaction=_compaction_before(outcome.prepared),
             )
         )
         if outcome.broken is not None and self.break_watch:
@@ -125,3 +127,7 @@ def _repairs(prepared: Prepared) -> list[Repaired]:
         for message in prepared.messages[-2:]
         for repair in message.repairs
     ]
+
+
+def _compaction_before(prepared: Prepared) -> str:
+    return prepared.record.why.after_compaction if prepared.record.why else ""

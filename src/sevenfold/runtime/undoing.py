@@ -51,7 +51,7 @@ def redo(transcript: Transcript, exchange: Exchange, profile: Profile, reference
         )
     for each in [name, *_partner(transcript, names[name])]:
         transcript.decide(Undone(decision=each, redo=True))
-    exchange.open("redo", drops_thinking=profile.thinking.bound)
+    exchange.open("redo", drops_thinking=profile.thinking.bound, after=_place(names[name]))
     return name
 
 

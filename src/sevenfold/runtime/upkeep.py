@@ -92,6 +92,8 @@ class Upkeep:
             self._gate.proposal(big, budget)
             for big in self._gate.due(self._unsent_results(), self.stock.tool_of, budget)
         ]
+        if deletion := self._references.proposed(settings, self._results):
+            proposals.append(deletion)
         plan = self.plan(settings)
         return [*proposals, _proposal(plan)] if plan.chosen == "clear" else proposals
 

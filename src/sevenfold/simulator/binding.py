@@ -35,6 +35,7 @@ OPEN = frozenset({"claude-haiku-5-5"})
 BULK = 3
 """Bytes in a signature for each token of reasoning: four characters, about as in life."""
 
+
 class Finding(Struct, frozen=True):
     """What the check found about one thinking block."""
 

@@ -10,6 +10,7 @@ from sevenfold.surfaces.wording import count, plural
 _REPAIRS = {
     "unanswered_call": ("tool call has", "tool calls have", "no result"),
     "orphan_result": ("tool result answers", "tool results answer", "a call that is not there"),
+    "second_call": ("tool call is", "tool calls are", "made twice under one id"),
     "second_result": ("result is", "results are", "the second for one call"),
     "cut_start": ("conversation starts", "conversations start", "in the middle"),
 }

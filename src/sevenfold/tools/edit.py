@@ -20,6 +20,7 @@ from sevenfold.tools.tool import StandardTool
 from sevenfold.tools.wish import Wish
 
 _NUMBERED = re.compile(r"^ *\d+\t", re.MULTILINE)
+_MOST_COUNTED = 10_000
 _PATH = Meta(description="The file: absolute, or from the working directory.")
 
 
@@ -53,11 +54,11 @@ class _Changes:
         place = files.place(path, context)
         return Wish(self.name, "write", place.real, place.named if place.named != place.real else "")
 
-    def done(self, path: str, before: bytes | None, after: bytes, context: Context) -> ToolOutput:
-        """Write, and tell what changed."""
+    def done(self, path: str, before: bytes | None, after: bytes, context: Context, *, whole: bool) -> ToolOutput:
+        """Write, and tell what changed; ``whole``: the model knows all of the new text."""
         version = files.version(after)
         files.write(path, after, None if before is None else files.version(before))
-        context.desk.know(path, version, whole=True)
+        context.desk.know(path, version, whole=whole)
         change = diff(_text(before or b""), _text(after), path)
         counts = f"{change.added:,} lines added, {change.removed:,} removed"
         words = f"{path} was made." if before is None else f"{path} was changed: {counts}."
@@ -84,14 +85,11 @@ class Edit(_Changes, StandardTool[EditInput]):
         path = self.target(given.path, context)
         with context.desk.changing:
             before = files.content(path)
-            _must_be_known(path, before, context)
+            whole = _must_be_known(path, before, context)
             if before.startswith((b"\xff\xfe", b"\xfe\xff")):
                 raise Refused(f"{path} is not in UTF-8; change it with a command.")
-            known = context.desk.known(path)
             after = replaced(before, old, new, everywhere=given.replace_all, path=path)
-            output = self.done(path, before, after, context)
-            _keep_what_was_seen(path, known is not None and known.whole, context, after)
-            return output
+            return self.done(path, before, after, context, whole=whole)
 
 
 class Write(_Changes, StandardTool[WriteInput]):
@@ -111,14 +109,13 @@ class Write(_Changes, StandardTool[WriteInput]):
         path = self.target(given.path, context)
         with context.desk.changing:
             if not files.exists(path):
-                return self.done(path, None, after, context)
+                return self.done(path, None, after, context, whole=True)
             before = files.content(path)
-            known = _must_be_known(path, before, context)
-            if not known:
+            if not _must_be_known(path, before, context):
                 raise Refused(
                     f"Only a part of {path} was read, and writing would lose the rest. Read it whole, or use Edit."
                 )
-            return self.done(path, before, after, context)
+            return self.done(path, before, after, context, whole=True)
 
 
 def replaced(before: bytes, old: bytes, new: bytes, *, everywhere: bool, path: str) -> bytes:
@@ -132,7 +129,7 @@ def replaced(before: bytes, old: bytes, new: bytes, *, everywhere: bool, path: s
         raise Refused(f"old does not occur in {path}.{_hint(before, old)} Read the file, and copy the text exactly.")
     if places > 1 and not everywhere:
         raise Refused(
-            f"old occurs {places:,} times in {path}. Add lines around it until only one fits, or set replace_all."
+            f"old occurs {_counted(places)} times in {path}. Add lines around it until only one fits, or set replace_all."
         )
     return before.replace(old, new)
 
@@ -147,20 +144,17 @@ def _must_be_known(path: str, found: bytes, context: Context) -> bool:
     return known.whole
 
 
-def _keep_what_was_seen(path: str, whole: bool, context: Context, after: bytes) -> None:
-    """After an edit the model knows no more of a file than before."""
-    if not whole:
-        context.desk.unknow(path)
-        context.desk.know(path, files.version(after), whole=False)
-
-
 def _count(content: bytes, old: bytes) -> int:
     """Places where it stands, also where one reaches into the next: then it is unclear which is meant."""
     places, at = 0, content.find(old)
-    while at >= 0:
+    while at >= 0 and places < _MOST_COUNTED:
         places += 1
         at = content.find(old, at + 1)
     return places
+
+
+def _counted(places: int) -> str:
+    return f"{places:,}" if places < _MOST_COUNTED else f"at least {places:,}"
 
 
 def _hint(content: bytes, old: bytes) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, BinaryIO
 
 from msgspec import Meta, Struct
@@ -79,12 +80,15 @@ def _text(file: BinaryIO, path: str, given: ReadInput, context: Context) -> Tool
     window = Window(given)
     digest = hashlib.blake2b(digest_size=12)
     small = _is_small(file)
-    for number, line, raw in _lines(file):
-        if small:
-            digest.update(raw)
-        window.take(number, line)
+
+    def pass_on(piece: bytes) -> None:
         if context.abort.is_set():
             raise Refused("The reading was stopped.")
+        if small:
+            digest.update(piece)
+
+    for number, line in _lines(file, pass_on):
+        window.take(number, line)
         if window.full and not small:
             break
     version = digest.hexdigest() if small else files.version_by_date(file)
@@ -152,19 +156,19 @@ class Window:
 def _short(line: str) -> str:
     if len(line) <= LONGEST_LINE:
         return line
-    return f"{line[:LONGEST_LINE]}… ({len(line) - LONGEST_LINE:,} more characters)"
+    return f"{line[:LONGEST_LINE]}… (a long line, cut here)"
 
 
-def _lines(file: BinaryIO) -> Iterator[tuple[int, str, bytes]]:
-    """Lines with their numbers and bytes; of an endless line, all pieces but the first are only passed on."""
+def _lines(file: BinaryIO, pass_on: Callable[[bytes], None]) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers. An endless one is never held: all but its first piece is only passed on."""
     number = 0
-    while raw := file.readline(_PIECE):
+    while first := file.readline(_PIECE):
         number += 1
-        pieces = [raw]
-        while not pieces[-1].endswith(b"\n") and (more := file.readline(_PIECE)):
-            pieces = [pieces[0], more] if len(pieces) == 1 else [*pieces, more]
-        whole = b"".join(pieces)
-        yield number, _decoded(whole), whole
+        pass_on(first)
+        piece = first
+        while not piece.endswith(b"\n") and (piece := file.readline(_PIECE)):
+            pass_on(piece)
+        yield number, _decoded(first)
 
 
 def _decoded(raw: bytes) -> str:
@@ -209,14 +213,8 @@ def _refuse_binary(head: bytes, path: str) -> None:
     if head.startswith(b"%PDF-"):
         raise Refused(f"{path} is a PDF, which is not shown here; turn it into text with a command such as pdftotext.")
     if b"\0" in head and not head.startswith(_UTF16):
-        raise Refused(f"{path} is no text ({_size(head)}); look at it with a command such as file or xxd.")
-
-
-def _size(head: bytes) -> str:
-    return f"it begins with {head[:8].hex(' ')}"
+        raise Refused(f"{path} is no text (it begins with {head[:8].hex(' ')}); look at it with a command such as file or xxd.")
 
 
 def _is_small(file: BinaryIO) -> bool:
-    import os
-
     return os.fstat(file.fileno()).st_size <= files.MOST_BYTES

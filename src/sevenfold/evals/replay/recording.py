@@ -62,7 +62,9 @@ class Recording(Struct, frozen=True):
     @property
     def tools(self) -> list[str]:
         """The tools it uses, in order of first use."""
-        used = (block["name"] for step in self.steps for block in step.answer if block["type"] == "tool_use")
+        used = (
+            block["name"] for step in self.steps for block in step.answer if block["type"] == "tool_use"
+        )
         return list(dict.fromkeys(used))
 
 

@@ -36,8 +36,8 @@ __all__ = [
     "verify",
 ]
 
-Span = Literal["whole", "from", "up_to"]
-"""What is summarised: everything, what follows a chosen message, or what is before it."""
+Span = Literal["whole", "from", "up_to", "range"]
+"""What is summarised: everything, what follows a chosen message, what is before it, or a part in the middle."""
 
 _PROSE = 0.07
 _EARLIER_PROSE = 0.05
@@ -80,7 +80,7 @@ def extractive(
 
 
 def _titles(span: Span) -> Mapping[int, str]:
-    return TITLES_UP_TO if span == "up_to" else TITLES
+    return TITLES_UP_TO if span in ("up_to", "range") else TITLES
 
 
 def _disarmed(text: str) -> str:

@@ -102,7 +102,7 @@ def _request(facts: Facts) -> Iterable[str]:
         first = facts.messages[0]
         yield f"- what the user said first: {_begin(Quote(first.head, first.record), facts)}"
     if facts.messages:
-        yield "- All the user said is in section 6, what the user said last in section 9."
+        yield "- Section 6 has every message, section 9 the newest."
 
 
 def _next(facts: Facts) -> Iterable[str]:

@@ -24,6 +24,7 @@ from sevenfold.prompts.compact import Compact, Summariser
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Compaction
 from sevenfold.record.layout import Item
+from sevenfold.record.rounds import rounds
 from sevenfold.record.usage import Usage
 from sevenfold.record.weight import Weight
 from sevenfold.record.wire import Message
@@ -36,6 +37,8 @@ OUTPUT_CAP = 20_000
 """The most a plain call may write."""
 RETRIES = 2
 """How often a call that broke off is made again."""
+WHERE_IT_STANDS = 8
+"""The first of the sections that tell of the end of what is summarised."""
 SHORTENINGS = 3
 """How often the oldest rounds are dropped when a summary request itself is too long."""
 
@@ -53,11 +56,19 @@ class Got(Struct, frozen=True):
     """The provider's block, which is sent in place of the text."""
     gap: int | None = None
     """By how many tokens the request was too long, where the provider said so."""
+    retries: tuple[str, ...] = ()
+    """What had to be tried again, and how."""
 
     def then(self, later: Got) -> Got:
         """This, followed by another try: what was spent adds up."""
         usd = None if self.usd is None or later.usd is None else self.usd + later.usd
-        return replace(later, usd=usd, calls=self.calls + later.calls, usage=later.usage or self.usage)
+        return replace(
+            later,
+            usd=usd,
+            calls=self.calls + later.calls,
+            usage=later.usage or self.usage,
+            retries=(*self.retries, *later.retries),
+        )
 
 
 Flow = Generator[Ask, Reply, Got]
@@ -78,6 +89,8 @@ class Task(Struct, frozen=True, kw_only=True):
     room: int
     """Tokens a request may have."""
     tokens: Tokens
+    upto: str | None = None
+    """The record those messages end with, if more are in view."""
 
     def instruction(self, part: str | None = None) -> str:
         """What the model is told to do."""
@@ -114,39 +127,60 @@ def by_fork(task: Task, fork: Fork) -> Flow:
     return Got(summary.read(answer.blocks, answer.stop_reason), outcome.usage, outcome.cost, 1)
 
 
-def by_plain_call(task: Task, model: Profile) -> Flow:
-    """Ask in a request of its own; too long, its oldest rounds go, and at last it is read in parts."""
-    lean = shorten.lean(task.scope.hidden)
-    left = shorten.Shortened(tuple(lean), 0)
+def by_plain_call(task: Task, model: Profile, over: int | None = None) -> Flow:
+    """Ask in a request of its own; too long, its oldest rounds go, and at last it is read in parts.
+
+    ``over`` is by how many tokens the conversation is known to be too long; what fits no request of this model at
+    all is read in parts from the start, for then nothing need be left out.
+    """
+    lean = tuple(shorten.lean(task.scope.hidden))
+    size = sum(task.tokens(item.weight) for item in lean)
+    room = min(task.room, model.window - min(OUTPUT_CAP, model.max_output))
+    if size > room:
+        return (yield from _in_parts(task, lean, model, room))
+    left: shorten.Shortened | None = shorten.Shortened(lean, 0)
+    if over is not None:
+        left = shorten.drop_oldest(lean, task.tokens, gap=over) or left
     got = Got(Failure("no_summary", "nothing was asked yet"))
-    for _ in range(SHORTENINGS + 1):
+    for attempt in range(SHORTENINGS + 1):
+        if left is None:
+            break
         call = _plain(model, shorten.messages(left.items, task.instruction(), dropped=left.dropped))
-        tried = yield from _asked(call, model, _drafted)
-        got = got.then(tried)
+        got = got.then((yield from _asked(call, model, _drafted)))
         if not isinstance(got.found, Failure) or got.found.reason != "prompt_too_long":
             return got
-        shorter = shorten.drop_oldest(left.items, task.tokens, gap=got.gap, dropped=left.dropped)
-        if shorter is None:
-            break
-        left = shorter
-    return got.then((yield from _in_parts(task, lean, model)))
+        left = shorten.drop_oldest(left.items, task.tokens, gap=got.gap, dropped=left.dropped)
+        if left is not None and attempt < SHORTENINGS:
+            told = f"attempt {attempt + 2}: {left.dropped} rounds dropped, {len(rounds(left.items))} left"
+            got = replace(got, retries=(*got.retries, told))
+    return got.then((yield from _in_parts(task, lean, model, room)))
 
 
-def _in_parts(task: Task, lean: Sequence[Item], model: Profile) -> Flow:
-    """Summarise part by part, each with the summary of what was before it."""
-    parts = shorten.chunks(lean, max(1_000, task.room // 2), task.tokens)
-    got, so_far = Got(Failure("no_summary", "there was nothing to summarise")), ""
+def _in_parts(task: Task, lean: Sequence[Item], model: Profile, room: int) -> Flow:
+    """Summarise part by part, each knowing the summaries of those before it; together they are one."""
+    parts = shorten.chunks(lean, max(1_000, room // 2), task.tokens)
+    got = Got(Failure("no_summary", "there was nothing to summarise"))
+    drafts: list[Draft] = []
     for number, part in enumerate(parts, 1):
-        told = f"part {number} of {len(parts)}"
-        ask = task.instruction(told)
-        if so_far:
-            ask = f"The parts before this one say:\n\n{so_far}\n\n{ask}"
+        ask = task.instruction(f"{number} of {len(parts)}")
+        if drafts:
+            ask = f"The parts before this one say:\n\n{_joined(drafts).text}\n\n{ask}"
         tried = yield from _asked(_plain(model, shorten.messages(part, ask)), model, _drafted)
-        got = got.then(tried)
+        got = replace(got.then(tried), retries=(*got.retries, f"part {number} of {len(parts)}"))
         if isinstance(got.found, Failure):
             return got
-        so_far = got.found.text
-    return got
+        drafts.append(got.found)
+    return replace(got, found=_joined(drafts)) if drafts else got
+
+
+def _joined(drafts: Sequence[Draft]) -> Draft:
+    """Several drafts as one, section by section; where the work stands, only the last one knows."""
+    sections: dict[int, str] = {}
+    for draft in drafts:
+        for number, text in draft.sections.items():
+            before = sections.get(number, "") if number < WHERE_IT_STANDS else ""
+            sections[number] = "\n\n".join(filter(None, (before, text)))
+    return Draft("\n\n".join(draft.text for draft in drafts), sections)
 
 
 def _asked(call: Call, model: Profile, read: Callable[[Reply], Got]) -> Flow:
@@ -161,6 +195,7 @@ def _asked(call: Call, model: Profile, read: Callable[[Reply], Got]) -> Flow:
             got = got.then(_failed(error))
             if not error.retryable or attempt == RETRIES:
                 return got
+            got = replace(got, retries=(*got.retries, f"broken off: {error}"))
         else:
             usage = Usage.read(reply.answer.usage)
             made = replace(read(reply), usage=usage, usd=price.cost(usage, model), calls=1)

@@ -1,0 +1,318 @@
+"""Commands of the agent as real processes: one that is waited for, others in the background.
+
+Every command runs in bash, with no input, its two outputs as one, and nothing of an earlier command but the folder it
+ended in. Its output is taken as it comes and kept within bounds: the beginning and the end of one that is waited for,
+the beginning of one in the background, in a file. When time is up, or it is stopped, it ends with all it started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import BinaryIO, Literal, Protocol
+
+from msgspec import Struct
+
+from sevenfold.adapters.process_tree import Mark, Witness, end
+from sevenfold.errors import InputError, Refused
+
+KEPT_AT_EACH_END = 128 * 1024
+"""Bytes of output kept at the beginning and at the end."""
+MOST_IN_A_FILE = 64 * 1024 * 1024
+"""Bytes of output kept of a command in the background."""
+GENTLY = 0.5
+"""Seconds a command gets to end by itself when it is told to."""
+_TICK = 0.05
+_CHUNK = 64 * 1024
+_SCRIPT = 'trap \'pwd -P >&"$SEVENFOLD_CWD_FD"\' EXIT; eval "$1"'
+
+State = Literal["running", "completed", "failed", "killed"]
+
+
+class Ran(Struct, frozen=True):
+    """What is left of a command."""
+
+    output: str
+    code: int | None = None
+    """None if it did not come to its own end."""
+    problem: str = ""
+    cwd: str = ""
+    """The folder it ended in; empty if it did not say."""
+    left_out: int = 0
+    """Bytes of output dropped from the middle."""
+    seconds: float = 0.0
+
+
+class Task(Struct, frozen=True):
+    """A command in the background, as it is now."""
+
+    id: str
+    command: str
+    state: State
+    path: str
+    code: int | None = None
+
+
+class _Sink(Protocol):
+    def add(self, chunk: bytes) -> None: ...
+
+
+class LocalProcesses:
+    """Runs commands on this machine; ``folder`` takes the output of those in the background."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._tasks: dict[str, _Background] = {}
+
+    def run(
+        self,
+        command: str,
+        *,
+        cwd: str,
+        environ: Mapping[str, str],
+        seconds: float,
+        stopped: Callable[[], bool],
+        progress: Callable[[str], None],
+    ) -> Ran:
+        """Run a command until it ends, its time is up or ``stopped()``."""
+        started = time.monotonic()
+        ends = _Ends(progress)
+        with _Running(command, cwd, environ) as running:
+            problem = running.pump(ends, started + seconds, stopped)
+            if problem == _TIMED_OUT:
+                problem = f"it took longer than {seconds:g} s and was ended"
+            code = None if problem else running.child.returncode
+            took = time.monotonic() - started
+            return Ran(ends.text(), code, problem, running.ended_in(), ends.left_out, took)
+
+    def start(self, command: str, *, cwd: str, environ: Mapping[str, str]) -> Task:
+        """Run a command in the background."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        name = f"task-{len(self._tasks) + 1}"
+        background = _Background(name, command, self._folder / f"{name}.log", _Running(command, cwd, environ))
+        self._tasks[name] = background
+        return background.task()
+
+    def tasks(self) -> list[Task]:
+        """All that were started, in order."""
+        return [background.task() for background in self._tasks.values()]
+
+    def wait(self, name: str, seconds: float, stopped: Callable[[], bool]) -> Task:
+        """A task as it is when it has ended, or after this time."""
+        background, deadline = self._known(name), time.monotonic() + seconds
+        while not stopped() and (left := deadline - time.monotonic()) > 0:
+            if background.ended.wait(min(left, _TICK)):
+                break
+        return background.task()
+
+    def stop(self, name: str) -> Task:
+        """End a task with all it started."""
+        background = self._known(name)
+        background.stop()
+        return background.task()
+
+    def close(self) -> None:
+        """End all tasks."""
+        for background in self._tasks.values():
+            background.stop()
+
+    def _known(self, name: str) -> _Background:
+        if name not in self._tasks:
+            raise InputError(f"There is no task {name!r}; there are: {', '.join(self._tasks) or 'none'}.")
+        return self._tasks[name]
+
+
+_TIMED_OUT = "it took too long"
+_STOPPED = "it was stopped"
+
+
+class _Running:
+    """A command under way, and the pipes to it."""
+
+    def __init__(self, command: str, cwd: str, environ: Mapping[str, str]) -> None:
+        shell = shutil.which("bash", path=environ.get("PATH")) or shutil.which("bash")
+        if shell is None:
+            raise Refused("There is no bash on this machine, and commands need it.")
+        self._mark, self._witness = Mark(), Witness()
+        told, says = os.pipe()
+        self._told = told
+        try:
+            self.child = subprocess.Popen(
+                [shell, "-c", _SCRIPT, "bash", command],
+                cwd=cwd,
+                env={**environ, **self._mark.environ, "SEVENFOLD_CWD_FD": str(says)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=(self._witness.held, says),
+            )
+        except (OSError, ValueError) as error:
+            self._close()
+            raise Refused(f"The command could not be started in {cwd} ({error}).") from error
+        finally:
+            os.close(says)
+        self._witness.let_go()
+
+    def __enter__(self) -> _Running:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            end(self.child, self._mark, self._witness)
+        self._close()
+
+    def pump(self, sink: _Sink, deadline: float | None, stopped: Callable[[], bool]) -> str:
+        """Take output until the command ends; returns why it was ended, or nothing."""
+        pipe = self.child.stdout
+        assert pipe is not None
+        os.set_blocking(pipe.fileno(), False)
+        with selectors.DefaultSelector() as selector, pipe:
+            selector.register(pipe, selectors.EVENT_READ)
+            problem = self._until_it_ends(selector, pipe, sink, deadline, stopped)
+            if problem:
+                end(self.child, self._mark, self._witness, gently=GENTLY)
+            # What a process left behind on purpose adds later is nobody's; what is there is taken, within reason.
+            for _ in range(2 * KEPT_AT_EACH_END // _CHUNK):
+                if not _take(pipe, sink):
+                    break
+        return problem
+
+    def _until_it_ends(
+        self,
+        selector: selectors.BaseSelector,
+        pipe: BinaryIO,
+        sink: _Sink,
+        deadline: float | None,
+        stopped: Callable[[], bool],
+    ) -> str:
+        while self.child.poll() is None:
+            left = _TICK if deadline is None else min(_TICK, deadline - time.monotonic())
+            if stopped():
+                return _STOPPED
+            if left <= 0:
+                return _TIMED_OUT
+            if not selector.get_map():
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.child.wait(left)
+            elif selector.select(left) and _take(pipe, sink) is None:
+                selector.unregister(pipe)
+        return ""
+
+    def ended_in(self) -> str:
+        """The folder the command ended in."""
+        os.set_blocking(self._told, False)
+        try:
+            said = os.read(self._told, 65536)
+        except BlockingIOError:
+            return ""
+        return os.fsdecode(said.removesuffix(b"\n"))
+
+    def _close(self) -> None:
+        self._witness.__exit__()
+        os.close(self._told)
+
+
+def _take(pipe: BinaryIO, sink: _Sink) -> bool | None:
+    """Move a piece; False: there is none now; None: there will be none."""
+    try:
+        chunk = os.read(pipe.fileno(), _CHUNK)
+    except BlockingIOError:
+        return False
+    if not chunk:
+        return None
+    sink.add(chunk)
+    return True
+
+
+class _Ends:
+    """The beginning and the end of an output."""
+
+    def __init__(self, progress: Callable[[str], None]) -> None:
+        self._progress = progress
+        self._first = bytearray()
+        self._last = bytearray()
+        self.left_out = 0
+
+    def add(self, chunk: bytes) -> None:
+        """More of it."""
+        self._progress(chunk.decode(errors="replace"))
+        room = KEPT_AT_EACH_END - len(self._first)
+        self._first += chunk[:room]
+        self._last += chunk[room:] if room < len(chunk) else b""
+        if len(self._last) > 2 * KEPT_AT_EACH_END:
+            self._shorten()
+
+    def _shorten(self) -> None:
+        over = max(0, len(self._last) - KEPT_AT_EACH_END)
+        self.left_out += over
+        del self._last[:over]
+
+    def text(self) -> str:
+        """All of it, or both ends with a note in between."""
+        self._shorten()
+        if not self.left_out:
+            return bytes(self._first + self._last).decode(errors="replace")
+        first, last = bytes(self._first).decode(errors="replace"), bytes(self._last).decode(errors="replace")
+        return f"{first}\n… {self.left_out:,} bytes of output are left out here …\n{last}"
+
+
+class _File:
+    """The beginning of an output, in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb", buffering=0)
+        self._room = MOST_IN_A_FILE
+
+    def add(self, chunk: bytes) -> None:
+        """More of it."""
+        if self._room > 0:
+            self._file.write(chunk[: self._room])
+            self._room -= len(chunk)
+            if self._room <= 0:
+                self._file.write(b"\n(more output than is kept)\n")
+
+    def close(self) -> None:
+        """No more of it."""
+        self._file.close()
+
+
+class _Background:
+    """A command that somebody looks after in a thread."""
+
+    def __init__(self, name: str, command: str, path: Path, running: _Running) -> None:
+        self._name, self._command, self._path, self._running = name, command, path, running
+        self._stop = threading.Event()
+        self.ended = threading.Event()
+        self._problem = ""
+        self._thread = threading.Thread(target=self._look_after, daemon=True, name=f"sevenfold {name}")
+        self._sink = _File(path)
+        self._thread.start()
+
+    def _look_after(self) -> None:
+        try:
+            with self._running:
+                self._problem = self._running.pump(self._sink, None, self._stop.is_set)
+        except Exception as error:  # noqa: BLE001 (whoever asks for the task is told)
+            self._problem = str(error)
+        finally:
+            self._sink.close()
+            self.ended.set()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def task(self) -> Task:
+        code = self._running.child.returncode if self.ended.is_set() and not self._problem else None
+        state: State = "running"
+        if self.ended.is_set():
+            state = "killed" if self._problem else "completed" if code == 0 else "failed"
+        return Task(self._name, self._command, state, str(self._path), code)

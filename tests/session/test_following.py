@@ -1,0 +1,197 @@
+"""Conversations that are kept in somebody else's list."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sevenfold.errors import InputError, Refused
+from sevenfold.events import EpochOpened
+from sevenfold.record import blocks
+from sevenfold.record.decisions import CompactMetadata
+from tests.session.talking import BOUND, FREE, World, alone, fake_reply, hear, kinds_of, output, reader, said, talker, uuids, world
+
+Messages = list[dict[str, Any]]
+
+
+def turn(here: World, session: Any, messages: Messages, result: str | None = None) -> None:
+    """One turn of a loop that keeps its own list: sync, ask, append."""
+    session.sync(messages)
+    reply = here.sdk.messages.create(**session.prepare())
+    session.observe(reply)
+    messages.append({"role": "assistant", "content": [block.to_dict() for block in reply.content]})
+    results = [
+        {"type": "tool_result", "tool_use_id": block.id, "content": output() if result is None else result}
+        for block in reply.content
+        if block.type == "tool_use"
+    ]
+    if results:
+        messages.append({"role": "user", "content": results})
+
+
+@pytest.mark.spec("S8.4", "S9.2")
+@pytest.mark.parametrize("model", [BOUND, FREE])
+def test_a_growing_list_adds_only_what_is_new(model: str, tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    messages: Messages = [{"role": "user", "content": "begin"}]
+    with world() as here:
+        for _ in range(3):
+            with here.open(file, model=model) as session:
+                turn(here, session, messages)
+                turn(here, session, messages)
+                assert session.sync(messages) == 1
+                assert session.sync(messages) == 0
+                assert len(uuids(session)) == len(messages)
+        assert here.moved() == []
+        assert [event.reason for event in here.told(EpochOpened)] == ["start"]
+
+
+@pytest.mark.spec("S8.6")
+@pytest.mark.parametrize("model", [BOUND, FREE])
+def test_an_edited_message_begins_a_branch(model: str) -> None:
+    with world(talker()) as here, here.session(model=model) as session:
+        messages: Messages = [{"role": "user", "content": "begin"}]
+        turn(here, session, messages)
+        messages.append({"role": "user", "content": [{"type": "text", "text": "go"}, {"type": "text", "text": "left"}]})
+        turn(here, session, messages)
+        messages = messages[:-2]
+        messages.append({"role": "user", "content": [{"type": "text", "text": "go"}, {"type": "text", "text": "right"}]})
+        turn(here, session, messages)
+        assert [block["text"] for block in said(here.bodies[-1])[-1]["content"]] == ["go", "right"]
+        assert len(said(here.bodies[-1])) == 3
+        assert b"left" in b"".join(line for _, line in session.core.transcript.log.read())
+        assert session.sync(messages) == 0
+
+
+@pytest.mark.spec("S8.6")
+def test_a_shorter_list_goes_back() -> None:
+    with world(talker()) as here, here.session() as session:
+        messages: Messages = [{"role": "user", "content": "one"}]
+        turn(here, session, messages)
+        messages.append({"role": "user", "content": "two"})
+        turn(here, session, messages)
+        assert session.sync(messages[:1]) == 0
+        assert len(uuids(session)) == 1
+        session.complete()
+        assert kinds_of(here.bodies[-1]) == ["text"]
+        assert session.sync([]) == 0
+        assert uuids(session) == []
+
+
+@pytest.mark.spec("S8.6")
+def test_the_same_words_at_the_same_place_of_two_branches_are_two_answers() -> None:
+    with alone() as session:
+        session.messages([{"role": "user", "content": "a"}, {"role": "assistant", "content": "yes"}])
+        session.sync([{"role": "user", "content": "b"}, {"role": "assistant", "content": "yes"}, {"role": "user", "content": "c"}])
+        assert [m["content"][0]["text"] for m in said(session.prepare().body)] == ["b", "yes", "c"]
+        session.sync(
+            [
+                {"role": "user", "content": "b"},
+                {"role": "assistant", "content": "yes"},
+                {"role": "user", "content": "c"},
+                {"role": "assistant", "content": "yes"},
+                {"role": "user", "content": "d"},
+            ]
+        )
+        assert [m["content"][0]["text"] for m in said(session.prepare().body)] == ["b", "yes", "c", "yes", "d"]
+
+
+@pytest.mark.spec("S1.3", "S2.1")
+def test_offloaded_and_cleared_results_are_recognised(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    messages: Messages = [{"role": "user", "content": "begin"}]
+    settings = {"offload_characters": 20_000, "gap_keep": 1}
+    with world(reader(2)) as here:
+        for _ in range(2):
+            with here.open(file, model=FREE, settings=settings) as session:
+                turn(here, session, messages, output(times=2_000))
+                turn(here, session, messages, output(times=900))
+        here.clock.advance(4_000)
+        with here.open(file, model=FREE, settings=settings) as session:
+            turn(here, session, messages, "")
+            assert b"cleared" in here.bodies[-1] and b"persisted-output" in here.bodies[-1]
+            assert session.sync(messages) == 1
+            assert session.sync(messages) == 0
+            theirs = said(here.bodies[-1])
+            assert session.sync([*theirs, *messages[-2:]]) == 0
+
+
+@pytest.mark.spec("S1.3", "S8.6")
+def test_another_result_for_a_call_that_has_one_is_refused() -> None:
+    with world(reader(2)) as here, here.session() as session:
+        messages: Messages = [{"role": "user", "content": "begin"}]
+        turn(here, session, messages)
+        session.sync(messages)
+        before = uuids(session)
+        messages[-1]["content"][1]["content"] = "something else"
+        with pytest.raises(Refused, match=r"messages\[2\] has another result for the call toolu_1_1.*new session"):
+            session.sync(messages)
+        messages[0]["content"] = "begin otherwise"
+        with pytest.raises(Refused, match="the call toolu_1_1 has a result already"):
+            session.sync(messages)
+        assert uuids(session) == before
+
+
+@pytest.mark.spec("S8.4")
+def test_a_list_is_followed_across_a_compaction_and_back_before_it(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    messages: Messages = [{"role": "user", "content": "begin"}]
+    with world() as here:
+        with here.open(file) as session:
+            turn(here, session, messages)
+            turn(here, session, messages)
+            session.sync(messages)
+            session.core.exchange.open("compaction", drops_thinking=True)
+            session.core.transcript.compact(CompactMetadata(), [blocks.text("in short")])
+            messages.append({"role": "user", "content": "go on"})
+            turn(here, session, messages)
+            assert said(here.bodies[-1])[0]["content"][0]["text"] == "in short"
+        with here.open(file) as session:
+            turn(here, session, messages)
+            assert session.sync(messages) == 1
+            assert session.sync(messages[:3]) == 0
+            session.complete()
+            assert len(said(here.bodies[-1])) == 3
+
+
+@pytest.mark.spec("S8.4", "S9.2")
+def test_a_conversation_is_brought_in_once_without_its_reasoning() -> None:
+    imported: Messages = [
+        {"role": "user", "content": "what is in a.py?"},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "elsewhere", "signature": "bm90IG91cnM="},
+                {"type": "tool_use", "id": "toolu_x", "name": "Read", "input": {"path": "a.py"}},
+            ],
+        },
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_x", "content": ""}, {"type": "text", "text": "well?"}]},
+        {"role": "assistant", "content": []},
+    ]
+    with world() as here, here.session() as session:
+        session.messages(imported)
+        session.complete()
+        assert [event.reason for event in here.told(EpochOpened)] == ["start", "imported"]
+        assert kinds_of(here.bodies[-1]) == ["text", "tool_use", "tool_result", "text"]
+        assert said(here.bodies[-1])[-1]["content"][0]["content"]
+        with pytest.raises(Refused, match=r"once, into an empty session; use sync\(\)"):
+            session.messages(imported)
+
+
+@pytest.mark.spec("S8.4")
+def test_a_message_that_is_none_is_named() -> None:
+    with alone() as session:
+        for wrong, words in (
+            ([{"role": "system", "content": "x"}], r"messages\[0\] has the role 'system'"),
+            (["x"], r"messages\[0\] has the role None"),
+            ([{"role": "user", "content": "x"}, {"role": "user", "content": [{"type": "text", "text": float("nan")}]}], r"messages\[1\]: content\[0\]: \$\.text is nan"),
+            ([{"role": "user", "content": ""}], r"messages\[0\]: there is nothing in this message"),
+        ):
+            with pytest.raises(InputError, match=words):
+                session.sync(wrong)  # type: ignore[arg-type]
+        assert uuids(session) == []
+        session.user("x")
+        hear(session, fake_reply())
+        assert session.sync([{"role": "user", "content": "x"}, {"role": "assistant", "content": "answer 1"}]) == 0
