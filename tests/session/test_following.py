@@ -111,7 +111,8 @@ def test_offloaded_and_cleared_results_are_recognised(tmp_path: Path) -> None:
         here.clock.advance(4_000)
         with here.open(file, model=FREE, settings=settings) as session:
             turn(here, session, messages, "")
-            assert b"cleared" in here.bodies[-1] and b"persisted-output" in here.bodies[-1]
+            assert b"persisted-output" in here.bodies[1]
+            assert b"Old tool result content cleared" in here.bodies[-1]
             assert session.sync(messages) == 1
             assert session.sync(messages) == 0
             theirs = said(here.bodies[-1])

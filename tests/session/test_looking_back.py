@@ -96,7 +96,7 @@ def test_why_compares_what_was_expected_with_what_came_true() -> None:
             prompt = sum(usage[name] for name in usage if name.endswith("input_tokens"))
             assert why.actual_tokens == prompt
             assert why.expected_tokens == pytest.approx(prompt, rel=0.06 if number == 1 else 0.02)
-            assert why.expected_usd == pytest.approx(why.actual_usd, rel=0.1)
+            assert why.expected_usd == pytest.approx(why.actual_usd, rel=0.3 if number == 1 else 0.2)
             assert why.usd is not None and why.actual_usd is not None and why.usd > why.actual_usd
             assert why.why is not None and why.why.rule
         assert sum(session.why(number).usd or 0 for number in range(5)) == pytest.approx(session.gauge.usd)

@@ -162,7 +162,7 @@ def test_two_decisions_are_taken_back_one_after_the_other(model: str, tmp_path: 
 @pytest.mark.spec("S10.1")
 def test_undo_is_refused_with_the_sizes_when_it_would_not_fit() -> None:
     settings = {"context_window": 40_000, "offload": False, "size_keep": 1}
-    with alone(model=FREE, tools=[sevenfold.tool({"name": "Read", "input_schema": {}}, kind="read")], settings=settings) as session:
+    with alone(model=FREE, tools=[sevenfold.tool({"name": "Shell", "input_schema": {}}, kind="shell")], settings=settings) as session:
         session.user("begin")
         for number in range(12):
             size = len(session.prepare().body) // 4

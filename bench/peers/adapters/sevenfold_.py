@@ -100,7 +100,11 @@ def _prepare_taken_in(session: Session, bench: Bench) -> None:
             _results(held, session.turns[turn])
             return held.prepare()
 
-        bench.loop(step, lambda turn: _answer(held, session.turns[turn]) or turn)
+        def answered(turn: int) -> int:
+            _answer(held, session.turns[turn])
+            return turn
+
+        bench.loop(step, answered)
 
 
 def _opened(path: Path) -> sevenfold.Session:

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol
+from typing import IO, Literal, Protocol
 
 from msgspec import Struct
 
@@ -96,7 +96,9 @@ class LocalProcesses:
         """Run a command in the background."""
         self._folder.mkdir(parents=True, exist_ok=True)
         name = f"task-{len(self._tasks) + 1}"
-        background = _Background(name, command, self._folder / f"{name}.log", _Running(command, cwd, environ))
+        background = _Background(
+            name, command, self._folder / f"{name}.log", _Running(command, cwd, environ)
+        )
         self._tasks[name] = background
         return background.task()
 
@@ -188,7 +190,7 @@ class _Running:
     def _until_it_ends(
         self,
         selector: selectors.BaseSelector,
-        pipe: BinaryIO,
+        pipe: IO[bytes],
         sink: _Sink,
         deadline: float | None,
         stopped: Callable[[], bool],
@@ -220,7 +222,7 @@ class _Running:
         os.close(self._told)
 
 
-def _take(pipe: BinaryIO, sink: _Sink) -> bool | None:
+def _take(pipe: IO[bytes], sink: _Sink) -> bool | None:
     """Move a piece; False: there is none now; None: there will be none."""
     try:
         chunk = os.read(pipe.fileno(), _CHUNK)
@@ -260,7 +262,10 @@ class _Ends:
         self._shorten()
         if not self.left_out:
             return bytes(self._first + self._last).decode(errors="replace")
-        first, last = bytes(self._first).decode(errors="replace"), bytes(self._last).decode(errors="replace")
+        first, last = (
+            bytes(self._first).decode(errors="replace"),
+            bytes(self._last).decode(errors="replace"),
+        )
         return f"{first}\n… {self.left_out:,} bytes of output are left out here …\n{last}"
 
 

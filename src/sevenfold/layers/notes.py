@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
+from sevenfold.layers.extract.identifiers import Source, identifiers
 from sevenfold.layers.summary import Failure
 from sevenfold.prompts.notes import KeepShort, NotesUpdate
 from sevenfold.record.layout import Item
@@ -43,6 +44,8 @@ SECTIONS: Mapping[str, str] = {
     "Key Results": "Answers, figures, tables or texts the user asked for, exactly as they were given.",
     "Worklog": "Step by step what was done, a few words each.",
 }
+_LITERAL = frozenset({"path", "address", "id", "hash", "mail", "ticket"})
+"""Kinds of identifiers nobody works out or rounds: they were read somewhere."""
 _HEADER = re.compile(r"^# (.+?)\s*$", re.MULTILINE)
 _CHANGED = re.compile(r'<section name="([^"\n]{1,80})">\n?(.*?)\n?</section>', re.DOTALL)
 _NO_CHANGE = re.compile(r"<no-changes\s*/?>", re.IGNORECASE)
@@ -91,10 +94,10 @@ def read(text: str) -> Notes:
 class Since(Struct, frozen=True):
     """What happened since the last update."""
 
-    tokens: int
-    """Size of the conversation now…"""
-    before: int | None
-    """…and at the last update; None if there was none."""
+    grown: int
+    """Tokens the conversation grew by; before the first update, all it has."""
+    first: bool
+    """Was there none yet?"""
     calls: int
     """Tool calls since."""
     resting: bool
@@ -103,11 +106,8 @@ class Since(Struct, frozen=True):
 
 def due(since: Since, window: Window) -> bool:
     """Is it time for an update?"""
-    if since.before is None:
-        grown = since.tokens >= window.budget(FIRST_AT)
-    else:
-        grown = since.tokens - since.before >= window.budget(GROWTH)
-    return grown and (since.calls >= CALLS or since.resting)
+    enough = since.grown >= window.budget(FIRST_AT if since.first else GROWTH)
+    return enough and (since.calls >= CALLS or since.resting)
 
 
 def instruction(notes: Notes, window: Window, count: Count) -> str:
@@ -142,8 +142,15 @@ def as_summary(notes: Notes, path: str, window: Window, count: Count) -> str:
             continue
         if count(text) > most:
             text = _cut(text, most, count) + f"\n[Cut here. The whole of this section is in {path}]"
-        parts.append(f"## {name}\n{text}")
+        parts.append(f"### {name}\n_{SECTIONS[name]}_\n{text}")
     return "\n\n".join(parts)
+
+
+def names(notes: Notes) -> list[str]:
+    """What the notes name to the letter and cannot have from themselves: paths, addresses, ids."""
+    text = "\n".join(notes.sections.values())
+    found = identifiers([Source(text, "notes", by_user=True)])
+    return [one.text for one in found if one.kind in _LITERAL]
 
 
 def keep_from(

@@ -55,3 +55,33 @@ class HookContext(Text, frozen=True):
     cap = 64 * KB
 
     text: str
+
+
+class RestoredState(Text, frozen=True):
+    """Something the work goes by, put back as it is now: a plan, a list of tasks, what runs beside it."""
+
+    file = "restored_state"
+    role = "user"
+    tag = "restored-state"
+    body = "text"
+    source = "path"
+    cap = 128 * KB
+
+    title: str
+    text: str
+    path: str | None = None
+
+
+class Folded(Text, frozen=True):
+    """Stands in the middle of a conversation for rounds that were summarised."""
+
+    file = "folded"
+    role = "user"
+    tag = "folded-rounds"
+    body = "summary"
+    source = "transcript"
+    cap = 400 * KB
+
+    records: int
+    summary: str
+    transcript: str | None = None

@@ -248,6 +248,8 @@ class Notes(Own, frozen=True, tag="notes"):
     """How far the session notes cover the conversation."""
 
     covered: str | None
+    boundary: str | None = None
+    """The compaction the conversation began with then: another one since, and the mark no longer counts."""
 
 
 class Undone(Own, frozen=True, tag="undone"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
@@ -68,9 +68,18 @@ class Wait(Struct, frozen=True):
     seconds: float
 
 
+class Do(Struct, frozen=True):
+    """What a flow yields to have something done that takes its time; it gets back what came of it."""
+
+    now: Callable[[], Any]
+    """Does it, for a driver that blocks…"""
+    later: Callable[[], Awaitable[Any]]
+    """…and for one that awaits."""
+
+
 Result = TypeVar("Result")
 Flow = Generator[Any, Any, Result]
-"""Yields `Ask`, `Fire` or `Wait`."""
+"""Yields `Ask`, `Fire`, `Wait` or `Do`."""
 Guard = AbstractContextManager[object]
 
 NOBODY = "a model has to be asked, and no client was given"
@@ -97,6 +106,8 @@ def drive(
                         got = hooks.fire(event) if hooks else _nothing(event)
                     case Wait(signal=signal, seconds=seconds):
                         got = signal.wait(seconds)
+                    case Do(now=now):
+                        got = now()
             except ModelError as error:
                 with guard:
                     wanted = flow.throw(error)
@@ -128,6 +139,8 @@ async def drive_async(
                         got = await hooks.fire(event) if hooks else _nothing(event)
                     case Wait(signal=signal, seconds=seconds):
                         got = await signal.wait_async(seconds)
+                    case Do(later=later):
+                        got = await later()
             except ModelError as error:
                 wanted = flow.throw(error)
             else:

@@ -18,8 +18,8 @@ from sevenfold.layers import redact
 from sevenfold.ports import Ask, Clock, Reply, Results
 from sevenfold.profiles import Profile
 from sevenfold.record.blocks import Block
-from sevenfold.record.decisions import Why
 from sevenfold.record.layout import Item
+from sevenfold.record.log import Answer
 from sevenfold.record.wire import Message
 from sevenfold.runtime import history, intake, undoing
 from sevenfold.runtime.announce import Announcer
@@ -34,6 +34,7 @@ from sevenfold.runtime.reading import Reading, reading
 from sevenfold.runtime.reads import Reads
 from sevenfold.runtime.telling import Telling
 from sevenfold.runtime.transcript import Transcript
+from sevenfold.runtime.turn import Turn
 from sevenfold.runtime.upkeep import Upkeep
 from sevenfold.runtime.wanted import Wanted, frame_for, lifetimes_for, window_for
 from sevenfold.settings import Settings, Source, in_force, latch
@@ -42,27 +43,6 @@ __all__ = ["Reading", "Session", "Turn", "Wanted"]
 
 REPEATS = 2
 """How often one request is made again, changed, before its error is shown."""
-
-
-class Turn:
-    """A request that is due. It is put together, and written down, when somebody looks at it."""
-
-    def __init__(self, session: Session, why: Why) -> None:
-        self._session = session
-        self._tip = session.transcript.view.tip
-        self._prepared: Prepared | None = None
-        self.why = why
-
-    @property
-    def prepared(self) -> Prepared:
-        """The request, on record."""
-        if self._prepared is None:
-            if self._session.transcript.view.tip != self._tip:
-                raise InputError(
-                    "the conversation went on since this request was prepared; prepare another one"
-                )
-            self._prepared = self._session._materialise(self)
-        return self._prepared
 
 
 class Session:
@@ -133,6 +113,18 @@ class Session:
             if key and (known := self._finder.keyed(key)):
                 return known
             return self.transcript.user(self._masked(intake.message(content)), key=key)
+
+    def note(self, text: str) -> str:
+        """Take in something the program itself has to say; it is never taken for the user's words."""
+        with self.lock:
+            self.transcript.must_be_writable()
+            return self.transcript.user(self._masked(intake.message(text)), meta=True)
+
+    def interrupted(self, partial: Answer) -> None:
+        """Take in what a model had said when it was stopped."""
+        with self.lock:
+            self.transcript.model(partial)
+            self._due = self._out = None
 
     def tool_results(self, given: Mapping[str, Any] | Iterable[Any]) -> list[str]:
         """Take in what tools answered; a result that is there already is not recorded again.
@@ -345,7 +337,8 @@ class Session:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _materialise(self, turn: Turn) -> Prepared:
+    def materialise(self, turn: Turn) -> Prepared:
+        """Put a request together that is due, and write it down."""
         with self.lock:
             prepared = self.exchange.prepare(turn.why)
             self._out = turn

@@ -51,7 +51,10 @@ def without_nulls(given: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[s
     return {
         name: value
         for name, value in given.items()
-        if value is not None or name in required or name not in known or not any(problems(None, known[name]))
+        if value is not None
+        or name in required
+        or name not in known
+        or not any(problems(None, known[name]))
     }
 
 

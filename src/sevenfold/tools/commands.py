@@ -12,13 +12,17 @@ import re
 
 from msgspec import Struct
 
+from sevenfold.tools.words import names
+
 _OPERATORS = ("&&", "||", "|&", ";", "|", "&", "\n")
 _BLANK = " \t"
 _REDIRECTION = re.compile(r"(\d*)(&>>|&>|>>|>\||>&|<>|<&|>|<)")
 _NAME = re.compile(r"\$(?:\w+|\{\w+\}|[?#@*!$-])")
 _ASSIGNMENT = re.compile(r"\w+(?:\[[^]]*\])?\+?=")
 _CRUDE = re.compile(r"\$\(|&&|\|\||[;&|(){}`\n<>]")
-_RESERVED = frozenset("if then else elif fi for while until do done case esac in function select time coproc ! { } [[".split())
+_RESERVED = names(
+    "if then else elif fi for while until do done case esac in function select time coproc ! { } [["
+)
 _HARMLESS = ("/dev/null", "/dev/stdout", "/dev/stderr")
 
 
@@ -110,7 +114,9 @@ class _Reader:
                 literal = literal and plain
         return self._made(words, self._line[start:].strip(), assigns, writes, literal)
 
-    def _made(self, words: list[str], text: str, assigns: bool, writes: list[str], literal: bool) -> Simple | None:
+    def _made(
+        self, words: list[str], text: str, assigns: bool, writes: list[str], literal: bool
+    ) -> Simple | None:
         if words and words[0] in _RESERVED:
             raise _Odd(f"the shell's own {words[0]!r}")
         if not (words or assigns or writes):
@@ -206,7 +212,20 @@ class _Reader:
         if found:
             self._at = found.end()
             return found[0]
-        if self._line[self._at + 1 : self._at + 2] in ("", " ", "\t", "\n", ";", "|", "&", "/", ".", "%", "=", ":"):
+        if self._line[self._at + 1 : self._at + 2] in (
+            "",
+            " ",
+            "\t",
+            "\n",
+            ";",
+            "|",
+            "&",
+            "/",
+            ".",
+            "%",
+            "=",
+            ":",
+        ):
             self._at += 1
             return "$"
         raise _Odd(f"a substitution ({self._line[self._at : self._at + 3]})")

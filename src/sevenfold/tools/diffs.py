@@ -57,7 +57,9 @@ def _groups(old: Sequence[str], new: Sequence[str]) -> list[list[Step]]:
         steps.append(("replace", head, head + len(changed_old), head, head + len(changed_new)))
     else:
         matcher = SequenceMatcher(None, changed_old, changed_new, autojunk=False)
-        steps += [(tag, a + head, b + head, c + head, d + head) for tag, a, b, c, d in matcher.get_opcodes()]
+        steps += [
+            (tag, a + head, b + head, c + head, d + head) for tag, a, b, c, d in matcher.get_opcodes()
+        ]
     steps.append(("equal", len(old) - tail, len(old), len(new) - tail, len(new)))
     return _with_context(steps)
 
@@ -76,7 +78,9 @@ def _with_context(steps: list[Step]) -> list[list[Step]]:
             current.append((tag, a, b, c, d))
     groups.append(current)
     return [
-        [*group[:-1], _shortened(group[-1])] for group in groups if any(step[0] != "equal" for step in group)
+        [*group[:-1], _shortened(group[-1])]
+        for group in groups
+        if any(step[0] != "equal" for step in group)
     ]
 
 
@@ -97,4 +101,6 @@ def _common(one: Sequence[str], other: Sequence[str]) -> int:
 def _line(sign: str, line: str) -> str:
     shown = line.rstrip("\r\n")
     shown = shown if len(shown) <= _LONGEST_LINE else f"{shown[:_LONGEST_LINE]}…"
-    return f"{sign}{shown}" if line.endswith(("\n", "\r")) else f"{sign}{shown}\n\\ No newline at end of file"
+    return (
+        f"{sign}{shown}" if line.endswith(("\n", "\r")) else f"{sign}{shown}\n\\ No newline at end of file"
+    )

@@ -28,9 +28,14 @@ class EditInput(Struct, forbid_unknown_fields=True):
     """What to replace by what."""
 
     path: Annotated[str, _PATH]
-    old: Annotated[str, Meta(description="The text to replace, exactly as it stands in the file, without line numbers.")]
+    old: Annotated[
+        str,
+        Meta(description="The text to replace, exactly as it stands in the file, without line numbers."),
+    ]
     new: Annotated[str, Meta(description="The text to put in its place.")]
-    replace_all: Annotated[bool, Meta(description="Replace every occurrence instead of the only one.")] = False
+    replace_all: Annotated[bool, Meta(description="Replace every occurrence instead of the only one.")] = (
+        False
+    )
 
 
 class WriteInput(Struct, forbid_unknown_fields=True):
@@ -40,33 +45,7 @@ class WriteInput(Struct, forbid_unknown_fields=True):
     content: Annotated[str, Meta(description="The whole text of the file.")]
 
 
-class _Changes:
-    """What Edit and Write have in common."""
-
-    name: str
-
-    def target(self, path: str, context: Context) -> str:
-        """The file that was permitted."""
-        return context.wish.subject if context.wish else files.place(path, context).real
-
-    def wants_to_change(self, path: str, context: Context) -> Wish:
-        """Writing that file."""
-        place = files.place(path, context)
-        return Wish(self.name, "write", place.real, place.named if place.named != place.real else "")
-
-    def done(self, path: str, before: bytes | None, after: bytes, context: Context, *, whole: bool) -> ToolOutput:
-        """Write, and tell what changed; ``whole``: the model knows all of the new text."""
-        version = files.version(after)
-        files.write(path, after, None if before is None else files.version(before))
-        context.desk.know(path, version, whole=whole)
-        change = diff(_text(before or b""), _text(after), path)
-        counts = f"{change.added:,} lines added, {change.removed:,} removed"
-        words = f"{path} was made." if before is None else f"{path} was changed: {counts}."
-        fact = FileChanged(path, version, change.text, change.added, change.removed, created=before is None)
-        return ToolOutput(words, facts=(fact,))
-
-
-class Edit(_Changes, StandardTool[EditInput]):
+class Edit(StandardTool[EditInput]):
     """Replaces text in a file."""
 
     name = "Edit"
@@ -75,24 +54,24 @@ class Edit(_Changes, StandardTool[EditInput]):
 
     def wants(self, given: EditInput, context: Context) -> Wish:
         """Writing that file."""
-        return self.wants_to_change(given.path, context)
+        return _writing(self.name, given.path, context)
 
     def act(self, given: EditInput, context: Context) -> ToolOutput:
         """Replace, if it is clear what."""
         old, new = _encoded(given.old, "old"), _encoded(given.new, "new")
         if not old:
             raise InputError("old is empty; say what is to be replaced, or use Write to make a file.")
-        path = self.target(given.path, context)
+        path = _target(given.path, context)
         with context.desk.changing:
             before = files.content(path)
             whole = _must_be_known(path, before, context)
             if before.startswith((b"\xff\xfe", b"\xfe\xff")):
                 raise Refused(f"{path} is not in UTF-8; change it with a command.")
             after = replaced(before, old, new, everywhere=given.replace_all, path=path)
-            return self.done(path, before, after, context, whole=whole)
+            return _done(path, before, after, context, whole=whole)
 
 
-class Write(_Changes, StandardTool[WriteInput]):
+class Write(StandardTool[WriteInput]):
     """Makes a file, or puts another in its place."""
 
     name = "Write"
@@ -101,21 +80,43 @@ class Write(_Changes, StandardTool[WriteInput]):
 
     def wants(self, given: WriteInput, context: Context) -> Wish:
         """Writing that file."""
-        return self.wants_to_change(given.path, context)
+        return _writing(self.name, given.path, context)
 
     def act(self, given: WriteInput, context: Context) -> ToolOutput:
         """Write it."""
         after = _encoded(given.content, "content")
-        path = self.target(given.path, context)
+        path = _target(given.path, context)
         with context.desk.changing:
             if not files.exists(path):
-                return self.done(path, None, after, context, whole=True)
+                return _done(path, None, after, context, whole=True)
             before = files.content(path)
             if not _must_be_known(path, before, context):
                 raise Refused(
                     f"Only a part of {path} was read, and writing would lose the rest. Read it whole, or use Edit."
                 )
-            return self.done(path, before, after, context, whole=True)
+            return _done(path, before, after, context, whole=True)
+
+
+def _target(path: str, context: Context) -> str:
+    """The file that was permitted."""
+    return context.wish.subject if context.wish else files.place(path, context).real
+
+
+def _writing(tool: str, path: str, context: Context) -> Wish:
+    place = files.place(path, context)
+    return Wish(tool, "write", place.real, place.named if place.named != place.real else "")
+
+
+def _done(path: str, before: bytes | None, after: bytes, context: Context, *, whole: bool) -> ToolOutput:
+    """Write, and tell what changed; ``whole``: the model knows all of the new text."""
+    version = files.version(after)
+    files.write(path, after, None if before is None else files.version(before))
+    context.desk.know(path, version, whole=whole)
+    change = diff(_text(before or b""), _text(after), path)
+    counts = f"{change.added:,} lines added, {change.removed:,} removed"
+    words = f"{path} was made." if before is None else f"{path} was changed: {counts}."
+    fact = FileChanged(path, version, change.text, change.added, change.removed, created=before is None)
+    return ToolOutput(words, facts=(fact,))
 
 
 def replaced(before: bytes, old: bytes, new: bytes, *, everywhere: bool, path: str) -> bytes:
@@ -126,7 +127,9 @@ def replaced(before: bytes, old: bytes, new: bytes, *, everywhere: bool, path: s
         raise Refused("old and new are the same; there is nothing to change.")
     places = _count(before, old)
     if places == 0:
-        raise Refused(f"old does not occur in {path}.{_hint(before, old)} Read the file, and copy the text exactly.")
+        raise Refused(
+            f"old does not occur in {path}.{_hint(before, old)} Read the file, and copy the text exactly."
+        )
     if places > 1 and not everywhere:
         raise Refused(
             f"old occurs {_counted(places)} times in {path}. Add lines around it until only one fits, or set replace_all."
@@ -138,7 +141,9 @@ def _must_be_known(path: str, found: bytes, context: Context) -> bool:
     """Whether all of the file is known; raises if it was not read, or changed since."""
     known = context.desk.known(path)
     if known is None:
-        raise Refused(f"{path} has not been read yet. Read it first, so that the change fits what is there.")
+        raise Refused(
+            f"{path} has not been read yet. Read it first, so that the change fits what is there."
+        )
     if known.version != files.version(found):
         raise Refused(f"{path} has changed since it was read. Read it again, then make the change.")
     return known.whole
@@ -164,7 +169,7 @@ def _hint(content: bytes, old: bytes) -> str:
     lines = [" ".join(line.split()) for line in content.decode(errors="replace").splitlines()]
     first = next((" ".join(line.split()) for line in wanted.splitlines() if line.strip()), "")
     if first and first in lines:
-        return f" Line {lines.index(first) + 1:,} is like its first line but for white space, or what follows differs."
+        return f" Line {lines.index(first) + 1:,} is like its first line; compare white space and what follows."
     return ""
 
 
@@ -172,7 +177,9 @@ def _encoded(words: str, field: str) -> bytes:
     try:
         return words.encode()
     except UnicodeEncodeError as error:
-        raise InputError(f"{field} holds half a character at {error.start}; send whole characters.") from None
+        raise InputError(
+            f"{field} holds half a character at {error.start}; send whole characters."
+        ) from None
 
 
 def _has_crlf_only(content: bytes) -> bool:

@@ -170,12 +170,14 @@ def _missing(real: str) -> str:
     """Says what there is instead."""
     path = Path(real)
     try:
-        beside = sorted(os.listdir(path.parent))
+        beside = sorted(one.name for one in path.parent.iterdir())
     except OSError:
         return f"There is no file {real}, nor a folder {path.parent} it could be in."
     near = get_close_matches(path.name, beside, 3, 0.5)
     near += [name for name in beside if Path(name).stem == path.stem and name not in near][:3]
-    return f"There is no file {real}." + (f" In the same folder there is {', '.join(near)}." if near else "")
+    return f"There is no file {real}." + (
+        f" In the same folder there is {', '.join(near)}." if near else ""
+    )
 
 
 def _unreadable(real: str, error: OSError) -> str:

@@ -56,7 +56,9 @@ def function_tool(
             f"{name}: the model needs to know what it does; give the function a docstring or pass description=…"
         )
     made = _AwaitedFunction if _is_async(function) else _Function
-    return made(function, name, description or words, _Parameters.of(function, name, listed), kind, concurrent, asks)
+    return made(
+        function, name, description or words, _Parameters.of(function, name, listed), kind, concurrent, asks
+    )
 
 
 class _Parameters(Struct, frozen=True):
@@ -80,7 +82,9 @@ class _Parameters(Struct, frozen=True):
                 fields.append((name, hint, _default(parameter)))
         given = msgspec.defstruct(f"{tool}_input", fields, kw_only=True, forbid_unknown_fields=True)
         positional = tuple(
-            name for name, one in signature.parameters.items() if one.kind is inspect.Parameter.POSITIONAL_ONLY
+            name
+            for name, one in signature.parameters.items()
+            if one.kind is inspect.Parameter.POSITIONAL_ONLY
         )
         return cls(given, schema_of(given), positional, context)
 
@@ -172,14 +176,18 @@ def _hints(function: Callable[..., Any], tool: str) -> dict[str, Any]:
     try:
         return get_type_hints(target, include_extras=True)
     except (NameError, TypeError) as error:
-        raise InputError(f"{tool}: its type hints cannot be resolved ({error}); import what they name") from error
+        raise InputError(
+            f"{tool}: its type hints cannot be resolved ({error}); import what they name"
+        ) from error
 
 
 def _hint_of(parameter: inspect.Parameter, hints: Mapping[str, Any], tool: str) -> Any:
     if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
         raise InputError(f"{tool}: a tool cannot take {parameter}; name each parameter")
     if parameter.name not in hints:
-        raise InputError(f"{tool}: parameter {parameter.name} has no type hint; give it one, for example str")
+        raise InputError(
+            f"{tool}: parameter {parameter.name} has no type hint; give it one, for example str"
+        )
     return hints[parameter.name]
 
 

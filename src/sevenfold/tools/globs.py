@@ -43,11 +43,15 @@ def _alternatives(pattern: str) -> list[str]:
     while waiting:
         one = waiting.pop()
         if found := _BRACES.search(one):
-            waiting += [one[: found.start()] + choice + one[found.end() :] for choice in found[1].split(",")]
+            waiting += [
+                one[: found.start()] + choice + one[found.end() :] for choice in found[1].split(",")
+            ]
         else:
             done.append(one)
         if len(waiting) + len(done) > MOST_ALTERNATIVES:
-            raise InputError(f"{pattern!r} stands for more than {MOST_ALTERNATIVES} patterns; use a simpler one")
+            raise InputError(
+                f"{pattern!r} stands for more than {MOST_ALTERNATIVES} patterns; use a simpler one"
+            )
     return done
 
 

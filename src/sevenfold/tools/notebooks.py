@@ -20,7 +20,9 @@ def as_text(raw: bytes, path: str) -> str:
         cells = json.loads(raw)["cells"]
         shown = [_cell(number, cell) for number, cell in enumerate(cells)]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Refused(f"{path} is no notebook that can be read ({error}); read it with a command.") from error
+        raise Refused(
+            f"{path} is no notebook that can be read ({error}); read it with a command."
+        ) from error
     return "\n\n".join(shown) or "(a notebook without cells)"
 
 

@@ -25,10 +25,11 @@ from sevenfold.tools.globs import Glob
 from sevenfold.tools.rules import Rule, Scope, parsed
 from sevenfold.tools.suggesting import suggested
 from sevenfold.tools.wish import Wish
+from sevenfold.tools.words import names
 
 Mode = Literal["ask", "accept_edits", "plan", "autonomous"]
-ONLY_LOOK = frozenset(
-    "basename cat cd cmp cut df diff dirname du echo false grep head ls nl pwd stat tail true uname wc whoami".split()
+ONLY_LOOK = names(
+    "basename cat cd cmp cut df diff dirname du echo false grep head ls nl pwd stat tail true uname wc whoami"
 )
 """Commands that change nothing whatever their options; in front of files outside the workspace they ask as well."""
 GUARDED = (".git/**", ".sevenfold/**", ".claude/**", ".mcp.json", ".envrc", ".vscode/**", ".husky/**")
@@ -127,10 +128,10 @@ class Permissions(Struct, frozen=True, kw_only=True):
             return None
         used = []
         for command in line.commands:
-            rule = next((one for one in rules if one.allows_command(command)), None)
-            if rule is None and not self._only_looks(command, wish, line):
+            fitting = next((one for one in rules if one.allows_command(command)), None)
+            if fitting is None and not self._only_looks(command, wish, line):
                 return None
-            used += [str(rule)] if rule else []
+            used += [str(fitting)] if fitting else []
         if not used:
             return Decision("allow", "It only looks at things in the workspace.")
         return Decision("allow", f"Allowed by {', '.join(dict.fromkeys(used))}.", used[0])
@@ -175,7 +176,9 @@ class Permissions(Struct, frozen=True, kw_only=True):
             case "run":
                 if self.mode == "autonomous" and line is not None:
                     if self._unsure(line):
-                        return self._asked(wish, f"The line does not show all it runs ({line.why or 'variables'}).")
+                        return self._asked(
+                            wish, f"The line does not show all it runs ({line.why or 'variables'})."
+                        )
                     return Decision("allow", "Commands are free in this mode.")
                 why = line.why if line else ""
                 return self._asked(wish, f"Commands are asked for{f'; this one has {why}' if why else ''}.")

@@ -17,7 +17,6 @@ from msgspec import Meta, Struct
 from sevenfold.errors import Refused
 from sevenfold.tools import files, notebooks
 from sevenfold.tools.context import Context
-from sevenfold.tools.files import Place
 from sevenfold.tools.output import FileRead, ToolOutput
 from sevenfold.tools.tool import StandardTool
 from sevenfold.tools.wish import Wish
@@ -102,7 +101,9 @@ def _shown(
     asked_whole = given.offset is None and given.limit is None
     if asked_whole and (call := context.unchanged(path, version)):
         context.desk.know(path, version, whole=True)
-        words = f"{path} has not changed since call {call} showed it, whole. Look there: it is still in view."
+        words = (
+            f"{path} has not changed since call {call} showed it, whole. Look there: it is still in view."
+        )
         return ToolOutput(words, facts=(FileRead(path, version, again=call),))
     whole = window.whole and ended
     context.desk.know(path, version, whole=whole)
@@ -202,7 +203,9 @@ def _picture(head: bytes) -> str:
 def _image(file: BinaryIO, kind: str, path: str, context: Context) -> ToolOutput:
     raw = file.read(MOST_IMAGE_BYTES + 1)
     if len(raw) > MOST_IMAGE_BYTES:
-        raise Refused(f"{path} is a picture of more than {MOST_IMAGE_BYTES:,} bytes; make it smaller first.")
+        raise Refused(
+            f"{path} is a picture of more than {MOST_IMAGE_BYTES:,} bytes; make it smaller first."
+        )
     version = files.version(raw)
     context.desk.know(path, version, whole=True)
     source = {"type": "base64", "media_type": kind, "data": base64.b64encode(raw).decode()}
@@ -211,9 +214,13 @@ def _image(file: BinaryIO, kind: str, path: str, context: Context) -> ToolOutput
 
 def _refuse_binary(head: bytes, path: str) -> None:
     if head.startswith(b"%PDF-"):
-        raise Refused(f"{path} is a PDF, which is not shown here; turn it into text with a command such as pdftotext.")
+        raise Refused(
+            f"{path} is a PDF, which is not shown here; turn it into text with a command such as pdftotext."
+        )
     if b"\0" in head and not head.startswith(_UTF16):
-        raise Refused(f"{path} is no text (it begins with {head[:8].hex(' ')}); look at it with a command such as file or xxd.")
+        raise Refused(
+            f"{path} is no text (it begins with {head[:8].hex(' ')}); look at it with a command such as file or xxd."
+        )
 
 
 def _is_small(file: BinaryIO) -> bool:

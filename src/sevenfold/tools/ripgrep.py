@@ -34,7 +34,11 @@ class _Text(Struct):
     bytes: str | None = None
 
     def said(self) -> str:
-        return self.text if self.text is not None else base64.b64decode(self.bytes or "").decode(errors="replace")
+        return (
+            self.text
+            if self.text is not None
+            else base64.b64decode(self.bytes or "").decode(errors="replace")
+        )
 
     def path(self) -> str:
         return self.text if self.text is not None else os.fsdecode(base64.b64decode(self.bytes or ""))
@@ -82,7 +86,9 @@ class Ripgrep:
         """All files beneath a folder that are not ignored."""
         yield from map(os.fsdecode, self._run(["--files", "--null", "--", root], b"\0", stopped))
 
-    def _run(self, options: Sequence[str], separator: bytes, stopped: Callable[[], bool]) -> Iterator[bytes]:
+    def _run(
+        self, options: Sequence[str], separator: bytes, stopped: Callable[[], bool]
+    ) -> Iterator[bytes]:
         """What the program prints, piece by piece; it ends when nobody wants more."""
         try:
             child = subprocess.Popen(
@@ -104,7 +110,9 @@ class Ripgrep:
                 child.communicate()
 
 
-def _pieces(child: subprocess.Popen[bytes], separator: bytes, stopped: Callable[[], bool]) -> Iterator[bytes]:
+def _pieces(
+    child: subprocess.Popen[bytes], separator: bytes, stopped: Callable[[], bool]
+) -> Iterator[bytes]:
     """The output cut at the separator. Errors are few and fit into their pipe, so only one is listened to."""
     pipe, rest, deadline = child.stdout, b"", time.monotonic() + SECONDS
     assert pipe is not None
@@ -123,6 +131,8 @@ def _pieces(child: subprocess.Popen[bytes], separator: bytes, stopped: Callable[
             *whole, rest = (rest + chunk).split(separator)
             yield from whole
             if len(rest) > _LONGEST:
-                raise Refused("The search came upon a line too long to be read; leave that file out with a glob.")
+                raise Refused(
+                    "The search came upon a line too long to be read; leave that file out with a glob."
+                )
     if rest:
         yield rest

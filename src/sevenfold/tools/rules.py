@@ -1,15 +1,15 @@
-"""Permission rules: one line each, such as ``Shell(git status:*)``, ``Edit(src/**)`` or ``WebFetch(domain:example.com)``.
+"""Permission rules, one line each: ``Shell(git status:*)``, ``Edit(src/**)``, ``WebFetch(domain:example.com)``.
 
-A rule names a tool and, in brackets, what it may be used on; without brackets it is about every use. ``Read`` covers all
-that reads files, ``Edit`` all that changes them. What a pattern means depends on the deed:
+A rule names a tool and, in brackets, what it is used on; without brackets it is about every use. ``Read`` covers
+all that reads files, ``Edit`` all that changes them. What a pattern means depends on the deed:
 
 - *paths* as in ``.gitignore``, relative to the workspace; from ``/`` or ``~/`` anywhere;
-- *command lines*: ``git status:*`` fits what begins with these words, ``npm test`` only itself, ``*`` within stands for
-  anything. Every command of a line must fit for the line to be allowed; one that fits is enough to refuse it;
+- *command lines*: ``git status:*`` fits what begins with these words, ``npm test`` only itself, ``*`` within stands
+  for anything. Every command of a line must fit for the line to be allowed; one that fits is enough to refuse it;
 - *addresses*: ``domain:`` a host, else the address with ``*``.
 
-Where a rule refuses or asks it is read broadly (any case, subdomains, behind ``sudo`` and the like); where it allows,
-narrowly.
+Where a rule refuses or asks it is read broadly (any case, subdomains, behind ``sudo`` and the like); where it
+allows, narrowly.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from sevenfold.errors import InputError
 from sevenfold.tools.commands import Line, Simple, read
 from sevenfold.tools.globs import Glob
 from sevenfold.tools.wish import Wish
+from sevenfold.tools.words import names
 
 _RULE = re.compile(r"([A-Za-z*][\w*.-]*)(?:\((.+)\))?", re.DOTALL)
 _OTHER_NAMES = {"Bash": "Shell"}
 _FAMILIES = {"read": "Read", "write": "Edit"}
-_LAUNCHERS = frozenset(
+_LAUNCHERS = names(
     "sudo doas env command builtin exec nohup nice ionice time timeout xargs find setsid stdbuf watch eval ssh "
-    "sh bash zsh dash ksh fish busybox".split()
+    "sh bash zsh dash ksh fish busybox"
 )
-_SHELLS = frozenset("sh bash zsh dash ksh fish eval".split())
+_SHELLS = names("sh bash zsh dash ksh fish eval")
 
 
 class Scope(Struct, frozen=True):

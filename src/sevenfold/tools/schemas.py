@@ -31,14 +31,18 @@ def _plain(part: Any, definitions: Mapping[str, Any], within: tuple[str, ...]) -
     if (reference := part.get("$ref", "")).startswith(_REFERENCE):
         name = reference.removeprefix(_REFERENCE)
         if name in within:
-            raise InputError(f"{name} holds itself, which a tool's schema cannot say; give it a fixed depth")
+            raise InputError(
+                f"{name} holds itself, which a tool's schema cannot say; give it a fixed depth"
+            )
         meant = _plain(definitions[name], definitions, (*within, name))
         beside = {key: value for key, value in part.items() if key not in ("$ref", "$defs")}
         return {**meant, **beside}
     return _object(part, definitions, within) if "properties" in part else _other(part, definitions, within)
 
 
-def _other(part: Mapping[str, Any], definitions: Mapping[str, Any], within: tuple[str, ...]) -> dict[str, Any]:
+def _other(
+    part: Mapping[str, Any], definitions: Mapping[str, Any], within: tuple[str, ...]
+) -> dict[str, Any]:
     literal = ("default", "enum", "const", "examples")
     return {
         key: value if key in literal else _plain(value, definitions, within)
@@ -47,7 +51,9 @@ def _other(part: Mapping[str, Any], definitions: Mapping[str, Any], within: tupl
     }
 
 
-def _object(part: Mapping[str, Any], definitions: Mapping[str, Any], within: tuple[str, ...]) -> dict[str, Any]:
+def _object(
+    part: Mapping[str, Any], definitions: Mapping[str, Any], within: tuple[str, ...]
+) -> dict[str, Any]:
     properties = {
         name: _optional(_plain(one, definitions, within)) for name, one in part["properties"].items()
     }

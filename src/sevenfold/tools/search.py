@@ -64,8 +64,12 @@ class GrepInput(Struct, forbid_unknown_fields=True):
     """What to look for, where, and what to show."""
 
     pattern: Annotated[str, Meta(min_length=1, description="A regular expression.")]
-    path: Annotated[str, Meta(description="The folder or file to search; the working directory unless you say.")] = "."
-    glob: Annotated[str, Meta(description="Only files whose path fits, such as *.py or src/**/*.{ts,tsx}.")] = ""
+    path: Annotated[
+        str, Meta(description="The folder or file to search; the working directory unless you say.")
+    ] = "."
+    glob: Annotated[
+        str, Meta(description="Only files whose path fits, such as *.py or src/**/*.{ts,tsx}.")
+    ] = ""
     show: Annotated[
         Literal["files", "lines", "counts"],
         Meta(description="The files that hold it, the lines, or how many lines each file has."),
@@ -73,7 +77,9 @@ class GrepInput(Struct, forbid_unknown_fields=True):
     ignore_case: Annotated[bool, Meta(description="Upper and lower case are the same.")] = False
     context: Annotated[int, Meta(ge=0, le=50, description="Lines to show around each one found.")] = 0
     multiline: Annotated[bool, Meta(description="The pattern may reach across line ends.")] = False
-    limit: Annotated[int, Meta(ge=1, le=5_000, description="How many files or lines to show at most.")] = LINES_SHOWN
+    limit: Annotated[int, Meta(ge=1, le=5_000, description="How many files or lines to show at most.")] = (
+        LINES_SHOWN
+    )
 
 
 class Grep(StandardTool[GrepInput]):
@@ -104,9 +110,7 @@ class Grep(StandardTool[GrepInput]):
             given.multiline,
         )
         may_read = _Remembering(context.may_read)
-        found = (
-            line for line in self._searcher.lines(query, context.abort.is_set) if may_read(line.path)
-        )
+        found = (line for line in self._searcher.lines(query, context.abort.is_set) if may_read(line.path))
         match given.show:
             case "lines":
                 shown = _lines(found, context)
@@ -121,7 +125,9 @@ class GlobInput(Struct, forbid_unknown_fields=True):
     """Which files to find."""
 
     pattern: Annotated[str, Meta(min_length=1, description="A path pattern, such as **/*.py or docs/*.md.")]
-    path: Annotated[str, Meta(description="The folder to look in; the working directory unless you say.")] = "."
+    path: Annotated[
+        str, Meta(description="The folder to look in; the working directory unless you say.")
+    ] = "."
 
 
 class FindFiles(StandardTool[GlobInput]):
@@ -226,7 +232,6 @@ def _short(path: str, context: Context) -> str:
 
 def _changed(path: str) -> float:
     try:
-        return os.stat(path, follow_symlinks=False).st_mtime
+        return Path(path).lstat().st_mtime
     except OSError:
         return 0.0
-

@@ -121,10 +121,12 @@ class ShellInput(Struct, forbid_unknown_fields=True):
 
     command: Annotated[str, Meta(min_length=1, description="The command line, for bash.")]
     timeout: Annotated[
-        float, Meta(gt=0, le=MOST_SECONDS, description="Seconds after which it is ended, 120 unless you say.")
+        float,
+        Meta(gt=0, le=MOST_SECONDS, description="Seconds after which it is ended, 120 unless you say."),
     ] = SECONDS
     background: Annotated[
-        bool, Meta(description="Start it and go on; its output is had with ShellOutput. It has no time limit.")
+        bool,
+        Meta(description="Start it and go on; its output is had with ShellOutput. It has no time limit."),
     ] = False
     description: Annotated[str, Meta(description="What it does, in five to ten words, for the user.")] = ""
 
@@ -173,7 +175,8 @@ class OutputInput(Struct, forbid_unknown_fields=True):
 
     task: Annotated[str, Meta(description="The task's name, as Shell gave it.")]
     wait: Annotated[
-        float, Meta(ge=0, le=MOST_SECONDS, description="Seconds to wait for its end before looking; 0: none.")
+        float,
+        Meta(ge=0, le=MOST_SECONDS, description="Seconds to wait for its end before looking; 0: none."),
     ] = 0.0
 
 
@@ -197,7 +200,9 @@ class ShellOutput(StandardTool[OutputInput]):
             raw = file.read(MOST_CHARACTERS)
             self._seen[task.id] = file.tell()
             more = os.fstat(file.fileno()).st_size - file.tell()
-        ended = "" if task.state == "running" else f", exit code {task.code}" if task.code is not None else ""
+        ended = (
+            "" if task.state == "running" else f", exit code {task.code}" if task.code is not None else ""
+        )
         rest = f"\n({more:,} more bytes: look again, or read {task.path})" if more > 0 else ""
         words = raw.decode(errors="replace") or "(nothing new)"
         return ToolOutput(f"{task.id}: {task.state}{ended}\n{words}{rest}", facts=(_fact(task),))

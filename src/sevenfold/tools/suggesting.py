@@ -8,11 +8,12 @@ from urllib.parse import urlsplit
 
 from sevenfold.tools.commands import Simple, read
 from sevenfold.tools.wish import Wish
+from sevenfold.tools.words import names
 
 _SUBCOMMAND = re.compile(r"[a-z][a-z0-9-]*")
-_RUNS_ANYTHING = frozenset(
+_RUNS_ANYTHING = names(
     "sh bash zsh dash fish python python3 node deno bun perl ruby php lua sudo doas env xargs find eval exec ssh "
-    "timeout nohup time npx uvx make docker kubectl rm dd mkfs chmod chown curl wget".split()
+    "timeout nohup time npx uvx make docker kubectl rm dd mkfs chmod chown curl wget"
 )
 """Too mighty for a rule about their beginning."""
 _SPECIAL = re.compile(r"[*?\[\]{}]")

@@ -7,4 +7,9 @@ def load(name: str) -> str:
     """The description in ``texts/<name>.md``."""
     from importlib import resources
 
-    return resources.files(__package__).joinpath("texts", f"{name}.md").read_text(encoding="utf-8").rstrip("\n")
+    return (
+        resources.files(__package__)
+        .joinpath("texts", f"{name}.md")
+        .read_text(encoding="utf-8")
+        .rstrip("\n")
+    )

@@ -103,13 +103,17 @@ class Toolbox:
         tool = self._tools.get(name)
         if tool is None:
             near = get_close_matches(str(name), self._tools, 1, 0.5)
-            hint = f" Did you mean {near[0]}?" if near else f" There are: {', '.join(self._tools) or 'none'}."
+            hint = (
+                f" Did you mean {near[0]}?" if near else f" There are: {', '.join(self._tools) or 'none'}."
+            )
             return failed(f"There is no tool called {name!r}.{hint}")
         if isinstance(given, Mapping):
             given = without_nulls(given, tool.schema)
         wrong = list(problems(given, tool.schema))
         if wrong:
-            return failed(f"The input does not fit {name}: {'; '.join(wrong[:10])}. Correct it and call again.")
+            return failed(
+                f"The input does not fit {name}: {'; '.join(wrong[:10])}. Correct it and call again."
+            )
         return tool, given
 
 

@@ -20,7 +20,11 @@ class PlainSearch:
 
     def lines(self, query: Query, stopped: Callable[[], bool]) -> Iterator[Line]:
         """Lines that fit and their neighbours, file by file in the order of paths."""
-        flags = (re.IGNORECASE if query.ignore_case else 0) | (re.DOTALL if query.multiline else 0) | re.MULTILINE
+        flags = (
+            (re.IGNORECASE if query.ignore_case else 0)
+            | (re.DOTALL if query.multiline else 0)
+            | re.MULTILINE
+        )
         try:
             pattern = re.compile(query.pattern, flags)
         except (re.error, OverflowError, RecursionError) as error:
@@ -40,11 +44,11 @@ class PlainSearch:
             above = ignores.get(str(Path(folder).parent), []) if folder != root else []
             here = ignores[folder] = [*above, *_ignores(folder)]
             folders[:] = [
-                name for name in folders if name != ".git" and not _ignored(here, os.path.join(folder, name), True)
+                name for name in folders if name != ".git" and not _ignored(here, f"{folder}/{name}", True)
             ]
             for name in names:
-                path = os.path.join(folder, name)
-                if not os.path.islink(path) and not _ignored(here, path, False):
+                path = f"{folder}/{name}"
+                if not Path(path).is_symlink() and not _ignored(here, path, False):
                     yield path
 
 
@@ -85,12 +89,16 @@ class _Ignore:
         self._folder = folder
 
     def fits(self, path: str, is_folder: bool) -> bool:
-        return (is_folder or not self._folders_only) and self._glob.matches(os.path.relpath(path, self._folder))
+        return (is_folder or not self._folders_only) and self._glob.matches(
+            os.path.relpath(path, self._folder)
+        )
 
 
 def _ignores(folder: str) -> list[_Ignore]:
     try:
-        lines = files.content(os.path.join(os.path.realpath(folder), ".gitignore")).decode(errors="replace").splitlines()
+        lines = (
+            files.content(os.path.realpath(f"{folder}/.gitignore")).decode(errors="replace").splitlines()
+        )
     except (Refused, OSError):
         return []
     return [_Ignore(line.rstrip(), folder) for line in lines if line.strip() and not line.startswith("#")]

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from sevenfold.errors import Refused
 from sevenfold.evals.replay.recording import Recording
-from sevenfold.events import Acted, Event
+from sevenfold.events import Acted, Event, Proposed
 from sevenfold.layers import offload
 from sevenfold.record.blocks import Block, ToolResult
 from sevenfold.record.decisions import Offload
@@ -45,6 +45,7 @@ class Checker:
         self._lost: dict[str, str] = {}
         self._fetched: set[str] = set()
         self._acted: list[Acted] = []
+        self._before: Sequence[bytes] = ()
         self._listening: Session | None = None
 
     @property
@@ -59,21 +60,31 @@ class Checker:
         if self._listening is not session:
             session.listen(self._hear)
             self._listening = session
-        view = session.core.transcript.view
-        before = view.encoded()
+        while acted := self._prepared(session):
+            self._fetch(session)
+            if not any(one.layer == "clear" for one in acted):
+                break
+
+    def _prepared(self, session: Session) -> list[Acted]:
+        """One pass of the layers, with every clearing taken back and made again."""
+        self._acted = []
         session.prepare()
         acted, self._acted = self._acted, []
         for one in acted:
             if one.layer == "clear":
-                self._there_and_back(session, one.reference, before)
-        if acted:
-            self._fetch(session)
+                self._there_and_back(session, one.reference)
+        return acted
 
     def _hear(self, event: Event) -> None:
-        if isinstance(event, Acted):
-            self._acted.append(event)
+        match event:
+            case Proposed(layer="clear") if self._listening is not None:
+                self._before = self._listening.core.transcript.view.encoded()
+            case Acted():
+                self._acted.append(event)
+            case _:
+                pass
 
-    def _there_and_back(self, session: Session, reference: str, before: Sequence[bytes]) -> None:
+    def _there_and_back(self, session: Session, reference: str) -> None:
         transcript = session.core.transcript
         after = transcript.view.encoded()
         try:
@@ -82,7 +93,7 @@ class Checker:
             self._refused += 1
             return
         self._undone += 1
-        if transcript.view.encoded() != before:
+        if transcript.view.encoded() != self._before:
             self._altered.append(f"{reference}, taken back")
         session.redo(reference)
         if transcript.view.encoded() != after:

@@ -119,11 +119,12 @@ def replay(
         ) as session,
     ):
         try:
-            for place, step in enumerate(recording.steps[:until]):
+            for step in recording.steps[:until]:
                 _take_in(session, provider, step)
                 if before is not None:
                     before(session)
                 session.complete()
+                place += 1
         except ContextFull as error:
             ended, full = str(error), True
         except ModelError as error:

@@ -7,13 +7,13 @@ loss goes first: slots are listed in the order in which they are given up last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
 from sevenfold.errors import SevenfoldError
-from sevenfold.prompts.restored import PinnedRecord, RestoredFile
+from sevenfold.prompts.restored import PinnedRecord, RestoredFile, RestoredState
 from sevenfold.prompts.text import cut
 from sevenfold.record import blocks
 from sevenfold.record.layout import Item
@@ -21,8 +21,12 @@ from sevenfold.runtime.transcript import Beside
 
 BYTES_PER_TOKEN = 3
 """For cutting a text to a budget before it is weighed."""
+LEAST = 50
+"""Tokens below which a piece of something is not worth its frame."""
 
 Count = Callable[[str], int]
+Scaled = Callable[[int], int]
+"""A budget made for a full-size window, as it applies in this one."""
 
 
 class Moment(Struct, frozen=True):
@@ -32,6 +36,19 @@ class Moment(Struct, frozen=True):
     """Messages that stay word for word."""
     count: Count
     """Tokens of a text."""
+    room: int = 1_000_000
+    """Tokens that are left for it and all after it."""
+    budget: Scaled = int
+
+    def shows(self, call: str) -> bool:
+        """Is the result of this call among the messages that stay, as the tool gave it?"""
+        for item in self.kept:
+            if call in item.said.answers and call not in item.said.stored:
+                return any(
+                    shown.id == call and any(blocks.same(shown, said) for said in item.said.blocks)
+                    for shown in item.shown
+                )
+        return False
 
 
 class Restored(Struct, frozen=True):
@@ -67,56 +84,145 @@ class PinsSlot:
     def restore(self, moment: Moment) -> Restored:
         """Each pinned record that is not among the kept messages."""
         kept = {item.said.uuid for item in moment.kept}
-        texts = []
-        for item in self._pinned():
-            words = "\n".join(filter(None, (blocks.words_of(block) for block in item.said.blocks)))
-            if item.said.uuid not in kept and words:
-                speaker = (
-                    "model" if item.said.role == "assistant" else "tool" if item.said.answers else "user"
-                )
-                texts.append((item.said.uuid, PinnedRecord(item.said.uuid, speaker, words).render()))
+        texts = [
+            (item.said.uuid, text)
+            for item in self._pinned()
+            if item.said.uuid not in kept and (text := pinned_text(item))
+        ]
         beside = tuple(Beside("pinned", (blocks.text(text),), {"record": uuid}) for uuid, text in texts)
         return Restored(beside, sum(moment.count(text) for _, text in texts))
 
 
+def pinned_text(item: Item) -> str:
+    """A pinned record word for word, with whose words they are; empty if it has none."""
+    words = "\n".join(filter(None, (blocks.words_of(block) for block in item.said.blocks)))
+    speaker = "model" if item.said.role == "assistant" else "tool" if item.said.answers else "user"
+    return PinnedRecord(item.said.uuid, speaker, words).render() if words else ""
+
+
+class Seen(Struct, frozen=True):
+    """A file the model has read, and the call that showed it."""
+
+    path: str
+    call: str = ""
+
+
 class FilesSlot:
-    """The files read most recently, as they are on disk now."""
+    """The files read most recently, as they are on disk now.
+
+    Not those whose reading is among the messages that stay, not those ``own`` says are the session's own (its
+    transcript, its notes…), and not those that may no longer be read.
+    """
 
     name = "files"
     needed = False
 
     def __init__(
         self,
-        recent: Callable[[], Sequence[str]],
+        recent: Callable[[], Sequence[Seen]],
         read: Callable[[str], str],
         *,
+        may_read: Callable[[str], bool] = lambda path: True,
+        own: Callable[[str], bool] = lambda path: False,
         most: int = 5,
         each: int = 5_000,
         together: int = 50_000,
     ) -> None:
         self._recent = recent
         self._read = read
+        self._own = own
         self._most, self._each, self._together = most, each, together
+        self.may_read = may_read
+        """Whoever grants permissions may put a stricter rule here."""
 
     def restore(self, moment: Moment) -> Restored:
         """The newest first; one that cannot be read, or finds no room, is named."""
         beside: list[Beside] = []
         left: list[str] = []
+        used, most = 0, min(moment.room, moment.budget(self._together))
+        for seen in self._wanted(moment):
+            text = self._text(seen.path, moment)
+            if text.startswith(_LEFT):
+                left.append(f"{seen.path}: {text[len(_LEFT) :]}")
+            elif used + (tokens := moment.count(text)) > most:
+                left.append(f"{seen.path}: no room")
+            else:
+                used += tokens
+                beside.append(Beside("file", (blocks.text(text),), {"filename": seen.path}))
+        return Restored(tuple(beside), used, tuple(left))
+
+    def _wanted(self, moment: Moment) -> list[Seen]:
+        found = (seen for seen in self._recent() if not self._own(seen.path))
+        return [seen for seen in found if not moment.shows(seen.call)][: self._most]
+
+    def _text(self, path: str, moment: Moment) -> str:
+        if not self.may_read(path):
+            return f"{_LEFT}it may no longer be read"
+        try:
+            words = self._read(path)
+        except (OSError, UnicodeError, SevenfoldError) as error:
+            return f"{_LEFT}{error}"
+        return RestoredFile(path, cut(words, moment.budget(self._each) * BYTES_PER_TOKEN)).render()
+
+
+_LEFT = "\0"
+"""Marks a text that says why there is none."""
+
+
+class State(Struct, frozen=True):
+    """One thing a `StateSlot` puts back."""
+
+    title: str
+    text: str
+    path: str = ""
+    """Where the whole of it can be read, if it must be cut."""
+    facts: Mapping[str, object] = {}
+
+
+class StateSlot:
+    """What the work goes by and another part of the program keeps: plan, to-dos, skills, agents, permissions."""
+
+    def __init__(
+        self,
+        name: str,
+        states: Callable[[], Iterable[State]],
+        *,
+        each: int | None = None,
+        together: int | None = None,
+        needed: bool = False,
+        kind: str = "",
+    ) -> None:
+        self.name = name
+        self.needed = needed
+        self._states = states
+        self._each, self._together = each, together
+        self._kind = kind or name
+
+    def restore(self, moment: Moment) -> Restored:
+        """All states in order, each cut to its budget with a note where the rest is, while there is room."""
+        beside: list[Beside] = []
+        left: list[str] = []
+        room = moment.budget(self._together) if self._together is not None else moment.room
+        room = room if self.needed else min(room, moment.room)
         used = 0
-        for path in self._recent()[: self._most]:
-            try:
-                words = self._read(path)
-            except (OSError, UnicodeError, SevenfoldError) as error:
-                left.append(f"{path}: {error}")
-                continue
-            text = RestoredFile(path, cut(words, self._each * BYTES_PER_TOKEN)).render()
+        for state in self._states():
+            most = moment.budget(self._each) if self._each is not None else room
+            text = _rendered(state, min(most, room - used) if not self.needed else most, moment)
             tokens = moment.count(text)
-            if used + tokens > self._together:
-                left.append(f"{path}: no room")
+            if not self.needed and used + tokens > room:
+                left.append(f"{state.title}: no room")
                 continue
             used += tokens
-            beside.append(Beside("file", (blocks.text(text),), {"filename": path}))
+            beside.append(Beside(self._kind, (blocks.text(text),), dict(state.facts)))
         return Restored(tuple(beside), used, tuple(left))
+
+
+def _rendered(state: State, most: int, moment: Moment) -> str:
+    text = RestoredState(state.title, state.text).render()
+    if moment.count(text) <= most or most < LEAST:
+        return text
+    head = cut(state.text, (most - LEAST) * BYTES_PER_TOKEN)
+    return RestoredState(state.title, f"{head}\n[Cut here.]", state.path or None).render()
 
 
 def restore(
@@ -126,8 +232,9 @@ def restore(
     given: list[tuple[str, Restored]] = []
     left: list[str] = []
     for slot in slots:
+        here = Moment(moment.kept, moment.count, max(0, room), moment.budget)
         try:
-            restored = slot.restore(moment)
+            restored = slot.restore(here)
         except Exception as error:  # noqa: BLE001 (a slot may come from anybody; the compaction goes on)
             left.append(f"{slot.name}: {error}")
             continue

@@ -1,0 +1,183 @@
+"""A recorded session, ours or another tool's, opened so that the engine can work on it without touching its file.
+
+What the engine writes is a draft. It becomes a new file, or is appended to the old one, in one step at the end; until
+then, and after any error or interruption, everything is as it was.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from sevenfold.adapters.drafted import DraftedLog
+from sevenfold.adapters.home import user_home
+from sevenfold.adapters.jsonl import JsonlLog
+from sevenfold.adapters.notes_file import FileNotes
+from sevenfold.adapters.results import FileResults
+from sevenfold.adapters.settings_files import FileSource
+from sevenfold.adapters.storing import Staged
+from sevenfold.errors import InputError, Refused, TranscriptForeign
+from sevenfold.ports import Client
+from sevenfold.record import canonical
+from sevenfold.record.view import View
+from sevenfold.runtime.opening import frame_of, in_force
+from sevenfold.runtime.resume import resume
+from sevenfold.wiring import opened
+from sevenfold.wiring.opened import Lifetime, Options, Recalled, Store, Tool
+from sevenfold.wiring.session import Session
+
+NO_MODEL = "<synthetic>"
+"""What some tools name as the model of messages that no model wrote."""
+
+
+class Recorded(Struct, frozen=True):
+    """What a transcript tells about the session in it."""
+
+    path: Path
+    session: str
+    folder: Path
+    """The project it belongs to."""
+    model: str
+    own: bool
+    """Did Sevenfold write what precedes its messages? Then system prompt and tools are on record."""
+    records: int
+    options: Options
+
+    @property
+    def notes(self) -> Path:
+        """Where its notes are kept."""
+        return user_home().project(self.folder).session(self.session).notes
+
+
+class _Named(Struct):
+    sessionId: str = ""  # noqa: N815 (the name in the file)
+    cwd: str = ""
+
+
+def look(path: Path, model: str = "") -> Recorded:
+    """What is known about a transcript; raises if it is none, or if nobody says which model it is for."""
+    log = JsonlLog(path)
+    view = resume(log)
+    if not view.items:
+        raise TranscriptForeign(
+            f"{path}: there is no conversation in it. This reads Claude Code transcripts and Sevenfold's own."
+        )
+    named = _named(log)
+    model = model or _model(view)
+    if not model:
+        raise InputError(f"{path}: no answer in it names its model; say which one is meant with --model")
+    return Recorded(
+        path=path,
+        session=named.sessionId or path.stem,
+        folder=Path(named.cwd) if named.cwd else path.absolute().parent,
+        model=model,
+        own=view.epoch is not None,
+        records=len(view),
+        options=_options(view),
+    )
+
+
+@contextmanager
+def engaged(recorded: Recorded, client: Client, shown: Path) -> Iterator[tuple[Session, DraftedLog]]:
+    """The session at work on a draft; ``shown`` is the path under which the model may read all of it later."""
+    log = DraftedLog(recorded.path)
+    results = FileResults(recorded.path.parent / "tool-results" / recorded.path.stem)
+    store = Store(
+        name=recorded.session,
+        log=log,
+        results=results,
+        settings=FileSource(recorded.folder),
+        notes=FileNotes(recorded.notes),
+        recall=Recalled(log, None, results),
+        cwd=str(recorded.folder),
+        path=str(shown.absolute()),
+    )
+    session = Session(opened.engine(store, recorded.model, recorded.options), store, client)
+    try:
+        yield session, log
+    finally:
+        session.close()
+
+
+def write_new(target: Path, draft: DraftedLog) -> None:
+    """The file's bytes and the draft's in a new file, complete or not at all."""
+    staged = Staged(target, draft.whole())
+    try:
+        os.link(staged.path, target)
+    except FileExistsError:
+        raise exists(target) from None
+    except OSError:
+        # Not every file system has links; then the name is taken in the second-best way.
+        if target.exists():
+            raise exists(target) from None
+        staged.commit()
+    finally:
+        staged.discard()
+
+
+def exists(target: Path) -> InputError:
+    """The error for a file that must not be overwritten."""
+    return InputError(f"{target}: this file exists and is not overwritten; name another one with --output")
+
+
+@contextmanager
+def held(path: Path) -> Iterator[JsonlLog]:
+    """The transcript for writing; raises, and says who holds it, if somebody else does."""
+    log = JsonlLog.open(path)
+    try:
+        yield log
+    finally:
+        log.close()
+
+
+def append(log: JsonlLog, draft: DraftedLog) -> None:
+    """Put the draft behind the file it began with, in one write; raises if the file has grown meanwhile."""
+    if log.path.stat().st_size != draft.size:
+        raise Refused(
+            f"{log.path}: another program wrote to it meanwhile, so nothing was appended; "
+            "end that program and try again, or write a new file instead"
+        )
+    log.append(draft.added, durable=True)
+
+
+def _model(view: View) -> str:
+    """The model of the newest answer."""
+    for item in reversed(view.items):
+        if item.said.role == "assistant" and item.said.model not in ("", NO_MODEL):
+            return item.said.model
+    return view.epoch.model if view.epoch else ""
+
+
+def _named(log: JsonlLog) -> _Named:
+    """The session's id and folder as the newest line that has them says."""
+    for offset in log.holding(b'"sessionId"'):
+        raw = next(log.read(offset))[1]
+        try:
+            named = msgspec.json.decode(raw, type=_Named)
+        except msgspec.MsgspecError:
+            continue
+        if named.sessionId and named.cwd:
+            return named
+    return _Named()
+
+
+def _options(view: View) -> Options:
+    """What precedes the messages, exactly as it is on record, so that the engine goes on with it."""
+    if view.epoch is None:
+        return Options()
+    frame = frame_of(view.epoch)
+    system, tools = in_force(view, frame)
+    return Options(
+        system=[canonical.field(part, "text") for part in system],
+        tools=[Tool(msgspec.json.decode(raw, type=dict[str, Any])) for raw in tools],
+        max_tokens=frame.max_tokens,
+        fields={name: msgspec.json.decode(raw) for name, raw in frame.settings},
+        betas=frame.betas,
+        lifetime=cast(Lifetime, view.epoch.lifetimes.get("tail", "5m")),
+    )

@@ -1,0 +1,82 @@
+"""Recall: finding and fetching what was said in this session and is no longer in view."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from sevenfold.errors import InputError, Refused
+from sevenfold.memory.recall import Hit
+from sevenfold.tools.context import Context, Recall
+from sevenfold.tools.output import ToolOutput
+from sevenfold.tools.tool import StandardTool
+
+MOST_CHARACTERS = 40_000
+_EXCERPT = 1_500
+_BESIDE = 200
+
+
+class RecallInput(Struct, forbid_unknown_fields=True):
+    """What to find, or which record to fetch."""
+
+    query: Annotated[str, Meta(description="Words, a path, an error text: what you remember of it.")] = ""
+    kind: (
+        Annotated[
+            Literal["user", "assistant", "call", "result"],
+            Meta(description="Only what the user said, what you said, calls you made, or what they gave."),
+        ]
+        | None
+    ) = None
+    record: Annotated[str, Meta(description="The id of a record found before: it is shown whole.")] = ""
+    limit: Annotated[int, Meta(ge=1, le=30, description="How many records to show.")] = 8
+    offset: Annotated[int, Meta(ge=0, description="Where to go on in a long record, in characters.")] = 0
+
+
+class RecallTool(StandardTool[RecallInput]):
+    """Searches what left the context."""
+
+    name = "Recall"
+    concurrent = True
+    input = RecallInput
+
+    def act(self, given: RecallInput, context: Context) -> ToolOutput:
+        """Search, or fetch."""
+        if context.recall is None:
+            raise Refused("What has left the view cannot be searched in this session.")
+        if given.record:
+            return ToolOutput(_record(context.recall, given))
+        if not given.query.strip():
+            raise InputError("Say what to look for in query, or name a record.")
+        return ToolOutput(_hits(context.recall.search(given.query, kind=given.kind, k=given.limit)))
+
+
+def _record(recall: Recall, given: RecallInput) -> str:
+    words = recall.fetch(given.record).decode(errors="replace")
+    shown = words[given.offset : given.offset + MOST_CHARACTERS]
+    left = len(words) - given.offset - len(shown)
+    return f"{shown}\n({left:,} more characters; offset={given.offset + len(shown)})" if left > 0 else shown
+
+
+def _hits(hits: Sequence[Hit]) -> str:
+    if not hits:
+        return "Nothing fits. Try fewer or other words: names, paths, numbers or error texts work best."
+    shown: list[str] = []
+    room = MOST_CHARACTERS
+    for hit in hits:
+        what = f"{hit.kind} ({hit.tool})" if hit.tool else hit.kind
+        lines = [f"record {hit.uuid} · {hit.timestamp or 'no time'} · {what}"]
+        lines += [f"  before, {near.kind}: {_line(near.text)}" for near in hit.before]
+        lines += [hit.excerpt[:_EXCERPT]]
+        lines += [f"  after, {near.kind}: {_line(near.text)}" for near in hit.after]
+        words = "\n".join(lines)
+        room -= len(words) + 2
+        if room < 0:
+            break
+        shown.append(words)
+    return "\n\n".join(shown)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:_BESIDE]
