@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import sevenfold
 from sevenfold.adapters.jsonl import JsonlLog
@@ -96,8 +97,8 @@ def session(folder: Path, clock: ManualClock, fuse: Fuse, **options: Any) -> sev
     log = JsonlLog.open(folder / "s.jsonl")
     burning: Log = BurningLog(log, fuse)
     results: Results = BurningResults(FileResults(folder / "tool-results"), fuse)
-    source = opened.in_memory("s", SETTINGS).settings
-    store = opened.store("s", burning, results, source)
+    recall = opened.Recalled(burning, None, results)
+    store = replace(opened.in_memory("s", SETTINGS), log=burning, results=results, recall=recall)
     given: Any = {"clock": clock, "tools": [READ, SHELL, ASK], "max_tokens": 4_000, **options}
     try:
         return sevenfold.Session(opened.engine(store, given.pop("model"), given), store)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from sevenfold.ports import Ask, Call, Clock, Reply
 from sevenfold.profiles import Profile
 from sevenfold.record.blocks import THINKING
-from sevenfold.record.decisions import Epoch, MicrocompactMetadata, Request, Rewound, Why
+from sevenfold.record.decisions import Epoch, Request, Rewound, Why
 from sevenfold.record.gauge import Size
 from sevenfold.record.layout import Item, Measured
 from sevenfold.record.tokens import Estimator
@@ -30,8 +30,9 @@ from sevenfold.request.frame import Body, Frame, Marker, assemble
 from sevenfold.request.plan import Lifetimes, Sizes, Tail, plan, tail_of
 from sevenfold.request.sources import source as rules_of
 from sevenfold.request.watch import SECONDS, Break, Forecast, Sent, Watched
+from sevenfold.runtime.amending import tell_changes, withdraw_changes
 from sevenfold.runtime.history import Account, last_tail
-from sevenfold.runtime.opening import AMENDED, Entry, amend, enter, frame_of, in_force, learned
+from sevenfold.runtime.opening import Entry, enter, frame_of, learned
 from sevenfold.runtime.transcript import Transcript
 
 
@@ -104,7 +105,7 @@ class Exchange:
         if entered.opens and not transcript.read_only:
             self.open(entered.opens, drops_thinking=entered.drops_thinking)
             if entered.anew:
-                self._withdraw_amendments()
+                withdraw_changes(transcript)
 
     def _enter(self, frame: Frame, lifetimes: Lifetimes) -> Entry:
         view = self._transcript.view
@@ -183,25 +184,10 @@ class Exchange:
         if (view, view.version) == self._looked_at:
             return
         self._looked_at = view, view.version
-        if in_force(view, self.frame) == (self.wanted.system, self.wanted.tools):
-            return
-        amendment = amend(view, self.frame, self.wanted, self._profile)
-        if amendment is None:
+        cold = self.idle_seconds() > SECONDS[self.lifetimes.tail]
+        if not tell_changes(self._transcript, self.frame, self.wanted, self._profile, cold=cold):
             self.reframe(self.wanted, "system or tools")
-            self._withdraw_amendments()
-            return
-        attached = [item for item in view.items if item.said.attachment == AMENDED]
-        if not attached or attached[-1].shown != amendment.blocks:
-            # The same words may be there already: cut off between the two records, the second was not written.
-            self._transcript.attach(AMENDED, {}, amendment.blocks, role="system")
-        self._transcript.decide(amendment.record)
-
-    def _withdraw_amendments(self) -> None:
-        """System and tools are sent whole now, so what was said about changes to the old ones is void."""
-        items = self._transcript.view.items
-        void = [item.said.uuid for item in items if item.said.attachment == AMENDED and item.shown]
-        if void:
-            self._transcript.clear(MicrocompactMetadata(cleared_attachment_uuids=void))
+            withdraw_changes(self._transcript)
 
     def _look(self, markers: tuple[Marker, ...] = ()) -> Forecast:
         messages = tuple(self._transcript.view.messages())

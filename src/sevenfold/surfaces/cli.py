@@ -16,8 +16,10 @@ import sevenfold as package
 from sevenfold.errors import UserError
 from sevenfold.surfaces import (
     audit_command,
+    compact_command,
     config_command,
     gc_command,
+    notes_command,
     profile_command,
     purge_command,
     recall_command,
@@ -28,6 +30,8 @@ from sevenfold.surfaces import (
 
 COMMANDS = {
     "profile": profile_command,
+    "compact": compact_command,
+    "notes": notes_command,
     "recall": recall_command,
     "audit": audit_command,
     "config": config_command,

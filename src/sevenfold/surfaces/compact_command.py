@@ -18,7 +18,7 @@ from sevenfold.surfaces import transcripts
 if TYPE_CHECKING:
     from sevenfold.adapters.drafted import DraftedLog
     from sevenfold.ports import Client
-    from sevenfold.runtime.compaction.wish import Left
+    from sevenfold.runtime.compaction.wish import Engine, Left
     from sevenfold.surfaces.compact_report import About, Done, Place, Planned
     from sevenfold.surfaces.recorded import Recorded
     from sevenfold.wiring.session import Session, Wishes
@@ -60,14 +60,24 @@ def add(commands: Any) -> None:
     )
     command.add_argument("file", metavar="FILE", help="a transcript, or the id of a session")
     part = command.add_mutually_exclusive_group()
-    part.add_argument("--from", dest="start", metavar="ID", help="summarise this record and what follows it")
+    part.add_argument(
+        "--from", dest="start", metavar="ID", help="summarise this record and what follows it"
+    )
     part.add_argument("--up-to", metavar="ID", help="summarise what is before this record")
-    command.add_argument("--instructions", default="", metavar="TEXT", help="what the summary is to look after")
+    command.add_argument(
+        "--instructions", default="", metavar="TEXT", help="what the summary is to look after"
+    )
     command.add_argument("--engine", choices=ENGINES, help="only this way to a summary")
-    command.add_argument("--model", default="", metavar="NAME", help="who goes on (default: who answered last)")
+    command.add_argument(
+        "--model", default="", metavar="NAME", help="who goes on (default: who answered last)"
+    )
     where = command.add_mutually_exclusive_group()
-    where.add_argument("--output", type=Path, metavar="FILE", help="where to (default: FILE-compacted.jsonl)")
-    where.add_argument("--in-place", action="store_true", help="append to FILE, if nobody else is writing it")
+    where.add_argument(
+        "--output", type=Path, metavar="FILE", help="where to (default: FILE-compacted.jsonl)"
+    )
+    where.add_argument(
+        "--in-place", action="store_true", help="append to FILE, if nobody else is writing it"
+    )
     where.add_argument("--dry-run", action="store_true", help="show what would be done, and do nothing")
     command.add_argument("--show", action="store_true", help="show the summary as well")
     command.add_argument("--json", action="store_true", help="print everything as JSON")
@@ -130,12 +140,12 @@ def _compacted(
     recorded: Recorded, client: Client, target: Path, options: argparse.Namespace
 ) -> tuple[Done, DraftedLog]:
     from sevenfold.surfaces.compact_report import Done, tokens_by_category
-    from sevenfold.surfaces.recorded import engaged
+    from sevenfold.surfaces.recorded import engaged, waiting
 
-    with engaged(recorded, client, target) as (session, draft), transcripts.waiting("summarising"):
+    with engaged(recorded, client, target) as (session, draft), waiting("summarising"):
         about = _about(recorded, client, session)
         wish, left = _wish(session, recorded, client, options)
-        before = tokens_by_category(session)
+        before = tokens_by_category(session, own=recorded.own)
         did = session.compact(options.instructions, **wish)
         if did is None:
             raise Refused(f"{recorded.path}: the compaction was refused, so nothing was written")
@@ -146,7 +156,7 @@ def _compacted(
             did=did,
             left=(*left, *did.left),
             before=before,
-            after=tokens_by_category(session),
+            after=tokens_by_category(session, own=recorded.own),
             usd=0.0 if about.offline else did.usd,
         )
         return done, draft
@@ -162,28 +172,39 @@ def _wish(
     if given := options.start or options.up_to:
         wish["span"] = "from" if options.start else "up_to"
         wish["record"] = _record(session, given)
-    left: tuple[Left, ...] = ()
     if options.engine is not None:
         wish["engine"] = options.engine
         if options.engine == "notes":
             _notes_must_serve(session, client, options)
-    elif reason := _without_cache(recorded, client):
-        left = _others(reason)
-        wish["engine"] = "plain"
+        return wish, ()
+    chosen, left = _first_choice(session, recorded, client, options)
+    if chosen is not None:
+        wish["engine"] = chosen
     return wish, left
 
 
-def _without_cache(recorded: Recorded, client: Client) -> str:
-    """Why engines that live off the session's own prefix are of no use; empty if they are."""
-    if _is_offline(client):
-        return "the offline model has no cache"
-    return "" if recorded.own else "system prompt and tools are not in the file, so no cache would be read"
-
-
-def _others(reason: str) -> tuple[Left, ...]:
+def _first_choice(
+    session: Session, recorded: Recorded, client: Client, options: argparse.Namespace
+) -> tuple[Engine | None, tuple[Left, ...]]:
+    """The engine for a session nobody is at work in; None leaves it to the session, which knows what is cached."""
     from sevenfold.runtime.compaction.wish import Left
+    from sevenfold.surfaces.recorded import is_offline
 
-    return Left("provider", reason), Left("fork", reason)
+    if not is_offline(client):
+        if recorded.own:
+            return None, ()
+        reason = "system prompt and tools are not in the file, so no cache would be read"
+        return "plain", (Left("provider", reason), Left("fork", reason))
+    keeper = session.engine.notes
+    partly = options.start or options.up_to or options.instructions
+    if (
+        keeper is not None
+        and not partly
+        and not isinstance(keeper.serve(session.core.window.threshold), str)
+    ):
+        return "notes", ()
+    names: tuple[Engine, ...] = ("provider", "fork", "plain")
+    return "extractive", tuple(Left(name, "there is no model to ask") for name in names)
 
 
 def _notes_must_serve(session: Session, client: Client, options: argparse.Namespace) -> None:
@@ -191,7 +212,9 @@ def _notes_must_serve(session: Session, client: Client, options: argparse.Namesp
     from sevenfold.surfaces.notes_command import bring_up_to_date
 
     if options.start or options.up_to or options.instructions:
-        raise InputError("notes stand for the whole conversation and take no instructions; use another engine")
+        raise InputError(
+            "notes stand for the whole conversation and take no instructions; use another engine"
+        )
     keeper = session.engine.notes
     if keeper is None:
         raise Refused("notes are switched off")
@@ -244,21 +267,16 @@ def _places(session: Session) -> list[Place]:
 
 def _about(recorded: Recorded, client: Client, session: Session) -> About:
     from sevenfold.surfaces.compact_report import About
+    from sevenfold.surfaces.recorded import is_offline
 
     return About(
         file=str(recorded.path),
         model=recorded.model,
         note=session.core.profile.note,
         own=recorded.own,
-        offline=_is_offline(client),
+        offline=is_offline(client),
         records=recorded.records,
     )
-
-
-def _is_offline(client: Client) -> bool:
-    from sevenfold.adapters.offline import OfflineClient
-
-    return isinstance(client, OfflineClient)
 
 
 def _warn_if_fresh(path: Path) -> None:

@@ -20,8 +20,10 @@ from sevenfold.wiring.session import Session
 MOST_CATEGORIES = 10
 MOST_CUT = 6
 LONGEST = 160
-BESIDE = "unlogged"
-"""What a prompt holds that is not in the transcript, or stands before the messages."""
+UNSEEN = "unlogged"
+"""What a prompt holds besides the messages and is not in the transcript…"""
+OPENING = "system_and_tools"
+"""…or is, where the transcript is ours."""
 
 
 class About(Struct, frozen=True, kw_only=True):
@@ -66,8 +68,11 @@ class Done(Struct, frozen=True, kw_only=True):
     usd: float | None
 
 
-def tokens_by_category(session: Session) -> dict[str, int]:
-    """What the next prompt is made of, by estimate; the whole is what the session's gauge says."""
+def tokens_by_category(session: Session, *, own: bool) -> dict[str, int]:
+    """What the next prompt is made of, by estimate; the whole is what the session's gauge says.
+
+    ``own`` says that system prompt and tools are on record.
+    """
     estimate = session.core.exchange.gauge.estimator.tokens
     calls: dict[str, Asked] = {}
     sizes: dict[str, float] = {}
@@ -79,7 +84,7 @@ def tokens_by_category(session: Session) -> dict[str, int]:
             sizes[piece.category] = sizes.get(piece.category, 0.0) + estimate(piece.weight)
     found = {name: round(size) for name, size in sizes.items() if size >= 1}
     rest = session.core.exchange.size().tokens - sum(found.values())
-    return found if rest <= 0 else {**found, BESIDE: rest}
+    return found if rest <= 0 else {**found, OPENING if own else UNSEEN: rest}
 
 
 def as_json(shown: Done | Planned) -> dict[str, object]:
@@ -128,7 +133,9 @@ def print_done(console: Console, done: Done, *, summary: bool) -> None:
     if summary:
         parts.append(Group(_heading("The summary"), Text(harmless(done.did.summary))))
     where = "Appended to" if done.in_place else "Written to"
-    parts.append(Group(Text(f"{where} {done.output}", style="bold green"), Text(f"boundary {done.did.boundary}")))
+    parts.append(
+        Group(Text(f"{where} {done.output}", style="bold green"), Text(f"boundary {done.did.boundary}"))
+    )
     _print(console, parts)
 
 
@@ -140,15 +147,23 @@ def print_planned(console: Console, planned: Planned) -> None:
     grid.add_row("now", f"{count(seen.tokens_before)} tokens in {plural(about.records, 'record')}")
     grid.add_row("afterwards", f"at most {count(seen.tokens_after)} tokens ({share_left})")
     grid.add_row(
-        "summarised", f"{plural(seen.summarised, 'record')}, {count(seen.tokens_hidden)} tokens, {_SPANS[seen.span]}"
+        "summarised",
+        f"{plural(seen.summarised, 'record')}, {count(seen.tokens_hidden)} tokens, {_SPANS[seen.span]}",
     )
     grid.add_row("summary", f"at most {count(seen.tokens_summary)} tokens")
     grid.add_row("kept", f"{plural(seen.kept, 'record')}, {count(seen.tokens_kept)} tokens, word for word")
     grid.add_row("engine", _engines(seen.engine, planned.left))
     grid.add_row("cost", _cost(planned))
     grid.add_row("cache", _cache(seen))
-    places = [Text(f"{place.id}  {harmless(place.says)}", overflow="ellipsis", no_wrap=True) for place in planned.places]
-    parts: list[RenderableType | None] = [_title(about), _offline(about), Group(_heading("What would be done"), grid)]
+    places = [
+        Text(f"{place.id}  {harmless(place.says)}", overflow="ellipsis", no_wrap=True)
+        for place in planned.places
+    ]
+    parts: list[RenderableType | None] = [
+        _title(about),
+        _offline(about),
+        Group(_heading("What would be done"), grid),
+    ]
     if places:
         parts.append(Group(_heading("Where it could be cut", "--from or --up-to"), *places))
     parts.append(Text("Nothing was done.", style="bold"))
@@ -178,9 +193,8 @@ def _offline(about: About) -> RenderableType | None:
     if not about.offline:
         return None
     return Text(
-        f"Offline: there is no key and no address for {about.model} in the environment, so the offline model "
-        "stands in. Its summary is extracted by code, without judgement; nothing leaves this machine, and nothing "
-        "is paid.",
+        f"Offline: there is no key and no address for {about.model} in the environment. The summary is extracted "
+        "by code, without judgement; nothing leaves this machine, and nothing is paid.",
         style="yellow",
     )
 
@@ -195,20 +209,32 @@ def _sizes(before: Mapping[str, int], after: Mapping[str, int]) -> RenderableTyp
     for name in shown:
         table.add_row(category(name), count(before.get(name, 0)), count(after.get(name, 0)))
     if rest := names[len(shown) :]:
-        table.add_row(f"{len(rest)} others", *(count(sum(side.get(n, 0) for n in rest)) for side in (before, after)))
-    was, now = sum(before.values()), sum(after.values())
-    table.add_row(Text("all", style="bold"), Text(count(was), style="bold"), Text(count(now), style="bold"))
-    return Group(_heading("Tokens", f"{share(now, was)} are left"), table)
+        table.add_row(
+            f"{len(rest)} others", *(count(sum(side.get(n, 0) for n in rest)) for side in (before, after))
+        )
+    totals = [count(sum(side.values())) for side in (before, after)]
+    table.add_row(*(Text(words, style="bold") for words in ("all", *totals)))
+    was, now = (
+        sum(tokens for name, tokens in side.items() if name not in (UNSEEN, OPENING))
+        for side in (before, after)
+    )
+    grown = [Text("It has grown: a conversation this short is better left as it is.", style="yellow")]
+    note = f"{share(now, was)} of the conversation's size is left"
+    return Group(_heading("Tokens", note), table, *(grown if now > was else []))
 
 
 def _facts(done: Done) -> RenderableType:
     did, grid = done.did, _grid()
     grid.add_row("summarised", plural(did.summarised, "record"))
-    grid.add_row("kept", f"{plural(did.kept, 'record')}, word for word" if did.kept else "no record word for word")
+    grid.add_row(
+        "kept", f"{plural(did.kept, 'record')}, word for word" if did.kept else "no record word for word"
+    )
     if did.restored:
         grid.add_row("restored", ", ".join(did.restored))
     grid.add_row("engine", _engines(did.engine, done.left))
-    grid.add_row("cost", f"{plural(did.calls, 'call')}, {money(done.usd)}" if did.calls else "no call, nothing")
+    grid.add_row(
+        "cost", f"{plural(did.calls, 'call')}, {money(done.usd)}" if did.calls else "no call, nothing"
+    )
     total = did.score.total
     facts = f"{total.in_context} in context, {total.reachable} reachable by recall, {total.lost} lost"
     grid.add_row("facts", Text(facts, style="bold red" if total.lost else ""))
@@ -237,8 +263,7 @@ def _cost(planned: Planned) -> str:
 
 
 def _cache(seen: Preview) -> str:
-    kept = f"the next request reads {count(seen.read)} tokens from the cache" if seen.read else "nothing of it is read again"
-    return f"{kept}, and writes {count(seen.written)}"
+    return f"the next request can read {count(seen.read)} tokens from it, and writes {count(seen.written)}"
 
 
 def _some(cut: Sequence[str]) -> Iterator[str]:

@@ -7,6 +7,7 @@ then, and after any error or interruption, everything is as it was.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from sevenfold.adapters.drafted import DraftedLog
 from sevenfold.adapters.home import user_home
 from sevenfold.adapters.jsonl import JsonlLog
 from sevenfold.adapters.notes_file import FileNotes
+from sevenfold.adapters.offline import OfflineClient
 from sevenfold.adapters.results import FileResults
 from sevenfold.adapters.settings_files import FileSource
 from sevenfold.adapters.storing import Staged
@@ -103,6 +105,23 @@ def engaged(recorded: Recorded, client: Client, shown: Path) -> Iterator[tuple[S
         yield session, log
     finally:
         session.close()
+
+
+@contextmanager
+def waiting(doing: str) -> Iterator[None]:
+    """Something that moves on the error stream, if somebody is there to see it."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(doing):
+        yield
+
+
+def is_offline(client: Client) -> bool:
+    """Does the offline model stand in because nothing is configured?"""
+    return isinstance(client, OfflineClient)
 
 
 def write_new(target: Path, draft: DraftedLog) -> None:

@@ -92,7 +92,7 @@ class Write(StandardTool[WriteInput]):
             before = files.content(path)
             if not _must_be_known(path, before, context):
                 raise Refused(
-                    f"Only a part of {path} was read, and writing would lose the rest. Read it whole, or use Edit."
+                    f"Only a part of {path} was read; writing would lose the rest. Read it whole, or use Edit."
                 )
             return _done(path, before, after, context, whole=True)
 
@@ -132,7 +132,7 @@ def replaced(before: bytes, old: bytes, new: bytes, *, everywhere: bool, path: s
         )
     if places > 1 and not everywhere:
         raise Refused(
-            f"old occurs {_counted(places)} times in {path}. Add lines around it until only one fits, or set replace_all."
+            f"old occurs {_counted(places)} times in {path}. Add lines around it until one fits, or set replace_all."
         )
     return before.replace(old, new)
 

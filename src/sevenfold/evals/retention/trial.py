@@ -63,13 +63,15 @@ class Sizes(Struct, frozen=True):
     """System and tools, which no compaction can change."""
     kept: int
     """Messages that are kept word for word, because the work goes on from them."""
+    signed: int
+    """The provider's own summary, which nobody else can shorten."""
     rest: int
     """Everything else: what can be summarised, or the summary of it."""
 
     @property
     def whole(self) -> int:
         """All of it."""
-        return self.opening + self.kept + self.rest
+        return self.opening + self.kept + self.signed + self.rest
 
 
 class Trial(Struct, frozen=True, kw_only=True):
@@ -108,6 +110,7 @@ class Trial(Struct, frozen=True, kw_only=True):
         parts = {
             "system and tools": self.after.opening,
             "the newest round": self.after.kept,
+            "the provider's own summary": self.after.signed,
             "the least summary": self.after.rest if self.after.rest <= LEAST_SUMMARY else 0,
         }
         return max(parts, key=lambda part: parts[part])
@@ -188,8 +191,8 @@ def _looked_at(
         ),
         moved=len(set(shared)) != 1,
         reopened=resume(store.log).encoded() == view.encoded(),
-        before=Sizes(opening, _shown(kept, profile.tokenizer), _shown(hidden, profile.tokenizer)),
-        after=Sizes(opening, _shown(kept, profile.tokenizer), _shown(new, profile.tokenizer)),
+        before=_sizes(opening, kept, hidden, profile.tokenizer),
+        after=_sizes(opening, kept, new, profile.tokenizer),
         summary=done.summary,
     )
 
@@ -210,8 +213,14 @@ def _ids(items: Sequence[Item]) -> set[str]:
     return {item.said.uuid for item in items}
 
 
-def _shown(items: Sequence[Item], tokenizer: str) -> int:
-    return _tokens([msgspec.json.decode(block.raw) for item in items for block in item.shown], tokenizer)
+def _sizes(opening: int, kept: Sequence[Item], others: Sequence[Item], tokenizer: str) -> Sizes:
+    signed = _shown(others, tokenizer, "compaction")
+    return Sizes(opening, _shown(kept, tokenizer), signed, _shown(others, tokenizer) - signed)
+
+
+def _shown(items: Sequence[Item], tokenizer: str, kind: str = "") -> int:
+    shown = [block for item in items for block in item.shown if kind in ("", block.kind)]
+    return _tokens([msgspec.json.decode(block.raw) for block in shown], tokenizer)
 
 
 def _tokens(parts: Sequence[Mapping[str, Any]], tokenizer: str) -> int:

@@ -41,9 +41,11 @@ _CONTEXT = 3_000
 """…and how many characters of that count."""
 _NEARLY = 0.66
 _ENOUGH_OF_ONE = 0.4
-"""The part of a sentence's words that one message must hold for the sentence to speak of the same…"""
+"""The part of a sentence's words that one passage must hold for the sentence to speak of the same…"""
 _ENOUGH_OF_ALL = 0.6
-"""…or all messages together."""
+"""…or all short messages together: in what is pasted, any words can be found."""
+_PASSAGE = 800
+"""Characters of a passage at most."""
 
 
 class Sources:
@@ -56,12 +58,16 @@ class Sources:
         self._users = [(record, normal(text)) for record, text in [*own, *replies]]
         self._all = [*self._users, *((record, normal(text)) for record, text in texts_of(items))]
         answered = dict(_answered(items))
-        self._vocabularies = [_stems(f"{text} {answered.get(record, '')}") for record, text in self._users]
-        self._vocabulary = frozenset(chain.from_iterable(self._vocabularies))
+        told = [(record, f"{text} {answered.get(record, '')}") for record, text in self._users]
+        self._vocabularies = [_stems(part) for _, text in told for part in _passages(text)]
+        typed = (_stems(text) for _, text in self._users if len(text) <= _PASSAGE)
+        self._vocabulary = frozenset(chain.from_iterable(typed))
+        answers = answered.keys() | dict(replies).keys()
         self._agreed = [
-            known
-            for (record, text), known in zip(self._users, self._vocabularies, strict=True)
-            if (record in answered or record in dict(replies)) and _agrees(text)
+            _stems(part)
+            for (record, text), (_, whole) in zip(self._users, told, strict=True)
+            if record in answers and _agrees(text)
+            for part in _passages(whole)
         ]
         self._latin = [_mostly_latin(text) for _, text in self._users]
 
@@ -95,6 +101,12 @@ class Sources:
         return bool(self._latin) and not any(self._latin[-5:]) and _mostly_latin(sentence)
 
 
+def _passages(text: str) -> Iterator[str]:
+    """The text in overlapping parts."""
+    for start in range(0, max(1, len(text) - _PASSAGE // 2), _PASSAGE // 2):
+        yield text[start : start + _PASSAGE]
+
+
 def _answered(items: Iterable[Item]) -> Iterator[tuple[str, str]]:
     """For each short message of the user what the model had said before it: “2” means what it answers."""
     before = ""
@@ -121,6 +133,11 @@ def texts_of(items: Iterable[Item]) -> Iterator[tuple[str, str]]:
                 words.append(blocks.words_of(block))
         if text := "\n".join(filter(None, words)):
             yield item.said.uuid, text
+
+
+def speaks(text: str) -> bool:
+    """Does a text speak of anything at all?"""
+    return bool(_stems(text))
 
 
 def normal(text: str) -> str:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from sevenfold.layers.extract.facts import Facts
 from sevenfold.layers.summary.draft import Draft
-from sevenfold.layers.summary.sources import Sources
+from sevenfold.layers.summary.sources import Sources, speaks
 from sevenfold.record.layout import Item
 
 _QUOTED = re.compile(r"[“\"]([^“”\"\n]{12,400})[”\"](?!\w)")
@@ -45,6 +45,7 @@ _SUPPOSES = re.compile(
     r"\b(?:unless|if|whether|until|once|in case|when|should|what)\b[^.;:]{0,25}\Z", re.IGNORECASE
 )
 """In front of such a clause: it does not say that the user did so."""
+_TELLS = re.compile(r"[^.;“\"]{0,20}:\s")
 _CLAUSE = re.compile(r"\s[-–—]\s|;|:\s|:?\*\*|, (?:and|but|so|then|which)\b")
 UNFOUND = " [no record says this]"
 
@@ -108,7 +109,7 @@ class _Check:
     def _may_stand(self, sentence: str) -> bool:
         bare = _CODE.sub(" ", sentence)
         claim = _CLAIM.search(bare)
-        if claim is None or _SUPPOSES.search(bare[: claim.start()]):
+        if claim is None or _supposed(bare, claim):
             return True
         quotes = [found for found in _SHORT_QUOTED.findall(sentence) if found.strip()]
         if quotes and all(self.sources.said_by_user(found) for found in quotes):
@@ -136,6 +137,12 @@ class _Check:
         return "".join(_QUOTED.sub(checked, part) + kept for part, kept in zip(plain, code, strict=True))
 
 
+def _supposed(sentence: str, claim: re.Match[str]) -> bool:
+    """Does it leave open whether the user did so? Not where what the user said comes next."""
+    return bool(_SUPPOSES.search(sentence[: claim.start()])) and not _TELLS.match(sentence[claim.end() :])
+
+
 def _clause(sentence: str, claim: str) -> str:
     """The part of a sentence that makes the claim; the rest may speak of what came of it."""
-    return next((clause for clause in _CLAUSE.split(sentence) if claim in clause), sentence)
+    clause = next((clause for clause in _CLAUSE.split(sentence) if claim in clause), sentence)
+    return clause if speaks(clause.replace(claim, " ")) else sentence

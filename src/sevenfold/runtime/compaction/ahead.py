@@ -2,12 +2,12 @@
 
 The part to summarise is fixed when the work begins; what is said meanwhile is kept behind the summary, word for
 word. One at a time. If the part is no longer what it was when the summary is ready (another compaction, an undo, a
-rewind came between), the summary is thrown away.
+rewind, another model came between), the summary is thrown away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -18,17 +18,14 @@ from sevenfold.layers.scope import Scope
 from sevenfold.record.layout import Item
 from sevenfold.record.rounds import rounds
 from sevenfold.runtime.announce import Announcer
-from sevenfold.runtime.compaction.engines import Got, Task
-from sevenfold.runtime.compaction.flow import Compactor
-from sevenfold.runtime.compaction.wish import Compacted, Engine, Left, Wish
+from sevenfold.runtime.background import Runner
+from sevenfold.runtime.compaction.choosing import Drafted
+from sevenfold.runtime.compaction.flow import Compactor, Flow
+from sevenfold.runtime.compaction.wish import Wish
 from sevenfold.settings import Settings
 
-Drafted = tuple[Got, Engine, tuple[Left, ...]]
-Work = Generator[Any, Any, Drafted]
-Runner = Callable[[Work, Callable[["Drafted | Exception"], None]], None]
-"""Runs a flow somewhere else and calls back with what came of it."""
-
 WISH = Wish(trigger="auto", span="up_to")
+CHANGED = "the conversation has changed since: the summary made in the background is of no use"
 
 
 class Job(Struct, frozen=True):
@@ -55,50 +52,60 @@ class Ahead:
         """Is a summary being made, or waiting to be used?"""
         return self._job is not None
 
-    def begin(self, items: list[Item], settings: Settings) -> None:
+    def begin(self, items: Sequence[Item], settings: Settings) -> None:
         """Start on what is closed of the conversation now."""
         hidden = _closed(items)
         if self.busy or not any(item.said.role == "assistant" for item in hidden):
             return
-        stamp = self._compactor.stamp()
         divided = Scope(tuple(hidden), tuple(items[len(hidden) :]), "up_to")
-        task: Task = self._compactor.task(divided, WISH, "")
+        if not self._compactor.may(WISH, divided, settings):
+            return
+        stamp = self._compactor.stamp()
         self._job = Job(tuple(item.said.uuid for item in hidden), stamp.boundary, stamp.epoch)
-        self._runner(self._compactor.draft(task, WISH, settings), self._done)
+        self._runner(self._work(divided, settings), self._done)
 
-    def swap(self, items: list[Item], settings: Settings) -> Compacted | None:
+    def swapping(self, items: Sequence[Item], settings: Settings) -> Flow:
         """Use a summary that is ready, if it still stands for the beginning of the conversation."""
-        if self._job is None or self._ready is None:
+        if self._job is None:
             return None
         job, ready = self._job, self._ready
-        self._job = self._ready = None
         stamp = self._compactor.stamp()
         front = tuple(item.said.uuid for item in items[: len(job.records)])
         if (stamp.boundary, stamp.epoch, front) != (job.boundary, job.epoch, job.records):
-            reason = "the conversation has changed since: the summary made in the background is of no use"
-            self._announcer.tell(SteppedAside(layer="compact", reason=reason))
+            if ready is not None:
+                self._job = self._ready = None
+                self._aside(CHANGED)
             return None
-        got, engine, left = ready
+        if ready is None:
+            return None
+        self._job = self._ready = None
         divided = Scope(tuple(items[: len(front)]), tuple(items[len(front) :]), "up_to")
         try:
-            return self._compactor.finish(WISH, divided, stamp, got, engine, left, settings)
+            return (yield from self._compactor.prepared(WISH, divided, ready, settings))
         except Refused as error:
-            self._announcer.tell(SteppedAside(layer="compact", reason=str(error)))
+            self._aside(str(error))
             return None
 
-    def _done(self, came: Drafted | Exception) -> None:
+    def _work(self, divided: Scope, settings: Settings) -> Generator[Any, Any, Drafted | None]:
+        hooks = yield from self._compactor.asking(WISH)
+        if hooks is None:
+            return None
+        task = self._compactor.task(divided, WISH, "\n\n".join(hooks.instructions))
+        return (yield from self._compactor.chooser.draft(task, WISH, settings))
+
+    def _done(self, came: Drafted | None | Exception) -> None:
         if isinstance(came, Exception):
-            self._announcer.tell(
-                SteppedAside(
-                    layer="compact", reason=f"in the background: {came}", error=type(came).__name__
-                )
-            )
+            self._aside(f"in the background: {came}", type(came).__name__)
+        if came is None or isinstance(came, Exception):
             self._job = None
         else:
             self._ready = came
 
+    def _aside(self, reason: str, error: str = "") -> None:
+        self._announcer.tell(SteppedAside(layer="compact", reason=reason, error=error))
 
-def _closed(items: list[Item]) -> list[Item]:
+
+def _closed(items: Sequence[Item]) -> list[Item]:
     """The records of all rounds that are over; the newest is left, for the work is going on there."""
     groups = rounds(items)
     return [item for group in groups[:-1] for item in group.items]

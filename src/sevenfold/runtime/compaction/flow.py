@@ -6,7 +6,8 @@ not at all; aborted before it, the conversation is exactly as it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from threading import RLock
 from typing import Any
 
@@ -15,35 +16,33 @@ from msgspec.structs import replace
 
 from sevenfold.errors import Refused
 from sevenfold.events import SteppedAside
-from sevenfold.layers import breaker, fidelity, scope, summary
-from sevenfold.layers.extract import facts as facts_of
-from sevenfold.layers.extract.facts import Facts, Kind
-from sevenfold.layers.fidelity import Probe, Score
+from sevenfold.layers import scope, summary
+from sevenfold.layers.extract.facts import Kind
 from sevenfold.layers.scope import Scope
-from sevenfold.layers.summary import Checked, Draft, Failure, Summary
-from sevenfold.ports import Ask, Recall
+from sevenfold.layers.summary import Draft
+from sevenfold.ports import Recall
 from sevenfold.profiles import Profile
-from sevenfold.prompts.compact import Continued
 from sevenfold.prompts.restored import HookContext, RecordedFacts
 from sevenfold.record import blocks
-from sevenfold.record.decisions import Carry, CompactMetadata, Segment
 from sevenfold.record.layout import Item
 from sevenfold.record.weight import measure
 from sevenfold.record.window import Window
-from sevenfold.record.wire import Message
 from sevenfold.request.plan import plan
-from sevenfold.request.watch import SECONDS
 from sevenfold.runtime.announce import Announcer
-from sevenfold.runtime.compaction import engines, restore
+from sevenfold.runtime.background import Runner
+from sevenfold.runtime.compaction import restore, writing
+from sevenfold.runtime.compaction.checking import Checker, Verdict
+from sevenfold.runtime.compaction.choosing import Chooser, Drafted, Forks
 from sevenfold.runtime.compaction.engines import Got, Task
+from sevenfold.runtime.compaction.previewing import Forecaster
 from sevenfold.runtime.compaction.restore import Moment, Slot
 from sevenfold.runtime.compaction.telling import Teller
-from sevenfold.runtime.compaction.wish import ENGINES, Compacted, Engine, Left, Wish
+from sevenfold.runtime.compaction.wish import Compacted, Preview, Wish
+from sevenfold.runtime.compaction.writing import Result, Writer
 from sevenfold.runtime.drive import Fire
 from sevenfold.runtime.exchange import Exchange
-from sevenfold.runtime.fork import Fork
 from sevenfold.runtime.hooks.outcomes import Outcome as HookOutcome
-from sevenfold.runtime.pins import pinned
+from sevenfold.runtime.pins import pinned_items
 from sevenfold.runtime.transcript import Beside, Transcript
 from sevenfold.settings import Settings
 
@@ -52,12 +51,11 @@ SHARE = 0.2
 LEAST_SUMMARY = 1_500
 AFTER_SHARE = 0.5
 """Of the threshold, the most the conversation may fill afterwards; what is restored is trimmed to that."""
-REPAIR_TOKENS = 1_000
-"""For facts the check found missing."""
+ROUNDS_KEPT = 2
+"""The newest rounds that stay when a request was refused as too long, if they are small enough."""
+KEEP_ALIVE_SECONDS = 30.0
 
-Flow = Generator[Ask | Fire, Any, Compacted | None]
-HITS = 10
-"""A fact is within reach if its record is among so many hits."""
+Flow = Generator[Any, Any, Compacted | None]
 
 
 class Stamp(Struct, frozen=True):
@@ -80,63 +78,123 @@ class Compactor:
         profile: Profile,
         window: Window,
         kinds: Mapping[str, Kind],
-        fork: Callable[[str, Sequence[Message]], Fork],
+        fork: Forks,
         lock: RLock,
         recall: Recall | None,
         transcript_path: str = "",
-        fallback: Profile | None = None,
+        second: Profile | None = None,
+        source: str = "main",
     ) -> None:
         self._transcript = transcript
         self._exchange = exchange
         self._announcer = announcer
         self._profile = profile
         self._window = window
-        self._kinds = kinds
-        self._fork = fork
         self._lock = lock
-        self._recall = recall
-        self.models = False
-        """Whether there is anybody to ask."""
-        self._path = transcript_path
+        self._source = source
+        carry = transcript.view.carry
+        self.chooser = Chooser(
+            exchange,
+            announcer,
+            profile=profile,
+            window=window,
+            fork=fork,
+            failures=carry.breaker if carry else 0,
+            second=second,
+        )
+        self._checker = Checker(announcer, kinds=kinds, window=window, count=self.count, recall=recall)
+        self._writer = Writer(transcript, exchange, profile, transcript_path)
+        self._forecaster = Forecaster(exchange, profile)
         self._teller = Teller(announcer, transcript.place, transcript_path)
-        self._fallback = fallback
         self.slots: list[Slot] = []
-        self.failures = transcript.view.carry.breaker if transcript.view.carry else 0
+        """What comes back behind a summary, in the order in which it is given up last."""
+        self.cleanups: list[Callable[[], None]] = []
+        """What is to be forgotten once the conversation begins anew."""
+        self.runner: Runner | None = None
+        """Does what goes on beside a compaction."""
         self.status = ""
-        self.turns_since = -1
-        """Requests since the last compaction; -1 before the first."""
         self.last: Compacted | None = None
+        self.made = 0
+        """Compactions since the session was opened."""
 
     # -- the whole ------------------------------------------------------------------------------
 
     def run(self, wish: Wish, settings: Settings) -> Flow:
         """Compact; returns what was done, or None when a hook or a listener refused."""
-        if not settings.compaction:
-            raise Refused("compaction is switched off (setting compaction)")
-        self.status = "compacting"
-        try:
-            return (yield from self._run(wish, settings))
-        finally:
-            self.status = ""
+        must_be_on(settings)
+        with self._working():
+            with self._lock:
+                divided, stamp = self.scope(wish, settings), self.stamp()
+            hooks = yield from self.asking(wish)
+            if hooks is None or not self.may(wish, divided, settings):
+                return None
+            self._teller.progress("compact_start")
+            with self._lock:
+                task = self.task(divided, wish, "\n\n".join(hooks.instructions))
+            drafted = yield from self.chooser.draft(task, wish, settings)
+            return (yield from self._ending(wish, divided, stamp, drafted, settings))
 
-    def _run(self, wish: Wish, settings: Settings) -> Flow:
-        divided = self.scope(wish, settings)
-        stamp = self.stamp()
+    def served(self, wish: Wish, divided: Scope, draft: Draft, settings: Settings) -> Flow:
+        """Compact with a summary that is there already; nobody is asked, and no hook steers it."""
+        must_be_on(settings)
+        with self._working():
+            if not self.may(wish, divided, settings):
+                return None
+            self._teller.progress("compact_start")
+            drafted: Drafted = (Got(draft), "notes", ())
+            return (yield from self._ending(wish, divided, self.stamp(), drafted, settings))
+
+    def prepared(self, wish: Wish, divided: Scope, drafted: Drafted, settings: Settings) -> Flow:
+        """Compact with a summary that was made beforehand."""
+        with self._working():
+            return (yield from self._ending(wish, divided, self.stamp(), drafted, settings))
+
+    def asking(self, wish: Wish) -> Generator[Fire, HookOutcome, HookOutcome | None]:
+        """Ask the hooks; None if one of them refuses."""
         self._teller.progress("hooks_start", "PreCompact")
-        hooks: HookOutcome = yield Fire(self._teller.pre_compact(wish))
+        hooks = yield Fire(self._teller.pre_compact(wish))
         if hooks.blocked is not None:
             self._announcer.tell(SteppedAside(layer="compact", reason=f"a hook refused: {hooks.blocked}"))
             return None
-        if not self._teller.may(wish, divided, self._exchange.size().tokens):
-            return None
-        self._teller.progress("compact_start")
-        task = self.task(divided, wish, "\n\n".join(hooks.instructions))
-        got, engine, left = yield from self.draft(task, wish, settings)
-        context: HookOutcome = yield Fire(self._teller.session_start())
-        done = self.finish(wish, divided, stamp, got, engine, left, settings, list(context.context))
-        self._teller.progress("compact_end")
+        return hooks
+
+    def may(self, wish: Wish, divided: Scope, settings: Settings) -> bool:
+        """Ask the listeners, who are shown what it would cost."""
+        return self._teller.may(wish, divided, self._preview(wish, divided, settings))
+
+    def preview(self, wish: Wish, settings: Settings) -> Preview:
+        """What a compaction would do, without doing it."""
+        must_be_on(settings)
+        with self._lock:
+            return self._preview(wish, self.scope(wish, settings), settings)
+
+    def _ending(
+        self, wish: Wish, divided: Scope, stamp: Stamp, drafted: Drafted, settings: Settings
+    ) -> Flow:
+        context: tuple[str, ...] = ()
+        if divided.span != "range":
+            self._teller.progress("hooks_start", "SessionStart")
+            told: HookOutcome = yield Fire(self._teller.session_start())
+            context = told.context
+        done = self._finish(wish, divided, stamp, drafted, settings, context)
+        self._teller.progress("hooks_start", "PostCompact")
         yield Fire(self._teller.post_compact(wish, done))
         return done
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """While this lasts the status says so, and a sign of life is given now and then."""
+        stop = None
+        if self.runner is not None:
+            stop = self.runner.every(KEEP_ALIVE_SECONDS, lambda: self._teller.progress("keep_alive"))
+        self.status = "compacting"
+        try:
+            yield
+        finally:
+            self.status = ""
+            if stop is not None:
+                stop()
+            self._teller.progress("compact_end")
 
     # -- before ---------------------------------------------------------------------------------
 
@@ -145,11 +203,14 @@ class Compactor:
         view = self._transcript.view
         match wish:
             case Wish(trigger="reactive"):
-                return scope.older(view, 2)
+                most = int(self._window.threshold * AFTER_SHARE)
+                return scope.older(view, ROUNDS_KEPT, most, self.tokens)
             case Wish(span="from", record=record):
                 return scope.following(view, record)
             case Wish(span="up_to", record=record):
                 return scope.preceding(view, record)
+            case Wish(span="range", record=record, until=until):
+                return scope.between(view, record, until)
             case _:
                 return scope.whole(view, self._window.budget(settings.keep_recent_tokens), self.tokens)
 
@@ -161,7 +222,8 @@ class Compactor:
     def task(self, divided: Scope, wish: Wish, hooks: str) -> Task:
         """What the engines are given."""
         whole = divided.span == "from" or not divided.kept
-        prefix = self._transcript.view.messages() if whole else scope.messages(divided.hidden)
+        shown = (*divided.front, *divided.hidden)
+        prefix = self._transcript.view.messages() if whole else scope.messages(shown)
         markers = plan(
             self._exchange.frame,
             prefix,
@@ -180,6 +242,7 @@ class Compactor:
             hooks=hooks,
             room=self._window.effective,
             tokens=self._exchange.gauge.estimator.tokens,
+            upto=None if whole else shown[-1].said.uuid,
         )
 
     def tokens(self, item: Item) -> int:
@@ -190,102 +253,49 @@ class Compactor:
         """About how many tokens a text has."""
         return max(0, round(self._exchange.gauge.estimator.tokens(measure(blocks.text(text)))))
 
-    # -- the summary ----------------------------------------------------------------------------
-
-    def draft(
-        self, task: Task, wish: Wish, settings: Settings
-    ) -> Generator[Ask, Any, tuple[Got, Engine, tuple[Left, ...]]]:
-        """Ask one engine after the other until one has a summary; the last needs no model."""
-        left: list[Left] = []
-        spent = Got(Failure("no_summary", "nothing was asked"))
-        for engine in self._order(wish):
-            reason = self._unfit(engine, task, settings)
-            if reason:
-                left.append(Left(engine, reason))
-                continue
-            if engine == "extractive":
-                return spent, engine, tuple(left)
-            got = yield from self._ask(engine, task)
-            spent = spent.then(got)
-            self.failures = breaker.after(self.failures, succeeded=isinstance(got.found, Draft))
-            if isinstance(got.found, Draft):
-                return spent, engine, tuple(left)
-            left.append(Left(engine, f"{got.found.reason}: {got.found.detail}"))
-            self._announcer.tell(SteppedAside(layer="compact", reason=f"{engine}: {got.found.detail}"))
-        return spent, "extractive", tuple(left)
-
-    def _order(self, wish: Wish) -> Sequence[Engine]:
-        if wish.engine is not None:
-            return (wish.engine, "extractive") if wish.engine != "extractive" else ("extractive",)
-        order = [engine for engine in ENGINES if engine != "notes"]
-        if any(name == "context_management" for name, _ in self._exchange.frame.settings) and self._warm():
-            # The provider's engine takes no edits, so it would read nothing from the cache; the fork does.
-            order.remove("provider")
-            order.insert(1, "provider")
-        return order
-
-    def _warm(self) -> bool:
-        return self._exchange.idle_seconds() <= SECONDS[self._exchange.lifetimes.tail]
-
-    def _unfit(self, engine: Engine, task: Task, settings: Settings) -> str:
-        """Why an engine cannot be used now; empty if it can."""
-        if engine == "extractive":
-            return ""
-        if not self.models:
-            return "no client to ask was given"
-        if breaker.opened(self.failures):
-            return f"the last {self.failures} summaries by a model failed"
-        size = self._exchange.size()
-        if engine == "provider":
-            if not self._profile.on_demand_compaction:
-                return "the model's provider has none"
-            if size.sent + self._window.reserve > self._window.context:
-                return "the conversation is too long for it"
-            if task.scope.span == "from":
-                return "it summarises from the start only"
-            if self._unanswered(task.scope):
-                return "a call in it has no result"
-        if engine == "fork" and not settings.share_cache:
-            return "sharing the cache is switched off"
-        return ""
-
-    def _ask(self, engine: Engine, task: Task) -> engines.Flow:
-        match engine:
-            case "provider":
-                return engines.by_provider(task)
-            case "fork":
-                return engines.by_fork(task, self._fork(engines.SOURCE, task.prefix))
-            case _:
-                return engines.by_plain_call(task, self._fallback or self._profile)
+    def _preview(self, wish: Wish, divided: Scope, settings: Settings) -> Preview:
+        order = self.chooser.order(divided, wish)
+        fit = (engine for engine in order if not self.chooser.unfit(engine, divided, wish, settings))
+        budget = self._summary_budget(divided, settings)
+        return self._forecaster.preview(
+            divided, next(fit, "extractive"), budget, warm=self.chooser.warm()
+        )
 
     # -- after ----------------------------------------------------------------------------------
 
-    def finish(
+    def _finish(
         self,
         wish: Wish,
         divided: Scope,
         stamp: Stamp,
-        got: Got,
-        engine: Engine,
-        left: tuple[Left, ...],
+        drafted: Drafted,
         settings: Settings,
-        context: Sequence[str] = (),
+        context: Sequence[str],
     ) -> Compacted:
         """Check the summary, restore what is needed, and write it all down at once."""
-        facts = facts_of(divided.hidden, self._kinds)
-        budget = self._summary_budget(divided, settings)
-        text, checked = self._text(got, facts, divided, budget)
+        got, engine, left = drafted
         with self._lock:
             if self.stamp() != stamp:
                 raise Refused("the conversation went on while it was being compacted; compact again")
-            if self._recall is not None:
-                self._recall.catch_up()
-            before = self._exchange.size().tokens
-            summed, score = self._gated(text, divided, signed=got.signed is not None)
-            beside, restored, missed = self._beside(divided, facts, got, context, summed.text, budget)
-            boundary = self._write(wish, divided, summed.text, got, beside, before)
-            self._exchange.compacted()
-        after = self._exchange.size()
+            before, view = self._exchange.size().tokens, self._transcript.view
+            chain = writing.chain(view, self._transcript.new_id(), self._window.threshold, self._source)
+            budget = self._summary_budget(divided, settings)
+            if engine == "notes" and isinstance(got.found, Draft):
+                # Notes have limits of their own, and are not cut any further.
+                budget += self.count(got.found.text)
+            verdict = self._checker.check(got, divided, budget, view)
+            result = Result(
+                wish=wish,
+                divided=divided,
+                got=got,
+                engine=engine,
+                verdict=verdict,
+                chain=chain,
+                before=before,
+                failures=self.chooser.failures,
+            )
+            boundary, restored, missed = self._write(result, budget, context)
+            after = self._exchange.size()
         done = Compacted(
             boundary=boundary,
             trigger=wish.trigger,
@@ -295,107 +305,64 @@ class Compactor:
             tokens_after=after.tokens,
             summarised=len(divided.hidden),
             kept=len(divided.kept),
-            summary=summed.text,
-            score=score,
-            invented=checked.invented if checked else (),
-            cut=(*summed.left_out, *missed),
-            restored=tuple(restored),
+            summary=verdict.text,
+            score=verdict.score,
+            chain=chain,
+            invented=verdict.invented,
+            cut=(*verdict.left_out, *missed),
+            restored=restored,
             usage=got.usage,
             usd=got.usd,
             calls=got.calls,
+            retries=got.retries,
             fires_again=after.high >= self._window.threshold,
         )
-        self._exchange.charge(got.usd if engine != "fork" else 0.0)
-        self._teller.done(done, self.turns_since, self._window.threshold)
-        self.turns_since, self.last = 0, done
+        self._teller.done(done, self.chooser.failures)
+        self.last, self.made = done, self.made + 1
         return done
 
-    def _text(self, got: Got, facts: Facts, divided: Scope, budget: int) -> tuple[Summary, Checked | None]:
-        if isinstance(got.found, Failure):
-            made = summary.extractive(
-                divided.hidden, budget, self.count, kinds=self._kinds, span=divided.span
-            )
-            return made, None
-        checked = summary.verify(got.found, facts, divided.hidden)
-        return summary.combine(checked.draft, facts, budget, self.count, span=divided.span), checked
-
-    def _gated(self, text: Summary, divided: Scope, *, signed: bool) -> tuple[Summary, Score]:
-        """The summary with what the independent check found missing, and the score after that."""
-        wanted = fidelity.probes(divided.hidden, goes_on=bool(divided.kept))
-        kept = fidelity.texts(divided.kept)
-        score = fidelity.judge(wanted, [text.text, *kept], self._reachable)
-        if score.lost and not signed:
-            block = fidelity.repair(score.lost, self._window.budget(REPAIR_TOKENS), self.count)
-            text = replace(text, text=f"{text.text}\n\n{block}")
-            score = fidelity.judge(wanted, [text.text, *kept], self._reachable)
-        return text, score
-
-    def _reachable(self, probe: Probe) -> bool:
-        if self._recall is None:
-            return False
-        return probe.found_among(self._recall.found(probe.text, probe.sought, HITS))
+    def _write(
+        self, result: Result, budget: int, context: Sequence[str]
+    ) -> tuple[str, tuple[str, ...], list[str]]:
+        """One write; returns what it is called, what was restored, and what was not."""
+        divided, verdict = result.divided, result.verdict
+        if divided.span == "range":
+            pins = self._pins_in(divided)
+            if pins:
+                verdict = replace(verdict, text="\n\n".join([verdict.text, *pins]))
+            return self._writer.fold(replace(result, verdict=verdict)), ("pins",) if pins else (), []
+        fixed = self._forecaster.tokens_fixed() + sum(map(self.tokens, divided.kept))
+        fixed += self.count(self._writer.said(result.wish, divided, verdict.text))
+        beside, restored, missed = self._beside(divided, verdict, result.got, context, fixed, budget)
+        added = sum(self.count(blocks.words_of(block)) for one in beside for block in one.blocks)
+        boundary = self._writer.compaction(replace(result, beside=beside, after=fixed + added))
+        for forget in self.cleanups:
+            forget()
+        return boundary, tuple(restored), missed
 
     def _beside(
-        self, divided: Scope, facts: Facts, got: Got, context: Sequence[str], text: str, budget: int
+        self,
+        divided: Scope,
+        verdict: Verdict,
+        got: Got,
+        context: Sequence[str],
+        fixed: int,
+        budget: int,
     ) -> tuple[list[Beside], list[str], list[str]]:
-        moment = Moment(divided.kept, self.count)
-        gauge = self._exchange.gauge
-        fixed = round(gauge.estimator.tokens(gauge.opening)) + sum(map(self.tokens, divided.kept))
-        room = max(0, int(self._window.threshold * AFTER_SHARE) - fixed - self.count(text))
+        moment = Moment(divided.kept, self.count, budget=self._window.budget)
+        room = max(0, int(self._window.threshold * AFTER_SHARE) - fixed)
         given, missed = restore.restore(self.slots, moment, room)
         beside = [one for _, restored in given for one in restored.beside]
         if got.signed is not None:
             # The provider's block cannot be added to, so what the record shows comes behind it.
-            facts_text = summary.sections(facts, budget, self.count, span=divided.span).text
-            beside.insert(0, Beside("facts", (blocks.text(RecordedFacts(facts_text).render()),)))
+            text = summary.sections(verdict.facts, budget, self.count, span=divided.span).text
+            beside.insert(0, Beside("facts", (blocks.text(RecordedFacts(text).render()),)))
         if context:
             told = HookContext("\n\n".join(context)).render()
             beside.append(
                 Beside("hook_additional_context", (blocks.text(told),), {"hookEvent": "SessionStart"})
             )
         return beside, [name for name, _ in given], missed
-
-    def _write(
-        self, wish: Wish, divided: Scope, text: str, got: Got, beside: Sequence[Beside], before: int
-    ) -> str:
-        script = self._transcript
-        boundary, anchor = script.new_id(), script.new_id()
-        segment = None
-        if divided.kept:
-            ends = divided.kept[0].said.uuid, divided.kept[-1].said.uuid
-            segment = Segment(ends[0], boundary if divided.side == "before" else anchor, ends[1])
-        about = CompactMetadata(
-            trigger="manual" if wish.trigger == "manual" else "auto",
-            pre_tokens=before,
-            messages_summarized=len(divided.hidden),
-            user_context=wish.note or None,
-            preserved_segment=segment,
-        )
-        said = Continued.of(
-            text,
-            transcript=self._path or None,
-            kept=divided.side,
-            auto=wish.trigger != "manual",
-            autonomous=wish.autonomous,
-        ).render()
-        drops = self._profile.thinking.bound and divided.side == "after" and got.signed is None
-        epoch = self._exchange.next_epoch(
-            "compact",
-            drops_thinking=drops,
-            keeps_frame=divided.side == "before",
-            betas=[self._profile.betas.on_demand_compaction] if got.signed else [],
-        )
-        carry = Carry(boundary=boundary, pins=sorted(pinned(self._transcript)), breaker=self.failures)
-        return script.compact(
-            about,
-            [blocks.text(said)],
-            boundary=boundary,
-            anchor=anchor,
-            beside=beside,
-            epoch=epoch,
-            signed=got.signed,
-            carry=carry,
-        )
 
     # -- small things ---------------------------------------------------------------------------
 
@@ -404,6 +371,13 @@ class Compactor:
         least = self._window.budget(LEAST_SUMMARY)
         return max(least, min(share, self._window.budget(settings.summary_tokens)))
 
-    def _unanswered(self, divided: Scope) -> bool:
-        calls = {call for item in divided.hidden for call in item.said.calls}
-        return not calls <= {call for item in divided.hidden for call in item.said.answers}
+    def _pins_in(self, divided: Scope) -> list[str]:
+        hidden = {item.said.uuid for item in divided.hidden}
+        pins = (item for item in pinned_items(self._transcript) if item.said.uuid in hidden)
+        return [text for item in pins if (text := restore.pinned_text(item))]
+
+
+def must_be_on(settings: Settings) -> None:
+    """Raise if nothing may be compacted."""
+    if not settings.compaction:
+        raise Refused("compaction is switched off (setting compaction)")

@@ -141,9 +141,9 @@ class FilesSlot:
         left: list[str] = []
         used, most = 0, min(moment.room, moment.budget(self._together))
         for seen in self._wanted(moment):
-            text = self._text(seen.path, moment)
-            if text.startswith(_LEFT):
-                left.append(f"{seen.path}: {text[len(_LEFT) :]}")
+            text, reason = self._text(seen.path, moment)
+            if reason:
+                left.append(f"{seen.path}: {reason}")
             elif used + (tokens := moment.count(text)) > most:
                 left.append(f"{seen.path}: no room")
             else:
@@ -155,18 +155,15 @@ class FilesSlot:
         found = (seen for seen in self._recent() if not self._own(seen.path))
         return [seen for seen in found if not moment.shows(seen.call)][: self._most]
 
-    def _text(self, path: str, moment: Moment) -> str:
+    def _text(self, path: str, moment: Moment) -> tuple[str, str]:
+        """The file as it is put back, or why it is not."""
         if not self.may_read(path):
-            return f"{_LEFT}it may no longer be read"
+            return "", "it may no longer be read"
         try:
             words = self._read(path)
         except (OSError, UnicodeError, SevenfoldError) as error:
-            return f"{_LEFT}{error}"
-        return RestoredFile(path, cut(words, moment.budget(self._each) * BYTES_PER_TOKEN)).render()
-
-
-_LEFT = "\0"
-"""Marks a text that says why there is none."""
+            return "", str(error)
+        return RestoredFile(path, cut(words, moment.budget(self._each) * BYTES_PER_TOKEN)).render(), ""
 
 
 class State(Struct, frozen=True):

@@ -10,7 +10,7 @@ from sevenfold.layers.scope import Scope
 from sevenfold.record.log import Place
 from sevenfold.record.usage import Usage
 from sevenfold.runtime.announce import Announcer
-from sevenfold.runtime.compaction.wish import Compacted, Wish
+from sevenfold.runtime.compaction.wish import Compacted, Preview, Wish
 from sevenfold.runtime.hooks.inputs import PostCompact, PreCompact, SessionStart
 
 
@@ -22,7 +22,7 @@ class Teller:
         self._place = place
         self._path = path
 
-    def may(self, wish: Wish, divided: Scope, tokens: int) -> bool:
+    def may(self, wish: Wish, divided: Scope, seen: Preview) -> bool:
         """Ask the listeners."""
         return self._announcer.may(
             Proposed(
@@ -31,7 +31,9 @@ class Teller:
                 what=f"summarise {len(divided.hidden)} records and keep {len(divided.kept)}",
                 why=wish.trigger,
                 items=len(divided.hidden),
-                tokens=tokens,
+                tokens=max(0, seen.tokens_before - seen.tokens_after),
+                usd=seen.usd,
+                targets=tuple(item.said.uuid for item in divided.hidden),
             )
         )
 
@@ -39,9 +41,9 @@ class Teller:
         """How far it is."""
         self._announcer.tell(Compacting(stage=stage, hook=hook))
 
-    def done(self, done: Compacted, turns_since: int, threshold: int) -> None:
+    def done(self, done: Compacted, failures: int) -> None:
         """What was done, once as any layer says it and once in figures."""
-        usage, total = done.usage or Usage(), done.score.total
+        usage, total, chain = done.usage or Usage(), done.score.total, done.chain
         self._announcer.tell(
             Acted(
                 layer="compact",
@@ -75,10 +77,16 @@ class Teller:
                 reachable=total.reachable,
                 lost=total.lost,
                 invented=len(done.invented),
+                cached_share=done.cached_share,
+                retries=done.retries,
                 restored=done.restored,
-                again=turns_since >= 0,
-                turns_since=turns_since,
-                threshold=threshold,
+                missed=done.cut,
+                again=chain.recompaction,
+                turns_since=chain.turns_since,
+                previous_turn=chain.previous_turn or "",
+                query_source=chain.query_source,
+                threshold=chain.threshold,
+                failures=failures,
                 fires_again=done.fires_again,
             )
         )

@@ -1,0 +1,130 @@
+"""Writing a compaction down: one write of boundary, summary and what comes with it, or the fold of a range."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from sevenfold.layers.scope import Scope
+from sevenfold.profiles import Profile
+from sevenfold.prompts.compact import Continued
+from sevenfold.prompts.restored import Folded
+from sevenfold.record import blocks
+from sevenfold.record.decisions import Carry, Chain, CompactMetadata, Fidelity, Fold, Segment
+from sevenfold.record.view import View
+from sevenfold.runtime import undoing
+from sevenfold.runtime.compaction.checking import Verdict
+from sevenfold.runtime.compaction.engines import Got
+from sevenfold.runtime.compaction.wish import Engine, Wish
+from sevenfold.runtime.exchange import Exchange
+from sevenfold.runtime.pins import pinned
+from sevenfold.runtime.transcript import Beside, Transcript
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """Everything a compaction consists of, before it is written."""
+
+    wish: Wish
+    divided: Scope
+    got: Got
+    engine: Engine
+    verdict: Verdict
+    chain: Chain
+    beside: Sequence[Beside] = ()
+    before: int = 0
+    after: int = 0
+    failures: int = 0
+
+
+class Writer:
+    """Writes the compactions of one session."""
+
+    def __init__(self, transcript: Transcript, exchange: Exchange, profile: Profile, path: str) -> None:
+        self._transcript = transcript
+        self._exchange = exchange
+        self._profile = profile
+        self._path = path
+
+    def said(self, wish: Wish, divided: Scope, text: str) -> str:
+        """The message the summary is sent in."""
+        if divided.span == "range":
+            return Folded(len(divided.hidden), text, self._path or None).render()
+        return Continued.of(
+            text,
+            transcript=self._path or None,
+            kept=divided.side,
+            auto=wish.trigger != "manual",
+            autonomous=wish.autonomous,
+        ).render()
+
+    def compaction(self, made: Result) -> str:
+        """Write a compaction, whole or not at all; returns the boundary's id."""
+        script, divided = self._transcript, made.divided
+        boundary, anchor = made.chain.turn, script.new_id()
+        signed = made.got.signed
+        drops = self._profile.thinking.bound and divided.side == "after" and signed is None
+        epoch = self._exchange.next_epoch(
+            "compact",
+            drops_thinking=drops,
+            keeps_frame=divided.side == "before",
+            betas=[self._profile.betas.on_demand_compaction] if signed else [],
+        )
+        script.compact(
+            self._about(made, boundary, anchor),
+            [blocks.text(self.said(made.wish, divided, made.verdict.text))],
+            boundary=boundary,
+            anchor=anchor,
+            beside=made.beside,
+            epoch=epoch,
+            signed=signed,
+            carry=Carry(boundary=boundary, pins=sorted(pinned(script)), breaker=made.failures),
+        )
+        self._exchange.compacted()
+        return boundary
+
+    def fold(self, made: Result) -> str:
+        """Put a summary in the place of rounds in the middle; returns the decision's id.
+
+        The epoch first, if reasoning goes: cut off between the two, the request is still a legal one.
+        """
+        script, divided = self._transcript, made.divided
+        if self._profile.thinking.bound and script.view.weight.thoughts:
+            last = divided.front[-1].said.uuid if divided.front else None
+            self._exchange.open(undoing.CLEARED, drops_thinking=True, after=last)
+        else:
+            self._exchange.announce("fold")
+        first, last = divided.hidden[0].said.uuid, divided.hidden[-1].said.uuid
+        text = self.said(made.wish, divided, made.verdict.text)
+        return script.decide(Fold(first=first, last=last, summary=text)).id
+
+    def _about(self, made: Result, boundary: str, anchor: str) -> CompactMetadata:
+        divided, total = made.divided, made.verdict.score.total
+        segment = None
+        if divided.kept:
+            ends = divided.kept[0].said.uuid, divided.kept[-1].said.uuid
+            segment = Segment(ends[0], boundary if divided.side == "before" else anchor, ends[1])
+        return CompactMetadata(
+            trigger="manual" if made.wish.trigger == "manual" else "auto",
+            pre_tokens=made.before,
+            post_tokens=made.after,
+            messages_summarized=len(divided.hidden),
+            user_context=made.wish.note or None,
+            preserved_segment=segment,
+            engine=made.engine,
+            chain=made.chain,
+            fidelity=Fidelity(total.in_context, total.reachable, total.lost, len(made.verdict.invented)),
+        )
+
+
+def chain(view: View, turn: str, threshold: int, source: str) -> Chain:
+    """Where a compaction made now stands in the row, from the record alone; ``turn`` names it."""
+    if view.boundary is None:
+        return Chain(turn=turn, threshold=threshold, query_source=source)
+    begun = next((item.seq for item in view.items if item.said.summary), -1)
+    answers = {
+        item.said.message_id or item.said.uuid
+        for item in view.items
+        if item.said.role == "assistant" and item.seq > begun
+    }
+    return Chain(True, len(answers), view.boundary, turn, threshold, source)
