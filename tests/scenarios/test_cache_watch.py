@@ -168,10 +168,14 @@ def test_the_section_of_the_system_prompt_that_moved_is_named():
         return SystemPrompt((rules, Section("environment", f"Today is {day}.", "session")))
 
     with conversation(MODEL) as held:
-        held.exchange.frame = Frame.of(MODEL, 4_000, system=prompt("Monday"), tools=TOOLS)
+        held.exchange.frame = held.exchange.wanted = Frame.of(
+            MODEL, 4_000, system=prompt("Monday"), tools=TOOLS
+        )
         held.say("begin")
         held.ask()
-        held.exchange.frame = Frame.of(MODEL, 4_000, system=prompt("Tuesday"), tools=TOOLS)
+        held.exchange.frame = held.exchange.wanted = Frame.of(
+            MODEL, 4_000, system=prompt("Tuesday"), tools=TOOLS
+        )
         forecast = held.exchange.prepare().forecast
         assert forecast.change is not None
         assert forecast.change.part == "system section environment"

@@ -49,7 +49,9 @@ def reader(calls: int = 1, *, thinks: bool = True) -> ScriptedBrain:
         said.append({"type": "text", "text": f"Looking at part {number}."})
         for each in range(calls):
             name = f"toolu_{number}_{each}"
-            said.append({"type": "tool_use", "id": name, "name": "Shell", "input": {"command": f"cat {number}.py"}})
+            said.append(
+                {"type": "tool_use", "id": name, "name": "Shell", "input": {"command": f"cat {number}.py"}}
+            )
         return said
 
     return ScriptedBrain(reply)

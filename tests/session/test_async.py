@@ -79,12 +79,14 @@ def test_everything_that_can_be_decided_can_be_decided_awaited() -> None:
     async def body(here: World, sdk: anthropic.AsyncAnthropic, session: sevenfold.AsyncSession) -> None:
         heard: list[object] = []
         session.listen(lambda event: heard.append(event))  # type: ignore[func-returns-value]
-        await session.messages([{"role": "user", "content": "hello"}, {"role": "assistant", "content": "yes"}])
+        await session.messages(
+            [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "yes"}]
+        )
         await session.user("one")
         await session.complete()
         await session.user("two")
         await session.complete()
-        records = uuids(session)  # type: ignore[arg-type]
+        records = uuids(session)
         await session.pin(records[0])
         await session.unpin(records[0])
         name = await session.snip(records[1], records[2])

@@ -113,7 +113,9 @@ def history(folder: Path, clock: ManualClock, model: str) -> None:
         held.user("begin")
         for number in range(8):
             _ = held.prepare().body
-            held.observe(fake_reply(thought(), calling(f"t{number}"), number=number, prompt=4_000 * number + 2_000))
+            held.observe(
+                fake_reply(thought(), calling(f"t{number}"), number=number, prompt=4_000 * number + 2_000)
+            )
             held.tool_results({f"t{number}": output("old output\n", 1_500)})
         _ = held.prepare().body
         calls = [calling(name) for name in RESULTS]

@@ -11,7 +11,21 @@ from sevenfold.errors import InputError, Refused
 from sevenfold.events import EpochOpened
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata
-from tests.session.talking import BOUND, FREE, World, alone, fake_reply, hear, kinds_of, output, reader, said, talker, uuids, world
+from tests.session.talking import (
+    BOUND,
+    FREE,
+    World,
+    alone,
+    fake_reply,
+    hear,
+    kinds_of,
+    output,
+    reader,
+    said,
+    talker,
+    uuids,
+    world,
+)
 
 Messages = list[dict[str, Any]]
 
@@ -54,10 +68,14 @@ def test_an_edited_message_begins_a_branch(model: str) -> None:
     with world(talker()) as here, here.session(model=model) as session:
         messages: Messages = [{"role": "user", "content": "begin"}]
         turn(here, session, messages)
-        messages.append({"role": "user", "content": [{"type": "text", "text": "go"}, {"type": "text", "text": "left"}]})
+        messages.append(
+            {"role": "user", "content": [{"type": "text", "text": "go"}, {"type": "text", "text": "left"}]}
+        )
         turn(here, session, messages)
         messages = messages[:-2]
-        messages.append({"role": "user", "content": [{"type": "text", "text": "go"}, {"type": "text", "text": "right"}]})
+        messages.append(
+            {"role": "user", "content": [{"type": "text", "text": "go"}, {"type": "text", "text": "right"}]}
+        )
         turn(here, session, messages)
         assert [block["text"] for block in said(here.bodies[-1])[-1]["content"]] == ["go", "right"]
         assert len(said(here.bodies[-1])) == 3
@@ -84,7 +102,13 @@ def test_a_shorter_list_goes_back() -> None:
 def test_the_same_words_at_the_same_place_of_two_branches_are_two_answers() -> None:
     with alone() as session:
         session.messages([{"role": "user", "content": "a"}, {"role": "assistant", "content": "yes"}])
-        session.sync([{"role": "user", "content": "b"}, {"role": "assistant", "content": "yes"}, {"role": "user", "content": "c"}])
+        session.sync(
+            [
+                {"role": "user", "content": "b"},
+                {"role": "assistant", "content": "yes"},
+                {"role": "user", "content": "c"},
+            ]
+        )
         assert [m["content"][0]["text"] for m in said(session.prepare().body)] == ["b", "yes", "c"]
         session.sync(
             [
@@ -95,7 +119,13 @@ def test_the_same_words_at_the_same_place_of_two_branches_are_two_answers() -> N
                 {"role": "user", "content": "d"},
             ]
         )
-        assert [m["content"][0]["text"] for m in said(session.prepare().body)] == ["b", "yes", "c", "yes", "d"]
+        assert [m["content"][0]["text"] for m in said(session.prepare().body)] == [
+            "b",
+            "yes",
+            "c",
+            "yes",
+            "d",
+        ]
 
 
 @pytest.mark.spec("S1.3", "S2.1")
@@ -127,7 +157,9 @@ def test_another_result_for_a_call_that_has_one_is_refused() -> None:
         session.sync(messages)
         before = uuids(session)
         messages[-1]["content"][1]["content"] = "something else"
-        with pytest.raises(Refused, match=r"messages\[2\] has another result for the call toolu_1_1.*new session"):
+        with pytest.raises(
+            Refused, match=r"messages\[2\] has another result for the call toolu_1_1.*new session"
+        ):
             session.sync(messages)
         messages[0]["content"] = "begin otherwise"
         with pytest.raises(Refused, match="the call toolu_1_1 has a result already"):
@@ -168,7 +200,13 @@ def test_a_conversation_is_brought_in_once_without_its_reasoning() -> None:
                 {"type": "tool_use", "id": "toolu_x", "name": "Read", "input": {"path": "a.py"}},
             ],
         },
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_x", "content": ""}, {"type": "text", "text": "well?"}]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "toolu_x", "content": ""},
+                {"type": "text", "text": "well?"},
+            ],
+        },
         {"role": "assistant", "content": []},
     ]
     with world() as here, here.session() as session:
@@ -187,7 +225,13 @@ def test_a_message_that_is_none_is_named() -> None:
         for wrong, words in (
             ([{"role": "system", "content": "x"}], r"messages\[0\] has the role 'system'"),
             (["x"], r"messages\[0\] has the role None"),
-            ([{"role": "user", "content": "x"}, {"role": "user", "content": [{"type": "text", "text": float("nan")}]}], r"messages\[1\]: content\[0\]: \$\.text is nan"),
+            (
+                [
+                    {"role": "user", "content": "x"},
+                    {"role": "user", "content": [{"type": "text", "text": float("nan")}]},
+                ],
+                r"messages\[1\]: content\[0\]: \$\.text is nan",
+            ),
             ([{"role": "user", "content": ""}], r"messages\[0\]: there is nothing in this message"),
         ):
             with pytest.raises(InputError, match=words):
@@ -195,4 +239,7 @@ def test_a_message_that_is_none_is_named() -> None:
         assert uuids(session) == []
         session.user("x")
         hear(session, fake_reply())
-        assert session.sync([{"role": "user", "content": "x"}, {"role": "assistant", "content": "answer 1"}]) == 0
+        assert (
+            session.sync([{"role": "user", "content": "x"}, {"role": "assistant", "content": "answer 1"}])
+            == 0
+        )

@@ -13,7 +13,24 @@ from sevenfold.runtime.drive import drive
 from sevenfold.runtime.fork import UNDER_WAY, Fork
 from sevenfold.simulator.invariant import extends
 from sevenfold.wiring.clients import client_of
-from tests.session.talking import BOUND, FREE, World, alone, answer, fake_reply, hear, kinds_of, output, reader, said, streamed, talker, uuids, work, world
+from tests.session.talking import (
+    BOUND,
+    FREE,
+    World,
+    alone,
+    answer,
+    fake_reply,
+    hear,
+    kinds_of,
+    output,
+    reader,
+    said,
+    streamed,
+    talker,
+    uuids,
+    work,
+    world,
+)
 
 
 def ask(here: World, fork: Fork, words: str) -> dict[str, Any]:
@@ -40,7 +57,7 @@ def test_a_fork_of_one_turn_reads_the_cache_and_writes_no_tail(model: str, sourc
         assert usage["cache_read_input_tokens"] == held
         assert usage["input_tokens"] > 1_000
         assert usage["cache_creation_input_tokens"] < 200
-        assert not [event for event in here.told(CacheBroke)]
+        assert not list(here.told(CacheBroke))
 
 
 @pytest.mark.spec("S7.1", "S6.3")

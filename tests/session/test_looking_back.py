@@ -14,7 +14,20 @@ from sevenfold.record.entries import Decision
 from sevenfold.runtime.drive import drive
 from sevenfold.runtime.resume import read
 from sevenfold.wiring.clients import client_of
-from tests.session.talking import BOUND, FREE, OLD, World, alone, answer, output, reader, streamed, talker, uuids, work, world
+from tests.session.talking import (
+    BOUND,
+    FREE,
+    OLD,
+    World,
+    alone,
+    answer,
+    output,
+    streamed,
+    talker,
+    uuids,
+    work,
+    world,
+)
 
 
 def ask_aside(here: World, session: sevenfold.Session, source: str = "prompt_suggestion") -> None:
@@ -50,7 +63,9 @@ def test_every_request_can_be_had_again_byte_for_byte(model: str, tmp_path: Path
                 session.at(number) for number in range(count)
             ]
             for number in (count, -count - 1):
-                with pytest.raises(Refused, match=f"no request number {number} on record; the newest is number 9"):
+                with pytest.raises(
+                    Refused, match=f"no request number {number} on record; the newest is number 9"
+                ):
                     session.at(number)
 
 
@@ -78,7 +93,7 @@ def test_after_a_purge_the_bytes_are_said_to_be_gone(tmp_path: Path) -> None:
             session.complete()
         file.write_bytes(file.read_bytes().replace(b"swordfish", b"[masked]"))
         with here.open(file) as session:
-            with pytest.raises(Refused, match="cannot be rebuilt byte for byte.*purge"):
+            with pytest.raises(Refused, match=r"cannot be rebuilt byte for byte.*purge"):
                 session.at(0)
             session.user("go on")
             _ = session.prepare().body
@@ -97,8 +112,11 @@ def test_why_compares_what_was_expected_with_what_came_true() -> None:
             assert why.actual_tokens == prompt
             assert why.expected_tokens == pytest.approx(prompt, rel=0.06 if number == 1 else 0.02)
             assert why.expected_usd == pytest.approx(why.actual_usd, rel=0.3 if number == 1 else 0.2)
-            assert why.usd is not None and why.actual_usd is not None and why.usd > why.actual_usd
-            assert why.why is not None and why.why.rule
+            assert why.usd is not None
+            assert why.actual_usd is not None
+            assert why.usd > why.actual_usd
+            assert why.why is not None
+            assert why.why.rule
         assert sum(session.why(number).usd or 0 for number in range(5)) == pytest.approx(session.gauge.usd)
 
 
@@ -140,7 +158,10 @@ def test_the_gauge_shows_sizes_levels_and_cost() -> None:
         assert gauge.low <= gauge.seen <= gauge.high == gauge.seen + gauge.band
         assert gauge.sent >= gauge.seen
         assert gauge.percent_left == round((gauge.limit - gauge.seen) / gauge.limit * 100)
-        assert not (gauge.above_warning or gauge.above_error or gauge.at_blocking or gauge.above_auto_compact)
+        assert not (gauge.above_warning)
+        assert not (gauge.above_error)
+        assert not (gauge.at_blocking)
+        assert not (gauge.above_auto_compact)
         assert 0 < gauge.wire < (gauge.wire_limit or 0)
         assert (gauge.images, gauge.requests) == (0, 4)
         assert gauge.usd == pytest.approx(sum(session.why(number).usd or 0 for number in range(4)))
@@ -151,7 +172,15 @@ def test_a_model_without_a_price_has_no_cost() -> None:
     with alone(model="local-8k", tools=[]) as session:
         session.user("hello")
         _ = session.prepare().body
-        session.observe({"id": "m", "role": "assistant", "model": "local-8k", "content": [{"type": "text", "text": "x"}], "usage": {"input_tokens": 10, "output_tokens": 1}})
+        session.observe(
+            {
+                "id": "m",
+                "role": "assistant",
+                "model": "local-8k",
+                "content": [{"type": "text", "text": "x"}],
+                "usage": {"input_tokens": 10, "output_tokens": 1},
+            }
+        )
         assert session.gauge.usd is None
         assert session.why().usd is None
 

@@ -100,7 +100,8 @@ def test_where_it_cannot_be_appended_a_new_epoch_opens(model: str, bound: bool, 
         assert go_on(here, file, model=model, **CHANGES["both"]) == ["system or tools"]
         opened = here.told(EpochOpened)[0]
         assert opened.drops_thinking is bound
-        assert opened.usd is not None and opened.usd > 0
+        assert opened.usd is not None
+        assert opened.usd > 0
         assert json.loads(here.bodies[-1])["system"][0]["text"].startswith("You are another assistant.")
         assert (kinds_of(here.bodies[-2]).count("thinking") == 0) is bound
         assert go_on(here, file, model=model, **CHANGES["both"]) == []
@@ -140,7 +141,9 @@ def test_a_change_that_a_rewind_left_behind_is_told_again(tmp_path: Path) -> Non
             session.user("another way")
             session.complete()
             assert said(here.bodies[-1])[-1]["role"] == "system"
-            amended = [made for made in session.core.transcript.view.decisions() if isinstance(made, Amended)]
+            amended = [
+                made for made in session.core.transcript.view.decisions() if isinstance(made, Amended)
+            ]
             assert len(amended) == 1
 
 
@@ -206,7 +209,7 @@ def test_the_providers_edits_stay_as_they_are_unless_switched_off_or_a_tool_must
 
 def foreign(file: Path) -> None:
     """A transcript as another tool writes it: no epochs, reasoning nobody here can vouch for, an error at the end."""
-    lines = [
+    lines: list[dict[str, Any]] = [
         {"type": "user", "message": {"role": "user", "content": "fix the build"}},
         {
             "type": "assistant",
@@ -225,7 +228,9 @@ def foreign(file: Path) -> None:
             "type": "user",
             "message": {
                 "role": "user",
-                "content": [{"type": "tool_result", "tool_use_id": "toolu_a", "content": "make: *** [all] Error 2"}],
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "toolu_a", "content": "make: *** [all] Error 2"}
+                ],
             },
         },
         {
@@ -249,12 +254,16 @@ def foreign(file: Path) -> None:
 
 @pytest.mark.spec("S8.4", "S9.2")
 @pytest.mark.parametrize("model", [BOUND, FREE, OLD])
-def test_a_transcript_of_another_tool_is_continued_without_its_reasoning(model: str, tmp_path: Path) -> None:
+def test_a_transcript_of_another_tool_is_continued_without_its_reasoning(
+    model: str, tmp_path: Path
+) -> None:
     file = tmp_path / "theirs.jsonl"
     foreign(file)
     theirs = file.read_bytes()
     with world() as here:
-        with here.open(file, model=model, thinking=None if model == OLD else {"type": "adaptive"}) as session:
+        with here.open(
+            file, model=model, thinking=None if model == OLD else {"type": "adaptive"}
+        ) as session:
             answer(session, session.complete())
             session.complete()
         assert [event.reason for event in here.told(EpochOpened)] == ["adopted"]

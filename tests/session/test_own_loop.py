@@ -228,7 +228,8 @@ def test_a_stream_that_is_cut_off_leaves_what_it_had_said() -> None:
         with pytest.raises(httpx2.HTTPError), here.sdk.messages.stream(**request) as stream:
             stream.until_done()
         done = session.observe(stream.current_message_snapshot, partial=True)
-        assert "Looking at part 1.".startswith(done.text) and done.text
+        assert "Looking at part 1.".startswith(done.text)
+        assert done.text
         session.user("go on")
         assert session.complete().text == "Looking at part 2."
 
@@ -282,26 +283,30 @@ def until_refused(here: World, session: sevenfold.Session, result: str) -> anthr
 def test_a_prompt_that_is_too_long_is_made_shorter_if_it_can_be() -> None:
     setup = Setup(models={OLD: replace(find(OLD), window=30_000)})
     settings = {"offload": False, "size_keep": 1}
-    with world(reader(thinks=False), setup) as here:
-        with here.session(model=OLD, thinking=None, settings=settings) as session:
-            session.user("begin")
-            error = until_refused(here, session, output(times=900))
-            assert "prompt is too long" in str(error)
-            assert session.failed(error)
-            assert here.told(Failed)[-1].again
-            session.observe(here.sdk.messages.create(**session.prepare()))
-            assert b"Old tool result content cleared" in here.bodies[-1]
+    with (
+        world(reader(thinks=False), setup) as here,
+        here.session(model=OLD, thinking=None, settings=settings) as session,
+    ):
+        session.user("begin")
+        error = until_refused(here, session, output(times=900))
+        assert "prompt is too long" in str(error)
+        assert session.failed(error)
+        assert here.told(Failed)[-1].again
+        session.observe(here.sdk.messages.create(**session.prepare()))
+        assert b"Old tool result content cleared" in here.bodies[-1]
 
 
 @pytest.mark.spec("S4.13")
 def test_a_body_that_is_too_large_is_made_smaller_if_it_can_be() -> None:
-    with world(reader(thinks=False), Setup(body_bytes=150_000)) as here:
-        with here.session(model=OLD, thinking=None, settings={"offload": False}) as session:
-            session.user("begin")
-            error = until_refused(here, session, output(times=1_000))
-            assert error.status_code == 413
-            assert session.failed(error)
-            session.observe(here.sdk.messages.create(**session.prepare()))
+    with (
+        world(reader(thinks=False), Setup(body_bytes=150_000)) as here,
+        here.session(model=OLD, thinking=None, settings={"offload": False}) as session,
+    ):
+        session.user("begin")
+        error = until_refused(here, session, output(times=1_000))
+        assert error.status_code == 413
+        assert session.failed(error)
+        session.observe(here.sdk.messages.create(**session.prepare()))
 
 
 @pytest.mark.spec("S9.2")
@@ -358,7 +363,9 @@ def test_complete_asks_waits_and_shows_the_pieces() -> None:
         pieces: list[str] = []
         done = session.complete(lambda piece: pieces.append(piece.words))
         assert done.text in "".join(pieces)
-        assert done.stop_reason == "tool_use" and done.usd is not None and done.usd > 0
+        assert done.stop_reason == "tool_use"
+        assert done.usd is not None
+        assert done.usd > 0
         answer(session, done)
         session.complete()
         assert [streamed(session.at(n)) for n in range(2)] == here.bodies
@@ -366,15 +373,17 @@ def test_complete_asks_waits_and_shows_the_pieces() -> None:
 
 @pytest.mark.spec("S4.13", "S8.5")
 def test_complete_mends_what_can_be_mended_and_raises_the_rest() -> None:
-    with world(reader(thinks=False), Setup(body_bytes=150_000)) as here:
-        with here.session(model=OLD, thinking=None, settings={"offload": False}) as session:
-            session.user("begin")
-            work(session, 12, output(times=1_000))
-            refused = [request for request in here.simulator.requests if request.status == 413]
-            assert refused
-            here.simulator.faults.then(Fault("overloaded"))
-            with pytest.raises(Overloaded):
-                session.complete()
+    with (
+        world(reader(thinks=False), Setup(body_bytes=150_000)) as here,
+        here.session(model=OLD, thinking=None, settings={"offload": False}) as session,
+    ):
+        session.user("begin")
+        work(session, 12, output(times=1_000))
+        refused = [request for request in here.simulator.requests if request.status == 413]
+        assert refused
+        here.simulator.faults.then(Fault("overloaded"))
+        with pytest.raises(Overloaded):
+            session.complete()
 
 
 # What is said twice
@@ -543,7 +552,7 @@ def test_a_session_that_cannot_be_opened_says_why(options: dict[str, Any], words
 @pytest.mark.spec("S6.1")
 def test_a_system_prompt_may_come_as_the_sdks_blocks() -> None:
     block = {"type": "text", "text": "be brief", "cache_control": {"type": "ephemeral"}}
-    with sevenfold.Session.in_memory(model=BOUND, system=[block, "and kind"]) as session:
+    with alone(system=[block, "and kind"]) as session:
         session.user("hello")
         sent = json.loads(session.prepare().body)["system"]
         assert [part["text"] for part in sent] == ["be brief", "and kind"]
@@ -566,9 +575,12 @@ def test_what_cannot_fit_is_not_sent_and_the_next_step_is_named() -> None:
 
 @pytest.mark.spec("S8.4")
 def test_one_writer_at_a_time_and_the_error_names_who_it_is(tmp_path: Path) -> None:
-    with world() as here, here.open(tmp_path / "s.jsonl"):
-        with pytest.raises(TranscriptLocked, match=f"process {os.getpid()} on"):
-            here.open(tmp_path / "s.jsonl", lock_wait=0.1)
+    with (
+        world() as here,
+        here.open(tmp_path / "s.jsonl"),
+        pytest.raises(TranscriptLocked, match=f"process {os.getpid()} on"),
+    ):
+        here.open(tmp_path / "s.jsonl", lock_wait=0.1)
     with world() as here, here.open(tmp_path / "s.jsonl") as session:
         session.user("free again")
 
@@ -579,7 +591,7 @@ def test_a_closed_session_takes_nothing_more_and_says_so(tmp_path: Path) -> None
         for opened in (here.open(tmp_path / "s.jsonl"), here.session()):
             with opened as session:
                 session.user("begin")
-            with pytest.raises(Refused, match="this session is closed.*open it again"):
+            with pytest.raises(Refused, match=r"this session is closed.*open it again"):
                 session.user("more")
             with pytest.raises(Refused, match="this session is closed"):
                 session.prepare()

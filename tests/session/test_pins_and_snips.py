@@ -10,7 +10,22 @@ from sevenfold.errors import Refused
 from sevenfold.events import Acted, CacheBroke, EpochOpened, Event, Proposed, Veto
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata
-from tests.session.talking import BOUND, FREE, alone, answer, calling, fake_reply, hear, kinds_of, output, reader, said, talker, uuids, work, world
+from tests.session.talking import (
+    BOUND,
+    FREE,
+    alone,
+    answer,
+    calling,
+    fake_reply,
+    hear,
+    kinds_of,
+    output,
+    said,
+    talker,
+    uuids,
+    work,
+    world,
+)
 
 
 @pytest.mark.spec("S8.2", "S2.4")
@@ -25,12 +40,28 @@ def test_what_is_pinned_is_not_cleared_until_it_is_unpinned(tmp_path: Path) -> N
         with here.open(file, model=FREE, settings=settings) as session:
             here.clock.advance(4_000)
             answer(session, session.complete())
-            results = [b["content"] for m in said(here.bodies[-1]) for b in m["content"] if b["type"] == "tool_result"]
-            assert [content.startswith("a line") for content in results] == [True, False, False, False, True]
+            results = [
+                b["content"]
+                for m in said(here.bodies[-1])
+                for b in m["content"]
+                if b["type"] == "tool_result"
+            ]
+            assert [content.startswith("a line") for content in results] == [
+                True,
+                False,
+                False,
+                False,
+                True,
+            ]
             session.unpin(uuids(session)[2])
             here.clock.advance(4_000)
             session.complete()
-            results = [b["content"] for m in said(here.bodies[-1]) for b in m["content"] if b["type"] == "tool_result"]
+            results = [
+                b["content"]
+                for m in said(here.bodies[-1])
+                for b in m["content"]
+                if b["type"] == "tool_result"
+            ]
             assert not results[0].startswith("a line")
 
 
@@ -41,7 +72,9 @@ def test_pins_have_a_budget_and_refuse_what_is_not_there() -> None:
         session.pin(record)
         session.pin(record)
         other = session.user("word " * 200)
-        with pytest.raises(Refused, match=r"about [\d,]+ tokens, [\d,]+ are pinned already.*budget.*500 \(pins_tokens\)"):
+        with pytest.raises(
+            Refused, match=r"about [\d,]+ tokens, [\d,]+ are pinned already.*budget.*500 \(pins_tokens\)"
+        ):
             session.pin(other)
         with pytest.raises(Refused, match="nonsense is not a record in view"):
             session.pin("nonsense")
@@ -93,9 +126,8 @@ def test_a_snip_is_refused_where_it_would_tear_or_take_too_much() -> None:
         session.pin(records[2])
         with pytest.raises(Refused, match="is pinned; unpin it first"):
             session.snip(records[1], records[2])
-    with alone(settings={"snip": False}) as session:
-        with pytest.raises(Refused, match="switched off"):
-            session.snip("a", "b")
+    with alone(settings={"snip": False}) as session, pytest.raises(Refused, match="switched off"):
+        session.snip("a", "b")
 
 
 @pytest.mark.spec("S2.9", "S8.2")
@@ -154,7 +186,12 @@ def test_a_rewind_may_go_to_before_a_boundary_and_onto_another_branch(model: str
             session.rewind(early[1])
             session.user("two, but otherwise")
             session.complete()
-            texts = [block["text"] for message in said(here.bodies[-1]) for block in message["content"] if "text" in block]
+            texts = [
+                block["text"]
+                for message in said(here.bodies[-1])
+                for block in message["content"]
+                if "text" in block
+            ]
             assert texts == ["one", "Looking at part 1.", "two, but otherwise"]
         with here.open(file, model=model) as session:
             session.user("go on")
@@ -170,7 +207,9 @@ def test_a_rewind_may_go_to_before_a_boundary_and_onto_another_branch(model: str
 
 
 @pytest.mark.spec("S8.6", "S9.2")
-def test_a_rewind_to_before_a_clearing_brings_back_no_reasoning_the_server_would_refuse(tmp_path: Path) -> None:
+def test_a_rewind_to_before_a_clearing_brings_back_no_reasoning_the_server_would_refuse(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "s.jsonl"
     with world() as here:
         with here.open(file, settings={"gap_keep": 1, "offload": False}) as session:

@@ -42,7 +42,8 @@ def test_a_secret_reaches_neither_the_model_nor_the_disk(tmp_path: Path) -> None
         assert fetched.startswith(b"export TOKEN=[masked github-token ")
         assert len(fetched) > 10_000
         mask = fetched[13:].split(b"]")[0]
-        assert mask in here.bodies[0] and mask in here.bodies[-1]
+        assert mask in here.bodies[0]
+        assert mask in here.bodies[-1]
         assert sum(event.count for event in here.told(Masked)) == 4
         assert here.told(Masked)[0].kinds == ("github-token",)
 
@@ -54,15 +55,17 @@ def test_what_the_model_said_is_never_touched(tmp_path: Path) -> None:
         {"type": "text", "text": f"I use {SECRET}"},
         calling("toolu_1", path=SECRET),
     ]
-    with world(ScriptedBrain(lambda prompt: said)) as here:
-        with here.open(tmp_path / "s.jsonl", settings=GATE) as session:
-            session.user("begin")
-            session.complete()
-            session.tool_results({"toolu_1": f"no file {SECRET}"})
-            _ = session.prepare().body
-            body = session.at(-1)
-            assert body.count(SECRET.encode()) == 2
-            assert b"no file [masked" in body
+    with (
+        world(ScriptedBrain(lambda prompt: said)) as here,
+        here.open(tmp_path / "s.jsonl", settings=GATE) as session,
+    ):
+        session.user("begin")
+        session.complete()
+        session.tool_results({"toolu_1": f"no file {SECRET}"})
+        _ = session.prepare().body
+        body = session.at(-1)
+        assert body.count(SECRET.encode()) == 2
+        assert b"no file [masked" in body
 
 
 @pytest.mark.spec("S8.4", "S8.6")

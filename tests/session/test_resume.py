@@ -14,7 +14,9 @@ from tests.session.talking import BOUND, FREE, answer, output, reader, streamed,
 
 @pytest.mark.spec("S8.4", "S9.2")
 @pytest.mark.parametrize("model", [BOUND, FREE])
-def test_a_resumed_session_sends_the_very_bytes_the_first_would_have_sent(model: str, tmp_path: Path) -> None:
+def test_a_resumed_session_sends_the_very_bytes_the_first_would_have_sent(
+    model: str, tmp_path: Path
+) -> None:
     file = tmp_path / "s.jsonl"
     with world() as here:
         for turn in range(6):
@@ -57,7 +59,8 @@ def test_cost_requests_and_what_the_gauge_has_learnt_survive_a_restart(tmp_path:
             spend(here, session, fork)
             before = session.gauge
             gauge = session.core.exchange.gauge
-            assert before.usd and before.usd > 0
+            assert before.usd
+            assert before.usd > 0
         with here.open(file) as session:
             assert session.gauge == before
             assert session.core.exchange.gauge == gauge
@@ -73,7 +76,9 @@ def spend(here: Any, session: Any, fork: Any) -> None:
 
 @pytest.mark.spec("S8.4", "S10.1")
 @pytest.mark.parametrize("keeps", [True, False])
-def test_past_requests_and_the_next_one_survive_a_boundary_and_a_restart(keeps: bool, tmp_path: Path) -> None:
+def test_past_requests_and_the_next_one_survive_a_boundary_and_a_restart(
+    keeps: bool, tmp_path: Path
+) -> None:
     file = tmp_path / "s.jsonl"
     with world() as here:
         with here.open(file) as session:
@@ -83,7 +88,9 @@ def test_past_requests_and_the_next_one_survive_a_boundary_and_a_restart(keeps: 
             records, anchor = uuids(session), script.new_id()
             kept = Segment(records[-2], anchor, records[-1]) if keeps else None
             session.core.exchange.open("compaction", drops_thinking=True)
-            script.compact(CompactMetadata(preserved_segment=kept), [blocks.text("in short")], anchor=anchor)
+            script.compact(
+                CompactMetadata(preserved_segment=kept), [blocks.text("in short")], anchor=anchor
+            )
             session.user("go on")
             expected = session.prepare().body
         with here.open(file) as session:

@@ -199,7 +199,9 @@ def test_edits_at_the_same_time_all_arrive(hands, tmp_path):
     (tmp_path / "a").write_text("".join(f"<{number}>" for number in range(count)))
     hands.good("Read", path="a")
     edits = [
-        threading.Thread(target=hands, args=("Edit",), kwargs={"path": "a", "old": f"<{n}>", "new": f"({n})"})
+        threading.Thread(
+            target=hands, args=("Edit",), kwargs={"path": "a", "old": f"<{n}>", "new": f"({n})"}
+        )
         for n in range(count)
     ]
     for edit in edits:
@@ -215,7 +217,9 @@ PIECES = st.binary(max_size=30)
 @given(before=PIECES, old=st.binary(min_size=1, max_size=6), after=PIECES, new=st.binary(max_size=6))
 def test_an_edit_applies_exactly_once_and_leaves_the_rest_as_it_was(before, old, after, new):
     content = before + old + after
-    assume(content.count(old) == 1 and content.find(old) == content.rfind(old) == len(before) and old != new)
+    assume(
+        content.count(old) == 1 and content.find(old) == content.rfind(old) == len(before) and old != new
+    )
     assume(b"\n" not in content or b"\r" not in content)
     assert replaced(content, old, new, everywhere=False, path="x") == before + new + after
 
@@ -223,15 +227,21 @@ def test_an_edit_applies_exactly_once_and_leaves_the_rest_as_it_was(before, old,
 @given(st.lists(st.sampled_from(["a", "b", "ab", ""]), max_size=12), st.data())
 def test_with_windows_line_ends_an_edit_is_the_edit_of_the_text(lines, data):
     text = "\n".join([*lines, "end\n"])
-    old = data.draw(st.sampled_from([text[i:j] for i in range(len(text)) for j in range(i + 1, len(text) + 1)]))
+    old = data.draw(
+        st.sampled_from([text[i:j] for i in range(len(text)) for j in range(i + 1, len(text) + 1)])
+    )
     new = data.draw(st.text("ab\n", max_size=4))
     try:
         plain = replaced(text.encode(), old.encode(), new.encode(), everywhere=False, path="x")
     except Refused:
         with pytest.raises(Refused):
-            replaced(text.replace("\n", "\r\n").encode(), old.encode(), new.encode(), everywhere=False, path="x")
+            replaced(
+                text.replace("\n", "\r\n").encode(), old.encode(), new.encode(), everywhere=False, path="x"
+            )
         return
-    windows = replaced(text.replace("\n", "\r\n").encode(), old.encode(), new.encode(), everywhere=False, path="x")
+    windows = replaced(
+        text.replace("\n", "\r\n").encode(), old.encode(), new.encode(), everywhere=False, path="x"
+    )
     assert windows == plain.replace(b"\n", b"\r\n")
 
 

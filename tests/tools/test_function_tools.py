@@ -90,7 +90,9 @@ def test_fields_in_the_other_style_of_docstring_count_too():
 
 
 def test_dataclasses_typed_dicts_enums_and_literals_arrive_as_what_they_are(tmp_path):
-    def draw(at: Point, who: Person, colour: Colour, how: Literal["thin", "thick"], name: str | None = None) -> str:
+    def draw(
+        at: Point, who: Person, colour: Colour, how: Literal["thin", "thick"], name: str | None = None
+    ) -> str:
         """Draws."""
         assert isinstance(at, Point)
         assert isinstance(colour, Colour)
@@ -133,7 +135,9 @@ def test_defaults_that_can_change_are_fresh_each_time(tmp_path):
     assert called(collect, tmp_path) == called(collect, tmp_path) == "[1,2]"
 
 
-@pytest.mark.parametrize(("came", "shown"), [(None, "null"), ({"a": [1]}, '{"a":[1]}'), ("x", "x"), (1j, "1j")])
+@pytest.mark.parametrize(
+    ("came", "shown"), [(None, "null"), ({"a": [1]}, '{"a":[1]}'), ("x", "x"), (1j, "1j")]
+)
 def test_whatever_a_function_returns_can_be_shown(tmp_path, came, shown):
     def gives() -> Any:
         """Gives."""

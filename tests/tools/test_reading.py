@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from sevenfold.tools.files import MOST_BYTES
+from sevenfold.tools.files import MOST_BYTES, version
 from sevenfold.tools.output import FileRead
 from sevenfold.tools.read import LONGEST_LINE, MOST_CHARACTERS, MOST_IMAGE_BYTES, MOST_LINES, Read
 from tests.tools.handling import Hands, context_in
@@ -126,13 +126,26 @@ def test_a_notebook_is_shown_by_cells_with_what_they_printed(hands, tmp_path):
             "outputs": [
                 {"output_type": "stream", "text": ["hello\n", "x" * 10_000]},
                 {"output_type": "display_data", "data": {"image/png": "AAAA", "text/plain": "<fig>"}},
-                {"output_type": "error", "ename": "ZeroDivisionError", "evalue": "by zero", "traceback": ["\x1b[31mat"]},
+                {
+                    "output_type": "error",
+                    "ename": "ZeroDivisionError",
+                    "evalue": "by zero",
+                    "traceback": ["\x1b[31mat"],
+                },
             ],
         },
     ]
     (tmp_path / "n.ipynb").write_text(json.dumps({"cells": cells}))
     shown = hands.good("Read", path="n.ipynb")
-    for part in ("# Title", "1/0", "hello", "[image/png]", "<fig>", "ZeroDivisionError: by zero", "more characters"):
+    for part in (
+        "# Title",
+        "1/0",
+        "hello",
+        "[image/png]",
+        "<fig>",
+        "ZeroDivisionError: by zero",
+        "more characters",
+    ):
         assert part in shown
     assert "\x1b" not in shown
 
@@ -204,7 +217,7 @@ def test_a_link_put_in_the_way_after_permission_is_not_followed(hands, tmp_path,
 class Shows:
     """An engine that still has one reading in view."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.reads: dict[str, tuple[str, str]] = {}
 
     def __call__(self, path, version):
@@ -240,3 +253,10 @@ def test_a_changed_file_or_a_range_of_it_is_shown_again(hands, tmp_path, shows):
     (tmp_path / "a").write_text("c0ntent")
     os.utime(tmp_path / "a", ns=(0, 0))
     assert "c0ntent" in hands.good("Read", path="a")
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_lines_that_are_not_shown_are_counted(hands, tmp_path, end):
+    (tmp_path / "a").write_text("x\n" * 4_999 + "x" + end)
+    assert "of 5,000 lines" in hands.good("Read", path="a")
+    assert hands("Read", path="a").facts[0].version == version((tmp_path / "a").read_bytes())

@@ -38,7 +38,7 @@ def refuses() -> str:
 
 @pytest.fixture
 def hands(tmp_path):
-    return Hands(context_in(tmp_path), *map(function_tool, (refuses, add, broken)))
+    return Hands(context_in(tmp_path), *[function_tool(one) for one in (refuses, add, broken)])
 
 
 @pytest.mark.spec("S6.2")
@@ -104,7 +104,11 @@ def test_a_value_fits_the_schema_that_names_it_and_no_other_value(one, other):
         ({"type": "number"}, [1, 1.5], [False, "1"]),
         ({"type": ["string", "null"]}, ["", None], [1]),
         ({"enum": ["a", 1]}, ["a", 1], [True, "b"]),
-        ({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "integer"}}]}, ["x", [1]], [["x"], 2]),
+        (
+            {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "integer"}}]},
+            ["x", [1]],
+            [["x"], 2],
+        ),
         ({"type": "array", "minItems": 1, "maxItems": 2}, [[1], [1, 2]], [[], [1, 2, 3]]),
         ({"type": "string", "minLength": 1, "pattern": "^a"}, ["ab"], ["", "b"]),
         ({"minimum": 1, "exclusiveMaximum": 3}, [1, 2.9], [0, 3]),

@@ -35,13 +35,13 @@ KEEP_MOST = 40_000
 SECTIONS: Mapping[str, str] = {
     "Session Title": "Five to ten words by which this session can be told from others.",
     "Current State": "What is being worked on right now, what is done of it, and what comes next.",
-    "Task Specification": "What the user asked for, with every condition, in the user's words where they matter.",
+    "Task Specification": "What is to be done, with every condition, in the words it was asked for in where they matter.",
     "Files and Functions": "Which files and functions matter here, what is in them, and why they matter.",
     "Workflow": "Commands that are used, in which order, and how to read what they print.",
-    "Errors & Corrections": "What went wrong, how it was mended, what the user corrected, what not to try again.",
+    "Errors & Corrections": "What went wrong, how it was mended, every correction received, what not to try again.",
     "Codebase and System Documentation": "How the parts of the system work and fit together.",
     "Learnings": "What turned out to work well or badly, and was not obvious.",
-    "Key Results": "Answers, figures, tables or texts the user asked for, exactly as they were given.",
+    "Key Results": "Answers, figures, tables or texts that were the point of it, exactly as they were given.",
     "Worklog": "Step by step what was done, a few words each.",
 }
 _LITERAL = frozenset({"path", "address", "id", "hash", "mail", "ticket"})

@@ -6,6 +6,7 @@ request it is sent, as a model would, and writes what it finds. It invents nothi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,8 @@ from sevenfold.record.layout import Item
 
 BUDGET = 8_000
 CHARACTERS_PER_TOKEN = 4
+_UNKNOWN = re.compile(r" \[m\d{7}(?: to m\d{7})?\]")
+"""Citations of messages by the number they have here: a request does not tell what their records are called."""
 LINES = 12
 """Entries of a list in notes."""
 
@@ -32,7 +35,7 @@ Json = Mapping[str, Any]
 def summarise(request: Json) -> str:
     """A summary of the conversation in a request, without the instruction at its end."""
     text = extractive(_items(request["messages"][:-1]), BUDGET, _count).text
-    return f"<summary>\n{text}\n</summary>"
+    return f"<summary>\n{_UNKNOWN.sub('', text)}\n</summary>"
 
 
 def take_notes(request: Json) -> str:
@@ -62,7 +65,7 @@ def _sections(facts: Facts) -> dict[str, str]:
 
 
 def _lines(entries: Any) -> str:
-    listed = [" ".join(str(entry).split()) for entry in entries]
+    listed = [" ".join(str(entry).split()).removeprefix("- ") for entry in entries]
     return "\n".join(f"- {entry[:400]}" for entry in listed[-LINES:] if entry)
 
 

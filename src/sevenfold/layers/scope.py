@@ -8,6 +8,7 @@ together with the answer whose calls it answers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Literal
 
 from msgspec import Struct
@@ -81,7 +82,9 @@ def between(view: View, first: str, last: str) -> Scope:
     if end <= start:
         raise Refused(f"{first} to {last} is no span of records in view")
     if end == len(items):
-        raise Refused("a range ends before the newest round: use a compaction from its first record on instead")
+        raise Refused(
+            "a range ends before the newest round: use a compaction from its first record on instead"
+        )
     if not view.begins_round(items[end].said.uuid):
         raise Refused(f"{last} is followed by more of the same round; end the range where that round ends")
     kept = (*items[:start], *items[end:])
@@ -112,7 +115,7 @@ def finished(view: View, least: int, most: int, tokens: Tokens) -> tuple[str, st
     if sum(map(tokens, items[fresh:end])) < least:
         fresh = starts[0]
     size, stop = 0, fresh
-    for here, there in zip(starts, starts[1:], strict=False):
+    for here, there in pairwise(starts):
         if fresh <= here < end and (size < most or stop == fresh):
             size, stop = size + sum(map(tokens, items[here:there])), there
     return (items[fresh].said.uuid, items[stop - 1].said.uuid) if size >= least else None

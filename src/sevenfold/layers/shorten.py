@@ -38,7 +38,11 @@ def lean(items: Iterable[Item], restored: frozenset[str] = frozenset()) -> list[
     """
     kept: list[Item] = []
     for item in items:
-        if (item.hidden_by and not item.shown) or item.said.synthetic or item.said.attachment in restored - {""}:
+        if (
+            (item.hidden_by and not item.shown)
+            or item.said.synthetic
+            or item.said.attachment in restored - {""}
+        ):
             continue
         shown = tuple(
             _lean(block) for block in item.shown if block.kind not in THINKING and not block.blank

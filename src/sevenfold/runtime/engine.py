@@ -6,27 +6,45 @@ yields what it needs; who drives it decides whether that blocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, cast
 
-from sevenfold.errors import BodyTooLarge, ModelError, PromptTooLong, Refused
+from msgspec.structs import replace
+
+from sevenfold.errors import (
+    Aborted,
+    BodyTooLarge,
+    ContextFull,
+    ModelError,
+    PromptTooLong,
+    Refused,
+    SevenfoldError,
+)
 from sevenfold.events import SteppedAside
 from sevenfold.layers.extract.facts import Kind
+from sevenfold.layers.ladder import Pass, Progress
 from sevenfold.ports import Ask, Clock, Recall, Reply
 from sevenfold.profiles import Profile, find
-from sevenfold.runtime import undoing
+from sevenfold.record.wire import Message
+from sevenfold.request.sources import source as rules_of
+from sevenfold.runtime.background import Runner
+from sevenfold.runtime.compaction import collapse, writing
 from sevenfold.runtime.compaction import undoing as uncompact
-from sevenfold.runtime.compaction.ahead import Ahead, Runner
-from sevenfold.runtime.compaction.engines import Got
-from sevenfold.runtime.compaction.flow import Compactor
-from sevenfold.runtime.compaction.restore import FilesSlot, PinsSlot
-from sevenfold.runtime.compaction.wish import Compacted, Wish
+from sevenfold.runtime.compaction.ahead import Ahead
+from sevenfold.runtime.compaction.flow import Compactor, must_be_on
+from sevenfold.runtime.compaction.health import Health, Tally
+from sevenfold.runtime.compaction.restore import FilesSlot, PinsSlot, Seen
+from sevenfold.runtime.compaction.wish import Compacted, Preview, Wish
 from sevenfold.runtime.exchange import Outcome
+from sevenfold.runtime.fork import Fork
 from sevenfold.runtime.notes import NotesFile, NotesKeeper
 from sevenfold.runtime.pins import pinned_items
 from sevenfold.runtime.session import REPEATS, Session, Turn
 
 Flow = Generator[Any, Any, Any]
+AUTO = Wish(trigger="auto")
+OTHER_FILES = 25
+"""Of the files read, how many of the newest may be asked for to be restored."""
 
 
 class Engine:
@@ -40,12 +58,15 @@ class Engine:
         recall: Recall | None = None,
         notes: NotesFile | None = None,
         read_file: Callable[[str], str] | None = None,
+        may_read: Callable[[str], bool] = lambda path: True,
         transcript_path: str = "",
+        source: str = "main",
     ) -> None:
         self.session = session
+        self._source = rules_of(source)
         self._runner: Runner | None = None
         settings = session.settings
-        fallback: Profile | None = find(settings.summary_model) if settings.summary_model else None
+        second: Profile | None = find(settings.summary_model) if settings.summary_model else None
         self.compactor = Compactor(
             session.transcript,
             session.exchange,
@@ -53,55 +74,68 @@ class Engine:
             profile=session.profile,
             window=session.window,
             kinds=cast(Mapping[str, Kind], {name: kind for name, kind in session.kinds.items() if kind}),
-            fork=session.fork,
+            fork=self._fork,
             lock=session.lock,
             recall=recall,
             transcript_path=transcript_path,
-            fallback=fallback,
+            second=second,
+            source=source,
         )
         self.compactor.slots.append(PinsSlot(lambda: pinned_items(session.transcript)))
+        self._own_files = {transcript_path, notes.path if notes else ""} - {""}
         if read_file is not None:
-            self.compactor.slots.append(FilesSlot(self._recent_files, read_file))
-        self.ahead: Ahead | None = None
-        self.notes = (
-            NotesKeeper(
-                session.transcript,
-                session.exchange,
-                session.announcer,
-                notes,
-                window=session.window,
-                clock=clock,
-                fork=session.fork,
-                count=self.compactor.count,
-                tokens=self.compactor.tokens,
+            files = FilesSlot(
+                self._recent_files, read_file, may_read=may_read, own=self._own_files.__contains__
             )
-            if notes is not None
-            else None
-        )
-        session.upkeep.compacts = settings.auto_compact
+            self.compactor.slots.append(files)
+        self.ahead: Ahead | None = None
+        self.notes = self._keeper(notes, clock) if notes is not None else None
+        self._progress = Progress()
+        self._tally = Tally()
         self._reacted = False
+        self._flagged = self._first_after()
+
+    def _keeper(self, file: NotesFile, clock: Clock) -> NotesKeeper:
+        session = self.session
+        return NotesKeeper(
+            session.transcript,
+            session.exchange,
+            session.announcer,
+            file,
+            window=session.window,
+            clock=clock,
+            fork=session.fork,
+            count=self.compactor.count,
+            tokens=self.compactor.tokens,
+        )
 
     def may_ask(self, runner: Runner) -> None:
         """There is somebody to ask from now on; ``runner`` does work beside the session."""
         if self._runner is None:
-            self._runner = runner
-            self.compactor.models = True
+            self._runner = self.compactor.runner = runner
+            self.compactor.chooser.models = True
             self.ahead = Ahead(self.compactor, self.session.announcer, runner)
 
     # -- flows ----------------------------------------------------------------------------------
 
     def preparing(self) -> Flow:
         """Get the next request ready, compacting first if the conversation is at the threshold."""
-        session = self.session
-        settings = session.settings
+        session, settings = self.session, self.session.settings
         session.transcript.must_be_writable()
         session.something_to_say()
         session.upkeep.settle(settings)
+        compacts = self._compacts()
+        session.upkeep.compacts = compacts
         if self.ahead is not None and settings.background_compaction:
-            self.ahead.swap(session.transcript.view.items, settings)
-        if settings.auto_compact and session.upkeep.plan(settings).chosen == "compact":
-            yield from self._auto(Wish(trigger="auto"))
-        return session.prepare()
+            yield from self.ahead.swapping(session.transcript.view.items, settings)
+        if compacts and self._due():
+            yield from self._auto(AUTO)
+        if settings.collapse and self._source.compacts:
+            yield from self._collapsing()
+        turn: Turn = session.prepare()
+        if (boundary := self._first_after()) != self._flagged:
+            turn.why = replace(turn.why, after_compaction=boundary)
+        return turn
 
     def turn(self) -> Flow:
         """One request and its answer; errors that can be mended are withheld and the request made again."""
@@ -121,7 +155,7 @@ class Engine:
         too_big = isinstance(error, PromptTooLong | BodyTooLarge)
         if self.session.failed(error):
             return True
-        if not too_big or self._reacted or not self.session.settings.reactive:
+        if not too_big or self._reacted or not self.session.settings.reactive or not self._source.compacts:
             return False
         self._reacted = True
         return (yield from self._auto(Wish(trigger="reactive"))) is not None
@@ -129,21 +163,28 @@ class Engine:
     def compacting(self, wish: Wish) -> Flow:
         """Compact because somebody asked for it; notes serve as the summary unless more is asked for."""
         settings = self.session.settings
+        must_be_on(settings)
         if wish.engine in (None, "notes") and not wish.instructions and wish.span == "whole":
-            done = self._by_notes(wish)
-            if done is not None:
-                return done
-        return (yield from self.compactor.run(wish, settings))
+            self.compactor.scope(wish, settings)
+            done = yield from self._by_notes(wish)
+            if isinstance(done, Compacted) or done is None:
+                return self._passed(done)
+            if wish.engine == "notes":
+                raise Refused(f"the notes cannot serve as a summary: {done}")
+        return self._passed((yield from self.compactor.run(wish, settings)))
+
+    # -- at once --------------------------------------------------------------------------------
+
+    def preview(self, wish: Wish) -> Preview:
+        """What a compaction would do, and what that would cost, without doing it."""
+        return self.compactor.preview(wish, self.session.settings)
 
     def undo(self, reference: str = "") -> str:
         """Take back what a layer did last, or the decision named, a compaction included."""
         session = self.session
         with session.lock:
-            view = session.transcript.view
-            newest = (
-                not reference and view.boundary is not None and not undoing.standing(session.transcript)
-            )
-            if newest or (reference and reference == view.boundary):
+            boundary = session.transcript.view.boundary
+            if boundary and (reference or uncompact.newest(session.transcript)) == boundary:
                 name = uncompact.undo(session.transcript, session.exchange, session.profile, session.window)
                 session.tell_epochs()
                 return name
@@ -164,35 +205,109 @@ class Engine:
         """Take in an answer, and begin what may be done beside the conversation now."""
         outcome = self.session.observe(reply)
         self._reacted = False
-        if self.compactor.turns_since >= 0:
-            self.compactor.turns_since += 1
+        self._flagged = self._first_after()
+        self._tally = self._tally.after(outcome.usage)
         self._beside()
         return outcome
 
+    @property
+    def health(self) -> Health:
+        """How the session is doing with its window."""
+        compactor, session = self.compactor, self.session
+        with session.lock:
+            chain = writing.chain(session.transcript.view, "", session.window.threshold, self._source.name)
+            last, turns = compactor.last, chain.turns_since
+            grown = session.exchange.size().tokens - last.tokens_after if last else 0
+            return Health(
+                status=compactor.status,
+                compactions=compactor.made,
+                turns_since=turns,
+                refill=grown / turns if last and turns > 0 else None,
+                failures=compactor.chooser.failures,
+                breaker_open=compactor.chooser.resting,
+                cached_share=self._tally.share,
+            )
+
     # -- inside ---------------------------------------------------------------------------------
+
+    def _due(self) -> bool:
+        """Is the conversation at the threshold, and would clearing not bring it below?"""
+        session, size, window = self.session, self.session.exchange.size(), self.session.window
+        if session.profile.on_demand_compaction and size.sent >= window.context - window.reserve:
+            # More, and the provider could no longer summarise it.
+            return True
+        if size.high < window.threshold:
+            return False
+        plan = session.upkeep.plan(session.settings)
+        return plan.chosen != "clear" or size.high - plan.tokens >= window.threshold
+
+    def _compacts(self) -> bool:
+        """May the conversation be compacted by itself now?"""
+        session = self.session
+        if not session.settings.auto_compact or not self._source.compacts:
+            return False
+        size = session.exchange.size()
+        if size.high >= session.window.blocking:
+            return True
+        if uncompact.stands_undone(session.transcript):
+            # Whoever took a compaction back wants the conversation as it is, as long as it fits.
+            return False
+        if rests := self._progress.rests("compact", session.window, size.tokens):
+            session.announcer.tell(SteppedAside(layer="compact", reason=rests))
+            return False
+        return True
 
     def _auto(self, wish: Wish) -> Flow:
         """Compact because it is due; a failure is told and leaves everything as it was."""
         settings = self.session.settings
         try:
-            done = self._by_notes(wish) if wish.trigger == "auto" else None
-            return done or (yield from self.compactor.run(wish, settings))
-        except Refused as error:
-            self.session.announcer.tell(SteppedAside(layer="compact", reason=str(error)))
+            done = (yield from self._by_notes(wish)) if wish.trigger == "auto" else ""
+            if isinstance(done, str):
+                done = yield from self.compactor.run(wish, settings)
+            return self._passed(done)
+        except Aborted:
+            raise
+        except SevenfoldError as error:
+            reason, kind = str(error), type(error).__name__
+            self.session.announcer.tell(SteppedAside(layer="compact", reason=reason, error=kind))
             return None
 
-    def _by_notes(self, wish: Wish) -> Compacted | None:
-        """The notes as the summary, with no model asked; None if they cannot serve."""
+    def _by_notes(self, wish: Wish) -> Generator[Any, Any, Compacted | str | None]:
+        """The notes as the summary, with no model asked; None if that was refused, a text if they cannot serve."""
         settings = self.session.settings
         if self.notes is None or self._runner is None or not settings.notes_compaction:
-            return None
-        served = self.notes.serve(self.session.window.threshold)
+            return "notes are switched off"
+        yield from self.notes.waiting()
+        with self.session.lock:
+            served = self.notes.serve(self.session.window.threshold)
         if isinstance(served, str):
             self.session.announcer.tell(SteppedAside(layer="notes", reason=served))
-            return None
-        divided, draft = served
-        stamp = self.compactor.stamp()
-        return self.compactor.finish(wish, divided, stamp, Got(draft), "notes", (), settings)
+            return served
+        return (yield from self.compactor.served(wish, *served, settings))
+
+    def _collapsing(self) -> Flow:
+        """Fold finished spans while the conversation is too full."""
+        session, window = self.session, self.session.window
+        for _ in range(collapse.MOST):
+            if not collapse.due(session.exchange.size().high, window):
+                return
+            wish = collapse.next_span(session.transcript.view, window, self.compactor.tokens)
+            if wish is None or (yield from self._auto(wish)) is None:
+                break
+        if collapse.blocked(size := session.exchange.size().high, window):
+            raise ContextFull(
+                f"the conversation has about {size:,} tokens and nothing is left that could be folded; collapse "
+                f"stops sending at {int(collapse.BLOCKS * window.effective):,}: compact it, or snip rounds"
+            )
+
+    def _passed(self, done: Compacted | None) -> Compacted | None:
+        """Keep in mind what a compaction achieved."""
+        if done is not None:
+            freed = done.tokens_before - done.tokens_after
+            requests = self.session.exchange.account.requests
+            self._progress = self._progress.after(Pass("compact", requests, freed, done.tokens_after))
+            self.session.tell_epochs()
+        return done
 
     def _beside(self) -> None:
         settings = self.session.settings
@@ -203,8 +318,24 @@ class Engine:
         size, window = self.session.exchange.size(), self.session.window
         if self.ahead is None or not settings.background_compaction or self.ahead.busy:
             return
-        if size.high >= settings.background_share * window.threshold:
+        if size.high < settings.background_share * window.threshold or self.compactor.chooser.resting:
+            return
+        if self._compacts() and not self._notes_would_serve():
             self.ahead.begin(self.session.transcript.view.items, settings)
 
-    def _recent_files(self) -> list[str]:
-        return list(reversed(self.session.reads.files))
+    def _notes_would_serve(self) -> bool:
+        """Then nothing need be prepared: they cost no call, and nobody waits."""
+        if self.notes is None or not self.session.settings.notes_compaction:
+            return False
+        return not isinstance(self.notes.serve(self.session.window.threshold), str)
+
+    def _first_after(self) -> str:
+        """The compaction the view begins with."""
+        return self.session.transcript.view.boundary or ""
+
+    def _fork(self, source: str, shared: Sequence[Message], upto: str | None) -> Fork:
+        return self.session.fork(source, shared, upto)
+
+    def _recent_files(self) -> list[Seen]:
+        reads = self.session.reads.files
+        return [Seen(path, read.call) for path, read in reversed(reads.items())][:OTHER_FILES]

@@ -31,7 +31,7 @@ from sevenfold.request.plan import Lifetimes, Sizes, Tail, plan, tail_of
 from sevenfold.request.sources import source as rules_of
 from sevenfold.request.watch import SECONDS, Break, Forecast, Sent, Watched
 from sevenfold.runtime.amending import tell_changes, withdraw_changes
-from sevenfold.runtime.history import Account, last_tail
+from sevenfold.runtime.history import Account, answered_at, last_tail
 from sevenfold.runtime.opening import Entry, enter, frame_of, learned
 from sevenfold.runtime.transcript import Transcript
 
@@ -99,6 +99,7 @@ class Exchange:
         """What is to precede the messages once it can be changed at no loss."""
         self._looked_at: object = None
         self._vouched = False
+        self._answered_at = answered_at(transcript.log)
         entered = self._enter(frame, lifetimes or Lifetimes())
         self.frame, self.lifetimes = entered.frame, entered.lifetimes
         self.gauge = learned(profile, transcript.told, *self.frame.tools, *self.frame.system)
@@ -121,9 +122,8 @@ class Exchange:
 
     def idle_seconds(self) -> float:
         """How long ago the newest answer came; endless before the first."""
-        came = self._transcript.view.answered_at
         try:
-            return self._clock.now() - datetime.fromisoformat(came).timestamp()
+            return self._clock.now() - datetime.fromisoformat(self._answered_at).timestamp()
         except ValueError:
             return inf
 
@@ -210,7 +210,7 @@ class Exchange:
         self.watched, broken = self.watched.judge(usage, self._profile, provider=_miss_reason(reply))
         cost, uncached = price.cost(usage, self._profile), price.uncached_cost(usage, self._profile)
         self.account = self.account.billed(cost)
-        self._vouched = False
+        self._vouched, self._answered_at = False, self._transcript.view.answered_at
         return Outcome(reply, prepared, broken, cost, uncached, self._ideal(usage), usage)
 
     def _answer(self, prepared: Prepared, reply: Reply) -> Measured | None:

@@ -112,6 +112,12 @@ def past(log: Log, number: int) -> Past:
     raise Refused(f"there is no request number {number} on record; the newest is number {newest}")
 
 
+def answered_at(log: Log) -> str:
+    """When the newest answer came, on whatever branch; empty before the first."""
+    answers = (said for said in _saids(log, b'"assistant"') if said.role == "assistant")
+    return next((said.timestamp for said in answers if not said.sidechain and not said.synthetic), "")
+
+
 def last_tail(log: Log) -> Tail | None:
     """Where the last marker of the newest request stood that was answered; None after a compaction."""
     for offset, made in _own_requests(log):

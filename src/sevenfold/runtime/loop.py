@@ -2,20 +2,21 @@
 
     queued input → what is due (offload, clear, compact) → request → answer → tools → what may be done beside it
 
-One turn is `Loop.run`'s body. It is a flow: it yields what it needs (a model's answer, tools, hooks, a pause) and
-leaves the waiting to whoever drives it.
+One turn is `Loop._turn`. It is a flow: it yields what it needs (a model's answer, tools, hooks, a pause) and leaves
+the waiting to whoever drives it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import Aborted, ModelError, RateLimited
+from sevenfold.events import SteppedAside
 from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolUse
 from sevenfold.record.log import Answer
@@ -28,8 +29,11 @@ RETRIES = 4
 """How often a request is made again that a provider could not answer just then."""
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
+"""A provider that wants a longer pause than this is not asked again."""
 STOP_HOOKS = 8
 """How often in a row hooks may keep the agent from stopping."""
+NOT_DONE = "The user interrupted before this call was carried out."
+INTERRUPTED = "[The user interrupted the answer here.]"
 
 End = Literal["done", "interrupted", "max_turns", "budget", "refused", "blocked", "cut"]
 Flow = Generator[Any, Any, Any]
@@ -46,8 +50,11 @@ class Call(Struct, frozen=True):
 class Hands(Protocol):
     """Whoever carries out tool calls."""
 
+    halted: str | None
+    """Why the agent is to stop altogether, if a hook said so."""
+
     def act(self, calls: Sequence[Call]) -> list[Mapping[str, Any]]:
-        """A ``tool_result`` block for each call; never raises but `Aborted`."""
+        """A ``tool_result`` block for each call, whatever happens."""
         ...
 
     async def act_async(self, calls: Sequence[Call]) -> list[Mapping[str, Any]]:
@@ -59,10 +66,11 @@ class Limits(Struct, frozen=True):
     """When to stop, done or not."""
 
     turns: int | None = None
+    """Requests in one run."""
     usd: float | None = None
     """Counted over the whole session."""
     tokens: int | None = None
-    """Tokens written by the model in this run."""
+    """Tokens written by the model in one run."""
 
 
 class Finished(Struct, frozen=True):
@@ -72,6 +80,7 @@ class Finished(Struct, frozen=True):
     text: str = ""
     turns: int = 0
     tokens: int = 0
+    """Written by the model."""
     usd: float | None = None
     """What the run cost."""
     detail: str = ""
@@ -86,65 +95,80 @@ class Loop:
         hands: Hands,
         *,
         limits: Limits | None = None,
-        common: Callable[[], dict[str, str]],
+        common: Callable[[], Mapping[str, str]],
     ) -> None:
+        self.limits = limits or Limits()
+        self.signals: Callable[[], Signal] = Signal
+        """Makes what a pause waits for; whoever moves time by hand puts another one here."""
+        self.stopped = Signal()
+        """Happens when the present run is interrupted."""
         self._engine = engine
         self._hands = hands
-        self._limits = limits or Limits()
         self._common = common
         self._queued: deque[str] = deque()
+        self._begin()
+
+    def _begin(self) -> None:
         self._stopping = False
-        self._stopped = Signal()
-        self._turns = 0
-        self._tokens = 0
-        self._spent = 0.0
+        self.stopped = self.signals()
+        self._hands.halted = None
+        self._turns = self._tokens = self._held = 0
+        self._text = ""
+        self._spent = self._engine.session.exchange.account.usd or 0.0
 
     def queue(self, text: str) -> None:
         """Say something as soon as the agent can hear it: with the results of the tools it is using."""
         self._queued.append(text)
 
     def interrupt(self) -> None:
-        """Stop after what is under way; whoever drives also aborts that."""
+        """Stop; whoever drives also aborts what is under way."""
         self._stopping = True
-        self._stopped.happen()
+        self.stopped.happen()
 
     @property
     def waiting(self) -> tuple[str, ...]:
         """What was queued and not heard yet."""
         return tuple(self._queued)
 
+    # -- running --------------------------------------------------------------------------------
+
     def run(self, prompt: str = "") -> Flow:
         """Work until there is nothing left to do; returns what was `Finished`."""
-        self._turns, self._tokens, self._stopping, self._stopped = 0, 0, False, Signal()
-        self._spent = self._engine.session.exchange.account.usd or 0.0
+        self._begin()
         if prompt:
             refused = yield from self._say(prompt)
             if refused is not None:
                 return self._finished("blocked", refused)
-        held = 0
-        while True:
-            try:
-                outcome: Outcome = yield from self._asked()
-                calls = calls_of(outcome.reply.answer)
-                if calls:
-                    results = yield self._use(calls)
-                    self._engine.session.tool_results(results)
-                    held = 0
-            except Aborted as error:
-                self._keep(error)
-                return self._finished("interrupted")
-            if not calls and not self._queued:
-                reason = yield from self._held_back(outcome, held)
-                if reason is None:
-                    return self._finished(_end_of(outcome), text=_text(outcome.reply.answer))
-                held += 1
-                self._engine.session.note(reason)
-            for text in self._taken():
-                yield from self._say(text)
-            if limit := self._limit():
-                return self._finished(limit, text=_text(outcome.reply.answer))
+        try:
+            while True:
+                finished: Finished | None = yield from self._turn()
+                if finished is not None:
+                    return finished
+        except Aborted as error:
+            self._keep(error)
+            return self._finished("interrupted")
 
-    # -- asking ---------------------------------------------------------------------------------
+    def _turn(self) -> Flow:
+        """One request and all that follows from its answer; None: there is more to do."""
+        if limit := self._limit():
+            return self._finished(limit)
+        yield from self._hear()
+        outcome: Outcome = yield from self._asked()
+        answer = outcome.reply.answer
+        calls = calls_of(answer)
+        if calls:
+            self._held = 0
+            results = yield self._use(calls)
+            self._engine.session.tool_results(results)
+            return self._halted()
+        if self._queued or answer.stop_reason == "pause_turn":
+            return None
+        reason = yield from self._held_back()
+        if reason is None:
+            return self._finished(_end_of(answer))
+        self._held += 1
+        self._engine.session.note(reason)
+        return None
 
     def _asked(self) -> Flow:
         """One answer; a provider that is busy is asked again after a while."""
@@ -152,51 +176,68 @@ class Loop:
             try:
                 outcome: Outcome = yield from self._engine.turn()
             except ModelError as error:
-                if not error.retryable or attempt == RETRIES or isinstance(error, Aborted):
+                pause = _pause(error, attempt)
+                if pause is None:
                     raise
-                if (yield Wait(self._stopped, _pause(error, attempt))):
+                if (yield Wait(self.stopped, pause)):
                     raise Aborted() from error
             else:
                 self._turns += 1
                 self._tokens += outcome.usage.output_tokens
+                self._text = _text(outcome.reply.answer)
                 return outcome
         raise AssertionError("unreachable")
+
+    def _use(self, calls: tuple[Call, ...]) -> Do:
+        return Do(lambda: self._hands.act(calls), lambda: self._hands.act_async(calls))
+
+    # -- what is said ---------------------------------------------------------------------------
+
+    def _hear(self) -> Flow:
+        """Take in what was queued; what a hook refuses is told."""
+        while self._queued:
+            refused = yield from self._say(self._queued.popleft())
+            if refused is not None:
+                self._engine.session.announcer.tell(SteppedAside(layer="queue", reason=refused))
 
     def _say(self, text: str) -> Flow:
         """Take in the user's words, unless a hook refuses them; returns the reason then."""
         heard = yield Fire(UserPromptSubmit(**self._common(), prompt=text))
-        if heard.blocked is not None:
-            return heard.blocked
+        refused = heard.blocked if heard.blocked is not None else heard.stop
+        if refused is not None:
+            return refused
         self._engine.session.user(text)
         for context in heard.context:
             self._engine.session.note(context)
         return None
 
-    def _held_back(self, outcome: Outcome, held: int) -> Flow:
+    def _held_back(self) -> Flow:
         """Ask the hooks whether the agent may stop; the reason if not."""
-        if self._stopping or held >= STOP_HOOKS:
+        if self._stopping or self._held >= STOP_HOOKS:
             return None
-        said = _text(outcome.reply.answer)
-        heard = yield Fire(Stop(**self._common(), stop_hook_active=held > 0, last_assistant_message=said))
-        return heard.blocked
-
-    def _use(self, calls: tuple[Call, ...]) -> Do:
-        return Do(lambda: self._hands.act(calls), lambda: self._hands.act_async(calls))
-
-    def _taken(self) -> list[str]:
-        taken = list(self._queued)
-        self._queued.clear()
-        return taken
+        active = self._held > 0
+        heard = yield Fire(
+            Stop(**self._common(), stop_hook_active=active, last_assistant_message=self._text)
+        )
+        return heard.blocked if heard.stop is None else None
 
     def _keep(self, error: Aborted) -> None:
-        """What was said before an interruption stays in the conversation."""
-        if isinstance(error.partial, Answer) and any(not block.blank for block in error.partial.blocks):
-            self._engine.session.interrupted(error.partial)
+        """What was said before an interruption stays in the conversation, and calls in it are answered."""
+        partial = error.partial
+        if not isinstance(partial, Answer) or all(block.blank for block in partial.blocks):
+            return
+        session = self._engine.session
+        session.interrupted(partial)
+        calls = calls_of(partial)
+        if calls:
+            session.tool_results(undone(calls))
+        else:
+            session.note(INTERRUPTED)
 
     # -- stopping -------------------------------------------------------------------------------
 
     def _limit(self) -> End | None:
-        limits = self._limits
+        limits = self.limits
         if self._stopping:
             return "interrupted"
         if limits.turns is not None and self._turns >= limits.turns:
@@ -208,30 +249,44 @@ class Loop:
             return "budget"
         return None
 
-    def _finished(self, end: End, detail: str = "", *, text: str = "") -> Finished:
+    def _halted(self) -> Finished | None:
+        return None if self._hands.halted is None else self._finished("blocked", self._hands.halted)
+
+    def _finished(self, end: End, detail: str = "") -> Finished:
         usd = self._engine.session.exchange.account.usd
         cost = None if usd is None else usd - self._spent
-        return Finished(end, text, self._turns, self._tokens, cost, detail)
+        return Finished(end, self._text, self._turns, self._tokens, cost, detail)
 
 
 def calls_of(answer: Answer) -> tuple[Call, ...]:
     """The tool calls in an answer."""
     found = (block.body() for block in answer.blocks if block.kind == "tool_use")
-    return tuple(
-        Call(body.id, body.name, msgspec.json.decode(body.input))
-        for body in found
-        if isinstance(body, ToolUse)
-    )
+    return tuple(Call(one.id, one.name, _input(one.input)) for one in found if isinstance(one, ToolUse))
+
+
+def undone(calls: Iterable[Call]) -> list[Mapping[str, Any]]:
+    """Results for calls that were never carried out."""
+    return [
+        {"type": "tool_result", "tool_use_id": call.id, "content": NOT_DONE, "is_error": True}
+        for call in calls
+    ]
+
+
+def _input(raw: bytes) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        # Cut off in the middle; the tool says that it does not fit.
+        return bytes(raw).decode(errors="replace")
 
 
 def _text(answer: Answer) -> str:
-    return "\n".join(
-        filter(None, (blocks.words_of(block) for block in answer.blocks if block.kind == "text"))
-    )
+    said = (blocks.words_of(block) for block in answer.blocks if block.kind == "text")
+    return "\n".join(filter(None, said))
 
 
-def _end_of(outcome: Outcome) -> End:
-    match outcome.reply.answer.stop_reason:
+def _end_of(answer: Answer) -> End:
+    match answer.stop_reason:
         case "refusal":
             return "refused"
         case "max_tokens" | "model_context_window_exceeded":
@@ -240,6 +295,11 @@ def _end_of(outcome: Outcome) -> End:
             return "done"
 
 
-def _pause(error: ModelError, attempt: int) -> float:
+def _pause(error: ModelError, attempt: int) -> float | None:
+    """How long to wait before asking again; None: the error is to be shown."""
+    if not error.retryable or attempt == RETRIES:
+        return None
     told = error.retry_after if isinstance(error, RateLimited) else None
-    return min(LONGEST_PAUSE, FIRST_PAUSE * 2**attempt if told is None else told)
+    if told is None:
+        return min(LONGEST_PAUSE, FIRST_PAUSE * 2**attempt)
+    return told if told <= LONGEST_PAUSE else None

@@ -7,7 +7,7 @@ overlap; one that takes too long is taken for dead, and what comes of it after a
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -146,7 +146,9 @@ class NotesKeeper:
         """Wait for an update that is under way, if there is one worth waiting for."""
         job = self._alive()
         if job is not None and not (yield Wait(job.over, WAIT_SECONDS)):
-            self._aside(f"an update was not done after {WAIT_SECONDS:.0f} seconds: the notes are used as they are")
+            self._aside(
+                f"an update was not done after {WAIT_SECONDS:.0f} seconds: the notes are used as they are"
+            )
 
     def _done(self, job: Job, came: Updated | Failure | Exception) -> None:
         try:

@@ -203,7 +203,8 @@ class Upkeep:
         self._stake = self._stake.earned(exchange.account.requests - self._staked_at, price)
         self._staked_at = exchange.account.requests
         wire_limit, images_limit = self.limits(settings)
-        mid_turn = bool((newest := view.items_from(len(view) - 1)) and newest[0].said.answers)
+        since = (item for item in reversed(view.items_from(self.stock.answered + 1)) if not item.said.meta)
+        mid_turn = bool((newest := next(since, None)) and newest.said.answers)
         return Moment(
             results=(),
             size=size.tokens,

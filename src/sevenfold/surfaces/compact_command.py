@@ -12,23 +12,20 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sevenfold.errors import InputError, Refused
+from sevenfold.errors import Refused
 from sevenfold.surfaces import transcripts
 
 if TYPE_CHECKING:
     from sevenfold.adapters.drafted import DraftedLog
     from sevenfold.ports import Client
-    from sevenfold.runtime.compaction.wish import Engine, Left
-    from sevenfold.surfaces.compact_report import About, Done, Place, Planned
+    from sevenfold.surfaces.compact_report import About, Done, Planned
     from sevenfold.surfaces.recorded import Recorded
-    from sevenfold.wiring.session import Session, Wishes
+    from sevenfold.wiring.session import Session
 
 SOMETHING_LOST = 1
 """The exit code when a fact is neither in the context nor found by recall."""
 JUST_NOW = 60
 """Seconds since the last change within which somebody may still be writing."""
-MOST_PLACES = 8
-SHOWN_OF_ID = 8
 ENGINES = ("provider", "fork", "plain", "extractive", "notes")
 
 HELP = """\
@@ -107,14 +104,18 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _planned(recorded: Recorded, client: Client, options: argparse.Namespace) -> Planned:
+    from sevenfold.surfaces.compact_choices import places, wished
     from sevenfold.surfaces.compact_report import Planned
     from sevenfold.surfaces.recorded import engaged
 
     with engaged(recorded, client, recorded.path) as (session, _):
-        wish, left = _wish(session, recorded, client, options)
-        seen = session.preview(options.instructions, **wish)
+        asks = wished(session, recorded, client, options)
+        seen = session.compact_preview(options.instructions, **asks.wish)
         return Planned(
-            about=_about(recorded, client, session), preview=seen, left=left, places=tuple(_places(session))
+            about=_about(recorded, client, session),
+            preview=seen,
+            left=asks.left,
+            places=tuple(places(session)),
         )
 
 
@@ -139,14 +140,16 @@ def _done(recorded: Recorded, client: Client, options: argparse.Namespace) -> Do
 def _compacted(
     recorded: Recorded, client: Client, target: Path, options: argparse.Namespace
 ) -> tuple[Done, DraftedLog]:
+    from sevenfold.surfaces.compact_choices import wished
     from sevenfold.surfaces.compact_report import Done, tokens_by_category
     from sevenfold.surfaces.recorded import engaged, waiting
 
     with engaged(recorded, client, target) as (session, draft), waiting("summarising"):
         about = _about(recorded, client, session)
-        wish, left = _wish(session, recorded, client, options)
+        paid = session.gauge.usd
+        asks = wished(session, recorded, client, options)
         before = tokens_by_category(session, own=recorded.own)
-        did = session.compact(options.instructions, **wish)
+        did = session.compact(options.instructions, **asks.wish)
         if did is None:
             raise Refused(f"{recorded.path}: the compaction was refused, so nothing was written")
         done = Done(
@@ -154,115 +157,17 @@ def _compacted(
             output=str(target),
             in_place=options.in_place,
             did=did,
-            left=(*left, *did.left),
+            left=(*asks.left, *did.left),
             before=before,
             after=tokens_by_category(session, own=recorded.own),
-            usd=0.0 if about.offline else did.usd,
+            usd=0.0 if about.offline else _between(paid, session.gauge.usd),
+            noted=asks.noted,
         )
         return done, draft
 
 
-def _wish(
-    session: Session, recorded: Recorded, client: Client, options: argparse.Namespace
-) -> tuple[Wishes, tuple[Left, ...]]:
-    """What is asked of the engine, and which ways to a summary are left out here already."""
-    from sevenfold.wiring.session import Wishes
-
-    wish = Wishes()
-    if given := options.start or options.up_to:
-        wish["span"] = "from" if options.start else "up_to"
-        wish["record"] = _record(session, given)
-    if options.engine is not None:
-        wish["engine"] = options.engine
-        if options.engine == "notes":
-            _notes_must_serve(session, client, options)
-        return wish, ()
-    chosen, left = _first_choice(session, recorded, client, options)
-    if chosen is not None:
-        wish["engine"] = chosen
-    return wish, left
-
-
-def _first_choice(
-    session: Session, recorded: Recorded, client: Client, options: argparse.Namespace
-) -> tuple[Engine | None, tuple[Left, ...]]:
-    """The engine for a session nobody is at work in; None leaves it to the session, which knows what is cached."""
-    from sevenfold.runtime.compaction.wish import Left
-    from sevenfold.surfaces.recorded import is_offline
-
-    if not is_offline(client):
-        if recorded.own:
-            return None, ()
-        reason = "system prompt and tools are not in the file, so no cache would be read"
-        return "plain", (Left("provider", reason), Left("fork", reason))
-    keeper = session.engine.notes
-    partly = options.start or options.up_to or options.instructions
-    if (
-        keeper is not None
-        and not partly
-        and not isinstance(keeper.serve(session.core.window.threshold), str)
-    ):
-        return "notes", ()
-    names: tuple[Engine, ...] = ("provider", "fork", "plain")
-    return "extractive", tuple(Left(name, "there is no model to ask") for name in names)
-
-
-def _notes_must_serve(session: Session, client: Client, options: argparse.Namespace) -> None:
-    """Notes are used as they are; where nobody knows what they cover, they are brought up to date first."""
-    from sevenfold.surfaces.notes_command import bring_up_to_date
-
-    if options.start or options.up_to or options.instructions:
-        raise InputError(
-            "notes stand for the whole conversation and take no instructions; use another engine"
-        )
-    keeper = session.engine.notes
-    if keeper is None:
-        raise Refused("notes are switched off")
-    if keeper.covered() is None and not options.dry_run:
-        bring_up_to_date(session, client)
-    served = keeper.serve(session.core.window.threshold)
-    if isinstance(served, str):
-        raise Refused(f"the notes cannot be the summary: {served}; use another engine")
-
-
-def _record(session: Session, given: str) -> str:
-    """The record in view whose id begins so."""
-    ids = [item.said.uuid for item in session.core.transcript.view.items]
-    found = [given] if given in ids else [uuid for uuid in ids if uuid.startswith(given)]
-    if not found:
-        raise InputError(
-            f"{given}: no record in view has an id that begins so; --dry-run lists places, sevenfold recall finds more"
-        )
-    if len(found) > 1:
-        raise InputError(
-            f"{given}: {len(found)} records have an id that begins so, among them {found[0]} and {found[1]}; "
-            "give more of it"
-        )
-    return found[0]
-
-
-def _places(session: Session) -> list[Place]:
-    """The newest messages of the user, each of which can be cut at."""
-    from sevenfold.record import blocks
-    from sevenfold.surfaces.compact_report import Place
-
-    view, found = session.core.transcript.view, list[Place]()
-    ids = [item.said.uuid for item in view.items]
-    for item in reversed(view.items[1:]):
-        said = item.said
-        plain = said.role == "user" and not (said.answers or said.meta or said.summary or said.attachment)
-        if not plain or not view.begins_round(said.uuid):
-            continue
-        words = " ".join(" ".join(filter(None, map(blocks.words_of, said.blocks))).split())
-        short = next(
-            said.uuid[:size]
-            for size in range(SHOWN_OF_ID, len(said.uuid) + SHOWN_OF_ID + 1)
-            if sum(uuid.startswith(said.uuid[:size]) for uuid in ids) == 1
-        )
-        found.append(Place(short, words[:200]))
-        if len(found) == MOST_PLACES:
-            break
-    return found[::-1]
+def _between(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else after - before
 
 
 def _about(recorded: Recorded, client: Client, session: Session) -> About:

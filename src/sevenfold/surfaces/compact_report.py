@@ -66,6 +66,9 @@ class Done(Struct, frozen=True, kw_only=True):
     """Tokens by category…"""
     after: Mapping[str, int]
     usd: float | None
+    """What was paid for all of it."""
+    noted: bool
+    """Were the notes brought up to date first?"""
 
 
 def tokens_by_category(session: Session, *, own: bool) -> dict[str, int]:
@@ -111,8 +114,9 @@ def as_json(shown: Done | Planned) -> dict[str, object]:
         "by_category": {"before": shown.before, "after": shown.after},
         "summarised": did.summarised,
         "kept": did.kept,
-        "calls": did.calls,
+        "calls": did.calls + shown.noted,
         "usd": shown.usd,
+        "cached_share": did.cached_share,
         "facts": {
             "in_context": total.in_context,
             "reachable": total.reachable,
@@ -143,15 +147,14 @@ def print_planned(console: Console, planned: Planned) -> None:
     """What would be done."""
     seen, about = planned.preview, planned.about
     grid = _grid()
-    share_left = share(seen.tokens_after, seen.tokens_before)
-    grid.add_row("now", f"{count(seen.tokens_before)} tokens in {plural(about.records, 'record')}")
-    grid.add_row("afterwards", f"at most {count(seen.tokens_after)} tokens ({share_left})")
-    grid.add_row(
-        "summarised",
-        f"{plural(seen.summarised, 'record')}, {count(seen.tokens_hidden)} tokens, {_SPANS[seen.span]}",
-    )
+    before, after = seen.tokens_hidden + seen.tokens_kept, seen.tokens_summary + seen.tokens_kept
+    grid.add_row("messages", f"{count(before)} tokens in {plural(about.records, 'record')}")
+    grid.add_row("afterwards", f"at most {count(after)} tokens, {share(after, before)}")
+    hidden = f"{plural(seen.summarised, 'record')}, {count(seen.tokens_hidden)} tokens"
+    grid.add_row("summarised", f"{hidden}, {_SPANS[seen.span]}")
     grid.add_row("summary", f"at most {count(seen.tokens_summary)} tokens")
-    grid.add_row("kept", f"{plural(seen.kept, 'record')}, {count(seen.tokens_kept)} tokens, word for word")
+    kept = f"{plural(seen.kept, 'record')}, {count(seen.tokens_kept)} tokens, word for word"
+    grid.add_row("kept", kept if seen.kept else "no record word for word")
     grid.add_row("engine", _engines(seen.engine, planned.left))
     grid.add_row("cost", _cost(planned))
     grid.add_row("cache", _cache(seen))
@@ -232,9 +235,9 @@ def _facts(done: Done) -> RenderableType:
     if did.restored:
         grid.add_row("restored", ", ".join(did.restored))
     grid.add_row("engine", _engines(did.engine, done.left))
-    grid.add_row(
-        "cost", f"{plural(did.calls, 'call')}, {money(done.usd)}" if did.calls else "no call, nothing"
-    )
+    if done.noted:
+        grid.add_row("", "the notes were brought up to date first")
+    grid.add_row("cost", _paid(done))
     total = did.score.total
     facts = f"{total.in_context} in context, {total.reachable} reachable by recall, {total.lost} lost"
     grid.add_row("facts", Text(facts, style="bold red" if total.lost else ""))
@@ -242,16 +245,27 @@ def _facts(done: Done) -> RenderableType:
         grid.add_row("", Text(f"lost: {probe.kind} {probe.record} {_short(probe.text)}", style="red"))
     for words in did.invented:
         grid.add_row("taken out", f"no source for: {_short(words)}")
-    for words in _some(did.cut):
-        grid.add_row("no room for", words)
+    if did.cut:
+        grid.add_row("no room for", "\n".join(_some(did.cut)))
     return Group(_heading("What was done"), grid)
+
+
+def _paid(done: Done) -> str:
+    calls, cached = done.did.calls + done.noted, done.did.cached_share
+    if not calls:
+        return "no call, nothing"
+    read = f", {share(cached, 1)} of its prompt read from the cache" if cached else ""
+    return f"{plural(calls, 'call')}, {money(done.usd)}{read}"
 
 
 def _engines(used: str, left: Sequence[Left]) -> Text:
     """The engine, and why others were left."""
     text = Text(used)
+    reasons: dict[str, list[str]] = {}
     for one in left:
-        text.append(f"\nnot {one.engine}: {_short(one.reason)}", style="dim")
+        reasons.setdefault(one.reason, []).append(one.engine)
+    for reason, names in reasons.items():
+        text.append(f"\nnot {', '.join(names)}: {_short(reason)}", style="dim")
     return text
 
 

@@ -20,7 +20,7 @@ _REDIRECTION = re.compile(r"(\d*)(&>>|&>|>>|>\||>&|<>|<&|>|<)")
 _NAME = re.compile(r"\$(?:\w+|\{\w+\}|[?#@*!$-])")
 _ASSIGNMENT = re.compile(r"\w+(?:\[[^]]*\])?\+?=")
 _CRUDE = re.compile(r"\$\(|&&|\|\||[;&|(){}`\n<>]")
-_RESERVED = names(
+RESERVED = names(
     "if then else elif fi for while until do done case esac in function select time coproc ! { } [["
 )
 _HARMLESS = ("/dev/null", "/dev/stdout", "/dev/stderr")
@@ -65,10 +65,7 @@ def read(line: str) -> Line:
 
 
 def _crude_words(chunk: str) -> tuple[str, ...]:
-    words = re.sub(r"[\"'\\]", "", chunk).split()
-    while words and words[0] in _RESERVED:
-        del words[0]
-    return tuple(words)
+    return tuple(re.sub(r"[\"'\\]", "", chunk).split())
 
 
 class _Reader:
@@ -117,7 +114,7 @@ class _Reader:
     def _made(
         self, words: list[str], text: str, assigns: bool, writes: list[str], literal: bool
     ) -> Simple | None:
-        if words and words[0] in _RESERVED:
+        if words and words[0] in RESERVED:
             raise _Odd(f"the shell's own {words[0]!r}")
         if not (words or assigns or writes):
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
+from io import StringIO
 
 from msgspec import Struct
 
@@ -24,7 +25,7 @@ class Diff(Struct, frozen=True):
 
 def diff(before: str, after: str, path: str) -> Diff:
     """The change from one text to another."""
-    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    old, new = list(StringIO(before, "\n")), list(StringIO(after, "\n"))
     lines, added, removed = [f"--- {path}", f"+++ {path}"], 0, 0
     for group in _groups(old, new):
         first, last = group[0], group[-1]
@@ -101,6 +102,4 @@ def _common(one: Sequence[str], other: Sequence[str]) -> int:
 def _line(sign: str, line: str) -> str:
     shown = line.rstrip("\r\n")
     shown = shown if len(shown) <= _LONGEST_LINE else f"{shown[:_LONGEST_LINE]}…"
-    return (
-        f"{sign}{shown}" if line.endswith(("\n", "\r")) else f"{sign}{shown}\n\\ No newline at end of file"
-    )
+    return f"{sign}{shown}" if line.endswith("\n") else f"{sign}{shown}\n\\ No newline at end of file"

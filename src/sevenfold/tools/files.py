@@ -61,10 +61,11 @@ def opened(real: str) -> Iterator[BinaryIO]:
             raise Refused(_missing(real)) from None
         except OSError as error:
             raise Refused(_unreadable(real, error)) from error
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise Refused(f"{real} is {_sort(mode)}, not a file that can be read.")
     with os.fdopen(descriptor, "rb") as file:
-        mode = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(mode):
-            raise Refused(f"{real} is {_sort(mode)}, not a file that can be read.")
         yield file
 
 

@@ -124,7 +124,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
         for rule in rules:
             if rule.pattern == wish.subject.strip() or (not rule.pattern and not self._unsure(line)):
                 return Decision("allow", f"The rule {rule} allows this.", str(rule))
-        if not line.plain or not line.commands:
+        if not line.plain or not line.commands or self._unsure(line):
             return None
         used = []
         for command in line.commands:

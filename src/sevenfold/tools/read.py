@@ -88,7 +88,9 @@ def _text(file: BinaryIO, path: str, given: ReadInput, context: Context) -> Tool
 
     for number, line in _lines(file, pass_on):
         window.take(number, line)
-        if window.full and not small:
+        if window.full:
+            if small:
+                window.pass_by(_count_lines(file, pass_on))
             break
     version = digest.hexdigest() if small else files.version_by_date(file)
     return _shown(window, path, version, given, context, ended=small or not window.full)
@@ -135,6 +137,10 @@ class Window:
         self._room -= len(said) + 1
         self._shown.append(said)
 
+    def pass_by(self, lines: int) -> None:
+        """So many more lines that are not shown."""
+        self._seen += lines
+
     @property
     def whole(self) -> bool:
         """Every character of every line that passed was shown."""
@@ -170,6 +176,15 @@ def _lines(file: BinaryIO, pass_on: Callable[[bytes], None]) -> Iterator[tuple[i
         while not piece.endswith(b"\n") and (piece := file.readline(_PIECE)):
             pass_on(piece)
         yield number, _decoded(first)
+
+
+def _count_lines(file: BinaryIO, pass_on: Callable[[bytes], None]) -> int:
+    number, last = 0, b"\n"
+    while piece := file.read(_PIECE):
+        pass_on(piece)
+        number += piece.count(b"\n")
+        last = piece[-1:]
+    return number + (last != b"\n")
 
 
 def _decoded(raw: bytes) -> str:

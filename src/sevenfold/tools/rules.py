@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from sevenfold.errors import InputError
-from sevenfold.tools.commands import Line, Simple, read
+from sevenfold.tools.commands import RESERVED, Line, Simple, read
 from sevenfold.tools.globs import Glob
 from sevenfold.tools.wish import Wish
 from sevenfold.tools.words import names
@@ -148,14 +148,14 @@ def _star(pattern: str) -> re.Pattern[str]:
 
 
 def _disguises(command: Simple, depth: int = 3) -> Iterator[tuple[str, ...]]:
-    """The words of a command as they are, without a path, and behind whatever starts it."""
+    """The words of a command as they are, without a path, and behind whatever leads up to it."""
     words = tuple(command.words)
     if not words:
         return
     yield words
     bare = (PurePosixPath(words[0]).name, *words[1:])
     yield bare
-    while bare and _is_assignment(bare[0]):
+    while bare and (bare[0] in RESERVED or _is_assignment(bare[0])):
         bare = bare[1:]
         yield bare
     if bare and bare[0] in _LAUNCHERS and depth:

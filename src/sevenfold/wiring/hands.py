@@ -1,15 +1,19 @@
 """The agent's hands: from a tool call to its result, past hooks, permissions and the user.
 
 What happens to one call is a flow, `using`, so that it is written once for those who wait and those who await. Calls
-of tools that may run beside others do; all others wait their turn. Whatever goes wrong becomes a result.
+of tools that may run beside others do; all others wait their turn. Whatever goes wrong becomes a result, and so does
+an interruption: a tool that does not stop when it is told to is left behind.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -21,16 +25,18 @@ from sevenfold.runtime.drive import Fire
 from sevenfold.runtime.hooks.inputs import PermissionRequest, PostToolUse, PreToolUse
 from sevenfold.runtime.hooks.outcomes import Outcome
 from sevenfold.runtime.hooks.run import AsyncHooks, Hooks
-from sevenfold.runtime.loop import Call
-from sevenfold.runtime.session import Session
-from sevenfold.tools.context import Context
-from sevenfold.tools.output import FileRead, ToolOutput, failed
-from sevenfold.tools.permissions import Decision, Permissions
+from sevenfold.runtime.loop import NOT_DONE, Call
+from sevenfold.tools.context import Abort, Context
+from sevenfold.tools.output import ToolOutput, failed
+from sevenfold.tools.permissions import Decision
 from sevenfold.tools.toolbox import Toolbox
 from sevenfold.tools.wish import Wish
+from sevenfold.wiring.grants import Grants
+from sevenfold.wiring.leaving import Left, unless_left, unless_left_async
 
 BESIDE = 8
 """The most calls that run beside each other."""
+LEFT = "The user interrupted while this was running; whatever it had done by then is done."
 
 
 class Asked(Struct, frozen=True):
@@ -51,6 +57,12 @@ class Consented(Struct, frozen=True):
 
 
 Consent = Callable[[Asked], Consented]
+NOBODY = "Nobody can be asked in this session; do without, or say what you would need permission for."
+
+
+def nobody(asked: Asked) -> Consented:
+    """Consent where there is nobody to give it."""
+    return Consented(False, remark=NOBODY)
 
 
 class Use(Struct, frozen=True):
@@ -77,15 +89,8 @@ class Witness(Protocol):
         ...
 
 
-class Grants:
-    """The permissions of a session, as they stand now."""
-
-    def __init__(self, permissions: Permissions) -> None:
-        self.now = permissions
-
-    def allow(self, *rules: str) -> None:
-        """Allow something from now on."""
-        self.now = self.now.allowing(*rules)
+Learn = Callable[[Call, ToolOutput], None]
+"""Told of each call that was carried out, before its result goes anywhere."""
 
 
 class Hands:
@@ -96,23 +101,33 @@ class Hands:
         box: Toolbox,
         context: Context,
         grants: Grants,
-        session: Session,
         *,
-        common: Callable[[], dict[str, str]],
-        consent: Consent,
-        hooks: Hooks | None = None,
-        async_hooks: AsyncHooks | None = None,
+        common: Callable[[], Mapping[str, str]],
+        consent: Consent = nobody,
+        hooks: Hooks | AsyncHooks | None = None,
         witness: Witness | None = None,
+        learn: Learn | None = None,
     ) -> None:
         self.box = box
         self.context = context
         self.grants = grants
-        self.witness = witness
-        self._session = session
+        self.halted: str | None = None
+        """Why the agent is to stop altogether, if a hook said so."""
+        self._witness = witness
+        self._learn = learn
         self._common = common
         self._consent = consent
-        self._hooks = hooks
-        self._async_hooks = async_hooks
+        self._asking = threading.Lock()
+        self._hooks = hooks if isinstance(hooks, Hooks) else None
+        self._async_hooks = hooks if isinstance(hooks, AsyncHooks) else None
+
+    def ready(self) -> None:
+        """Before a run: what stopped the one before does not stop this one."""
+        self.context = replace(self.context, abort=Abort())
+
+    def stop(self) -> None:
+        """Stop what is running, with all it started."""
+        self.context.abort.set()
 
     # -- many calls -----------------------------------------------------------------------------
 
@@ -123,15 +138,22 @@ class Hands:
             if len(group) == 1:
                 results.append(self._one(group[0]))
                 continue
+            contexts = [contextvars.copy_context() for _ in group]
             with ThreadPoolExecutor(min(BESIDE, len(group)), "sevenfold-tool") as pool:
-                results += list(pool.map(self._one, group))
+                results += list(pool.map(lambda run, call: run.run(self._one, call), contexts, group))
         return results
 
     async def act_async(self, calls: Sequence[Call]) -> list[Mapping[str, Any]]:
         """The same, awaited."""
         results: list[Mapping[str, Any]] = []
+        room = asyncio.Semaphore(BESIDE)
+
+        async def one(call: Call) -> Mapping[str, Any]:
+            async with room:
+                return await self._one_async(call)
+
         for group in self._groups(calls):
-            results += await asyncio.gather(*(self._one_async(call) for call in group))
+            results += await asyncio.gather(*map(one, group))
         return results
 
     def _groups(self, calls: Sequence[Call]) -> list[list[Call]]:
@@ -150,73 +172,89 @@ class Hands:
     # -- one call -------------------------------------------------------------------------------
 
     def _one(self, call: Call) -> Mapping[str, Any]:
-        flow, began = self.using(call), time.monotonic()
+        flow, began, abort = self.using(call), time.monotonic(), self.context.abort
         got: Any = None
         try:
             while True:
                 match flow.send(got):
                     case Fire(event=event):
-                        got = (
-                            self._hooks.fire(event) if self._hooks else Outcome(event=type(event).__name__)
-                        )
+                        hooks = self._hooks
+                        got = hooks.fire(event, abort.is_set) if hooks else _silent(event)
                     case Asked() as asked:
-                        got = self._consent(asked)
+                        got = unless_left(partial(self._ask_user, asked), abort)
                     case Use(name=name, given=given, context=context):
-                        got = self.box.run(name, given, context)
+                        got = unless_left(partial(self.box.run, name, given, context), abort)
         except StopIteration as end:
-            return self._result(call, end.value, time.monotonic() - began)
+            return self._result(call, end.value, began)
+        except (Aborted, Left) as stop:
+            return self._result(call, _stopped(stop), began)
         finally:
             flow.close()
 
     async def _one_async(self, call: Call) -> Mapping[str, Any]:
-        flow, began = self.using(call), time.monotonic()
+        flow, began, abort = self.using(call), time.monotonic(), self.context.abort
         got: Any = None
         try:
             while True:
                 match flow.send(got):
                     case Fire(event=event):
                         hooks = self._async_hooks
-                        got = await hooks.fire(event) if hooks else Outcome(event=type(event).__name__)
+                        got = await hooks.fire(event) if hooks else _silent(event)
                     case Asked() as asked:
-                        got = await asyncio.to_thread(self._consent, asked)
+                        got = await unless_left_async(asyncio.to_thread(self._ask_user, asked), abort)
                     case Use(name=name, given=given, context=context):
-                        got = await self.box.run_async(name, given, context)
+                        got = await unless_left_async(self.box.run_async(name, given, context), abort)
         except StopIteration as end:
-            return self._result(call, end.value, time.monotonic() - began)
+            return self._result(call, end.value, began)
+        except (Aborted, Left) as stop:
+            return self._result(call, _stopped(stop), began)
         finally:
             flow.close()
+
+    def _ask_user(self, asked: Asked) -> Consented:
+        """One question at a time; what an answer before has settled is not asked."""
+        with self._asking:
+            settled = asked.decision.verdict == "ask" and self.grants.now.decide(asked.wish).verdict == "allow"
+            return Consented(True) if settled else self._consent(asked)
 
     def using(self, call: Call) -> Generator[Any, Any, ToolOutput]:
         """What happens to a call: checked, looked at by hooks, permitted, carried out, looked at again."""
         if self.context.abort.is_set():
             raise Aborted()
-        if self.witness:
-            self.witness.began(call)
+        if self._witness:
+            self._witness.began(call)
         given = call.input
         wish = self.box.wish(call.name, given, self.context)
         if isinstance(wish, ToolOutput):
             return wish
-        about = {"tool_name": call.name, "tool_input": given, "tool_use_id": call.id}
-        heard: Outcome = yield Fire(PreToolUse(**self._common(), **about))
+        heard: Outcome = yield Fire(PreToolUse(**self._common(), **_about(call)))
+        self._halt(heard)
         if heard.blocked is not None:
             return failed(f"A hook refused this call: {heard.blocked}")
         if heard.updated_input is not None:
             given = dict(heard.updated_input)
+            call = replace(call, input=given)
             wish = self.box.wish(call.name, given, self.context)
             if isinstance(wish, ToolOutput):
                 return wish
-        refused = yield from self._permitted(replace(call, input=given), wish, heard)
+        refused = yield from self._permitted(call, wish, heard)
         if refused is not None:
             return refused
         began = time.monotonic()
         context = self.context.for_call(call.id, wish=wish, progress=self._progress(call))
         output: ToolOutput = yield Use(call.name, given, context)
-        self._learn(call, output)
-        spent = round((time.monotonic() - began) * 1000)
+        if self._learn:
+            self._learn(call, output)
         after: Outcome = yield Fire(
-            PostToolUse(**self._common(), **about, tool_response=output.content, duration_ms=spent)
+            PostToolUse(
+                **self._common(),
+                **_about(call),
+                tool_response=output.content,
+                duration_ms=round((time.monotonic() - began) * 1000),
+            )
         )
-        return _after_hooks(output, after)
+        self._halt(after)
+        return _after_hooks(output, after, heard.context)
 
     def _permitted(self, call: Call, wish: Wish, heard: Outcome) -> Generator[Any, Any, ToolOutput | None]:
         """None if the call may be carried out, else the result that says why not."""
@@ -230,13 +268,15 @@ class Hands:
             return None
         if decision.verdict == "allow" and (hook is None or hook.verdict != "ask"):
             return None
-        about = {"tool_name": call.name, "tool_input": call.input, "tool_use_id": call.id}
-        answered: Outcome = yield Fire(PermissionRequest(**self._common(), **about))
+        answered: Outcome = yield Fire(PermissionRequest(**self._common(), **_about(call)))
+        if answered.blocked is not None:
+            return failed(f"A hook refused this call: {answered.blocked}")
         if answered.permission is not None and answered.permission.verdict in ("allow", "deny"):
             if answered.permission.verdict == "allow":
                 return None
             return failed(f"A hook refused this call: {answered.permission.reason or 'no reason given'}")
-        said: Consented = yield Asked(call, wish, decision)
+        with self.grants.asking(f"{wish.tool}: {wish.subject or wish.deed}"):
+            said: Consented = yield Asked(call, wish, decision)
         if said.always and said.granted:
             self.grants.allow(*decision.would_allow)
         if said.granted:
@@ -245,32 +285,43 @@ class Hands:
 
     def _progress(self, call: Call) -> Callable[[str], None]:
         def told(text: str) -> None:
-            if self.witness:
-                self.witness.progress(call, text)
+            if self._witness:
+                self._witness.progress(call, text)
 
         return told
 
-    def _learn(self, call: Call, output: ToolOutput) -> None:
-        for fact in output.facts:
-            if isinstance(fact, FileRead) and fact.whole and not fact.again:
-                self._session.remember_read(fact.path, call.id, fact.version)
+    def _halt(self, heard: Outcome) -> None:
+        if heard.stop is not None and self.halted is None:
+            self.halted = heard.stop or "a hook wants the agent to stop"
 
-    def _result(self, call: Call, output: ToolOutput, seconds: float) -> Mapping[str, Any]:
-        if self.witness:
-            self.witness.ended(call, output, seconds)
+    def _result(self, call: Call, output: ToolOutput, began: float) -> Mapping[str, Any]:
+        if self._witness:
+            self._witness.ended(call, output, time.monotonic() - began)
         result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call.id, "content": output.content}
         if output.is_error:
             result["is_error"] = True
         return result
 
 
-def _after_hooks(output: ToolOutput, after: Outcome) -> ToolOutput:
+def _about(call: Call) -> dict[str, Any]:
+    return {"tool_name": call.name, "tool_input": call.input, "tool_use_id": call.id}
+
+
+def _silent(event: Any) -> Outcome:
+    return Outcome(event=type(event).__name__)
+
+
+def _stopped(stop: Exception) -> ToolOutput:
+    return failed(LEFT if isinstance(stop, Left) else NOT_DONE)
+
+
+def _after_hooks(output: ToolOutput, after: Outcome, before: Sequence[str] = ()) -> ToolOutput:
     if after.updated_output is not UNSET:
         updated = after.updated_output
         output = replace(
             output, content=updated if isinstance(updated, str) else msgspec.json.encode(updated).decode()
         )
-    told = [*([after.blocked] if after.blocked else []), *after.context]
+    told = [*before, *([after.blocked] if after.blocked else []), *after.context]
     if not told:
         return output
     words = "\n".join(told)

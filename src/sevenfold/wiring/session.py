@@ -21,7 +21,8 @@ from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolUse
 from sevenfold.record.decisions import Why
 from sevenfold.runtime.background import Tasks, Threads
-from sevenfold.runtime.compaction.wish import Compacted, Wish
+from sevenfold.runtime.compaction.health import Health
+from sevenfold.runtime.compaction.wish import Compacted, Preview, Wish
 from sevenfold.runtime.compaction.wish import Engine as EngineName
 from sevenfold.runtime.drive import drive, drive_async
 from sevenfold.runtime.engine import Engine
@@ -76,8 +77,9 @@ class Wishes(TypedDict, total=False):
     """What can be said about a compaction besides instructions."""
 
     span: Span
-    """``whole``, or ``from`` or ``up_to`` a record."""
+    """``whole``; ``from`` or ``up_to`` a record; or a ``range`` from ``record`` to ``until``."""
     record: str
+    until: str
     note: str
     """Kept with the boundary."""
     engine: EngineName
@@ -99,7 +101,7 @@ class Session:
         self._given = client
         self._client: Client | None = None
         self._hooks = hooks
-        self._threads = Threads(self._asker)
+        self._threads = Threads(self._asker, hooks, self.core.lock)
         if client is not None:
             self._asker()
             engine.may_ask(self._threads)
@@ -192,6 +194,11 @@ class Session:
         """How full the window is, and what the session has cost."""
         return self.core.gauge
 
+    @property
+    def health(self) -> Health:
+        """How the session is doing with its window: compactions, failures, share of the cache."""
+        return self.engine.health
+
     def why(self, number: int = -1) -> Explanation:
         """Why a request was what it was; counted from 0, or from the newest with negative numbers."""
         past = self.core.past(number)
@@ -243,6 +250,11 @@ class Session:
         done: Compacted | None = drive(self.engine.compacting(asked), self._client, hooks=self._hooks)
         return done
 
+    def compact_preview(self, instructions: str = "", **wish: Unpack[Wishes]) -> Preview:
+        """What `compact` would do and cost, without doing it: how much of the next request would still come from
+        the cache, and how much of it would have to be written again."""
+        return self.engine.preview(Wish(trigger="manual", instructions=instructions, **wish))
+
     def undo(self, reference: str = "") -> str:
         """Take back what a layer did last, or the decision named; returns its name."""
         return self.engine.undo(reference)
@@ -289,7 +301,7 @@ class AsyncSession:
         self._session = session
         self._given = client
         self._client: AsyncClient | None = None
-        self._tasks = Tasks(self._asker)
+        self._tasks = Tasks(self._asker, hooks)
         self._hooks = hooks
         if client is not None:
             self._asker()
@@ -341,6 +353,11 @@ class AsyncSession:
         """See `Session.gauge`."""
         return self._session.gauge
 
+    @property
+    def health(self) -> Health:
+        """See `Session.health`."""
+        return self._session.health
+
     async def user(self, content: Content, *, key: str = "") -> str:
         """See `Session.user`."""
         return self._session.user(content, key=key)
@@ -381,6 +398,10 @@ class AsyncSession:
         flow = self.engine.compacting(asked)
         done: Compacted | None = await drive_async(flow, self._client, hooks=self._hooks)
         return done
+
+    async def compact_preview(self, instructions: str = "", **wish: Unpack[Wishes]) -> Preview:
+        """See `Session.compact_preview`."""
+        return self._session.compact_preview(instructions, **wish)
 
     async def recall(self, query: str, *, kind: str | None = None, most: int = 10) -> list[Hit]:
         """See `Session.recall`."""

@@ -7,6 +7,7 @@ summaries.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -54,6 +55,8 @@ LARGEST_SHARE = 0.25
 LEAST_SUMMARY = 3_500
 """…unless the summary is as short as a summary of nine sections can be, with the note around it."""
 _MESSAGES = b',"messages":['
+_JOINTS = re.compile("[…⏎]")
+"""Where a copy leaves something out, or joins lines."""
 
 
 class Sizes(Struct, frozen=True):
@@ -201,7 +204,7 @@ def _made_up(new: Sequence[Item], before: Sequence[Item]) -> Iterator[str]:
     """Statements about the user that no record supports, and that were not copied from one as they stand."""
     recorded = " ".join(" ".join(text.split()) for item in before for text in _words(item))
     for statement in fidelity.invented(fidelity.texts(new), before):
-        if not all(" ".join(part.split()) in recorded for part in statement.split("…")):
+        if not all(" ".join(part.split()) in recorded for part in _JOINTS.split(statement)):
             yield statement
 
 

@@ -47,6 +47,12 @@ _FIRST_WORDS: Final = MappingProxyType(
 )
 
 
+_TITLES: Final = MappingProxyType(
+    {number: (TITLES[number].lower(), TITLES_UP_TO[number].lower()) for number in TITLES}
+)
+"""In full they are known in any order: a section may come twice, and an item of a list is none."""
+
+
 def heading(number: int, titles: Mapping[int, str] = TITLES) -> str:
     """A section's heading as it is written."""
     return f"## {number}. {titles[number]}"
@@ -57,8 +63,8 @@ def split(text: str) -> dict[int, str]:
     found: dict[int, list[str]] = {}
     here, place = 0, 0
     for match in _HEADING.finditer(text):
-        number = int(match[1])
-        if number <= here or not match[2].lower().startswith(_FIRST_WORDS[number]):
+        number, title = int(match[1]), match[2].lower()
+        if not (title in _TITLES[number] or (number > here and title.startswith(_FIRST_WORDS[number]))):
             continue
         found.setdefault(here, []).append(text[place : match.start()])
         here, place = number, match.end()

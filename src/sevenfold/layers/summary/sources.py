@@ -40,10 +40,12 @@ _SHORT = 20
 _CONTEXT = 3_000
 """…and how many characters of that count."""
 _NEARLY = 0.66
-_ENOUGH_OF_ONE = 0.4
+_ENOUGH_OF_ONE = 0.51
 """The part of a sentence's words that one passage must hold for the sentence to speak of the same…"""
 _ENOUGH_OF_ALL = 0.6
 """…or all short messages together: in what is pasted, any words can be found."""
+FEW = 2
+"""Words up to which a clause says too little."""
 _PASSAGE = 800
 """Characters of a passage at most."""
 
@@ -87,18 +89,25 @@ class Sources:
         """Does the user speak of what this sentence speaks of?"""
         words = _stems(sentence)
         whole = len(words & self._vocabulary) >= _ENOUGH_OF_ALL * len(words)
-        return whole or any(
-            len(words & known) >= _ENOUGH_OF_ONE * len(words) for known in self._vocabularies
-        )
+        return whole or any(_shares(words, known) for known in self._vocabularies)
 
     def agreed_to(self, sentence: str) -> bool:
         """Did the user answer yes, in so many words, to something that speaks of the same?"""
         words = _stems(sentence)
-        return any(len(words & known) >= _ENOUGH_OF_ONE * len(words) for known in self._agreed)
+        return any(_shares(words, known) for known in self._agreed)
 
     def other_script(self, sentence: str) -> bool:
         """Does the user mostly write in a script in which these words could not be found?"""
         return bool(self._latin) and not any(self._latin[-5:]) and _mostly_latin(sentence)
+
+
+def _shares(words: frozenset[str], known: frozenset[str]) -> bool:
+    """Are enough of the words known? Figures tell more than words."""
+    return _worth(words & known) >= _ENOUGH_OF_ONE * _worth(words)
+
+
+def _worth(words: frozenset[str]) -> int:
+    return sum(2 if word.isdigit() else 1 for word in words)
 
 
 def _passages(text: str) -> Iterator[str]:
@@ -135,9 +144,9 @@ def texts_of(items: Iterable[Item]) -> Iterator[tuple[str, str]]:
             yield item.said.uuid, text
 
 
-def speaks(text: str) -> bool:
-    """Does a text speak of anything at all?"""
-    return bool(_stems(text))
+def telling(text: str) -> int:
+    """How many words of a text say what it is about."""
+    return len(_stems(text))
 
 
 def normal(text: str) -> str:
@@ -168,7 +177,8 @@ def _stems(text: str) -> frozenset[str]:
 def _stem(word: str) -> str:
     for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= 4:
-            return word[: -len(ending)]
+            stem = word[: -len(ending)]
+            return stem[:-1] if stem[-1] == stem[-2] else stem
     return word
 
 

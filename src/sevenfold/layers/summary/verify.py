@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from sevenfold.layers.extract.facts import Facts
 from sevenfold.layers.summary.draft import Draft
-from sevenfold.layers.summary.sources import Sources, speaks
+from sevenfold.layers.summary.sources import FEW, Sources, telling
 from sevenfold.record.layout import Item
 
 _QUOTED = re.compile(r"[“\"]([^“”\"\n]{12,400})[”\"](?!\w)")
@@ -115,7 +115,7 @@ class _Check:
         if quotes and all(self.sources.said_by_user(found) for found in quotes):
             return True
         rests_on = self.sources.agreed_to if _CONSENT.search(claim[0]) else self.sources.speaks_of
-        if not quotes and rests_on(_clause(sentence, claim[0])):
+        if not quotes and any(map(rests_on, _clauses(sentence, claim[0]))):
             return True
         if not quotes and self.sources.other_script(bare):
             self.unjudged.append(sentence.strip())
@@ -142,7 +142,13 @@ def _supposed(sentence: str, claim: re.Match[str]) -> bool:
     return bool(_SUPPOSES.search(sentence[: claim.start()])) and not _TELLS.match(sentence[claim.end() :])
 
 
-def _clause(sentence: str, claim: str) -> str:
-    """The part of a sentence that makes the claim; the rest may speak of what came of it."""
+def _clauses(sentence: str, claim: str) -> list[str]:
+    """The part of a sentence that makes the claim, for the rest may speak of what came of it.
+
+    Where that part says too little, the whole sentence may serve as well.
+    """
     clause = next((clause for clause in _CLAUSE.split(sentence) if claim in clause), sentence)
-    return clause if speaks(clause.replace(claim, " ")) else sentence
+    words = telling(clause)
+    if words > FEW:
+        return [clause]
+    return [clause, sentence] if words else [sentence]

@@ -25,6 +25,8 @@ from sevenfold.runtime.compaction.wish import Wish
 from sevenfold.settings import Settings
 
 WISH = Wish(trigger="auto", span="up_to")
+GROWTH = 1.1
+"""After a try that came to nothing, the conversation must have so many times the records for the next."""
 CHANGED = "the conversation has changed since: the summary made in the background is of no use"
 
 
@@ -46,6 +48,8 @@ class Ahead:
         self._runner = runner
         self._job: Job | None = None
         self._ready: Drafted | None = None
+        self._tried: tuple[str | None, int] | None = None
+        """The compaction before, and how many records there were, when this was last begun."""
 
     @property
     def busy(self) -> bool:
@@ -57,6 +61,10 @@ class Ahead:
         hidden = _closed(items)
         if self.busy or not any(item.said.role == "assistant" for item in hidden):
             return
+        boundary = self._compactor.stamp().boundary
+        if self._tried is not None and self._tried[0] == boundary and len(items) < self._tried[1] * GROWTH:
+            return
+        self._tried = boundary, len(items)
         divided = Scope(tuple(hidden), tuple(items[len(hidden) :]), "up_to")
         if not self._compactor.may(WISH, divided, settings):
             return
@@ -93,13 +101,15 @@ class Ahead:
         task = self._compactor.task(divided, WISH, "\n\n".join(hooks.instructions))
         return (yield from self._compactor.chooser.draft(task, WISH, settings))
 
-    def _done(self, came: Drafted | None | Exception) -> None:
+    def _done(self, came: Drafted | Exception | None) -> None:
         if isinstance(came, Exception):
             self._aside(f"in the background: {came}", type(came).__name__)
-        if came is None or isinstance(came, Exception):
-            self._job = None
-        else:
+        elif came is not None and came[1] == "extractive":
+            self._aside("in the background: no model had a summary, so there is nothing to prepare")
+        elif came is not None:
             self._ready = came
+            return
+        self._job = None
 
     def _aside(self, reason: str, error: str = "") -> None:
         self._announcer.tell(SteppedAside(layer="compact", reason=reason, error=error))

@@ -139,9 +139,7 @@ class Chooser:
         ours = size * here.write(SECONDS[self._exchange.lifetimes.tail]) + OUTPUT_CAP * here.output
         return size * there.input + OUTPUT_CAP * there.output < ours
 
-    def _asked(
-        self, engine: Engine, task: Task, wish: Wish, over: int | None
-    ) -> Generator[Ask, Any, Got]:
+    def _asked(self, engine: Engine, task: Task, wish: Wish, over: int | None) -> Generator[Ask, Any, Got]:
         match engine:
             case "provider":
                 got = yield from engines.by_provider(task)

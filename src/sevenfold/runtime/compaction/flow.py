@@ -47,7 +47,7 @@ from sevenfold.runtime.transcript import Beside, Transcript
 from sevenfold.settings import Settings
 
 SHARE = 0.2
-"""Of what is summarised, the most a summary may be."""
+"""Of what is summarised for the first time, the most a summary may be."""
 LEAST_SUMMARY = 1_500
 AFTER_SHARE = 0.5
 """Of the threshold, the most the conversation may fill afterwards; what is restored is trimmed to that."""
@@ -257,9 +257,7 @@ class Compactor:
         order = self.chooser.order(divided, wish)
         fit = (engine for engine in order if not self.chooser.unfit(engine, divided, wish, settings))
         budget = self._summary_budget(divided, settings)
-        return self._forecaster.preview(
-            divided, next(fit, "extractive"), budget, warm=self.chooser.warm()
-        )
+        return self._forecaster.preview(divided, next(fit, "extractive"), budget, warm=self.chooser.warm())
 
     # -- after ----------------------------------------------------------------------------------
 
@@ -367,9 +365,11 @@ class Compactor:
     # -- small things ---------------------------------------------------------------------------
 
     def _summary_budget(self, divided: Scope, settings: Settings) -> int:
-        share = int(sum(map(self.tokens, divided.hidden)) * SHARE)
-        least = self._window.budget(LEAST_SUMMARY)
-        return max(least, min(share, self._window.budget(settings.summary_tokens)))
+        """A share of what is new, and all an earlier summary had: what is handed on must not wear away."""
+        before = sum(self.tokens(item) for item in divided.hidden if item.said.summary)
+        fresh = sum(map(self.tokens, divided.hidden)) - before
+        least = min(LEAST_SUMMARY, self._window.threshold // 8)
+        return max(least, min(before + int(fresh * SHARE), self._window.budget(settings.summary_tokens)))
 
     def _pins_in(self, divided: Scope) -> list[str]:
         hidden = {item.said.uuid for item in divided.hidden}

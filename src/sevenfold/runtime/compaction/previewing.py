@@ -23,9 +23,7 @@ class Forecaster:
         self._exchange = exchange
         self._profile = profile
 
-    def preview(
-        self, divided: Scope, engine: Engine, summary: int, *, warm: bool
-    ) -> Preview:
+    def preview(self, divided: Scope, engine: Engine, summary: int, *, warm: bool) -> Preview:
         """Sizes and costs; ``summary`` is the most the summary may have."""
         fixed = self.tokens_fixed()
         hidden, front, behind = map(self._tokens, (divided.hidden, divided.front, divided.behind))

@@ -13,8 +13,9 @@ from sevenfold.ports import Log
 from sevenfold.profiles import Profile
 from sevenfold.record import entries
 from sevenfold.record.decisions import Epoch, Undone
-from sevenfold.record.entries import Boundary, Decision
+from sevenfold.record.entries import Boundary, Clearing, Decision
 from sevenfold.record.window import Window
+from sevenfold.runtime import undoing
 from sevenfold.runtime.exchange import Exchange
 from sevenfold.runtime.opening import frame_of
 from sevenfold.runtime.transcript import Transcript
@@ -49,6 +50,24 @@ def redo(transcript: Transcript, exchange: Exchange, profile: Profile, boundary:
     exchange.open("redo", drops_thinking=profile.thinking.bound)
     exchange.forget_tail()
     return boundary
+
+
+def newest(transcript: Transcript) -> str:
+    """What was decided last of all that can be taken back: a compaction, or the newest decision since."""
+    boundary = transcript.view.boundary or ""
+    decided = undoing.standing(transcript)
+    if not boundary or not decided:
+        return boundary
+    return boundary if _place(transcript.log, boundary) > _place(transcript.log, decided[-1]) else ""
+
+
+def stands_undone(transcript: Transcript) -> bool:
+    """Was a compaction taken back, and none made since?"""
+    name = newest_undone(transcript)
+    boundary = transcript.view.boundary
+    return bool(name) and (
+        boundary is None or _place(transcript.log, name) > _place(transcript.log, boundary)
+    )
 
 
 def newest_undone(transcript: Transcript) -> str:
@@ -102,6 +121,18 @@ def _epochs(log: Log, boundary: str) -> tuple[Epoch | None, Epoch | None]:
                         own = epoch
             break
     return own, None
+
+
+def _place(log: Log, decision: str | undoing.Undoable) -> int:
+    """Where the newest record stands that names a decision."""
+    match decision:
+        case str():
+            name = decision
+        case Clearing(uuid=name):
+            pass
+        case _:
+            name = decision.id
+    return next(log.holding(b'"' + name.encode() + b'"'), -1)
 
 
 def _is_boundary(log: Log, uuid: str) -> bool:

@@ -1,0 +1,115 @@
+"""What the agent wants to know, as questions: permission for a call, answers only the user has, a plan's approval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from sevenfold.surfaces.chat.calls import diff_lines
+from sevenfold.surfaces.chat.questions import Choice, Picked, Question
+from sevenfold.surfaces.chat.words import clean
+from sevenfold.tools import context
+from sevenfold.tools.context import Verdict
+from sevenfold.tools.diffs import diff
+from sevenfold.wiring.hands import Asked, Consented
+
+LARGEST_SHOWN = 2_000_000
+"""Bytes of a file that is read to show what writing it would change."""
+_LINES = 40
+_VERBS = {"read": "Read", "write": "Change", "run": "Run", "fetch": "Fetch", "call": "Use"}
+
+
+def permission(asked: Asked) -> Question:
+    """May this be done?"""
+    wish, rules = asked.wish, asked.decision.would_allow
+    what = wish.subject if wish.deed in ("read", "write", "fetch") else asked.call.name
+    choices = [Choice("Yes", "y")]
+    if rules:
+        choices.append(Choice("Yes, and from now on", "a", ", ".join(rules)))
+    choices.append(Choice("No, and tell it why", "n", words="what it should do instead; may be empty"))
+    verb = _VERBS.get(wish.deed, "Use")
+    return Question(f"{verb} {what}? {asked.decision.reason}", tuple(choices))
+
+
+def consented(asked: Asked, picked: Picked | None) -> Consented:
+    """What an answer to `permission` means."""
+    rules = bool(asked.decision.would_allow)
+    match picked:
+        case Picked(places=(0,)):
+            return Consented(True)
+        case Picked(places=(1,)) if rules:
+            return Consented(True, always=True)
+        case Picked(words=words):
+            return Consented(False, remark=words)
+        case _:
+            return Consented(False)
+
+
+def shown_before(asked: Asked) -> Iterator[RenderableType]:
+    """What the user must see to decide: the whole command, or what would change."""
+    given = asked.call.input if isinstance(asked.call.input, dict) else {}
+    match asked.wish.deed:
+        case "run":
+            for number, line in enumerate(clean(asked.wish.subject).split("\n")):
+                yield Text(f"  {'$' if number == 0 else ' '} {line}", style="bold", overflow="fold")
+            for word in asked.wish.outside:
+                yield Text(f"    leads out of the workspace: {clean(word)}", style="yellow")
+        case "write":
+            old, new = _change(given, asked.wish.subject)
+            yield from diff_lines(diff(old, new, asked.wish.subject).text, _LINES)
+            if asked.wish.named:
+                yield Text(f"    {clean(asked.wish.named)} leads there", style="yellow")
+        case "call":
+            for name, value in given.items():
+                yield Text(f"  {clean(str(name))}: {clean(str(value))[:2_000]}", overflow="fold")
+
+
+def _change(given: dict[str, object], path: str) -> tuple[str, str]:
+    """What would be replaced, and by what, as far as the call itself says."""
+    if isinstance(given.get("old"), str):
+        return str(given["old"]), str(given.get("new", ""))
+    new = str(given.get("content", ""))
+    try:
+        file = Path(path)
+        small = file.is_file() and file.stat().st_size <= LARGEST_SHOWN
+        return (file.read_text("utf-8", "replace") if small else ""), new
+    except OSError:
+        return "", new
+
+
+OTHER = Choice("Something else", "", words="your answer")
+
+
+def from_model(asked: context.Question) -> Question:
+    """A question the model asks."""
+    choices = tuple(Choice(option.label, "", option.description) for option in asked.options)
+    return Question(asked.question, (*choices, OTHER) if choices else (), asked.several)
+
+
+def answer(asked: context.Question, picked: Picked) -> str:
+    """The user's answer to it, in words."""
+    labels = [asked.options[place].label for place in picked.places if place < len(asked.options)]
+    return ", ".join([*labels, *([picked.words] if picked.words else [])]) or "(no answer)"
+
+
+PLAN = Question(
+    "Carry out this plan?",
+    (
+        Choice("Yes, carry it out", "y"),
+        Choice("No, go on planning", "n", words="what should be different; may be empty"),
+    ),
+)
+
+
+def verdict(picked: Picked | None) -> Verdict:
+    """What an answer to `PLAN` means."""
+    match picked:
+        case Picked(places=(0,)):
+            return Verdict(True)
+        case Picked(words=words):
+            return Verdict(False, words)
+        case _:
+            return Verdict(False)

@@ -1,0 +1,299 @@
+"""A chat: the agent, what is under way, and what was shown; everything but the screen itself.
+
+The screen's thread calls `interrupt` and `queue` and reads `live` and `status`; all else is called from the one thread
+that works. Nothing here waits for the screen but a question to the user.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from msgspec.structs import replace
+from rich.text import Text
+
+from sevenfold.errors import SevenfoldError
+from sevenfold.events import Answered, Event, Veto
+from sevenfold.ports import Piece
+from sevenfold.runtime.loop import Finished
+from sevenfold.surfaces.chat import asking, calls, pages
+from sevenfold.surfaces.chat.folded import Folds
+from sevenfold.surfaces.chat.ledger import Ledger
+from sevenfold.surfaces.chat.live import Live
+from sevenfold.surfaces.chat.markdown import Stream, rendered
+from sevenfold.surfaces.chat.questions import Question
+from sevenfold.surfaces.chat.screen import Screen
+from sevenfold.surfaces.chat.start import Start
+from sevenfold.surfaces.chat.status import Status
+from sevenfold.surfaces.chat.told import STYLES, Level, told
+from sevenfold.surfaces.chat.words import clean, one_line
+from sevenfold.tools import context
+from sevenfold.tools.context import Abort, Verdict
+from sevenfold.wiring.agent import Agent
+from sevenfold.wiring.agent_events import AgentEvent, Ended, Happened, ToolBegan, ToolEnded, ToolProgress
+from sevenfold.wiring.hands import Asked, Consented
+
+ENDS: dict[str, tuple[Level, str]] = {
+    "interrupted": ("warning", "interrupted; say what it should do instead"),
+    "max_turns": ("warning", "stopped: the most turns allowed were made (--max-turns)"),
+    "budget": ("warning", "stopped: the budget is spent (--max-usd)"),
+    "refused": ("warning", "the model refused to answer"),
+    "blocked": ("warning", "a hook refused this message"),
+    "cut": ("warning", "the answer was cut off: it reached the most tokens an answer may have"),
+}
+
+
+class Opens(Protocol):
+    """Opens an agent for a chat."""
+
+    def __call__(self, start: Start, chat: Chat) -> Agent:
+        """The agent; raises `UserError` if it cannot be had."""
+        ...
+
+
+class Chat:
+    """One conversation at a time."""
+
+    def __init__(self, screen: Screen, opens: Opens, start: Start) -> None:
+        self.screen = screen
+        self.start = start
+        self.live = Live()
+        self.ledger = Ledger()
+        self.folds = Folds()
+        self.leaving = False
+        self._opens = opens
+        self._stream = Stream()
+        self._streaming = False
+        self._thought = ""
+        self.agent = opens(start, self)
+        self.status = self._read_status()
+
+    # -- the conversation ------------------------------------------------------------------------
+
+    def turn(self, prompt: str) -> Finished | None:
+        """Say something and show what comes of it; None if it came to no end of its own."""
+        self._begin("working")
+        finished = None
+        try:
+            for event in self.agent.stream(prompt):
+                self.heard(event)
+                if isinstance(event, Ended):
+                    finished = event.finished
+        except SevenfoldError as error:
+            self.flush()
+            self.say("error", str(error))
+        finally:
+            self._finish()
+        return finished
+
+    def working(self, doing: str, work: Callable[[], None]) -> None:
+        """Do something that takes its time and is no turn; what goes wrong is shown."""
+        self._begin(doing, streaming=False)
+        try:
+            work()
+        except SevenfoldError as error:
+            self.say("error", str(error))
+        finally:
+            self._finish()
+
+    def queue(self, text: str) -> None:
+        """Say something while the agent works."""
+        self.agent.queue(text)
+        self.live = replace(self.live, queued=(*self.live.queued, text))
+        self.screen.changed()
+
+    def interrupt(self) -> None:
+        """Stop the turn."""
+        self.live = replace(self.live, stopping=True)
+        self.agent.interrupt()
+        self.screen.changed()
+
+    def switch(self, start: Start) -> None:
+        """Go on with another session, or with this one under another model."""
+        self.agent.close()
+        before, self.start = self.start, start
+        try:
+            self.agent = self._opens(start, self)
+        except SevenfoldError:
+            self.start = before
+            self.agent = self._opens(before, self)
+            raise
+        finally:
+            self.update()
+
+    def close(self) -> None:
+        """Write everything out."""
+        self.agent.close()
+
+    # -- what happens ----------------------------------------------------------------------------
+
+    def heard(self, event: AgentEvent) -> None:
+        """Take in one event of the agent, and show it."""
+        match event:
+            case Piece(kind="text", words=words):
+                self._fold_thinking()
+                self._print(self._stream.feed(words))
+                self.live = replace(self.live, pending=self._stream.pending, preparing="")
+            case Piece(kind="thinking", words=words):
+                self._thought += words
+                self.live = self.live.thought(words)
+            case Piece(kind="tool", words=name):
+                self.flush()
+                self.live = replace(self.live, preparing=name)
+            case ToolBegan(call=call):
+                self.flush()
+                self.live = self.live.began(call, time.monotonic())
+            case ToolProgress(call=call, text=text):
+                self.live = self.live.progress(call, text)
+            case ToolEnded():
+                self._tool_ended(event)
+            case Happened(event=happened):
+                self.told(happened)
+            case Ended(finished=finished):
+                self.flush()
+                self._ended(finished)
+            case _:
+                return
+        self.screen.changed()
+
+    def listen(self, event: Event) -> Veto | None:
+        """A listener of the session: for what happens while no turn is under way."""
+        if not self._streaming:
+            self.told(event)
+        return None
+
+    def told(self, event: Event) -> None:
+        """Show what the engine tells, if it concerns the user."""
+        self.ledger = self.ledger.heard(event)
+        if isinstance(event, Answered) and event.source == "main":
+            self.flush()
+            self._heard_queue()
+            self.update()
+        line = told(event)
+        if line is None:
+            return
+        self.flush()
+        number = self.folds.add(lambda: pages.details(line.detail)) if line.detail else 0
+        self.say(line.level, line.line, number)
+
+    def say(self, level: Level, words: str, number: int = 0) -> None:
+        """One line of the app's own; its sign says what its colour says."""
+        signs = self.screen.signs
+        sign = {"layer": signs.layer, "note": signs.note, "warning": signs.warning, "error": signs.error}[level]
+        prefix = {"warning": "warning: ", "error": "error: "}.get(level, "")
+        behind = f" [{number}]" if number else ""
+        self.screen.show(Text(f"{sign} {prefix}{clean(words)}{behind}", style=STYLES[level]))
+
+    def flush(self) -> None:
+        """Print what was held back of the answer."""
+        self._fold_thinking()
+        self._print(self._stream.end())
+        self.live = replace(self.live, pending="", preparing="")
+
+    def update(self) -> None:
+        """Read the gauge anew."""
+        self.status = self._read_status()
+        self.screen.changed()
+
+    # -- questions, asked from the agent's threads ----------------------------------------------
+
+    def consent(self, asked: Asked) -> Consented:
+        """May a call be carried out?"""
+        self.screen.show(*asking.shown_before(asked))
+        return asking.consented(asked, self.screen.ask(asking.permission(asked)))
+
+    def answer(self, questions: Sequence[context.Question], abort: Abort) -> Sequence[str] | None:
+        """The user's answers to the model's questions."""
+        answers = []
+        for one in questions:
+            picked = self.screen.ask(asking.from_model(one))
+            if picked is None or abort.is_set():
+                return None
+            answers.append(asking.answer(one, picked))
+            self.screen.show(Text(f"  {one_line(one.question)} {self.screen.signs.arrow} {clean(answers[-1])}"))
+        return answers
+
+    def approve(self, plan: str, abort: Abort) -> Verdict:
+        """What the user says to a plan."""
+        self.screen.show(Text("The plan", style="bold"), rendered(plan))
+        return asking.verdict(self.screen.ask(asking.PLAN))
+
+    def ask(self, question: Question) -> int:
+        """Which of the choices; -1 for none."""
+        picked = self.screen.ask(question)
+        return -1 if picked is None else picked.place
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _begin(self, doing: str, *, streaming: bool = True) -> None:
+        self._streaming = streaming
+        self._stream, self._thought = Stream(), ""
+        self.live = Live(doing=doing, since=time.monotonic())
+        self.screen.changed()
+
+    def _finish(self) -> None:
+        self._streaming = False
+        waiting = self.agent.waiting
+        self.live = Live()
+        self.update()
+        if waiting:
+            self.agent.unqueue()
+            self.screen.suggest("\n".join(waiting))
+
+    def _heard_queue(self) -> None:
+        waiting = self.agent.waiting
+        for text in self.live.queued:
+            if text not in waiting:
+                self.screen.show(Text(f"{self.screen.signs.prompt} {clean(text)}", style="bold"))
+        self.live = replace(self.live, queued=tuple(waiting))
+
+    def _print(self, words: str) -> None:
+        if words.strip():
+            self.screen.show(rendered(words), Text())
+
+    def _fold_thinking(self) -> None:
+        thought, self._thought = self._thought, ""
+        if thought.strip():
+            number = self.folds.add(lambda: Text(clean(thought), style="dim italic"))
+            first = one_line(thought, max(20, self.screen.width - 20), self.screen.signs.cut)
+            self.screen.show(Text(f"{self.screen.signs.note} thought: {first} [{number}]", style="dim"))
+        if self.live.thinking:
+            self.live = replace(self.live, thinking="")
+
+    def _tool_ended(self, event: ToolEnded) -> None:
+        call, output, seconds = event.call, event.output, event.seconds
+        number = self.folds.add(lambda: calls.in_full(call, output, seconds))
+        line = calls.ended(
+            call,
+            output,
+            seconds,
+            number=number,
+            signs=self.screen.signs,
+            width=self.screen.width,
+            folder=str(self.start.folder),
+        )
+        self.live = self.live.ended(call)
+        self.screen.show(line)
+        self.update()
+
+    def _ended(self, finished: Finished) -> None:
+        if finished.end in ENDS:
+            level, words = ENDS[finished.end]
+            self.say(level, f"{words}: {finished.detail}" if finished.detail else words)
+
+    def _read_status(self) -> Status:
+        session = self.agent.session
+        return Status(
+            model=session.core.profile.model,
+            mode=self.agent.grants.mode,
+            offline=self.start.offline,
+            gauge=session.gauge,
+            compacts=session.core.settings.auto_compact,
+            cached=self.ledger.cached,
+            background=self._background(),
+            queued=len(self.live.queued),
+        )
+
+    def _background(self) -> tuple[str, ...]:
+        return ()

@@ -1,0 +1,79 @@
+"""The sessions of a folder: their titles, age and size, found without reading more than their beginnings."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+
+from msgspec import Struct
+
+from sevenfold.adapters.home import Project
+from sevenfold.adapters.jsonl import JsonlLog
+from sevenfold.errors import TranscriptError
+from sevenfold.record import blocks, entries
+from sevenfold.record.entries import Said
+from sevenfold.surfaces.chat.words import one_line
+from sevenfold.surfaces.wording import duration
+
+LOOKED_AT = 200
+"""Records at the beginning in which the user's first words are looked for."""
+LONGEST_TITLE = 200
+
+
+class Kept(Struct, frozen=True):
+    """A session that is kept."""
+
+    name: str
+    title: str
+    modified: float
+    size: int
+    path: Path
+
+    def age(self, now: float) -> str:
+        """How long ago it was last written to."""
+        return f"{duration(max(0.0, now - self.modified))} ago"
+
+
+def sessions(project: Project) -> list[Kept]:
+    """The sessions of a project, the newest first."""
+    return [
+        Kept(file.path.stem, title(file.path), file.modified, file.size, file.path)
+        for file in project.sessions()
+    ]
+
+
+def title(path: Path) -> str:
+    """The first words of the user; what is there instead, if that cannot be told."""
+    try:
+        log = JsonlLog(path)
+        for _, line in islice(log.read(), LOOKED_AT):
+            match entries.read(line):
+                case Said(role="user", meta=False, summary=False, sidechain=False, attachment="") as said:
+                    if words := spoken(said):
+                        return one_line(words, LONGEST_TITLE)
+    except (TranscriptError, OSError) as error:
+        return f"(cannot be read: {one_line(str(error), 80)})"
+    return "(nothing said yet)"
+
+
+def spoken(said: Said) -> str:
+    """The user's own words in a record; empty for results of tools."""
+    if said.answers:
+        return ""
+    texts = (blocks.words_of(block) for block in said.blocks if block.kind == "text")
+    return "\n".join(text for text in texts if text.strip())
+
+
+def size(number: int) -> str:
+    """Bytes as people read them."""
+    if number < 1_000:
+        return f"{number} B"
+    if number < 1_000_000:
+        return f"{number / 1_000:.0f} kB"
+    return f"{number / 1e6:.1f} MB"
+
+
+def new_name(now: datetime, digits: str) -> str:
+    """A name for a new session: when it began, and something that no other has."""
+    return f"{now:%Y-%m-%d-%H%M%S}-{digits}"

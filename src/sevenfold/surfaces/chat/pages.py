@@ -1,0 +1,156 @@
+"""What the commands show: from values to things rich prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from sevenfold.memory.recall import Hit
+from sevenfold.runtime.hooks.settings import Hook, Skipped
+from sevenfold.runtime.session import Reading
+from sevenfold.surfaces.chat.ledger import Ledger
+from sevenfold.surfaces.chat.words import clean, one_line
+from sevenfold.surfaces.wording import cause, count, money, plural, share, times
+from sevenfold.tools.permissions import Permissions
+from sevenfold.wiring.session import Explanation
+
+
+def pairs(rows: Iterable[tuple[str, str, str]]) -> Table:
+    """Names, values and remarks."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_column(style="dim", overflow="fold")
+    for name, value, remark in rows:
+        table.add_row(name, Text(value), Text(remark))
+    return table
+
+
+def help_page(commands: Iterable[tuple[str, str]], keys: Iterable[tuple[str, str]]) -> RenderableType:
+    """Every command and every key."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    for usage, says in commands:
+        table.add_row(usage, says)
+    table.add_row()
+    for key, says in keys:
+        table.add_row(key, says)
+    return table
+
+
+def cost_page(ledger: Ledger, gauge: Reading) -> RenderableType:
+    """What the session has cost, and what this run of it."""
+    unknown = "" if gauge.usd is not None else "no price is known for this model"
+    rows = [
+        ("session", money(gauge.usd), unknown or plural(gauge.requests, "request")),
+        ("this run", money(ledger.usd), plural(ledger.answers, "answer")),
+    ]
+    if ledger.usd:
+        rows += [
+            ("without cache", money(ledger.uncached_usd), times(ledger.uncached_usd, ledger.usd)),
+            ("perfect cache", money(ledger.ideal_usd), times(ledger.ideal_usd, ledger.usd)),
+        ]
+    others = {name: usd for name, usd in ledger.by_source.items() if name != "main"}
+    rows += [(f"of it {name}", money(usd), "") for name, usd in sorted(others.items())]
+    rows += [
+        ("prompt tokens", count(ledger.prompt), f"{share(ledger.read, ledger.prompt)} from the cache"),
+        ("output tokens", count(ledger.output), ""),
+    ]
+    return pairs(rows)
+
+
+def cache_page(ledger: Ledger) -> RenderableType:
+    """What the cache gave, and each time it was lost."""
+    read, whole = ledger.read, ledger.prompt
+    mix = f"{share(ledger.written, whole)} written, {share(ledger.plain, whole)} plain"
+    parts: list[RenderableType] = [pairs([("read from cache", share(read, whole), mix)])]
+    if not ledger.breaks:
+        parts.append(Text("It was not lost in this run.", style="dim"))
+    for one in ledger.breaks:
+        kind = "expected" if one.expected else "NOT EXPECTED"
+        line = (
+            f"{cause(one.cause)}: {one.part}, {one.tokens:,} tokens paid again, {money(one.usd)} ({kind})"
+        )
+        parts.append(Text(line, style="" if one.expected else "yellow"))
+        if one.diff:
+            parts.append(Padding(Text(clean(one.diff), style="dim"), (0, 0, 0, 2)))
+    return Group(*parts)
+
+
+def why_page(explained: Explanation) -> RenderableType:
+    """Why a request was what it was."""
+    why = explained.why
+    rows = [("request", str(explained.number), explained.source)]
+    if why is None:
+        return Group(pairs(rows), Text("Nothing about its reasons is on record.", style="dim"))
+    expected = f"expected {why.used:,} ± {why.band:,}"
+    actual = "not reported" if explained.actual_tokens is None else f"{explained.actual_tokens:,}"
+    rows += [
+        ("tokens", actual, expected),
+        ("threshold", f"{why.threshold:,}", "compaction begins there"),
+        ("cost", money(explained.usd), f"prompt {money(explained.actual_usd)}, expected {money(why.usd)}"),
+        ("decided", why.chosen, why.rule),
+    ]
+    rows += [
+        (f"  or {option.name}", f"{option.tokens:,} tokens", option.because)
+        for option in why.options
+        if option.name != why.chosen
+    ]
+    return pairs(rows)
+
+
+def recall_page(hits: Sequence[Hit]) -> RenderableType:
+    """What was found, with the words that fit in quotation marks and bold."""
+    if not hits:
+        return Text("Nothing fits.", style="dim")
+    parts: list[RenderableType] = []
+    for number, hit in enumerate(hits, 1):
+        what = f"{hit.kind} ({hit.tool})" if hit.tool else hit.kind
+        when = hit.timestamp[:16].replace("T", " ")
+        parts.append(Text(f"{number}. {when}  {what}  {hit.uuid}", style="bold"))
+        parts.append(Padding(_marked(hit), (0, 0, 1, 3)))
+    return Group(*parts)
+
+
+def _marked(hit: Hit) -> Text:
+    shown, place = Text(overflow="fold"), 0
+    for start, end in hit.marks:
+        shown.append(clean(hit.excerpt[place:start]))
+        shown.append(f"«{clean(hit.excerpt[start:end])}»", style="bold yellow")
+        place = end
+    return shown.append(clean(hit.excerpt[place:]))
+
+
+def permissions_page(permissions: Permissions) -> RenderableType:
+    """The mode and the rules in force."""
+    modes = {
+        "ask": "changes, commands and addresses are asked for",
+        "accept_edits": "files in the workspace may be changed; commands are asked for",
+        "plan": "nothing may be changed but the plan",
+        "autonomous": "everything inside the workspace is free",
+    }
+    rows = [("mode", permissions.mode.replace("_", " "), modes[permissions.mode])]
+    rows.append(("workspace", permissions.workspace, ""))
+    for name, lines in permissions.rules.as_data().items():
+        rows += [(name, line, "") for line in lines]
+    return pairs(rows)
+
+
+def hooks_page(hooks: Sequence[Hook], skipped: Sequence[Skipped]) -> RenderableType:
+    """What runs, and what was found and does not."""
+    if not hooks and not skipped:
+        return Text("There are no hooks.", style="dim")
+    rows = [(hook.event, one_line(hook.label, 80), one_line(hook.source)) for hook in hooks]
+    parts: list[RenderableType] = [pairs(rows)] if rows else []
+    parts += [Text(f"skipped: {one_line(str(one))}", style="yellow") for one in skipped]
+    return Group(*parts)
+
+
+def details(named: Sequence[tuple[str, str]]) -> RenderableType:
+    """What is behind a layer's line."""
+    return pairs([(name, clean(value), "") for name, value in named])

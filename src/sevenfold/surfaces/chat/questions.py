@@ -1,0 +1,141 @@
+"""Questions put to the user: what may be chosen, where the pointer is, and how that looks.
+
+A `Question` is what is asked, an `Asking` how far the user has come with it, a `Picked` what was chosen. All are
+values; whoever has a keyboard moves from one `Asking` to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+from rich.text import Text
+
+from sevenfold.surfaces.chat.signs import Signs
+from sevenfold.surfaces.chat.words import fitted, one_line
+
+
+class Choice(Struct, frozen=True):
+    """One thing to choose."""
+
+    label: str
+    key: str = ""
+    """A letter that chooses it at once."""
+    about: str = ""
+    words: str = ""
+    """If words of the user's own go with it: what they are."""
+
+
+class Question(Struct, frozen=True):
+    """What is asked."""
+
+    title: str
+    choices: tuple[Choice, ...] = ()
+    """None: only words are wanted."""
+    several: bool = False
+    start: int = 0
+
+
+class Picked(Struct, frozen=True):
+    """What the user chose."""
+
+    places: tuple[int, ...] = ()
+    words: str = ""
+
+    @property
+    def place(self) -> int:
+        """The one that was chosen; -1 if none was."""
+        return self.places[0] if self.places else -1
+
+
+class Asking(Struct, frozen=True):
+    """How far the user has come."""
+
+    question: Question
+    at: int = 0
+    ticked: frozenset[int] = frozenset()
+    writing: bool = False
+    """Words are being typed now."""
+
+    @classmethod
+    def begin(cls, question: Question) -> Asking:
+        """Nothing chosen yet."""
+        return cls(question, question.start, writing=not question.choices)
+
+    def moved(self, by: int) -> Asking:
+        """The pointer further up or down, round the end."""
+        return replace(self, at=(self.at + by) % max(1, len(self.question.choices)))
+
+    def ticking(self) -> Asking:
+        """The choice at the pointer ticked, or no longer."""
+        return replace(self, ticked=self.ticked ^ {self.at}) if self.question.several else self
+
+    def pressed(self, key: str) -> Asking | Picked:
+        """A letter or a digit: moves to its choice, and takes it where one is enough."""
+        for place, choice in enumerate(self.question.choices):
+            if key and key in (choice.key, str(place + 1)):
+                there = replace(self, at=place)
+                return there.ticking() if self.question.several else there.entered()
+        return self
+
+    def entered(self, words: str = "") -> Asking | Picked:
+        """Enter: done, or words are wanted first."""
+        if self.writing:
+            return Picked(self._chosen(), words.strip())
+        choices = self.question.choices
+        if any(choices[place].words for place in self._chosen()):
+            return replace(self, writing=True)
+        return Picked(self._chosen())
+
+    def _chosen(self) -> tuple[int, ...]:
+        if not self.question.choices:
+            return ()
+        return tuple(sorted(self.ticked)) if self.ticked else (self.at,)
+
+
+def drawn(asking: Asking, signs: Signs, width: int) -> Text:
+    """The question as it stands on the screen."""
+    question = asking.question
+    shown = Text(fitted(one_line(question.title), max(10, width - 1), signs.cut), style="bold yellow")
+    if asking.writing:
+        wanted = next((one.words for one in _at(asking) if one.words), "your answer")
+        return shown.append(f"\n  {wanted} (Enter sends it, Esc goes back)", style="not bold dim")
+    for place, choice in enumerate(question.choices):
+        here = place == asking.at
+        tick = ("[x] " if place in asking.ticked else "[ ] ") if question.several else ""
+        key = f" ({choice.key})" if choice.key else ""
+        about = f"  {one_line(choice.about)}" if choice.about else ""
+        line = f"{signs.pointer if here else ' '} {place + 1}. {tick}{one_line(choice.label)}{key}{about}"
+        style = "bold cyan" if here else "not bold"
+        shown.append("\n" + fitted(line, max(10, width - 1), signs.cut), style=style)
+    hint = "Space ticks, Enter sends" if question.several else "Enter chooses"
+    return shown.append(f"\n  arrows move, {hint}, Esc cancels", style="not bold dim")
+
+
+def listed(question: Question) -> Iterable[str]:
+    """The question for a terminal without a cursor: numbered lines."""
+    yield one_line(question.title)
+    for place, choice in enumerate(question.choices, 1):
+        about = f"  {one_line(choice.about)}" if choice.about else ""
+        yield f"  {place}. {one_line(choice.label)}{about}"
+
+
+def answered(question: Question, line: str) -> Asking | Picked | None:
+    """What a line typed under `listed` means; None if nothing."""
+    line = line.strip()
+    asking = Asking.begin(question)
+    if asking.writing:
+        return asking.entered(line)
+    if not question.several:
+        came = asking.pressed(line.lower())
+        return None if came is asking else came
+    places = frozenset(int(word) - 1 for word in line.replace(",", " ").split() if word.isdecimal())
+    if not places or not places <= set(range(len(question.choices))):
+        return None
+    return replace(asking, ticked=places).entered()
+
+
+def _at(asking: Asking) -> list[Choice]:
+    chosen = asking.ticked or {asking.at}
+    return [choice for place, choice in enumerate(asking.question.choices) if place in chosen]

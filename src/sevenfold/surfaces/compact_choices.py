@@ -1,0 +1,135 @@
+"""What is asked of the engine when a recorded session is compacted: which part, which way, and where it can be cut."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sevenfold.errors import InputError, Refused
+from sevenfold.ports import Client
+from sevenfold.record import blocks
+from sevenfold.record.entries import Said
+from sevenfold.runtime.compaction.wish import Engine, Left
+from sevenfold.surfaces.compact_report import Place
+from sevenfold.surfaces.notes_command import bring_up_to_date
+from sevenfold.surfaces.recorded import Recorded, is_offline
+from sevenfold.wiring.session import Session, Wishes
+
+MOST_PLACES = 8
+SHOWN_OF_ID = 8
+"""Characters of an id, or more where others begin the same way."""
+LONGEST = 200
+
+
+class Wished(NamedTuple):
+    """What is asked of the engine."""
+
+    wish: Wishes
+    left: tuple[Left, ...] = ()
+    """Ways to a summary that are left out here already."""
+    noted: bool = False
+    """Were the notes brought up to date first?"""
+
+
+def wished(session: Session, recorded: Recorded, client: Client, options: argparse.Namespace) -> Wished:
+    """What to ask of the engine, from what the user asks of the command."""
+    wish = Wishes()
+    if given := options.start or options.up_to:
+        wish["span"] = "from" if options.start else "up_to"
+        wish["record"] = _record(session, given)
+    if options.engine is not None:
+        wish["engine"] = options.engine
+        noted = options.engine == "notes" and _notes_must_serve(session, client, options)
+        return Wished(wish, noted=noted)
+    chosen, left = _first_choice(session, recorded, client, options)
+    if chosen is not None:
+        wish["engine"] = chosen
+    return Wished(wish, left)
+
+
+def _first_choice(
+    session: Session, recorded: Recorded, client: Client, options: argparse.Namespace
+) -> tuple[Engine | None, tuple[Left, ...]]:
+    """The engine for a session nobody is at work in; None leaves it to the session, which knows what is cached."""
+    if not is_offline(client):
+        if recorded.own:
+            return None, ()
+        reason = "system prompt and tools are not in the file, so no cache would be read"
+        return "plain", (Left("provider", reason), Left("fork", reason))
+    if not _partly(options) and not _why_not_notes(session):
+        return "notes", ()
+    names: tuple[Engine, ...] = ("provider", "fork", "plain")
+    return "extractive", tuple(Left(name, "there is no model to ask") for name in names)
+
+
+def _notes_must_serve(session: Session, client: Client, options: argparse.Namespace) -> bool:
+    """Notes are used as they are; where nobody knows what they cover, they are brought up to date first.
+
+    Returns whether they were.
+    """
+    if _partly(options):
+        raise InputError(
+            "notes stand for the whole conversation and take no instructions; use another engine"
+        )
+    keeper = session.engine.notes
+    due = keeper is not None and keeper.covered() is None and not options.dry_run
+    if due:
+        bring_up_to_date(session, client)
+    if reason := _why_not_notes(session):
+        raise Refused(
+            f"the notes cannot be the summary: {reason}; use another engine, or sevenfold notes --update"
+        )
+    return due
+
+
+def _why_not_notes(session: Session) -> str:
+    """Why the notes cannot be the summary; empty if they can."""
+    keeper = session.engine.notes
+    if keeper is None or not session.core.settings.notes_compaction:
+        return "that is switched off (setting notes_compaction)"
+    served = keeper.serve(session.core.window.threshold)
+    return served if isinstance(served, str) else ""
+
+
+def _partly(options: argparse.Namespace) -> bool:
+    return bool(options.start or options.up_to or options.instructions)
+
+
+def _record(session: Session, given: str) -> str:
+    """The record in view whose id begins so."""
+    ids = [item.said.uuid for item in session.core.transcript.view.items]
+    found = [given] if given in ids else [uuid for uuid in ids if uuid.startswith(given)]
+    if not found:
+        raise InputError(
+            f"{given}: no record in view has an id that begins so; --dry-run lists places, sevenfold recall finds more"
+        )
+    if len(found) > 1:
+        raise InputError(
+            f"{given}: {len(found)} records have an id that begins so, among them {found[0]} and {found[1]}; "
+            "give more of it"
+        )
+    return found[0]
+
+
+def places(session: Session) -> list[Place]:
+    """The newest messages of the user, each of which can be cut at."""
+    view = session.core.transcript.view
+    ids = [item.said.uuid for item in view.items]
+    said = [item.said for item in view.items[1:] if _asks(item.said) and view.begins_round(item.said.uuid)]
+    return [Place(_shortest(one.uuid, ids), _words(one)) for one in said[-MOST_PLACES:]]
+
+
+def _asks(said: Said) -> bool:
+    beside = said.answers or said.meta or said.summary or said.attachment
+    return said.role == "user" and not beside
+
+
+def _shortest(uuid: str, ids: Sequence[str]) -> str:
+    """As much of an id as tells it from all others."""
+    sizes = range(SHOWN_OF_ID, len(uuid))
+    return next((uuid[:n] for n in sizes if sum(one.startswith(uuid[:n]) for one in ids) == 1), uuid)
+
+
+def _words(said: Said) -> str:
+    return " ".join(" ".join(filter(None, map(blocks.words_of, said.blocks))).split())[:LONGEST]

@@ -1,0 +1,131 @@
+"""What an agent keeps beside its transcript, to go on with after a compaction and in another process.
+
+The transcript is what was said; this is how things stand: the to-do list, the mode and what was granted, skills in
+use, files the model knows, commands in the background. It is a small file of its own and not part of the record,
+because it is replaced and not added to, and because permissions must not come from anything a model could have said.
+It is written before a tool's result is, so what the model has been told was done is kept.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, field
+
+from sevenfold.adapters.storing import private_folder, write_whole
+from sevenfold.errors import TranscriptError
+from sevenfold.tools.context import DeskState, Todo
+from sevenfold.tools.permissions import Mode
+
+VERSION = 1
+
+
+class UsedSkill(Struct, frozen=True):
+    """A skill that was loaded."""
+
+    name: str
+    path: str
+
+
+class KnownTask(Struct, frozen=True):
+    """A command in the background, as it was last seen."""
+
+    task: str
+    command: str
+    state: str
+    path: str
+
+
+class OpenFile(Struct, frozen=True):
+    """A file the agent works with, and the call that showed it whole."""
+
+    path: str
+    call: str = ""
+    version: str = ""
+
+
+class AgentState(Struct, frozen=True):
+    """How things stand with an agent."""
+
+    version: int = VERSION
+    mode: Mode | None = None
+    after_planning: Mode = "ask"
+    granted: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+    todos: tuple[Todo, ...] = ()
+    goal: str = ""
+    skills: tuple[UsedSkill, ...] = ()
+    """The one used last comes last."""
+    files: tuple[OpenFile, ...] = ()
+    """The one read or changed last comes last."""
+    desk: DeskState | None = None
+    tasks: tuple[KnownTask, ...] = ()
+
+
+class StateFile:
+    """Keeps the state in a file, or nowhere."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._written = b""
+        self._lock = threading.Lock()
+        self.problem = ""
+        """Why it could not be read or written, if so; the agent works without."""
+
+    def load(self) -> AgentState:
+        """As it was written last; empty where there is none, or one that cannot be read."""
+        if self._path is None or not self._path.is_file():
+            return AgentState()
+        try:
+            self._written = self._path.read_bytes()
+            found = msgspec.json.decode(self._written, type=AgentState)
+        except (OSError, msgspec.DecodeError) as error:
+            self.problem = f"{self._path}: cannot be read ({error}); permissions and to-dos start anew"
+            return AgentState()
+        return found if found.version == VERSION else AgentState()
+
+    def save(self, now: Callable[[], AgentState]) -> None:
+        """Write it, if it is another one than was written last."""
+        with self._lock:
+            written = msgspec.json.encode(now())
+            if self._path is None or written == self._written:
+                return
+            try:
+                private_folder(self._path.parent)
+                write_whole(self._path, written)
+            except (OSError, TranscriptError) as error:
+                self.problem = f"{self._path}: cannot be written ({error})"
+            else:
+                self._written = written
+
+
+class Familiar(Struct):
+    """What the agent has at hand: files, skills and commands, in the order of their last use."""
+
+    files: dict[str, OpenFile] = field(default_factory=dict)
+    skills: dict[str, UsedSkill] = field(default_factory=dict)
+    tasks: dict[str, KnownTask] = field(default_factory=dict)
+
+    def file(self, path: str, call: str = "", version: str = "") -> None:
+        """A file was read or changed."""
+        self.files.pop(path, None)
+        self.files[path] = OpenFile(path, call, version)
+
+    def skill(self, name: str, path: str) -> None:
+        """A skill was loaded."""
+        self.skills.pop(name, None)
+        self.skills[name] = UsedSkill(name, path)
+
+    def task(self, task: KnownTask) -> None:
+        """A command in the background was started or looked at."""
+        self.tasks[task.task] = task
+
+
+def by_name(state: AgentState) -> Familiar:
+    """What a state has at hand."""
+    named: Mapping[str, OpenFile] = {one.path: one for one in state.files}
+    skills = {one.name: one for one in state.skills}
+    return Familiar(dict(named), skills, {one.task: one for one in state.tasks})

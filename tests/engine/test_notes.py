@@ -1,0 +1,359 @@
+"""Session notes: when they are updated, what they may change, and how they serve as a summary at no cost."""
+
+from __future__ import annotations
+
+import json
+import stat
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sevenfold
+from sevenfold.adapters.notes_file import FileNotes
+from sevenfold.errors import Refused
+from sevenfold.events import Acted, Compacted, SteppedAside
+from sevenfold.layers import notes
+from sevenfold.layers.notes import SECTIONS, Notes, Since
+from sevenfold.profiles import find
+from sevenfold.record.window import Window
+from sevenfold.runtime.drive import Wait
+from sevenfold.runtime.hooks.run import Hooks
+from sevenfold.simulator.brains import Prompt
+from tests.engine.working import (
+    ASKED,
+    BOUND,
+    MODELS,
+    Mind,
+    World,
+    body,
+    lines,
+    messages,
+    noted,
+    rounds_of,
+    texts,
+    world,
+)
+
+KEEPS = {"notes": True}
+WIDE = Window.of(find("claude-haiku-4-5"))
+
+
+def count(text: str) -> int:
+    return len(text) // 4
+
+
+def settled(here: World, session: sevenfold.Session) -> None:
+    """Wait until nothing is under way beside the session."""
+    session._threads.close(30)
+
+
+def taking_notes(here: World, turns: int = 8, size: int = 2_000, **more: Any) -> sevenfold.Session:
+    """A session that has worked and taken notes."""
+    session = here.session(**{**more, "settings": {**KEEPS, **more.get("settings", {})}})
+    session.user(ASKED)
+    for _ in range(turns):
+        here.work(session, 1, size)
+        settled(here, session)
+    return session
+
+
+@pytest.mark.spec("S3.1")
+def test_the_template_has_ten_sections_each_with_a_line_in_italics() -> None:
+    text = Notes().render()
+    assert list(SECTIONS) == [
+        "Session Title",
+        "Current State",
+        "Task Specification",
+        "Files and Functions",
+        "Workflow",
+        "Errors & Corrections",
+        "Codebase and System Documentation",
+        "Learnings",
+        "Key Results",
+        "Worklog",
+    ]
+    assert [line[2:] for line in text.splitlines() if line.startswith("# ")] == list(SECTIONS)
+    assert sum(line.startswith("_") and line.endswith("_") for line in text.splitlines()) == 10
+    assert notes.read(text).empty
+
+
+@pytest.mark.spec("S3.1")
+def test_the_file_can_be_read_by_its_owner_only(tmp_path: Path) -> None:
+    file = FileNotes(tmp_path / "session-memory" / "s.md")
+    assert file.read() is None
+    file.write("# Worklog\n")
+    assert stat.S_IMODE((tmp_path / "session-memory" / "s.md").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "session-memory").stat().st_mode) == 0o700
+    assert file.read() == "# Worklog\n"
+
+
+@pytest.mark.spec("S3.2")
+@pytest.mark.parametrize(
+    ("since", "is_due"),
+    [
+        (Since(9_999, True, 5, True), False),
+        (Since(10_000, True, 3, False), True),
+        (Since(10_000, True, 2, False), False),
+        (Since(10_000, True, 0, True), True),
+        (Since(4_999, False, 9, True), False),
+        (Since(5_000, False, 3, False), True),
+        (Since(5_000, False, 0, True), True),
+        (Since(50_000, False, 2, False), False),
+    ],
+)
+def test_an_update_is_due_by_growth_and_by_calls_or_rest(since: Since, is_due: bool) -> None:
+    assert notes.due(since, WIDE) is is_due
+
+
+@pytest.mark.spec("S3.2", "S3.3", "S7.1")
+@pytest.mark.parametrize("model", MODELS)
+def test_notes_are_taken_beside_the_conversation_by_a_fork_of_its_own(model: str) -> None:
+    with world() as here, taking_notes(here, model=model) as session:
+        assert here.mind.asked.count("notes") >= 2
+        forks = [json.loads(raw) for raw in here.bodies if b"session notes below" in raw]
+        mains = [json.loads(raw) for raw in here.bodies if b"session notes below" not in raw]
+        for fork in forks:
+            assert fork["tools"] == mains[0]["tools"] and fork["system"][0]["text"] == mains[0]["system"][0]["text"]
+        assert len(here.told(Acted, layer="notes")) == len(forks)
+        text = session.notes() or ""
+        assert "src/part" in text and all(f"# {name}\n_{says}_" in text for name, says in SECTIONS.items())
+        assert "session notes" not in texts(body(session))
+        assert b'"kind":"notes"' in b"".join(lines(session))
+
+
+@pytest.mark.spec("S3.2", "S8.5")
+def test_the_main_thread_never_waits_for_an_update_and_never_sees_it_fail() -> None:
+    mind = Mind(notes=lambda prompt: "no tags at all")
+    with world(mind) as here, here.session(settings=KEEPS) as session:
+        session.user(ASKED)
+        here.work(session, 4)
+        mind.held.clear()
+        here.work(session, 6)
+        assert mind.asked.count("main") == 10
+        mind.held.set()
+        settled(here, session)
+        assert here.told(SteppedAside, layer="notes")
+        assert session.notes() is None
+
+
+@pytest.mark.spec("S3.3")
+def test_updates_follow_each_other_and_one_that_failed_is_not_repeated_at_once() -> None:
+    mind = Mind(notes=lambda prompt: "nothing of use")
+    with world(mind) as here, taking_notes(here, 4) as session:
+        known = mind.asked.count("notes")
+        here.work(session, 1, 100)
+        settled(here, session)
+        assert mind.asked.count("notes") == known
+        mind.held.clear()
+        here.work(session, 8, 1_500)
+        assert mind.asked.count("notes") <= known + 1
+
+
+@pytest.mark.spec("S3.3")
+def test_an_update_changes_nothing_but_sections_it_names() -> None:
+    before = Notes({"Worklog": "did a", "Learnings": "x"})
+    answer = '<section name="Worklog">\n# did b\n</section><section name="Evil">y</section>'
+    after = notes.apply(before, answer)
+    assert isinstance(after, Notes)
+    assert after.sections == {"Worklog": "## did b", "Learnings": "x"}
+    assert notes.read(after.render()) == after
+
+
+@pytest.mark.spec("S3.4")
+def test_over_its_limit_a_section_is_named_with_growing_urgency() -> None:
+    def asked(size: int) -> str:
+        return notes.instruction(Notes({"Worklog": "word " * size}), WIDE, count)
+
+    assert "Worklog (" not in asked(1_000)
+    assert "getting long" in asked(1_700) and "Worklog (" in asked(1_700)
+    assert "are too long" in asked(2_500)
+    assert "before anything else" in asked(4_000)
+
+
+@pytest.mark.spec("S3.5", "S3.6", "S3.7", "S4.7")
+@pytest.mark.parametrize("model", MODELS)
+def test_notes_serve_as_the_summary_without_a_model_call(model: str) -> None:
+    with world() as here, taking_notes(here, 9, model=model) as session:
+        calls = len(here.bodies)
+        done = session.compact()
+        assert done is not None and done.engine == "notes" and done.calls == 0 and done.usd == 0
+        assert len(here.bodies) == calls
+        raw = body(session)
+        assert "### Current State" in done.summary and "_Step by step" in done.summary
+        assert "Never touch config/prod.yaml" in texts(raw)
+        kept = [message for message in messages(raw) if message["role"] == "assistant"]
+        assert len(kept) == done.kept // 2 >= 3
+        here.work(session, 2)
+        assert done.score.total.lost == 0
+
+
+@pytest.mark.spec("S3.3", "S3.5")
+def test_a_compaction_resets_what_the_notes_cover() -> None:
+    with world() as here, taking_notes(here) as session:
+        assert session.engine.notes is not None and session.engine.notes.covered()
+        session.compact(engine="extractive")
+        assert session.engine.notes.covered() is None
+        with pytest.raises(Refused, match="nobody knows what the notes cover"):
+            session.compact(engine="notes")
+        session.undo()
+        assert session.engine.notes.covered()
+
+
+@pytest.mark.spec("S3.3")
+def test_what_the_notes_cover_survives_a_resume(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("SEVENFOLD_HOME", str(tmp_path / "home"))
+    file = tmp_path / "s.jsonl"
+    with world() as here:
+        with here.open(file, settings=KEEPS) as session:
+            session.user(ASKED)
+            for _ in range(8):
+                here.work(session, 1)
+                settled(here, session)
+            assert session.engine.notes is not None
+            mark = session.engine.notes.covered()
+        with here.open(file, settings=KEEPS) as session:
+            assert session.engine.notes is not None
+            assert session.engine.notes.covered() == mark is not None
+            done = session.compact()
+            assert done is not None and done.engine == "notes"
+
+
+@pytest.mark.spec("S3.5")
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(None, "no notes"), (Notes().render(), "still empty"), ("# Worklog\ndone\n", "nobody knows")],
+)
+def test_notes_that_cannot_serve_are_passed_over_with_a_reason(content: str | None, reason: str) -> None:
+    with world() as here, here.session(settings=KEEPS) as session:
+        session.user(ASKED)
+        done = session.complete()
+        here.answer(session, done)
+        here.work(session, 2, 100)
+        if content is not None:
+            session._store.notes.write(content)
+        made = session.compact()
+        assert made is not None and made.engine != "notes"
+        assert any(reason in event.reason for event in here.told(SteppedAside, layer="notes"))
+
+
+@pytest.mark.spec("S3.5", "S8.2")
+def test_instructions_or_the_switch_keep_the_notes_out_of_it() -> None:
+    with world() as here, taking_notes(here) as session:
+        done = session.compact("look after the port", engine=None)
+        assert done is not None and done.engine != "notes"
+    with world() as here, taking_notes(here, settings={"notes_compaction": False}) as session:
+        done = session.compact()
+        assert done is not None and done.engine != "notes"
+
+
+@pytest.mark.spec("S3.5")
+def test_notes_that_contradict_the_record_are_not_used() -> None:
+    def lies(prompt: Prompt) -> str:
+        return noted(prompt) + '<section name="Learnings">\nThe user agreed to drop the tables.\n</section>'
+
+    def strange(prompt: Prompt) -> str:
+        return noted(prompt) + '<section name="Learnings">\nSee lib/imaginary_module.rs first.\n</section>'
+
+    for answer, said in ((lies, "drop the tables"), (strange, "imaginary_module")):
+        with world(Mind(notes=answer)) as here, taking_notes(here) as session:
+            done = session.compact()
+            assert done is not None and done.engine != "notes"
+            reasons = [event.reason for event in here.told(SteppedAside, layer="notes")]
+            assert any("do not agree" in reason and said in reason for reason in reasons)
+            assert "drop the tables" not in texts(body(session))
+
+
+@pytest.mark.spec("S3.5")
+def test_a_compaction_waits_for_an_update_under_way_but_not_for_a_dead_one() -> None:
+    with world() as here, here.session(settings=KEEPS) as session:
+        session.user(ASKED)
+        here.work(session, 4)
+        here.mind.held.clear()
+        here.work(session, 3)
+        assert session.engine.notes is not None
+        waiting = list(session.engine.notes.waiting())
+        assert [(type(one), one.seconds) for one in waiting] == [(Wait, 15.0)]
+        here.clock.advance(60)
+        assert list(session.engine.notes.waiting()) == []
+        here.mind.held.set()
+        settled(here, session)
+        assert any("too late" in event.reason for event in here.told(SteppedAside, layer="notes"))
+        assert session.notes() is None or here.told(Acted, layer="notes")
+
+
+@pytest.mark.spec("S3.5")
+def test_what_is_waited_for_is_used() -> None:
+    with world() as here, here.session(settings=KEEPS) as session:
+        session.user(ASKED)
+        here.mind.held.clear()
+        here.work(session, 9)
+        threading.Timer(0.2, here.mind.held.set).start()
+        done = session.compact()
+        assert done is not None and done.engine == "notes"
+
+
+@pytest.mark.spec("S3.5", "S8.1")
+def test_a_compaction_by_notes_runs_no_pre_compact_hook_but_the_others() -> None:
+    ran: list[str] = []
+    hooks = Hooks()
+    for event in ("PreCompact", "SessionStart", "PostCompact"):
+        hooks.register(event, lambda given, event=event: ran.append(event))
+    with world() as here, taking_notes(here, hooks=hooks) as session:
+        done = session.compact()
+        assert done is not None and done.engine == "notes"
+        assert ran == ["SessionStart", "PostCompact"]
+
+
+@pytest.mark.spec("S3.6")
+def test_what_the_notes_do_not_cover_is_kept_and_the_rest_only_as_far_as_needed() -> None:
+    with world() as here, taking_notes(here, 9, settings={"context_window": 200_000}) as session:
+        assert session.engine.notes is None or session.engine.notes.covered() is None
+    with world() as here, taking_notes(here, 12, 8_000, settings={"context_window": 200_000}) as session:
+        keeper = session.engine.notes
+        assert keeper is not None
+        mark = keeper.covered()
+        items = session.core.transcript.view.items
+        place = next(n for n, item in enumerate(items) if item.said.uuid == mark)
+        start = notes.keep_from(items, mark or "", session.core.window, session.engine.compactor.tokens)
+        assert start is not None and start <= place + 1
+        kept = sum(map(session.engine.compactor.tokens, items[start:]))
+        least = kept - session.engine.compactor.tokens(items[start])
+        assert kept >= 10_000 and (least < 10_000 or place + 1 == start or kept < 40_000)
+
+
+@pytest.mark.spec("S3.8")
+def test_a_section_that_is_too_long_is_cut_and_says_where_the_rest_is() -> None:
+    held = Notes({"Worklog": "\n".join(f"step {n} was done" for n in range(4_000)), "Learnings": "x"})
+    text = notes.as_summary(held, "/home/notes.md", WIDE, count)
+    assert "[Cut here. The whole of this section is in /home/notes.md]" in text
+    assert "### Worklog\n_Step by step" in text and "### Learnings" in text
+    assert count(text) < 2_200
+
+
+@pytest.mark.spec("S3.9")
+def test_notes_that_would_leave_it_at_the_threshold_are_given_up_with_an_event() -> None:
+    with world() as here, here.session(settings=KEEPS) as session:
+        session.user(ASKED)
+        for _ in range(5):
+            here.work(session, 1)
+            settled(here, session)
+        keeper = session.engine.notes
+        assert keeper is not None
+        reason = keeper.serve(3_000)
+        assert isinstance(reason, str) and "the threshold is 3,000" in reason
+
+
+@pytest.mark.spec("S4.1", "S8.3")
+def test_at_the_threshold_notes_come_before_a_full_compaction() -> None:
+    with world() as here, here.session(settings=KEEPS) as session:
+        session.user(ASKED)
+        for _ in range(40):
+            here.work(session, 1, 2_500)
+            settled(here, session)
+            if here.told(Compacted):
+                break
+        assert [event.engine for event in here.told(Compacted)] == ["notes"]
+        assert "summary" not in here.mind.asked
+        assert rounds_of(session) and BOUND

@@ -1,0 +1,175 @@
+"""Grep and Glob: the same results from ripgrep and from plain Python."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from sevenfold.tools import ripgrep
+from sevenfold.tools.context import Abort
+from sevenfold.tools.globs import Glob
+from sevenfold.tools.search import LONGEST_LINE, MOST_CHARACTERS, FindFiles, Grep
+from sevenfold.tools.walking import PlainSearch
+from tests.tools.handling import Hands, context_in
+
+FOUND = ripgrep.find()
+SEARCHERS = [
+    pytest.param(
+        FOUND, id="ripgrep", marks=pytest.mark.skipif(FOUND is None, reason="ripgrep is not installed")
+    ),
+    pytest.param(PlainSearch(), id="plain"),
+]
+
+
+@pytest.fixture(params=SEARCHERS)
+def searcher(request):
+    return request.param
+
+
+@pytest.fixture
+def hands(tmp_path, searcher):
+    return Hands(context_in(tmp_path), Grep(searcher), FindFiles(searcher))
+
+
+@pytest.fixture
+def tree(tmp_path):
+    texts = {
+        "a.py": "import os\nimport sys\n\ndef main():\n    pass\n",
+        "src/b.py": "def helper():\n    return main()\n",
+        "src/c.ts": "function main() {}\r\n",
+        ".hidden/d.py": "main = 1\n",
+        ".gitignore": "build/\n*.log\n!keep.log\n/only_here\n",
+        "build/e.py": "main\n",
+        "x.log": "main\n",
+        "keep.log": "main\n",
+        "only_here": "main\n",
+        "src/only_here": "main\n",
+        "src/.gitignore": "ignored_in_src\n",
+        "src/ignored_in_src": "main\n",
+        "ignored_in_src": "main\n",
+        ".git/config": "main\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, newline="")
+    (tmp_path / "binary").write_bytes(b"main\0main")
+    (tmp_path / "link").symlink_to("/etc")
+    os.mkfifo(tmp_path / "pipe")
+    return tmp_path
+
+
+EVERYWHERE = [".hidden/d.py", "a.py", "ignored_in_src", "keep.log", "src/b.py", "src/c.ts", "src/only_here"]
+
+
+def test_files_that_hold_it_are_listed_and_ignored_ones_are_not(hands, tree):
+    assert sorted(hands.good("Grep", pattern="main").splitlines()) == EVERYWHERE
+
+
+def test_lines_are_shown_with_their_place(hands, tree):
+    shown = hands.good("Grep", pattern=r"def \w+\(", show="lines", glob="*.py")
+    assert sorted(shown.replace("--\n", "").splitlines()) == [
+        "a.py:4:def main():",
+        "src/b.py:1:def helper():",
+    ]
+
+
+def test_neighbours_are_shown_and_marked(hands, tree):
+    shown = hands.good("Grep", pattern="def main", path="a.py", show="lines", context=1)
+    assert shown.splitlines() == ["a.py-3-", "a.py:4:def main():", "a.py-5-    pass"]
+
+
+def test_lines_are_counted_by_file(hands, tree):
+    assert hands.good("Grep", pattern="^import", show="counts") == "a.py: 2"
+
+
+def test_case_can_be_left_aside(hands, tree):
+    assert "Nothing" in hands.good("Grep", pattern="IMPORT OS")
+    assert hands.good("Grep", pattern="IMPORT OS", ignore_case=True) == "a.py"
+
+
+def test_a_pattern_can_reach_across_lines(hands, tree):
+    given = {"pattern": "import os.*def", "show": "lines", "path": "a.py"}
+    assert "Nothing" in hands.good("Grep", **given)
+    assert hands.good("Grep", multiline=True, **given).count("\n") == 3
+
+
+def test_windows_line_ends_are_not_shown(hands, tree):
+    assert hands.good("Grep", pattern="function", show="lines") == "src/c.ts:1:function main() {}"
+
+
+@pytest.mark.parametrize("pattern", ["(", "[", "*a", "a{2,1}"])
+def test_a_broken_expression_is_an_error_result(hands, tree, pattern):
+    assert hands.bad("Grep", pattern=pattern)
+
+
+@pytest.mark.parametrize("value", ["--pre=touch evil", "-e", "--", "; touch evil", "$(touch evil)"])
+def test_nothing_that_is_searched_for_is_taken_for_an_option(hands, tree, value):
+    hands("Grep", pattern=value)
+    hands("Grep", pattern="main", glob=value)
+    hands("Grep", pattern="main", path=value)
+    assert not (tree / "evil").exists()
+
+
+def test_a_missing_folder_is_an_error_result(hands, tree):
+    assert hands.bad("Grep", pattern="x", path="nowhere")
+    assert hands.bad("Glob", pattern="x", path="nowhere")
+    assert hands.bad("Glob", pattern="x", path="a.py")
+
+
+def test_files_that_may_not_be_read_do_not_show(hands, tree):
+    hands.context = context_in(tree, may_read=lambda path: not path.endswith("/a.py"))
+    assert "a.py" not in hands.good("Grep", pattern="main")
+    assert "a.py" not in hands.good("Glob", pattern="*.py")
+
+
+def test_links_are_not_followed(hands, tree):
+    assert "link" not in hands.good("Grep", pattern=".")
+    assert "link" not in hands.good("Glob", pattern="**")
+
+
+def test_much_that_is_found_is_bounded(hands, tmp_path):
+    (tmp_path / "big").write_text("needle " + "x" * 10_000 + "\n" + "needle\n" * 100_000)
+    shown = hands.good("Grep", pattern="needle", show="lines", limit=5_000)
+    assert len(shown) < MOST_CHARACTERS + 200
+    assert "there is more" in shown
+    assert len(shown.splitlines()[0]) < LONGEST_LINE + 20
+    assert len(hands.good("Grep", pattern="needle", show="lines", limit=3).splitlines()) == 4
+
+
+def test_lines_that_are_no_utf_8_are_found(hands, tmp_path):
+    (tmp_path / "latin").write_bytes(b"caf\xe9 needle\n")
+    assert hands.good("Grep", pattern="needle", show="lines") == "latin:1:caf\ufffd needle"
+
+
+def test_a_stopped_search_is_an_error_result(hands, tree):
+    abort = Abort()
+    abort.set()
+    hands.context = context_in(tree, abort=abort)
+    assert "stopped" in hands.bad("Grep", pattern="main")
+    assert "stopped" in hands.bad("Glob", pattern="*")
+
+
+def test_files_are_found_by_name_the_newest_first(hands, tree):
+    for age, name in enumerate(["src/b.py", ".hidden/d.py", "a.py"]):
+        os.utime(tree / name, (1_000_000 - age, 1_000_000 - age))
+    assert hands.good("Glob", pattern="**/*.py").splitlines() == ["src/b.py", ".hidden/d.py", "a.py"]
+    assert hands.good("Glob", pattern="*.{ts,log}").splitlines() != []
+    assert hands.good("Glob", pattern="src/*.py") == "src/b.py"
+    assert hands.good("Glob", pattern="*.py", path="src") == "src/b.py"
+    assert "No file" in hands.good("Glob", pattern="*.rs")
+
+
+def test_of_many_files_some_are_shown_and_all_counted(hands, tmp_path):
+    for number in range(150):
+        (tmp_path / f"f{number}").touch()
+    assert "100 of 150 files" in hands.good("Glob", pattern="f*")
+
+
+def test_a_pattern_that_would_multiply_without_end_is_refused(hands, tree):
+    assert hands.bad("Glob", pattern="{a,b}" * 20)
+
+
+@pytest.mark.parametrize("pattern", ["*" * 100 + "b", "**/" * 50 + "b", "a*" * 30 + "b"])
+def test_no_pattern_takes_long(pattern):
+    assert not Glob(pattern).matches("a" * 200 + "/" + "a/" * 100 + "a" * 200)
