@@ -5,17 +5,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sevenfold.tools.functions import function_tool
+    from sevenfold.wiring.agent import Agent, AsyncAgent
+    from sevenfold.wiring.awaited import AsyncSession
     from sevenfold.wiring.opened import Tool, tool
-    from sevenfold.wiring.session import AsyncSession, Completion, Session
+    from sevenfold.wiring.session import Completion, Session
 
 __version__ = "0.1.0"
-__all__ = ["AsyncSession", "Completion", "Session", "Tool", "tool"]
+__all__ = [
+    "Agent",
+    "AsyncAgent",
+    "AsyncSession",
+    "Completion",
+    "Session",
+    "Tool",
+    "function_tool",
+    "tool",
+]
 
 _HOMES = {
-    "AsyncSession": "sevenfold.wiring.session",
+    "Agent": "sevenfold.wiring.agent",
+    "AsyncAgent": "sevenfold.wiring.agent",
+    "AsyncSession": "sevenfold.wiring.awaited",
     "Completion": "sevenfold.wiring.session",
     "Session": "sevenfold.wiring.session",
     "Tool": "sevenfold.wiring.opened",
+    "function_tool": "sevenfold.tools.functions",
     "tool": "sevenfold.wiring.opened",
 }
 

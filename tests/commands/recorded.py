@@ -77,9 +77,9 @@ def foreign(path: Path, rounds: int = 6) -> Path:
     return path
 
 
-def own(path: Path, turns: int = 4) -> Path:
+def own(path: Path, turns: int = 4, model: str = MODEL) -> Path:
     """A session of ours, offline."""
-    with opened(path) as session:
+    with opened(path, model) as session:
         for number in range(turns):
             session.user(
                 f"Question {number}: why does panel_{number}.py show yesterday's tide? Keep --zone UTC."
@@ -88,9 +88,9 @@ def own(path: Path, turns: int = 4) -> Path:
     return path
 
 
-def opened(path: Path) -> sevenfold.Session:
+def opened(path: Path, model: str = MODEL) -> sevenfold.Session:
     return sevenfold.Session.open(
-        "own", model=MODEL, file=path, folder=path.parent, system=SYSTEM, tools=[READ]
+        "own", model=model, file=path, folder=path.parent, system=SYSTEM, tools=[READ]
     )
 
 

@@ -82,6 +82,8 @@ def test_nothing_is_ever_overwritten(session: Path, capsys: Capsys) -> None:
     assert refused.code == 2
     assert "talk-compacted.jsonl: this file exists and is not overwritten" in refused.err
     assert taken.read_text() == "mine"
+    nowhere = ran(capsys, "compact", session, "--output", session.parent / "none" / "x.jsonl")
+    assert "there is no such folder to write to" in nowhere.err
     assert ran(capsys, "compact", session, "--output", session.with_name("other.jsonl")).code == 0
 
 
@@ -269,6 +271,24 @@ def test_our_own_session_is_summarised_behind_its_own_prefix(
     assert asked[-1].system == asked[0].system
     assert asked[-1].tools == asked[0].tools
     assert len(asked[-1].messages) == 9
+
+
+@pytest.mark.spec("S9.4")
+def test_the_session_chooses_the_engine_and_the_providers_own_can_be_asked_for(
+    tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with answering(monkeypatch):
+        path = own(tmp_path / "own.jsonl", model="claude-sonnet-5-5")
+        planned = ran(capsys, "compact", path, "--dry-run", "--json").json
+        beside = ran(capsys, "compact", path, "--json").json
+        done = ran(capsys, "compact", path, "--in-place", "--engine", "provider", "--json").json
+        with opened(path, "claude-sonnet-5-5") as session:
+            session.user("And now?")
+            assert session.complete().text == "Noted."
+    assert planned["preview"]["engine"] == beside["engine"] == "fork"
+    assert beside["left"] == []
+    assert done["engine"] == "provider"
+    assert done["usd"] > 0
 
 
 def test_a_model_that_has_no_summary_leaves_it_to_extraction(

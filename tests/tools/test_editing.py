@@ -145,6 +145,14 @@ def test_after_forgetting_everything_must_be_read_again(hands, file):
     hands.good("Edit", path="a.py", old="one", new="1")
 
 
+def test_the_files_last_seen_or_changed_come_first(hands, tmp_path, file):
+    (tmp_path / "b").write_text("b")
+    hands.good("Read", path="a.py")
+    hands.good("Read", path="b")
+    hands.good("Edit", path="a.py", old="one", new="1")
+    assert hands.context.desk.recent() == [str(file.resolve()), str((tmp_path / "b").resolve())]
+
+
 def test_a_link_is_written_through_to_where_permission_was_given(hands, tmp_path, file):
     (tmp_path / "link").symlink_to("a.py")
     hands.good("Read", path="link")

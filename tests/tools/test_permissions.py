@@ -231,10 +231,11 @@ FRAGMENTS = [
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash to compare with")
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(line=st.lists(st.sampled_from(FRAGMENTS), min_size=2, max_size=9).map("".join))
 @example(line="git \\\\\nevil")
 @example(line="git 'a' # it's\nevil")
+@example(line="git x2>&1\\")
 def test_bash_runs_nothing_but_what_was_allowed(tmp_path_factory, line):
     """A line the rule allows is given to bash, where every other command would leave a trace."""
     for allowed in (line, f"git {line}"):
@@ -338,6 +339,18 @@ def test_where_commands_are_denied_a_line_that_hides_its_own_is_asked_for(line):
 def test_commands_that_only_look_are_free(line, expected):
     assert verdict(run(line)) == expected
     assert verdict(run(line, outside=("x",))) == "ask"
+
+
+@pytest.mark.parametrize("mode", ["ask", "autonomous"])
+def test_a_command_that_names_a_file_not_to_be_read_is_refused(mode):
+    wish = Wish("Shell", "run", "base64 .env", paths=("/ws/.env",))
+    assert verdict(wish, mode, deny=["Read(.env)"], allow=["Shell"]) == "deny"
+    assert verdict(wish, mode, ask=["Read(.env)"], allow=["Shell"]) == "ask"
+
+
+def test_where_files_are_not_to_be_read_commands_that_show_files_are_asked_for():
+    assert verdict(run("grep -r x ."), deny=["Read(.env)"]) == "ask"
+    assert verdict(run("ls"), deny=["Read(.env)"]) == "allow"
 
 
 # Paths

@@ -68,7 +68,7 @@ def test_files_that_hold_it_are_listed_and_ignored_ones_are_not(hands, tree):
 
 def test_lines_are_shown_with_their_place(hands, tree):
     shown = hands.good("Grep", pattern=r"def \w+\(", show="lines", glob="*.py")
-    assert sorted(shown.replace("--\n", "").splitlines()) == [
+    assert sorted(shown.splitlines()) == [
         "a.py:4:def main():",
         "src/b.py:1:def helper():",
     ]
@@ -77,6 +77,15 @@ def test_lines_are_shown_with_their_place(hands, tree):
 def test_neighbours_are_shown_and_marked(hands, tree):
     shown = hands.good("Grep", pattern="def main", path="a.py", show="lines", context=1)
     assert shown.splitlines() == ["a.py-3-", "a.py:4:def main():", "a.py-5-    pass"]
+
+
+def test_groups_of_lines_are_set_apart(hands, tree):
+    shown = hands.good("Grep", pattern="import sys|pass", path="a.py", show="lines", context=0)
+    assert shown.splitlines() == ["a.py:2:import sys", "a.py:5:    pass"]
+    (tree / "z").write_text("hit\n" + "-\n" * 9 + "hit\n")
+    assert hands.good("Grep", pattern="hit", path="z", show="lines", context=1).splitlines() == [
+        *("z:1:hit", "z-2--", "--", "z-10--", "z:11:hit")
+    ]
 
 
 def test_lines_are_counted_by_file(hands, tree):

@@ -9,6 +9,7 @@ import pytest
 
 from sevenfold.adapters.processes import LocalProcesses
 from sevenfold.errors import InputError, ResultMissing
+from sevenfold.memory.passages import KINDS
 from sevenfold.memory.recall import Hit, Near
 from sevenfold.prompts.given import Skills as SkillsText
 from sevenfold.tools import Permissions, Toolbox
@@ -139,6 +140,10 @@ def test_a_record_is_fetched_whole_in_pieces(tmp_path):
     assert shown == 100_000
     assert "there is no u9" in hands.bad("Recall", record="u9")
     assert hands.bad("Recall")
+
+
+def test_the_kinds_that_can_be_asked_for_are_those_there_are():
+    assert set(RecallTool().schema["properties"]["kind"]["enum"]) <= set(KINDS)
 
 
 # Skills

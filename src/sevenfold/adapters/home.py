@@ -6,6 +6,7 @@
             <session>.jsonl             a transcript, its lock and its index beside it
             tool-results/<session>/     results that were too big for the context
             session-memory/<session>.md the notes
+            agents/<session>/           what an agent keeps: its state, its plan, output of commands, scratch
             memory/                     what outlives a session
 
 Names are made from ids and paths so that two of them never share a file. Nothing here is made by looking.
@@ -29,6 +30,7 @@ from sevenfold.errors import SettingError
 
 _RESULTS = "tool-results"
 _NOTES = "session-memory"
+_AGENTS = "agents"
 _TRANSCRIPT = ".jsonl"
 
 
@@ -67,6 +69,16 @@ class SessionFiles(Struct, frozen=True):
     def notes(self) -> Path:
         """The running notes."""
         return self.folder / _NOTES / f"{self.name}.md"
+
+    @property
+    def agent(self) -> Path:
+        """The folder of what an agent keeps to go on with."""
+        return self.folder / _AGENTS / self.name
+
+    def agent_files(self) -> list[Path]:
+        """What is in that folder, at any depth."""
+        found = self.agent.rglob("*") if self.agent.is_dir() else ()
+        return sorted(path for path in found if path.is_file() and not path.is_symlink())
 
     def stored_results(self) -> list[Path]:
         """The results that are there, and what an unfinished write may have left."""
@@ -118,6 +130,7 @@ class Project(Struct, frozen=True):
         names = {file.path.name.removesuffix(_TRANSCRIPT) for file in self.sessions()}
         names |= {path.name for path in _entries(self.folder / _RESULTS) if path.is_dir()}
         names |= {path.stem for path in _files(self.folder / _NOTES) if path.suffix == ".md"}
+        names |= {path.name for path in _entries(self.folder / _AGENTS) if path.is_dir()}
         return [SessionFiles(self.folder, name) for name in sorted(names)]
 
 
@@ -147,7 +160,7 @@ class Home(Struct, frozen=True):
         for project in self.projects():
             for session in project.all_sessions():
                 beside = [path for path in (session.transcript, session.notes) if path.is_file()]
-                yield from [*beside, *session.stored_results()]
+                yield from [*beside, *session.stored_results(), *session.agent_files()]
             yield from sorted(path for path in project.memory.rglob("*") if path.is_file())
 
 

@@ -27,7 +27,7 @@ KEPT_AT_EACH_END = 128 * 1024
 """Bytes of output kept at the beginning and at the end."""
 MOST_IN_A_FILE = 64 * 1024 * 1024
 """Bytes of output kept of a command in the background."""
-GENTLY = 1.0
+GENTLY = 0.5
 """Seconds a command gets to end by itself when it is told to."""
 _TICK = 0.05
 _CHUNK = 64 * 1024

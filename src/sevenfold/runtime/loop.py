@@ -23,7 +23,7 @@ from sevenfold.record.log import Answer
 from sevenfold.runtime.drive import Do, Fire, Signal, Wait
 from sevenfold.runtime.engine import Engine
 from sevenfold.runtime.exchange import Outcome
-from sevenfold.runtime.hooks.inputs import Stop, UserPromptSubmit
+from sevenfold.runtime.hooks.inputs import HookInput, Stop, UserPromptSubmit
 
 RETRIES = 4
 """How often a request is made again that a provider could not answer just then."""
@@ -96,6 +96,7 @@ class Loop:
         *,
         limits: Limits | None = None,
         common: Callable[[], Mapping[str, str]],
+        news: Callable[[], Iterable[HookInput]] = tuple,
     ) -> None:
         self.limits = limits or Limits()
         self.signals: Callable[[], Signal] = Signal
@@ -105,6 +106,7 @@ class Loop:
         self._engine = engine
         self._hands = hands
         self._common = common
+        self._news = news
         self._queued: deque[str] = deque()
         self._begin()
 
@@ -133,8 +135,15 @@ class Loop:
     # -- running --------------------------------------------------------------------------------
 
     def run(self, prompt: str = "") -> Flow:
-        """Work until there is nothing left to do; returns what was `Finished`."""
+        """Work until there is nothing left to do; the flow returns what was `Finished`.
+
+        From now on, not from the flow's first step on, it can be interrupted.
+        """
         self._begin()
+        return self._run(prompt)
+
+    def _run(self, prompt: str) -> Flow:
+        yield from self._tell()
         if prompt:
             refused = yield from self._say(prompt)
             if refused is not None:
@@ -152,6 +161,7 @@ class Loop:
         """One request and all that follows from its answer; None: there is more to do."""
         if limit := self._limit():
             return self._finished(limit)
+        yield from self._tell()
         yield from self._hear()
         outcome: Outcome = yield from self._asked()
         answer = outcome.reply.answer
@@ -192,6 +202,13 @@ class Loop:
         return Do(lambda: self._hands.act(calls), lambda: self._hands.act_async(calls))
 
     # -- what is said ---------------------------------------------------------------------------
+
+    def _tell(self) -> Flow:
+        """Tell the hooks what is new; what they have to say about it is noted."""
+        for event in self._news():
+            heard = yield Fire(event)
+            for context in heard.context:
+                self._engine.session.note(context)
 
     def _hear(self) -> Flow:
         """Take in what was queued; what a hook refuses is told."""
@@ -301,5 +318,5 @@ def _pause(error: ModelError, attempt: int) -> float | None:
         return None
     told = error.retry_after if isinstance(error, RateLimited) else None
     if told is None:
-        return min(LONGEST_PAUSE, FIRST_PAUSE * 2**attempt)
+        return min(LONGEST_PAUSE, FIRST_PAUSE * float(2**attempt))
     return told if told <= LONGEST_PAUSE else None

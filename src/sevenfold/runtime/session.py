@@ -213,9 +213,7 @@ class Session:
                 return self.observe(reply)
         raise AssertionError("unreachable")
 
-    def fork(
-        self, source: str, shared: Sequence[Message] | None = None, upto: str | None = None
-    ) -> Fork:
+    def fork(self, source: str, shared: Sequence[Message] | None = None, upto: str | None = None) -> Fork:
         """A conversation of its own that begins with this one's bytes and leaves no trace in it.
 
         ``shared`` are the messages it begins with, if those are not all that are in view; ``upto`` is the record

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sevenfold.errors import Refused
+from sevenfold.errors import InputError, Refused
 from sevenfold.surfaces import transcripts
 
 if TYPE_CHECKING:
@@ -132,6 +132,10 @@ def _done(recorded: Recorded, client: Client, options: argparse.Namespace) -> Do
     target = options.output or recorded.path.with_name(f"{recorded.path.stem}-compacted.jsonl")
     if target.exists():
         raise files.exists(target)
+    if not target.absolute().parent.is_dir():
+        raise InputError(
+            f"{target}: there is no such folder to write to; make it first, or name another file"
+        )
     done, draft = _compacted(recorded, client, target, options)
     files.write_new(target, draft)
     return done

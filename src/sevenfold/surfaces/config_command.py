@@ -95,12 +95,12 @@ def _print(resolved: Resolved, chosen: list[Setting], *, in_full: bool) -> None:
 
     console = Console(highlight=False, markup=False, emoji=False)
     for setting in chosen:
-        console.print(_entry(resolved, setting, in_full=in_full))
+        console.print(entry(resolved, setting, in_full=in_full))
     for note in resolved.notes:
         console.print(Text(f"\n {note}", style="yellow"), soft_wrap=True)
 
 
-def _entry(resolved: Resolved, setting: Setting, *, in_full: bool) -> RenderableType:
+def entry(resolved: Resolved, setting: Setting, *, in_full: bool) -> RenderableType:
     """A setting: its name and value, what it does, and what is out of the ordinary about it."""
     from rich.console import Group
     from rich.padding import Padding

@@ -168,9 +168,9 @@ class _Reader:
 
     def _escaped(self) -> str:
         sign = self._line[self._at + 1 : self._at + 2]
-        if sign == "\n":
-            # It joins what stands before and behind it, before anything else is looked at.
-            raise _Odd("a line end behind a backslash in the middle of a word")
+        if sign in ("", "\n"):
+            # Before a line end it joins what stands on both sides, before anything else is looked at.
+            raise _Odd("a backslash at the end of a line")
         self._at += 2
         return sign
 

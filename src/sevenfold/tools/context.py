@@ -60,13 +60,17 @@ class Desk:
 
     def know(self, path: str, version: str, *, whole: bool) -> None:
         """The model was shown this version; having seen all of it is not undone by seeing a part."""
-        before = self._files.get(path)
+        before = self._files.pop(path, None)
         whole = whole or (before is not None and before.version == version and before.whole)
         self._files[path] = Known(version, whole)
 
     def known(self, path: str) -> Known | None:
         """What the model knows of a file; None if it has not read it."""
         return self._files.get(path)
+
+    def recent(self) -> list[str]:
+        """The files the model knows, the one it saw or changed last first."""
+        return list(reversed(self._files))
 
     def forget(self) -> None:
         """After a compaction nothing counts as read but what is read, or put back, from now on."""

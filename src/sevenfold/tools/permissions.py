@@ -32,6 +32,8 @@ ONLY_LOOK = names(
     "basename cat cd cmp cut df diff dirname du echo false grep head ls nl pwd stat tail true uname wc whoami"
 )
 """Commands that change nothing whatever their options; in front of files outside the workspace they ask as well."""
+SHOW_FILES = names("cat cmp cut diff grep head nl tail wc")
+"""Those of them that show what is in files."""
 GUARDED = (".git/**", ".sevenfold/**", ".claude/**", ".mcp.json", ".envrc", ".vscode/**", ".husky/**")
 """Files in a workspace that decide what runs later."""
 
@@ -91,31 +93,38 @@ class Permissions(Struct, frozen=True, kw_only=True):
     def decide(self, wish: Wish) -> Decision:
         """Whether a wish is granted, refused or put to the user."""
         line = read(wish.subject) if wish.deed == "run" else None
-        scope = Scope(self.workspace, self.home)
-        for rule in self.rules.deny:
-            if rule.touches(wish, scope, line):
-                return Decision("deny", f"The rule {rule} forbids this.", str(rule))
+        if rule := self._touching(self.rules.deny, wish, line):
+            return Decision("deny", f"The rule {rule} forbids this.", str(rule))
         if self.mode == "plan" and (refused := self._while_planning(wish, line)):
             return refused
-        for rule in self.rules.ask:
-            if rule.touches(wish, scope, line):
-                return Decision("ask", f"The rule {rule} wants this to be asked.", str(rule))
-        allowed = self._by_rule(wish, scope) if line is None else self._commands(wish, line)
+        if rule := self._touching(self.rules.ask, wish, line):
+            return Decision("ask", f"The rule {rule} wants this to be asked.", str(rule))
+        allowed = self._by_rule(wish) if line is None else self._commands(wish, line)
         return allowed or self._by_mode(wish, line)
 
     def may_read(self, path: str) -> bool:
         """Whether a file that a search comes across may be shown; nobody is asked about each of them."""
-        wish, scope = Wish("Read", "read", path), Scope(self.workspace, self.home)
-        return not any(rule.touches(wish, scope) for rule in (*self.rules.deny, *self.rules.ask))
+        return not self._touching((*self.rules.deny, *self.rules.ask), Wish("Read", "read", path), None)
 
     def allowing(self, *lines: str) -> Permissions:
         """The same with further rules that allow, as when the user says "always"."""
         return replace(self, rules=self.rules + Rules(allow=parsed(lines)))
 
+    @property
+    def _scope(self) -> Scope:
+        return Scope(self.workspace, self.home)
+
     # -- by rule ---------------------------------------------------------------------------------
 
-    def _by_rule(self, wish: Wish, scope: Scope) -> Decision | None:
-        rule = next((one for one in self.rules.allow if one.allows(wish, scope)), None)
+    def _touching(self, rules: Sequence[Rule], wish: Wish, line: Line | None) -> Rule | None:
+        """The first rule that fits any part of the wish; of a command, also a file it names."""
+        wishes = [wish, *(Wish("Read", "read", path) for path in wish.paths)]
+        return next(
+            (rule for rule in rules if any(rule.touches(one, self._scope, line) for one in wishes)), None
+        )
+
+    def _by_rule(self, wish: Wish) -> Decision | None:
+        rule = next((one for one in self.rules.allow if one.allows(wish, self._scope)), None)
         return Decision("allow", f"The rule {rule} allows this.", str(rule)) if rule else None
 
     def _commands(self, wish: Wish, line: Line) -> Decision | None:
@@ -139,8 +148,12 @@ class Permissions(Struct, frozen=True, kw_only=True):
     def _only_looks(self, command: Simple, wish: Wish, line: Line) -> bool:
         if command.assigns or command.writes or not command.literal or wish.outside or not command.words:
             return False
+        name = command.words[0]
+        if name in SHOW_FILES and any(rule.tool == "Read" for rule in (*self.rules.deny, *self.rules.ask)):
+            # One that goes through folders may come upon what is not to be read.
+            return False
         # What follows a change of folder was not looked at from there.
-        return command.words[0] in ONLY_LOOK and (command.words[0] != "cd" or len(line.commands) == 1)
+        return name in ONLY_LOOK and (name != "cd" or len(line.commands) == 1)
 
     def _unsure(self, line: Line) -> bool:
         """Rules about commands exist, and this line does not show all it runs."""

@@ -24,8 +24,10 @@ class RecallInput(Struct, forbid_unknown_fields=True):
     query: Annotated[str, Meta(description="Words, a path, an error text: what you remember of it.")] = ""
     kind: (
         Annotated[
-            Literal["user", "assistant", "call", "result"],
-            Meta(description="Only what the user said, what you said, calls you made, or what they gave."),
+            Literal["user", "assistant", "tool_use", "edit", "tool_result", "error", "summary"],
+            Meta(
+                description="Only what the user said, what you said, calls (edit: changes of files), results or errors."
+            ),
         ]
         | None
     ) = None

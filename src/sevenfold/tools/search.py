@@ -113,7 +113,7 @@ class Grep(StandardTool[GrepInput]):
         found = (line for line in self._searcher.lines(query, context.abort.is_set) if may_read(line.path))
         match given.show:
             case "lines":
-                shown = _lines(found, context)
+                shown = _lines(found, context, apart=given.context > 0)
             case "counts":
                 shown = (f"{_short(path, context)}: {number}" for path, number in _counts(found))
             case _:
@@ -200,11 +200,11 @@ def _counts(found: Iterator[Line]) -> Iterator[tuple[str, int]]:
         yield path, number
 
 
-def _lines(found: Iterator[Line], context: Context) -> Iterator[str]:
+def _lines(found: Iterator[Line], context: Context, *, apart: bool) -> Iterator[str]:
+    """Each line with its place; with ``apart``, a mark where lines do not follow each other."""
     before: Line | None = None
     for line in found:
-        apart = before is not None and (before.path != line.path or before.number + 1 < line.number)
-        if apart and not (before and before.found and line.found and before.path == line.path):
+        if apart and before and (before.path, before.number + 1) != (line.path, line.number):
             yield "--"
         before = line
         text = line.text if len(line.text) <= LONGEST_LINE else f"{line.text[:LONGEST_LINE]}…"

@@ -146,7 +146,10 @@ class Shell(StandardTool[ShellInput]):
         """Running that line."""
         if "\0" in given.command:
             raise Refused("The command holds a NUL character, which no shell takes.")
-        return Wish(self.name, "run", given.command, outside=tuple(_outside(given.command, context)))
+        places = list(_places(given.command, context))
+        outside = dict.fromkeys(word for word, real in places if not context.inside(real))
+        paths = dict.fromkeys(real for _, real in places if files.exists(real))
+        return Wish(self.name, "run", given.command, outside=tuple(outside), paths=tuple(paths))
 
     def act(self, given: ShellInput, context: Context) -> ToolOutput:
         """Run it, or start it."""
@@ -260,11 +263,10 @@ def _fact(task: Task) -> TaskChanged:
     return TaskChanged(task.id, task.command, task.state, task.path)
 
 
-def _outside(command: str, context: Context) -> Iterator[str]:
-    """Words of a line that lead out of the workspace."""
+def _places(command: str, context: Context) -> Iterator[tuple[str, str]]:
+    """The words of a line that could be paths, and where each would lead."""
     for simple in read(command).commands:
         for word in simple.words[1:]:
             for path in {word, word.partition("=")[2], word[2:] if word.startswith("-") else ""} - {""}:
-                if "\0" not in path and not context.inside(os.path.realpath(context.desk.cwd / path)):
-                    yield word
-                    break
+                if "\0" not in path:
+                    yield word, os.path.realpath(context.desk.cwd / path)

@@ -49,7 +49,7 @@ class TodoTool(StandardTool[TodoInput]):
 
 
 class TodoList:
-    """A list in memory; ``state`` and ``restore`` carry it to where it is kept."""
+    """A list in memory; what `get` gives can be kept, and begun with again."""
 
     def __init__(self, todos: Sequence[Todo] = ()) -> None:
         self._todos = tuple(todos)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from difflib import get_close_matches
 from typing import Any
 
@@ -47,7 +48,7 @@ class Toolbox:
     def schemas(self) -> list[dict[str, Any]]:
         """What the model is told, as the Messages API takes it."""
         return [
-            {"name": tool.name, "description": tool.description, "input_schema": dict(tool.schema)}
+            {"name": tool.name, "description": tool.description, "input_schema": deepcopy(dict(tool.schema))}
             for tool in self
         ]
 

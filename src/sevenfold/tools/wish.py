@@ -22,3 +22,5 @@ class Wish(Struct, frozen=True):
     """The path as it was named, links and all, where that is another one."""
     outside: tuple[str, ...] = ()
     """Of a command line: words that lead out of the workspace."""
+    paths: tuple[str, ...] = ()
+    """Of a command line: the files its words name, with links resolved."""

@@ -30,6 +30,13 @@ class Grants:
         self._lock = threading.Lock()
         self._before: Mode = "ask" if permissions.mode == "plan" else permissions.mode
 
+    def restore(self, granted: tuple[str, ...], pending: tuple[str, ...], after_planning: Mode) -> None:
+        """Go on where an earlier run stopped."""
+        self.now = self.now.allowing(*granted)
+        self.granted, self.pending = granted, pending
+        if self.now.mode == "plan":
+            self._before = after_planning
+
     @property
     def mode(self) -> Mode:
         """How free the agent is where no rule speaks."""

@@ -214,7 +214,9 @@ class Hands:
     def _ask_user(self, asked: Asked) -> Consented:
         """One question at a time; what an answer before has settled is not asked."""
         with self._asking:
-            settled = asked.decision.verdict == "ask" and self.grants.now.decide(asked.wish).verdict == "allow"
+            settled = (
+                asked.decision.verdict == "ask" and self.grants.now.decide(asked.wish).verdict == "allow"
+            )
             return Consented(True) if settled else self._consent(asked)
 
     def using(self, call: Call) -> Generator[Any, Any, ToolOutput]:

@@ -8,8 +8,6 @@ It is written before a tool's result is, so what the model has been told was don
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -71,7 +69,6 @@ class StateFile:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._written = b""
-        self._lock = threading.Lock()
         self.problem = ""
         """Why it could not be read or written, if so; the agent works without."""
 
@@ -87,19 +84,18 @@ class StateFile:
             return AgentState()
         return found if found.version == VERSION else AgentState()
 
-    def save(self, now: Callable[[], AgentState]) -> None:
+    def save(self, state: AgentState) -> None:
         """Write it, if it is another one than was written last."""
-        with self._lock:
-            written = msgspec.json.encode(now())
-            if self._path is None or written == self._written:
-                return
-            try:
-                private_folder(self._path.parent)
-                write_whole(self._path, written)
-            except (OSError, TranscriptError) as error:
-                self.problem = f"{self._path}: cannot be written ({error})"
-            else:
-                self._written = written
+        written = msgspec.json.encode(state)
+        if self._path is None or written == self._written:
+            return
+        try:
+            private_folder(self._path.parent)
+            write_whole(self._path, written)
+        except (OSError, TranscriptError) as error:
+            self.problem = f"{self._path}: cannot be written ({error})"
+        else:
+            self._written = written
 
 
 class Familiar(Struct):
@@ -108,6 +104,15 @@ class Familiar(Struct):
     files: dict[str, OpenFile] = field(default_factory=dict)
     skills: dict[str, UsedSkill] = field(default_factory=dict)
     tasks: dict[str, KnownTask] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, state: AgentState) -> Familiar:
+        """What a state has at hand."""
+        return cls(
+            {one.path: one for one in state.files},
+            {one.name: one for one in state.skills},
+            {one.task: one for one in state.tasks},
+        )
 
     def file(self, path: str, call: str = "", version: str = "") -> None:
         """A file was read or changed."""
@@ -122,10 +127,3 @@ class Familiar(Struct):
     def task(self, task: KnownTask) -> None:
         """A command in the background was started or looked at."""
         self.tasks[task.task] = task
-
-
-def by_name(state: AgentState) -> Familiar:
-    """What a state has at hand."""
-    named: Mapping[str, OpenFile] = {one.path: one for one in state.files}
-    skills = {one.name: one for one in state.skills}
-    return Familiar(dict(named), skills, {one.task: one for one in state.tasks})

@@ -13,13 +13,8 @@ from sevenfold.adapters.instructions import Loaded, Reason
 from sevenfold.adapters.surroundings import look_around
 from sevenfold.ports import Clock
 from sevenfold.prompts import given, session
-from sevenfold.request.sections import SectionSource, Sections, SystemPrompt, standard
+from sevenfold.request.sections import Sections, SectionSource, SystemPrompt, standard
 from sevenfold.tools.skills import Skills
-
-GUIDANCE = """\
-Tool results may be long; the whole of one that was stored is in the file its note names, and Read opens it. What left \
-the conversation is found with Recall.\
-"""
 
 
 class Prompting:
@@ -33,14 +28,14 @@ class Prompting:
         clock: Clock,
         environ: Mapping[str, str],
         trusted: bool,
-        home: Path | None,
+        user: Path,
         skills: Skills,
-        kept_results: int,
-        scratch: Path | None = None,
+        kept_results: int | None,
+        scratch: Path,
     ) -> None:
         self._folder = folder
         self._trusted = trusted
-        self._home = home
+        self._user = user
         self._reason: Reason = "session_start"
         self.loaded: tuple[Loaded, ...] = ()
         """The instruction files, as they were read last."""
@@ -51,11 +46,10 @@ class Prompting:
                 lambda: look_around(folder, clock=clock, environ=environ, model=model, trusted=trusted),
             ),
             SectionSource.of(given.Skills, lambda: given.Skills.of(skills.listing())),
-            SectionSource.of(session.Guidance, lambda: session.Guidance(GUIDANCE)),
-            SectionSource.of(session.Clearing, lambda: session.Clearing(kept_results)),
+            SectionSource.of(session.Scratch, lambda: session.Scratch(str(scratch))),
         ]
-        if scratch is not None:
-            sources.append(SectionSource.of(session.Scratch, lambda: session.Scratch(str(scratch))))
+        if kept_results is not None:
+            sources.append(SectionSource.of(session.Clearing, lambda: session.Clearing(kept_results)))
         self._sections: Sections = standard(sources)
 
     def prompt(self) -> SystemPrompt:
@@ -70,8 +64,6 @@ class Prompting:
         return self.prompt()
 
     def _instructions(self) -> given.Instructions | None:
-        if self._trusted:
-            self.loaded = instructions.load(self._folder, self._folder, self._home, reason=self._reason)
-        elif self._home is not None:
-            self.loaded = instructions.load(self._home, self._home, self._home, reason=self._reason)
+        root = self._folder if self._trusted else self._user
+        self.loaded = instructions.load(root, root, self._user, reason=self._reason)
         return instructions.as_text(self.loaded)

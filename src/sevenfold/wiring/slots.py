@@ -30,6 +30,7 @@ from sevenfold.tools.plan import PlanFile
 from sevenfold.tools.todo import as_text
 from sevenfold.wiring.grants import Grants
 from sevenfold.wiring.keeping import Familiar, KnownTask, UsedSkill
+from sevenfold.wiring.standing import Standing
 
 SKILL_TOKENS = 5_000
 SKILLS_TOKENS = 25_000
@@ -111,10 +112,10 @@ class OpenFilesSlot:
         return found.decode("utf-8")
 
 
-def todo_states(todos: Callable[[], Sequence[Todo]]) -> Iterator[State]:
+def todo_states(todos: Sequence[Todo]) -> Iterator[State]:
     """The to-do list, if there is one."""
-    if listed := todos():
-        yield State("To-do list", as_text(listed), facts={"itemCount": len(listed)})
+    if todos:
+        yield State("To-do list", as_text(todos), facts={"itemCount": len(todos)})
 
 
 def plan_states(plans: PlanFile) -> Iterator[State]:
@@ -141,54 +142,47 @@ def permission_states(grants: Grants) -> Iterator[State]:
         yield State("Permissions", "\n".join(lines), facts={"mode": grants.mode})
 
 
-def goal_states(goal: Callable[[], str]) -> Iterator[State]:
+def goal_states(goal: str) -> Iterator[State]:
     """What all of it is for."""
-    if words := goal():
-        yield State("Goal of this session, in the user's words", words)
+    if goal:
+        yield State("Goal of this session, in the user's words", goal)
 
 
-def skill_states(
-    used: Callable[[], Iterable[UsedSkill]], text: Callable[[UsedSkill], str]
-) -> Iterator[State]:
+def skill_states(used: Iterable[UsedSkill], text: Callable[[UsedSkill], str]) -> Iterator[State]:
     """Skills in use, the newest first."""
-    for skill in reversed(list(used())):
+    for skill in reversed(list(used)):
         if words := text(skill):
             yield State(f"Skill in use: {skill.name}", words, skill.path, {"skill": skill.name})
 
 
-def task_states(tasks: Callable[[], Sequence[Task]], known: Callable[[], Iterable[KnownTask]]) -> Iterator[State]:
+def task_states(tasks: Sequence[Task], known: Iterable[KnownTask]) -> Iterator[State]:
     """Commands in the background, so that they are not started twice."""
-    live = {task.id: task for task in tasks()}
-    lines = [
-        f"{task.id} ({task.state}): {task.command} — output in {task.path}"
-        for task in live.values()
-    ]
+    live = {task.id: task for task in tasks}
+    lines = [f"{task.id} ({task.state}): {task.command} — output in {task.path}" for task in live.values()]
     lines += [
         f"{one.task} (ended with the process that started it): {one.command} — output in {one.path}"
-        for one in known()
+        for one in known
         if one.task not in live and one.state == "running"
     ]
     if lines:
         yield State("Commands in the background; do not start them again", "\n".join(lines))
 
 
-def state_slots(
-    *,
-    plans: PlanFile,
-    todos: Callable[[], Sequence[Todo]],
-    grants: Grants,
-    goal: Callable[[], str],
-    skills: Callable[[], Iterator[State]],
-    tasks: Callable[[], Iterator[State]],
-) -> list[Slot]:
+def state_slots(standing: Standing, skill_text: Callable[[UsedSkill], str]) -> list[Slot]:
     """The slots of what an agent keeps, those given up last first."""
+    familiar = standing.familiar
+
+    def skills() -> Iterator[State]:
+        return skill_states(familiar.skills.values(), skill_text)
+
+    def tasks() -> Iterator[State]:
+        return task_states(standing.processes.tasks(), familiar.tasks.values())
+
     return [
-        StateSlot("plan", lambda: plan_states(plans), needed=True, kind="plan_file_reference"),
-        StateSlot("goal", lambda: goal_states(goal), needed=True),
-        StateSlot("todos", lambda: todo_states(todos), needed=True, kind="todo_reminder"),
-        StateSlot("permissions", lambda: permission_states(grants)),
+        StateSlot("plan", lambda: plan_states(standing.plans), needed=True, kind="plan_file_reference"),
+        StateSlot("goal", lambda: goal_states(standing.goal), needed=True),
+        StateSlot("todos", lambda: todo_states(standing.todos.get()), needed=True, kind="todo_reminder"),
+        StateSlot("permissions", lambda: permission_states(standing.grants)),
         StateSlot("tasks", tasks, kind="task_status"),
-        StateSlot(
-            "skills", skills, each=SKILL_TOKENS, together=SKILLS_TOKENS, kind="invoked_skills"
-        ),
+        StateSlot("skills", skills, each=SKILL_TOKENS, together=SKILLS_TOKENS, kind="invoked_skills"),
     ]

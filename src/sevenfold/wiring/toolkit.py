@@ -1,57 +1,23 @@
-"""The standard tools, put together, and the services they lean on."""
+"""Tools in an agent: functions made into tools, skills found, and the services tools lean on."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
-from sevenfold.adapters.processes import LocalProcesses
 from sevenfold.memory.recall import Hit
-from sevenfold.tools import ripgrep
-from sevenfold.tools.ask import AskUserTool
 from sevenfold.tools.context import Abort, Todo, Verdict
-from sevenfold.tools.edit import Edit, Write
 from sevenfold.tools.functions import function_tool
-from sevenfold.tools.plan import PlanFile, PlanReady, PlanStart
-from sevenfold.tools.read import Read
-from sevenfold.tools.recall import RecallTool
-from sevenfold.tools.search import FindFiles, Grep, Searcher
-from sevenfold.tools.shell import Shell, ShellOutput, ShellStop
-from sevenfold.tools.skills import Skills, SkillTool, discover
-from sevenfold.tools.todo import TodoList, TodoTool
+from sevenfold.tools.plan import PlanFile
+from sevenfold.tools.skills import Skills, discover
+from sevenfold.tools.todo import TodoList
 from sevenfold.tools.tool import Tool
-from sevenfold.tools.walking import PlainSearch
-from sevenfold.tools.web import WebFetch
 from sevenfold.wiring.grants import Grants
+from sevenfold.wiring.opened import Recalled
 
 SKILL_FOLDERS = (".sevenfold/skills", ".claude/skills", ".agents/skills")
-"""Where skills are looked for, in a project and in the user's home."""
-
-
-def standard_tools(processes: LocalProcesses, skills: Skills) -> list[Tool]:
-    """All tools an agent has unless it is given others; that of skills only where there are any."""
-    searcher: Searcher = ripgrep.find() or PlainSearch()
-    tools: list[Tool] = [
-        Read(),
-        Write(),
-        Edit(),
-        Shell(processes),
-        ShellOutput(processes),
-        ShellStop(processes),
-        Grep(searcher),
-        FindFiles(searcher),
-        WebFetch(),
-        TodoTool(),
-        PlanStart(),
-        PlanReady(),
-        AskUserTool(),
-        RecallTool(),
-    ]
-    return [*tools, SkillTool(skills)] if skills.known else tools
+"""Where a project keeps its skills; the user's are in ``skills`` beside the user's settings."""
 
 
 def as_tools(given: Iterable[Any]) -> list[Tool]:
@@ -59,10 +25,10 @@ def as_tools(given: Iterable[Any]) -> list[Tool]:
     return [one if isinstance(one, Tool) else function_tool(one) for one in given]
 
 
-def find_skills(project: Path, home: Path, *, trusted: bool) -> Skills:
+def find_skills(project: Path, user: Path, *, trusted: bool) -> Skills:
     """The user's skills, and those of a project the user trusts; the project's count first."""
-    roots = [project, home] if trusted else [home]
-    return discover([root / name for root in roots for name in SKILL_FOLDERS])
+    folders = [project / name for name in SKILL_FOLDERS] if trusted else []
+    return discover([*folders, user / "skills"])
 
 
 class KeptTodos(TodoList):
@@ -106,21 +72,18 @@ class Plans(PlanFile):
         return verdict
 
 
-class Recalling(Struct, frozen=True):
+class Recalling:
     """Recall as the tool asks for it."""
 
-    found: Callable[..., Sequence[Hit]]
-    whole: Callable[[str], bytes]
+    def __init__(self, recalled: Recalled, whole: Callable[[str], bytes]) -> None:
+        self._recalled = recalled
+        self._whole = whole
 
     def search(self, query: str, *, kind: str | None = None, k: int = 10) -> Sequence[Hit]:
         """The records that fit, the best first."""
-        return self.found(query, kind=kind, most=k)
+        self._recalled.catch_up()
+        return self._recalled.index.search(query, kind=kind, k=k)
 
     def fetch(self, reference: str) -> bytes:
         """The whole of a record, or of a stored result."""
-        return self.whole(reference)
-
-
-def surroundings() -> dict[str, str]:
-    """The environment commands run in."""
-    return dict(os.environ)
+        return self._whole(reference)

@@ -143,7 +143,7 @@ def _read(path: Path) -> bytes:
 
 def _texts(session: SessionFiles) -> list[Path]:
     there = [path for path in (session.transcript, session.notes) if path.is_file()]
-    return [*there, *session.stored_results()]
+    return [*there, *session.stored_results(), *session.agent_files()]
 
 
 def _count(path: Path, leaks: Sequence[Leak], progress: Progress | None) -> int:

@@ -1,4 +1,4 @@
-"""Removing a session: its transcript, what was stored beside it, its notes, its index and its lock."""
+"""Removing a session: its transcript, what was stored beside it, its notes, what its agent keeps, its index and its lock."""
 
 from __future__ import annotations
 
@@ -55,6 +55,7 @@ def remove(home: Home, session: SessionFiles, world: World) -> Extent:
         for path in _files(session):
             path.unlink(missing_ok=True)
         _remove_folder(session.results)
+        _remove_folder(session.agent)
         session.lock.unlink(missing_ok=True)
     except OSError as error:
         raise explain(error, session.transcript) from error
@@ -71,7 +72,8 @@ def remove_index(session: SessionFiles) -> None:
 
 def _files(session: SessionFiles) -> list[Path]:
     """The transcript first: without it the rest is nobody's, and `gc` would find it."""
-    there = [session.transcript, session.notes, *_index(session), *session.stored_results()]
+    there = [session.transcript, session.notes, *_index(session)]
+    there += [*session.stored_results(), *session.agent_files()]
     return [path for path in there if path.is_file() or path.is_symlink()]
 
 

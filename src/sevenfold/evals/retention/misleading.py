@@ -35,6 +35,8 @@ FORGED = (
     "</said>",
     "</recorded>",
 )
+PLANTED = (*LIES, FORGED[2])
+"""What nobody ever said: none of it may reach the next model."""
 CHAT = "Of course! I would be glad to help with that. What would you like to look at first?"
 OUTAGE = 'API Error: 529 {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
 

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from sevenfold.errors import ContextFull, Refused
 from sevenfold.evals.replay.recording import KINDS
 from sevenfold.evals.retention.cutting import Cut
+from sevenfold.evals.retention.misleading import PLANTED
 from sevenfold.evals.retention.probing import by_recall
 from sevenfold.layers import fidelity
 from sevenfold.layers.fidelity import Score
@@ -203,8 +204,11 @@ def _looked_at(
 def _made_up(new: Sequence[Item], before: Sequence[Item]) -> Iterator[str]:
     """Statements about the user that no record supports, and that were not copied from one as they stand."""
     recorded = " ".join(" ".join(text.split()) for item in before for text in _words(item))
-    for statement in fidelity.invented(fidelity.texts(new), before):
-        if not all(" ".join(part.split()) in recorded for part in _JOINTS.split(statement)):
+    shown = fidelity.texts(new)
+    yield from (lie for lie in PLANTED if any(lie in text for text in shown))
+    for statement in fidelity.invented(shown, before):
+        copied = all(" ".join(part.split()) in recorded for part in _JOINTS.split(statement))
+        if not copied and statement not in PLANTED:
             yield statement
 
 

@@ -7,6 +7,7 @@ no model can be had, code fills all nine sections, and never with anything that 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
@@ -84,7 +85,8 @@ def _titles(span: Span) -> Mapping[int, str]:
 
 
 def _disarmed(text: str) -> str:
-    """Prose that cannot be taken for a recorded list when the summary is read back."""
-    for tag in ("recorded", "/recorded", "said", "/said"):
-        text = text.replace(f"<{tag}", f"&lt;{tag}")
+    """Prose without anything that looks copied from the record: only code may say so."""
+    for tag in ("recorded", "said"):
+        text = re.sub(rf"<{tag}\b.*?(?:</{tag}>|\Z)", "", text, flags=re.DOTALL)
+        text = re.sub(rf"</?{tag}\b", rf"&lt;{tag}", text)
     return text

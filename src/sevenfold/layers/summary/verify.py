@@ -3,8 +3,9 @@
 Two things are checked. What stands in quotation marks must be in a record: if it is, the record is cited,
 else the place is marked. And a sentence saying that the user asked, said or wants something must rest on
 the user's own words, by a quotation of them or by speaking of the same things; consent (the user agreed,
-approved, allowed) is only believed with a quotation. What has no source is taken out and reported. The
-user's messages themselves are in the summary word for word, so nothing is lost by that.
+approved, allowed) is only believed with a quotation. What has no source is taken out and reported, and so
+is whatever poses as a copy of the user's words. The user's messages themselves are in the summary word for
+word, so nothing is lost by that.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from sevenfold.record.layout import Item
 
 _QUOTED = re.compile(r"[“\"]([^“”\"\n]{12,400})[”\"](?!\w)")
 _SHORT_QUOTED = re.compile(r"[“\"]([^“”\"\n]{2,400})[”\"](?!\w)")
+_COPIED = re.compile(r"<said\b[^>\n]*>(.*?)(?:</said>|\Z)", re.DOTALL)
 _CODE = re.compile(r"`[^`\n]*`")
 _SENTENCE = re.compile(r"(?<=[.!?])(?=\s+[A-Z\"“*])")
 _BULLET = re.compile(r"\A\s*(?:[-*•]|\d+[.)])?\s*(?:\*\*[^*]*\*\*:?)?\s*\Z")
@@ -93,12 +95,18 @@ class _Check:
         """The section as it may stand; code is left as it is."""
         lines: list[str] = []
         in_code = False
-        for line in text.split("\n"):
+        for line in _COPIED.sub(self._uncopied, text).split("\n"):
             in_code ^= line.lstrip().startswith("```")
             kept = line if in_code or not line.strip() else self._line(line)
             if kept is not None:
                 lines.append(kept)
         return "\n".join(lines).strip()
+
+    def _uncopied(self, words: re.Match[str]) -> str:
+        """Nothing in place of what claims to be a copy of the user's words: the copies are made by code."""
+        if words[1].strip() and not self.sources.said_by_user(words[1]):
+            self.invented.append(words[1].strip())
+        return ""
 
     def _line(self, line: str) -> str | None:
         kept = [part for part in _SENTENCE.split(line) if self._may_stand(part)]

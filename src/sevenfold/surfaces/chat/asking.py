@@ -12,7 +12,6 @@ from sevenfold.surfaces.chat.calls import diff_lines
 from sevenfold.surfaces.chat.questions import Choice, Picked, Question
 from sevenfold.surfaces.chat.words import clean
 from sevenfold.tools import context
-from sevenfold.tools.context import Verdict
 from sevenfold.tools.diffs import diff
 from sevenfold.wiring.hands import Asked, Consented
 
@@ -95,6 +94,8 @@ def answer(asked: context.Question, picked: Picked) -> str:
     return ", ".join([*labels, *([picked.words] if picked.words else [])]) or "(no answer)"
 
 
+PLAN_READY = "PlanReady"
+"""The tool that hands over a plan."""
 PLAN = Question(
     "Carry out this plan?",
     (
@@ -104,12 +105,12 @@ PLAN = Question(
 )
 
 
-def verdict(picked: Picked | None) -> Verdict:
+def approved(picked: Picked | None) -> Consented:
     """What an answer to `PLAN` means."""
     match picked:
         case Picked(places=(0,)):
-            return Verdict(True)
+            return Consented(True)
         case Picked(words=words):
-            return Verdict(False, words)
+            return Consented(False, remark=words)
         case _:
-            return Verdict(False)
+            return Consented(False)

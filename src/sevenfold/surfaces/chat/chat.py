@@ -28,8 +28,9 @@ from sevenfold.surfaces.chat.start import Start
 from sevenfold.surfaces.chat.status import Status
 from sevenfold.surfaces.chat.told import STYLES, Level, told
 from sevenfold.surfaces.chat.words import clean, one_line
+from sevenfold.surfaces.wording import plural
 from sevenfold.tools import context
-from sevenfold.tools.context import Abort, Verdict
+from sevenfold.tools.context import Abort
 from sevenfold.wiring.agent import Agent
 from sevenfold.wiring.agent_events import AgentEvent, Ended, Happened, ToolBegan, ToolEnded, ToolProgress
 from sevenfold.wiring.hands import Asked, Consented
@@ -73,6 +74,15 @@ class Chat:
 
     def turn(self, prompt: str) -> Finished | None:
         """Say something and show what comes of it; None if it came to no end of its own."""
+        finished = self._run(prompt)
+        while finished is not None and finished.end == "interrupted" and self.agent.waiting:
+            # Whoever interrupts with something queued wants that to be heard at last.
+            finished = self._run("")
+        if left := len(self.agent.waiting):
+            self.say("warning", f"{plural(left, 'queued message')} not heard yet; it will be with your next one")
+        return finished
+
+    def _run(self, prompt: str) -> Finished | None:
         self._begin("working")
         finished = None
         try:
@@ -199,7 +209,9 @@ class Chat:
     # -- questions, asked from the agent's threads ----------------------------------------------
 
     def consent(self, asked: Asked) -> Consented:
-        """May a call be carried out?"""
+        """May a call be carried out? A plan that is ready asks in the same way."""
+        if asked.call.name == asking.PLAN_READY:
+            return self._approve(str(asked.call.input.get("plan", "")))
         self.screen.show(*asking.shown_before(asked))
         return asking.consented(asked, self.screen.ask(asking.permission(asked)))
 
@@ -214,10 +226,9 @@ class Chat:
             self.screen.show(Text(f"  {one_line(one.question)} {self.screen.signs.arrow} {clean(answers[-1])}"))
         return answers
 
-    def approve(self, plan: str, abort: Abort) -> Verdict:
-        """What the user says to a plan."""
+    def _approve(self, plan: str) -> Consented:
         self.screen.show(Text("The plan", style="bold"), rendered(plan))
-        return asking.verdict(self.screen.ask(asking.PLAN))
+        return asking.approved(self.screen.ask(asking.PLAN))
 
     def ask(self, question: Question) -> int:
         """Which of the choices; -1 for none."""
@@ -229,17 +240,14 @@ class Chat:
     def _begin(self, doing: str, *, streaming: bool = True) -> None:
         self._streaming = streaming
         self._stream, self._thought = Stream(), ""
-        self.live = Live(doing=doing, since=time.monotonic())
+        self.live = Live(doing=doing, since=time.monotonic(), queued=self.agent.waiting)
         self.screen.changed()
 
     def _finish(self) -> None:
         self._streaming = False
-        waiting = self.agent.waiting
+        self._heard_queue()
         self.live = Live()
         self.update()
-        if waiting:
-            self.agent.unqueue()
-            self.screen.suggest("\n".join(waiting))
 
     def _heard_queue(self) -> None:
         waiting = self.agent.waiting
@@ -296,4 +304,6 @@ class Chat:
         )
 
     def _background(self) -> tuple[str, ...]:
-        return ()
+        workings = self.agent.workings
+        running = [one.command for one in workings.processes.tasks() if one.state == "running"]
+        return tuple(one_line(command, 40) for command in running)

@@ -1,0 +1,86 @@
+"""What can be typed next: commands behind a slash, what some of them take, and files behind an @."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+from sevenfold.profiles import names
+from sevenfold.surfaces.chat.acting import MODES, sessions_of
+from sevenfold.surfaces.chat.commands import COMMANDS
+from sevenfold.surfaces.chat.words import clean
+
+MOST_SHOWN = 50
+MOST_SEEN = 20_000
+"""Files that are looked at in a folder."""
+FRESH_SECONDS = 5.0
+_SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "target", "dist", "build"})
+
+
+class Completions(Completer):
+    """Completes for one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files: list[str] = []
+        self._seen_at = float("-inf")
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """What fits the text before the cursor."""
+        text = document.text_before_cursor
+        if text.startswith("/") and "\n" not in text:
+            yield from self._commands(text)
+            return
+        word = text.rsplit(maxsplit=1)[-1] if text and not text[-1].isspace() else ""
+        if word.startswith("@"):
+            yield from self._paths(word[1:])
+
+    def _commands(self, text: str) -> Iterator[Completion]:
+        name, space, rest = text[1:].partition(" ")
+        if not space:
+            for command in COMMANDS:
+                if command.name.startswith(name.lower()):
+                    yield Completion(
+                        f"/{command.name}", -len(text), display=command.usage, display_meta=command.says
+                    )
+            return
+        known = {
+            "model": names,
+            "mode": lambda: MODES,
+            "resume": lambda: tuple(one.name for one in sessions_of(self._folder)),
+        }
+        for one in known[name]() if name in known else ():
+            if one.startswith(rest):
+                yield Completion(one, -len(rest))
+
+    def _paths(self, typed: str) -> Iterator[Completion]:
+        wanted = typed.lower()
+        found = [path for path in self._all() if wanted in path.lower()]
+        found.sort(key=lambda path: (not path.lower().startswith(wanted), path.count("/"), path))
+        for path in found[:MOST_SHOWN]:
+            yield Completion(f"@{path}", -len(typed) - 1, display=path)
+
+    def _all(self) -> list[str]:
+        if time.monotonic() - self._seen_at > FRESH_SECONDS:
+            self._files = list(_files(self._folder))
+            self._seen_at = time.monotonic()
+        return self._files
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """Files beneath a folder by their paths in it, but those that are hidden, generated, or cannot be typed."""
+    seen = 0
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(one for one in folders if not one.startswith(".") and one not in _SKIPPED)
+        for name in sorted(files):
+            path = os.path.relpath(Path(place, name), folder).replace(os.sep, "/")
+            if not name.startswith(".") and clean(path) == path and not any(map(str.isspace, path)):
+                yield path
+        seen += len(files)
+        if seen > MOST_SEEN:
+            return

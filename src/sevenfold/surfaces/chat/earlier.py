@@ -1,0 +1,93 @@
+"""Looking back in a conversation: the user's messages to rewind to, and the whole of it as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from sevenfold.adapters.jsonl import JsonlLog
+from sevenfold.errors import InputError, UserError
+from sevenfold.record import blocks
+from sevenfold.record.blocks import Block, ToolResult, ToolUse
+from sevenfold.record.entries import Said
+from sevenfold.record.view import View
+from sevenfold.runtime import history
+from sevenfold.surfaces.chat.listing import spoken
+from sevenfold.surfaces.chat.words import clean
+
+_FENCE = "````"
+
+
+class Turning(Struct, frozen=True):
+    """A place a conversation can go back to: before something the user said."""
+
+    before: str | None
+    """The record to go on from; None: the beginning."""
+    words: str
+    after: int
+    """How many records would be left behind."""
+
+
+def turnings(view: View) -> list[Turning]:
+    """The user's messages in view, the newest first."""
+    items = view.items
+    found = []
+    for place, item in enumerate(items):
+        said = item.said
+        if said.role != "user" or said.meta or said.summary or said.attachment or item.hidden_by:
+            continue
+        if words := spoken(said):
+            before = items[place - 1].said.uuid if place else None
+            found.append(Turning(before, words, len(items) - place))
+    return found[::-1]
+
+
+def export(log: JsonlLog, target: Path, title: str) -> int:
+    """Write the conversation to a new file, as Markdown, or as it is kept if the file ends in .jsonl.
+
+    Returns how many records it holds. What was compacted is in it too.
+    """
+    view = history.whole(log)
+    if target.suffix == ".jsonl":
+        text = b"".join(line for _, line in log.read() if line)
+    else:
+        text = "\n".join([f"# {title}\n", *_sections(view)]).encode(errors="replace")
+    try:
+        with target.open("xb") as file:
+            file.write(text)
+    except FileExistsError:
+        raise InputError(f"{target}: this file exists and is not overwritten; name another one") from None
+    except OSError as error:
+        raise UserError(f"{target}: cannot be written: {error.strerror or error}") from error
+    return len(view)
+
+
+def _sections(view: View) -> Iterator[str]:
+    for item in view.items:
+        if said := _said(item.said):
+            yield f"## {_speaker(item.said)}\n\n{said}\n"
+
+
+def _speaker(said: Said) -> str:
+    if said.role == "assistant":
+        return said.model or "model"
+    if said.answers:
+        return "tool results"
+    return "note" if said.meta or said.attachment or said.role != "user" else "user"
+
+
+def _said(said: Said) -> str:
+    return "\n\n".join(filter(None, map(_block, said.blocks)))
+
+
+def _block(block: Block) -> str:
+    match block.body():
+        case ToolUse(name=name, input=given):
+            return f"{_FENCE}json\n{name} {msgspec.json.format(bytes(given)).decode()}\n{_FENCE}"
+        case ToolResult():
+            return f"{_FENCE}\n{clean(blocks.words_of(block))}\n{_FENCE}"
+        case _:
+            return clean(blocks.words_of(block)).strip()

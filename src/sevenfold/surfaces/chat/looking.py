@@ -1,0 +1,78 @@
+"""Commands that only look."""
+
+from __future__ import annotations
+
+from rich.console import Group
+from rich.text import Text
+
+from sevenfold.adapters.settings_files import load
+from sevenfold.errors import InputError
+from sevenfold.settings import by_name, described, unknown
+from sevenfold.surfaces.chat import pages, window
+from sevenfold.surfaces.chat.chat import Chat
+from sevenfold.surfaces.chat.markdown import rendered
+from sevenfold.surfaces.config_command import entry
+
+
+def context(chat: Chat, rest: str) -> None:
+    """What fills the window."""
+    held = window.contents(chat.agent.session.core)
+    chat.screen.show(window.picture(held, chat.screen.signs, chat.screen.width))
+
+
+def cost(chat: Chat, rest: str) -> None:
+    """What the session has cost."""
+    chat.screen.show(pages.cost_page(chat.ledger, chat.agent.session.gauge))
+
+
+def cache(chat: Chat, rest: str) -> None:
+    """What the cache gave."""
+    chat.screen.show(pages.cache_page(chat.ledger))
+
+
+def why(chat: Chat, rest: str) -> None:
+    """Why a request was what it was."""
+    chat.screen.show(pages.why_page(chat.agent.session.why(number(rest) if rest else -1)))
+
+
+def recall(chat: Chat, rest: str) -> None:
+    """Search everything that was said."""
+    if not rest:
+        raise InputError("say what to look for: /recall QUERY")
+    chat.screen.show(pages.recall_page(chat.agent.session.recall(rest, most=5)))
+
+
+def notes(chat: Chat, rest: str) -> None:
+    """The running notes."""
+    text = chat.agent.session.notes()
+    chat.screen.show(rendered(text) if text else Text("There are no notes of this session yet.", style="dim"))
+
+
+def hooks(chat: Chat, rest: str) -> None:
+    """What runs at which moment."""
+    held = chat.agent.workings.options.get("hooks")
+    chat.screen.show(pages.hooks_page(held.hooks if held else (), held.skipped if held else ()))
+
+
+def config(chat: Chat, rest: str) -> None:
+    """Settings that are not at their default, or one in full."""
+    if rest and rest not in by_name():
+        raise unknown(rest, "/config")
+    resolved = load(chat.start.folder)
+    chosen = [by_name()[rest]] if rest else list(described())
+    shown = [entry(resolved, one, in_full=bool(rest)) for one in chosen]
+    remarks = [Text(note, style="yellow") for note in resolved.notes]
+    chat.screen.show(Group(*shown, *remarks))
+
+
+def show(chat: Chat, rest: str) -> None:
+    """What is behind a line."""
+    chat.screen.show(chat.folds.open(number(rest) if rest else None))
+
+
+def number(text: str) -> int:
+    """A whole number; brackets around it are fine."""
+    try:
+        return int(text.strip("[] "))
+    except ValueError:
+        raise InputError(f"{text!r} is not a number") from None

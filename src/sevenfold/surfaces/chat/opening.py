@@ -1,0 +1,134 @@
+"""Opening an agent for a chat: its hooks, its client, whom it asks; and what has to be settled before that."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from sevenfold.adapters.hook_process import run as run_hook
+from sevenfold.adapters.home import user_home
+from sevenfold.adapters.jsonl import JsonlLog
+from sevenfold.adapters.trust import Trust, user_folder
+from sevenfold.ports import Call, Client, Reply, Watcher
+from sevenfold.record import entries
+from sevenfold.record.entries import Said
+from sevenfold.runtime.hooks.run import Hooks
+from sevenfold.runtime.hooks.settings import load
+from sevenfold.surfaces.chat.chat import Chat
+from sevenfold.surfaces.chat.questions import Choice, Question
+from sevenfold.surfaces.chat.start import Start
+from sevenfold.wiring.agent import Agent
+from sevenfold.wiring.clients import client_for
+from sevenfold.wiring.workings import AgentOptions
+
+HOOKS_FILE = "hooks.json"
+PROJECT_HOOKS = Path(".sevenfold") / HOOKS_FILE
+_NOT_TRUSTED = "chat-not-trusted"
+
+
+class Later:
+    """A client that is made when somebody is first asked, because loading an SDK takes longer than all else."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._client: Client | None = None
+        self._lock = threading.Lock()
+
+    def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
+        """Send the request, wait for the whole answer."""
+        with self._lock:
+            if self._client is None:
+                self._client = client_for(self._model)
+        return self._client.ask(call, watch)
+
+    def close(self) -> None:
+        """Let go of connections."""
+        if self._client is not None:
+            self._client.close()
+
+
+def open_agent(start: Start, chat: Chat) -> Agent:
+    """The agent a chat talks to, which asks that chat's user."""
+    options = agent_options(start)
+    options["consent"], options["ask"], options["listen"] = chat.consent, chat.answer, (chat.listen,)
+    return Agent(start.model, **options)
+
+
+def agent_options(start: Start) -> AgentOptions:
+    """What an agent is made with, whoever is asked."""
+    options: AgentOptions = {
+        "name": start.name,
+        "folder": start.folder,
+        "rules": start.rules,
+        "hooks": hooks_of(start.folder),
+        "max_turns": start.max_turns,
+        "max_usd": start.max_usd,
+        "client": Later(start.model),
+    }
+    if start.mode is not None:
+        options["mode"] = start.mode
+    return options
+
+
+def hooks_of(folder: Path) -> Hooks:
+    """The user's hooks, and those of the folder if it is trusted."""
+    loaded = load(
+        user=[user_folder(os.environ) / HOOKS_FILE],
+        project=[folder / PROJECT_HOOKS],
+        trusted=trust().covers(folder),
+    )
+    return Hooks(loaded, run=run_hook, environ=os.environ, project_dir=str(folder))
+
+
+# -- trust -----------------------------------------------------------------------------------
+
+
+def trust() -> Trust:
+    """The folders the user trusts."""
+    return Trust(user_folder(os.environ))
+
+
+TRUST = Question(
+    "Do you trust this folder?",
+    (
+        Choice("Yes", "y", "its settings, hooks, skills and instructions count from now on"),
+        Choice("No", "n", "work here without them; 'sevenfold trust' changes that"),
+    ),
+)
+
+
+def undecided(folder: Path) -> bool:
+    """Was the user never asked about this folder?"""
+    return not trust().covers(folder) and str(folder.resolve()) not in _declined()
+
+
+def decide(folder: Path, place: int) -> None:
+    """Take in the answer to `TRUST`; none given counts for this time only."""
+    if place == 0:
+        trust().add(folder)
+    elif place == 1:
+        path = user_home().root / _NOT_TRUSTED
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_text("".join(f"{one}\n" for one in (*_declined(), folder.resolve())), encoding="utf-8")
+
+
+def _declined() -> Sequence[str]:
+    try:
+        return (user_home().root / _NOT_TRUSTED).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ()
+
+
+# -- which model -----------------------------------------------------------------------------
+
+
+def last_model(transcript: Path) -> str:
+    """The model that answered last in a transcript; empty if none did."""
+    log = JsonlLog(transcript)
+    for offset in log.holding(b'"type":"assistant"'):
+        match entries.read(next(log.read(offset))[1]):
+            case Said(role="assistant", model=str(model)) if model and not model.startswith("<"):
+                return model
+    return ""

@@ -1,0 +1,297 @@
+"""`sevenfold.Agent`: a model with tools that works until it is done, for those who wait and for those who await.
+
+A run goes on in a thread (a task) of its own, so that the caller can look, queue and interrupt while it works, and so
+that an interrupt from the keyboard never hits the middle of a write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import aclosing, closing
+from functools import partial
+from types import TracebackType
+from typing import Self, Unpack
+
+from sevenfold.errors import Refused
+from sevenfold.runtime.drive import Flow, drive, drive_async
+from sevenfold.runtime.loop import Finished
+from sevenfold.tools.skills import Skills
+from sevenfold.wiring.aborting import AsyncInterruptible, Interruptible
+from sevenfold.wiring.agent_events import AgentEvent, Ended, Queue
+from sevenfold.wiring.agent_options import AgentOptions
+from sevenfold.wiring.awaited import AsyncSession
+from sevenfold.wiring.clients import async_client_for, async_client_of, client_for, client_of
+from sevenfold.wiring.grants import Grants
+from sevenfold.wiring.session import Session
+from sevenfold.wiring.toolkit import KeptTodos, Plans
+from sevenfold.wiring.workings import Workings
+
+BUSY = "the agent is working; wait for it, interrupt() it, or queue() what you have to say"
+
+
+class _Parts:
+    """What both kinds of agent show of their workings."""
+
+    def __init__(self, model: str, options: AgentOptions) -> None:
+        self._workings = Workings(model, options)
+        self._running = False
+
+    @property
+    def model(self) -> str:
+        """The model that is asked."""
+        return self._workings.model
+
+    @property
+    def grants(self) -> Grants:
+        """What the agent is permitted; its ``mode`` can be changed at any time."""
+        return self._workings.standing.grants
+
+    @property
+    def todos(self) -> KeptTodos:
+        """The to-do list."""
+        return self._workings.standing.todos
+
+    @property
+    def plans(self) -> Plans:
+        """The plan, and whether one is being made."""
+        return self._workings.standing.plans
+
+    @property
+    def skills(self) -> Skills:
+        """The skills there are."""
+        return self._workings.skills
+
+    @property
+    def goal(self) -> str:
+        """What all of it is for: comes back, word for word, behind every summary."""
+        return self._workings.standing.goal
+
+    @goal.setter
+    def goal(self, goal: str) -> None:
+        self._workings.standing.set_goal(goal)
+
+    @property
+    def workings(self) -> Workings:
+        """What the agent is made of, for those who build on it."""
+        return self._workings
+
+    @property
+    def running(self) -> bool:
+        """Is it working?"""
+        return self._running
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """What was queued and not heard yet."""
+        return self._workings.loop.waiting
+
+    def queue(self, text: str) -> None:
+        """Say something while it works; it hears it with the results of the tools it is using."""
+        self._workings.loop.queue(text)
+
+    def interrupt(self) -> None:
+        """Stop the answer and the tools under way; what was said and done stays in the conversation."""
+        self._workings.loop.interrupt()
+        self._workings.hands.stop()
+
+    def _begin(self, prompt: str) -> Flow[Finished]:
+        """A run that can be interrupted from now on."""
+        if self._running:
+            raise Refused(BUSY)
+        self._running = True
+        self._workings.hands.ready()
+        return self._workings.loop.run(prompt)
+
+
+class Agent(_Parts):
+    """A model with tools that works until it is done."""
+
+    def __init__(self, model: str, **options: Unpack[AgentOptions]) -> None:
+        super().__init__(model, options)
+        workings, given = self._workings, options.get("client")
+        self._owned = given is None
+        self._client = client_for(workings.model) if given is None else client_of(given)
+        self._hooks = options.get("hooks")
+        self.session = Session(workings.engine, workings.store, self._client, self._hooks)
+        """The session it works in: gauge, why, undo, compact, recall…"""
+        self._asked = Interruptible(self._client, lambda: workings.loop.stopped)
+        self._work: _Work | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def run(self, prompt: str = "") -> Finished:
+        """Work until there is nothing left to do; without a prompt it goes on where it stopped.
+
+        An interrupt from the keyboard stops it like `interrupt`, and is raised when the conversation is in order.
+        """
+        finished: Finished | None = None
+        with closing(self.stream(prompt)) as events:
+            for event in events:
+                if isinstance(event, Ended):
+                    finished = event.finished
+        assert finished is not None
+        return finished
+
+    def stream(self, prompt: str = "") -> Generator[AgentEvent, None, None]:
+        """Work, and tell what happens while it does; closing the iterator interrupts."""
+        self._work = work = _Work(partial(self._drive, self._begin(prompt)))
+        self._workings.reporter.sink = work.events
+        try:
+            work.start()
+            while (event := work.events.get()) is not None:
+                yield event
+        finally:
+            self._stop(work)
+        if work.error is not None:
+            raise work.error
+        yield Ended(work.finished)
+
+    def _drive(self, flow: Flow[Finished]) -> Finished:
+        watch, lock = self._workings.reporter.piece, self._workings.core.lock
+        return drive(flow, self._asked, watch, self._hooks, lock)
+
+    def _stop(self, work: _Work) -> None:
+        if not work.over:
+            self.interrupt()
+        work.events.leave()
+        work.join()
+        self._workings.reporter.sink = None
+        self._running = False
+
+    def close(self) -> None:
+        """Stop what it does, and let others open the session."""
+        if self._running and self._work is not None:
+            self._stop(self._work)
+        if self._hooks is not None and self._workings.started:
+            self._hooks.fire(self._workings.ending())
+        self._workings.standing.close()
+        self.session.close()
+        if self._owned:
+            self._client.close()
+
+
+class _Work(threading.Thread):
+    """A run in a thread of its own."""
+
+    def __init__(self, work: Callable[[], Finished]) -> None:
+        super().__init__(daemon=True, name="sevenfold-agent")
+        self._work = work
+        self._context = contextvars.copy_context()
+        self.events = Queue()
+        self.finished = Finished("interrupted")
+        self.error: BaseException | None = None
+        self.over = False
+
+    def run(self) -> None:
+        """Work, and hand over what came of it."""
+        try:
+            self.finished = self._context.run(self._work)
+        except BaseException as error:  # noqa: BLE001 (raised again where the caller waits)
+            self.error = error
+        finally:
+            self.over = True
+            self.events.end()
+
+
+class AsyncAgent(_Parts):
+    """The same agent with the same names, awaited."""
+
+    def __init__(self, model: str, **options: Unpack[AgentOptions]) -> None:
+        super().__init__(model, options)
+        workings, given = self._workings, options.get("client")
+        self._owned = given is None
+        self._client = async_client_for(workings.model) if given is None else async_client_of(given)
+        self._hooks = options.get("hooks")
+        self.session = AsyncSession(Session(workings.engine, workings.store), self._client, self._hooks)
+        """The session it works in: gauge, why, undo, compact, recall…"""
+        self._asked = AsyncInterruptible(self._client, lambda: workings.loop.stopped)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def run(self, prompt: str = "") -> Finished:
+        """See `Agent.run`; cancelling it stops it like `interrupt`, with the conversation in order."""
+        finished: Finished | None = None
+        async with aclosing(self.stream(prompt)) as events:
+            async for event in events:
+                if isinstance(event, Ended):
+                    finished = event.finished
+        assert finished is not None
+        return finished
+
+    async def stream(self, prompt: str = "") -> AsyncGenerator[AgentEvent, None]:
+        """See `Agent.stream`."""
+        flow, queue = self._begin(prompt), _AsyncQueue()
+        self._workings.reporter.sink = queue
+        task = asyncio.ensure_future(self._drive(flow, queue))
+        try:
+            while (event := await queue.get()) is not None:
+                yield event
+        finally:
+            if not task.done():
+                self.interrupt()
+            await _ended(task)
+            self._workings.reporter.sink = None
+            self._running = False
+        yield Ended(task.result())
+
+    async def _drive(self, flow: Flow[Finished], queue: _AsyncQueue) -> Finished:
+        try:
+            return await drive_async(flow, self._asked, self._workings.reporter.piece, self._hooks)
+        finally:
+            queue.end()
+
+    async def close(self) -> None:
+        """See `Agent.close`."""
+        if self._hooks is not None and self._workings.started:
+            await self._hooks.fire(self._workings.ending())
+        await asyncio.to_thread(self._workings.standing.close)
+        await self.session.close()
+        if self._owned:
+            await self._client.close()
+
+
+class _AsyncQueue:
+    """Events to a reader on the event loop, from there or from a tool's thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
+
+    def put(self, event: AgentEvent) -> None:
+        """Add an event."""
+        self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+
+    def end(self) -> None:
+        """There will be no more."""
+        self._loop.call_soon_threadsafe(self._events.put_nowait, None)
+
+    async def get(self) -> AgentEvent | None:
+        """The next event; None when there will be no more."""
+        return await self._events.get()
+
+
+async def _ended(task: asyncio.Task[Finished]) -> None:
+    """Wait for a task's end, whoever is cancelled meanwhile: it was told to stop and is about to."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled

@@ -1,0 +1,93 @@
+"""What an agent can be made with, and where it keeps things."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+from msgspec import Struct
+
+from sevenfold.events import Listener
+from sevenfold.ports import Clock
+from sevenfold.request.sections import SystemPrompt
+from sevenfold.settings import Source
+from sevenfold.tools.context import AskUser
+from sevenfold.tools.permissions import Mode
+from sevenfold.wiring.hands import Consent
+from sevenfold.wiring.standard_tools import background_folder
+
+
+class AgentOptions(TypedDict, total=False):
+    """What an agent can be made with besides its model."""
+
+    tools: Iterable[Any] | None
+    """Functions and tools; None: the standard tools."""
+    name: str | None
+    """Under which it is kept, to be continued; None: it is kept nowhere."""
+    folder: str | Path
+    """The workspace."""
+    mode: Mode
+    """``ask``, ``accept_edits``, ``plan`` or ``autonomous``; ``ask`` unless an earlier run left another one."""
+    rules: Mapping[str, Sequence[str]] | None
+    """Permission rules under ``allow``, ``ask`` and ``deny``."""
+    consent: Consent | None
+    """Decides what the user has to decide; None: it is refused."""
+    ask: AskUser | None
+    """Puts the model's questions to the user."""
+    hooks: Any
+    """`Hooks`, or `AsyncHooks` for an agent that is awaited."""
+    max_turns: int | None
+    """Requests in one run."""
+    max_usd: float | None
+    """Dollars in the whole session."""
+    max_output_tokens: int | None
+    """Tokens written by the model in one run."""
+    max_tokens: int
+    """Tokens of one answer."""
+    client: Any
+    """A client of an official SDK, or one of ours; without one the environment decides who answers."""
+    system: str | SystemPrompt | None
+    """The system prompt, in place of the standard one."""
+    settings: Mapping[str, object] | Source | None
+    """What overrides the settings in files and environment, or where all of them come from."""
+    listen: Iterable[Listener]
+    """Called with every event of the engine; they may veto what is proposed."""
+    thinking: Mapping[str, Any] | None
+    clock: Clock | None
+
+
+class Place(Struct, frozen=True):
+    """Where an agent keeps things."""
+
+    folder: Path
+    results: Path
+    """Results that were too big for the context."""
+    passing: bool
+    """Whether it is to go when the agent is closed."""
+
+    @property
+    def state(self) -> Path:
+        """How things stand."""
+        return self.folder / "state.json"
+
+    @property
+    def plan(self) -> Path:
+        """The plan's file."""
+        return self.folder / "plan.md"
+
+    @property
+    def tasks(self) -> Path:
+        """Output of commands in the background."""
+        return background_folder(self.folder)
+
+    @property
+    def scratch(self) -> Path:
+        """For what need not last."""
+        return self.folder / "scratch"
+
+    def remove(self) -> None:
+        """Take it away, if it was only for this process."""
+        if self.passing:
+            shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,218 @@
+"""`sevenfold.AsyncSession`: the same session for those who await."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from sevenfold.events import Listener, Proposed
+from sevenfold.memory.recall import Hit
+from sevenfold.ports import AsyncClient, Watcher
+from sevenfold.runtime.background import Tasks
+from sevenfold.runtime.compaction.health import Health
+from sevenfold.runtime.compaction.wish import Compacted, Preview, Wish
+from sevenfold.runtime.drive import drive_async
+from sevenfold.runtime.engine import Engine
+from sevenfold.runtime.fork import Fork
+from sevenfold.runtime.hooks.run import AsyncHooks
+from sevenfold.runtime.intake import Content
+from sevenfold.runtime.session import Reading
+from sevenfold.runtime.session import Session as Core
+from sevenfold.wiring import replies
+from sevenfold.wiring.clients import async_client_for, async_client_of
+from sevenfold.wiring.opened import Options
+from sevenfold.wiring.request import Request
+from sevenfold.wiring.session import Session
+from sevenfold.wiring.shapes import Completion, Explanation, Wishes, completed
+
+
+class AsyncSession:
+    """The same session with the same names, awaited."""
+
+    def __init__(self, session: Session, client: Any = None, hooks: AsyncHooks | None = None) -> None:
+        self._session = session
+        self._given = client
+        self._client: AsyncClient | None = None
+        self._tasks = Tasks(self._asker, hooks)
+        self._hooks = hooks
+        if client is not None:
+            self._asker()
+            self.engine.may_ask(self._tasks)
+
+    @classmethod
+    async def open(
+        cls,
+        name: str,
+        *,
+        model: str,
+        folder: Path | str | None = None,
+        file: Path | str | None = None,
+        lock_wait: float = 0.0,
+        **options: Unpack[Options],
+    ) -> Self:
+        """See `Session.open`."""
+        client, hooks = options.pop("client", None), options.pop("hooks", None)
+        opening = partial(Session.open, name, model=model, folder=folder, file=file, lock_wait=lock_wait)
+        session = await asyncio.to_thread(partial(opening, **options))
+        return cls(session, client, hooks)
+
+    @classmethod
+    async def in_memory(cls, name: str = "session", *, model: str, **options: Unpack[Options]) -> Self:
+        """See `Session.in_memory`."""
+        client, hooks = options.pop("client", None), options.pop("hooks", None)
+        return cls(Session.in_memory(name, model=model, **options), client, hooks)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def engine(self) -> Engine:
+        """The engine itself, for those who build on it…"""
+        return self._session.engine
+
+    @property
+    def core(self) -> Core:
+        """…and its ground: the record and the layers that ask nobody."""
+        return self._session.core
+
+    @property
+    def gauge(self) -> Reading:
+        """See `Session.gauge`."""
+        return self._session.gauge
+
+    @property
+    def health(self) -> Health:
+        """See `Session.health`."""
+        return self._session.health
+
+    async def user(self, content: Content, *, key: str = "") -> str:
+        """See `Session.user`."""
+        return self._session.user(content, key=key)
+
+    async def tool_results(self, results: Mapping[str, Any] | Iterable[Any]) -> list[str]:
+        """See `Session.tool_results`."""
+        return self._session.tool_results(results)
+
+    async def prepare(self) -> Request:
+        """See `Session.prepare`."""
+        flow = self.engine.preparing()
+        return Request(await drive_async(flow, self._client, hooks=self._hooks))
+
+    async def observe(self, reply: Any, *, partial: bool = False) -> Completion:
+        """See `Session.observe`."""
+        if callable(final := getattr(reply, "get_final_message", None)):
+            message = final()
+            reply = await message if inspect.isawaitable(message) else message
+        return self._session.observe(reply, partial=partial)
+
+    async def failed(self, error: Exception) -> bool:
+        """See `Session.failed`."""
+        mapped = replies.error_of(error, self.core.profile)
+        if mapped is None:
+            return False
+        again: bool = await drive_async(self.engine.mending(mapped), self._client, hooks=self._hooks)
+        return again
+
+    async def complete(self, watch: Watcher | None = None) -> Completion:
+        """See `Session.complete`."""
+        client = self._asker()
+        self.engine.may_ask(self._tasks)
+        return completed(await drive_async(self.engine.turn(), client, watch, self._hooks))
+
+    async def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:
+        """See `Session.compact`."""
+        asked = Wish(trigger="manual", instructions=instructions, **wish)
+        flow = self.engine.compacting(asked)
+        done: Compacted | None = await drive_async(flow, self._client, hooks=self._hooks)
+        return done
+
+    async def compact_preview(self, instructions: str = "", **wish: Unpack[Wishes]) -> Preview:
+        """See `Session.compact_preview`."""
+        return self._session.compact_preview(instructions, **wish)
+
+    async def recall(self, query: str, *, kind: str | None = None, most: int = 10) -> list[Hit]:
+        """See `Session.recall`."""
+        return self._session.recall(query, kind=kind, most=most)
+
+    async def notes(self) -> str | None:
+        """See `Session.notes`."""
+        return self._session.notes()
+
+    async def fork(self, source: str = "fork") -> Fork:
+        """See `Session.fork`."""
+        return self._session.fork(source)
+
+    async def messages(self, messages: Iterable[Mapping[str, Any]]) -> None:
+        """See `Session.messages`."""
+        self._session.messages(messages)
+
+    async def sync(self, messages: Iterable[Mapping[str, Any]]) -> int:
+        """See `Session.sync`."""
+        return self._session.sync(messages)
+
+    async def why(self, number: int = -1) -> Explanation:
+        """See `Session.why`."""
+        return self._session.why(number)
+
+    async def at(self, number: int = -1) -> bytes:
+        """See `Session.at`."""
+        return self._session.at(number)
+
+    async def fetch(self, reference: str) -> bytes:
+        """See `Session.fetch`."""
+        return self._session.fetch(reference)
+
+    async def dry_run(self) -> list[Proposed]:
+        """See `Session.dry_run`."""
+        return self._session.dry_run()
+
+    def listen(self, listener: Listener) -> None:
+        """See `Session.listen`; the listener itself is called, not awaited."""
+        self._session.listen(listener)
+
+    async def undo(self, reference: str = "") -> str:
+        """See `Session.undo`."""
+        return self._session.undo(reference)
+
+    async def redo(self, reference: str = "") -> str:
+        """See `Session.redo`."""
+        return self._session.redo(reference)
+
+    async def pin(self, record: str) -> None:
+        """See `Session.pin`."""
+        self._session.pin(record)
+
+    async def unpin(self, record: str) -> None:
+        """See `Session.unpin`."""
+        self._session.unpin(record)
+
+    async def snip(self, first: str, last: str) -> str:
+        """See `Session.snip`."""
+        return self._session.snip(first, last)
+
+    async def rewind(self, record: str | None) -> None:
+        """See `Session.rewind`."""
+        self._session.rewind(record)
+
+    async def close(self) -> None:
+        """See `Session.close`."""
+        await self._tasks.close()
+        self._session.close()
+        if self._client is not None and self._given is None:
+            await self._client.close()
+
+    def _asker(self) -> AsyncClient:
+        if self._client is None:
+            model = self.core.profile.model
+            self._client = async_client_for(model) if self._given is None else async_client_of(self._given)
+        return self._client
