@@ -13,8 +13,11 @@ from typing import Any
 import anthropic
 
 import sevenfold
+from sevenfold.adapters.anthropic import AnthropicClient
 from sevenfold.events import Event, Veto
 from sevenfold.layers.offline import summarise, take_notes
+from sevenfold.ports import Call, Watcher
+from sevenfold.ports import Reply as Answered
 from sevenfold.simulator.brains import Prompt, Reply, ScriptedBrain
 from sevenfold.simulator.clock import VirtualClock
 from sevenfold.simulator.provider import Setup, Simulator
@@ -67,14 +70,12 @@ def noted(prompt: Prompt) -> str:
 class Mind:
     """A model that reads and edits files, and writes summaries and notes when it is asked to.
 
-    Who it is asked by can be seen, and each of its jobs can be given to somebody else or held up.
+    Who it is asked by can be seen, and each of its jobs can be given to somebody else.
     """
 
     def __init__(self, *, summary: Answer = summarised, notes: Answer = noted, thinks: bool = True) -> None:
         self.summary, self.notes = summary, notes
         self.asked: list[str] = []
-        self.held = threading.Event()
-        self.held.set()
         self._thinks = thinks
         self._numbers = count(1)
 
@@ -84,11 +85,9 @@ class Mind:
     def reply(self, prompt: Prompt) -> Said:
         if wants_summary(prompt):
             self.asked.append("summary")
-            self.held.wait(30)
             return self.summary(prompt)
         if wants_notes(prompt):
             self.asked.append("notes")
-            self.held.wait(30)
             return self.notes(prompt)
         self.asked.append("main")
         return self._work()
@@ -105,12 +104,34 @@ class Mind:
         return said
 
 
+class Line:
+    """A client of the official SDK in whose way one can stand: what is not for the main thread can be held up."""
+
+    def __init__(self, sdk: anthropic.Anthropic) -> None:
+        self._client = AnthropicClient(sdk)
+        self.free = threading.Event()
+        self.free.set()
+        self.before: Callable[[Call], None] = lambda call: None
+        self.sources: list[str] = []
+
+    def ask(self, call: Call, watch: Watcher | None = None) -> Answered:
+        self.sources.append(call.source)
+        self.before(call)
+        if call.source != "main":
+            assert self.free.wait(30), "nobody let go"
+        return self._client.ask(call, watch)
+
+    def close(self) -> None:
+        self.free.set()
+
+
 class World:
     """A simulated provider, a client of the official SDK, a clock, and what sessions told."""
 
     def __init__(self, url: str, simulator: Simulator, clock: VirtualClock, mind: Mind) -> None:
         self.url, self.simulator, self.clock, self.mind = url, simulator, clock, mind
         self.sdk = anthropic.Anthropic(api_key="simulated-key", base_url=url, max_retries=0)
+        self.line = Line(self.sdk)
         self.events: list[Event] = []
         self.veto: Callable[[Event], bool] = lambda event: False
 
@@ -130,7 +151,7 @@ class World:
             "model": BOUND,
             "system": SYSTEM,
             "tools": TOOLS,
-            "client": self.sdk,
+            "client": self.line,
             "clock": self.clock,
             "listen": [self.hear],
             "thinking": {"type": "adaptive"},
@@ -171,7 +192,7 @@ def world(mind: Mind | None = None, setup: Setup | None = None, **more: Any) -> 
     with serve(simulator) as url:
         made = World(url, simulator, clock, mind)
         yield made
-        mind.held.set()
+        made.line.close()
         made.sdk.close()
 
 

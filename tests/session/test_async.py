@@ -12,7 +12,7 @@ import pytest
 import sevenfold
 from sevenfold.errors import TranscriptLocked
 from sevenfold.simulator.faults import Fault
-from tests.session.talking import World, output, reader, streamed, uuids, world
+from tests.session.talking import World, output, reader, streamed, world
 
 Body = Callable[[World, anthropic.AsyncAnthropic, sevenfold.AsyncSession], Awaitable[None]]
 
@@ -78,7 +78,7 @@ def test_failures_and_broken_answers_are_taken_in_awaited_too() -> None:
 def test_everything_that_can_be_decided_can_be_decided_awaited() -> None:
     async def body(here: World, sdk: anthropic.AsyncAnthropic, session: sevenfold.AsyncSession) -> None:
         heard: list[object] = []
-        session.listen(lambda event: heard.append(event))  # type: ignore[func-returns-value]
+        session.listen(lambda event: heard.append(event))
         await session.messages(
             [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "yes"}]
         )
@@ -86,7 +86,7 @@ def test_everything_that_can_be_decided_can_be_decided_awaited() -> None:
         await session.complete()
         await session.user("two")
         await session.complete()
-        records = uuids(session)
+        records = [item.said.uuid for item in session.core.transcript.view.items]
         await session.pin(records[0])
         await session.unpin(records[0])
         name = await session.snip(records[1], records[2])

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-import sevenfold
 from sevenfold.errors import InputError
 from sevenfold.events import Answered, CacheBroke, Sending
 from sevenfold.runtime.drive import drive
@@ -170,5 +169,4 @@ def test_a_fork_asks_nothing_before_something_was_said_in_it() -> None:
             fork.prepare()
         with pytest.raises(InputError, match="no request of this fork is under way"):
             fork.observe(None)
-        assert isinstance(session, sevenfold.Session)
         assert kinds_of(session.at(0)) == ["text"]

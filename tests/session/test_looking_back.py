@@ -17,7 +17,6 @@ from sevenfold.wiring.clients import client_of
 from tests.session.talking import (
     BOUND,
     FREE,
-    OLD,
     World,
     alone,
     answer,
@@ -201,4 +200,3 @@ def test_a_request_record_stays_small(tmp_path: Path) -> None:
         assert len(sizes) == 3
         assert max(sizes) < 1_000
         assert json.loads(session.at(0))["model"] == BOUND
-        assert OLD != BOUND

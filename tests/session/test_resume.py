@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata, Segment
+from sevenfold.runtime.drive import drive
+from sevenfold.wiring.clients import client_of
 from tests.session.talking import BOUND, FREE, answer, output, reader, streamed, uuids, work, world
 
 
@@ -56,7 +57,7 @@ def test_cost_requests_and_what_the_gauge_has_learnt_survive_a_restart(tmp_path:
             work(session, 6, output(times=200), clock=here.clock)
             fork = session.fork("prompt_suggestion")
             fork.user("what next?")
-            spend(here, session, fork)
+            drive(fork.turn(), client_of(here.sdk))
             before = session.gauge
             gauge = session.core.exchange.gauge
             assert before.usd
@@ -64,14 +65,6 @@ def test_cost_requests_and_what_the_gauge_has_learnt_survive_a_restart(tmp_path:
         with here.open(file) as session:
             assert session.gauge == before
             assert session.core.exchange.gauge == gauge
-
-
-def spend(here: Any, session: Any, fork: Any) -> None:
-    """Let a fork ask, through the session's own client."""
-    from sevenfold.runtime.drive import drive
-    from sevenfold.wiring.clients import client_of
-
-    drive(fork.turn(), client_of(here.sdk))
 
 
 @pytest.mark.spec("S8.4", "S10.1")

@@ -248,6 +248,17 @@ def test_closing_ends_what_runs_in_the_background(hands, tmp_path, witness, proc
     assert {task.state for task in processes.tasks()} == {"killed"}
 
 
+def test_a_task_takes_no_name_whose_output_is_still_there(tmp_path):
+    folder = tmp_path / "tasks"
+    paths = []
+    for word in ("one", "two"):
+        processes = LocalProcesses(folder)
+        task = processes.start(f"echo {word}", cwd=str(tmp_path), environ=os.environ)
+        assert processes.wait(task.id, PLENTY, lambda: False).state == "completed"
+        paths.append(Path(task.path))
+    assert [path.read_text() for path in paths] == ["one\n", "two\n"]
+
+
 def test_an_unknown_task_names_those_there_are(hands):
     assert "none" in hands.bad("ShellOutput", task="task-9")
     assert "none" in hands.bad("ShellStop", task="task-9")

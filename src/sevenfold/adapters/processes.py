@@ -15,6 +15,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
+from itertools import count
 from pathlib import Path
 from typing import IO, Literal, Protocol
 
@@ -95,12 +96,18 @@ class LocalProcesses:
     def start(self, command: str, *, cwd: str, environ: Mapping[str, str]) -> Task:
         """Run a command in the background."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        name = f"task-{len(self._tasks) + 1}"
-        background = _Background(
-            name, command, self._folder / f"{name}.log", _Running(command, cwd, environ)
+        # The output of an earlier run's tasks may still be read.
+        name = next(
+            name for name in map("task-{}".format, count(1)) if not (self._folder / f"{name}.log").exists()
         )
-        self._tasks[name] = background
-        return background.task()
+        sink = _File(self._folder / f"{name}.log")
+        try:
+            running = _Running(command, cwd, environ)
+        except BaseException:
+            sink.close()
+            raise
+        self._tasks[name] = _Background(name, command, sink, running)
+        return self._tasks[name].task()
 
     def tasks(self) -> list[Task]:
         """All that were started, in order."""
@@ -273,7 +280,8 @@ class _File:
     """The beginning of an output, in a file."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("wb", buffering=0)
+        self.path = path
+        self._file = path.open("xb", buffering=0)
         self._room = MOST_IN_A_FILE
 
     def add(self, chunk: bytes) -> None:
@@ -292,13 +300,12 @@ class _File:
 class _Background:
     """A command that somebody looks after in a thread."""
 
-    def __init__(self, name: str, command: str, path: Path, running: _Running) -> None:
-        self._name, self._command, self._path, self._running = name, command, path, running
+    def __init__(self, name: str, command: str, sink: _File, running: _Running) -> None:
+        self._name, self._command, self._sink, self._running = name, command, sink, running
         self._stop = threading.Event()
         self.ended = threading.Event()
         self._problem = ""
         self._thread = threading.Thread(target=self._look_after, daemon=True, name=f"sevenfold {name}")
-        self._sink = _File(path)
         self._thread.start()
 
     def _look_after(self) -> None:
@@ -320,4 +327,4 @@ class _Background:
         state: State = "running"
         if self.ended.is_set():
             state = "killed" if self._problem else "completed" if code == 0 else "failed"
-        return Task(self._name, self._command, state, str(self._path), code)
+        return Task(self._name, self._command, state, str(self._sink.path), code)

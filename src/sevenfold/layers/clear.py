@@ -25,10 +25,8 @@ from sevenfold.layers.moment import Moment, Plan, Result
 from sevenfold.profiles import Price
 from sevenfold.record.decisions import Option
 
-PLACEHOLDER_TOKENS = 25
-"""What remains of a cleared result, about…"""
 PLACEHOLDER_BYTES = 150
-"""…and in bytes."""
+"""What remains of a cleared result, about."""
 HEADROOM = 0.8
 """How far below a limit of bytes or pictures a clearing goes."""
 WORTH = 1_000
@@ -54,9 +52,22 @@ def plan(moment: Moment) -> Plan:
 def could_matter(moment: Moment, results_tokens: float) -> bool:
     """A quick look that needs no list of results: is there anything to plan at all?"""
     settings, window = moment.settings, moment.window
-    large = settings.size_clearing and results_tokens > window.budget(settings.size_trigger_tokens)
+    large = (
+        settings.size_clearing
+        and results_tokens > window.budget(settings.size_trigger_tokens)
+        and might_pay(moment, results_tokens)
+    )
     paused = settings.gap_clearing and moment.cold and results_tokens + moment.thinking > 0
     return bool(too_heavy(moment) or large or paused or moment.most >= window.threshold)
+
+
+def might_pay(moment: Moment, results_tokens: float) -> bool:
+    """Could clearing in a warm cache pay? If not even all results together would, no part of them does."""
+    if moment.provider or moment.bound:
+        return False
+    freed = round(results_tokens)
+    cost, gain = _rewrite(moment, freed), freed * _rates(moment)[0] * moment.expected
+    return gain > cost and (moment.price is None or cost / 1e6 + moment.owed <= STAKE * moment.spent)
 
 
 def too_heavy(moment: Moment) -> bool:
@@ -273,7 +284,7 @@ def _over(used: int, limit: int | None) -> bool:
 
 
 def _tokens(result: Result) -> int:
-    return result.tokens - PLACEHOLDER_TOKENS
+    return result.tokens - result.left
 
 
 def _bytes(result: Result) -> int:

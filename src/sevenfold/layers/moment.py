@@ -23,6 +23,8 @@ class Result(Struct, frozen=True):
     """Pinned, put back by the user, or not sent yet: it stays."""
     images: int = 0
     wire: int = 0
+    left: int = 25
+    """Tokens that remain of it when it is cleared."""
 
 
 class Moment(Struct, frozen=True, kw_only=True):
@@ -95,7 +97,7 @@ class Plan(Struct, frozen=True):
 
 
 class Stake(Struct, frozen=True):
-    """What clearings in a warm cache have cost beyond what they have earned since."""
+    """What clearings have cost beyond what they have earned since; what they earned may be staked again."""
 
     owed: float = 0.0
     freed: int = 0
@@ -103,9 +105,9 @@ class Stake(Struct, frozen=True):
 
     def after(self, made: Plan) -> Stake:
         """With one more clearing."""
-        return Stake(max(0.0, self.owed + (made.usd or 0.0)), self.freed + made.tokens)
+        return Stake(self.owed + (made.usd or 0.0), self.freed + made.tokens)
 
     def earned(self, requests: int, price: Price | None) -> Stake:
         """After so many more requests."""
         gain = requests * self.freed * (price.read if price else 0.0) / 1e6
-        return replace(self, owed=max(0.0, self.owed - gain))
+        return replace(self, owed=self.owed - gain)

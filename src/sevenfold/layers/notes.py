@@ -35,7 +35,7 @@ KEEP_MOST = 40_000
 SECTIONS: Mapping[str, str] = {
     "Session Title": "Five to ten words by which this session can be told from others.",
     "Current State": "What is being worked on right now, what is done of it, and what comes next.",
-    "Task Specification": "What is to be done, with every condition, in the words it was asked for in where they matter.",
+    "Task Specification": "What is to be done, with every condition, in the words it was asked for.",
     "Files and Functions": "Which files and functions matter here, what is in them, and why they matter.",
     "Workflow": "Commands that are used, in which order, and how to read what they print.",
     "Errors & Corrections": "What went wrong, how it was mended, every correction received, what not to try again.",

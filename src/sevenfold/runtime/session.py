@@ -78,6 +78,7 @@ class Session:
             profile,
             clock=clock,
             lifetimes=lifetimes_for(wanted.lifetimes, profile, self._opened),
+            source=wanted.source,
         )
         self.reads = Reads()
         self._telling = Telling(self.announcer, self.exchange, profile, clock)
@@ -360,7 +361,8 @@ class Session:
         """Raise if the next request would hold nothing that the model has not heard or said."""
         view = self.transcript.view
         waiting = view.pending_calls
-        newest = next((item for item in reversed(view.items) if item.shown), None)
+        backwards = (view.items_from(place)[0] for place in range(len(view) - 1, -1, -1))
+        newest = next((item for item in backwards if item.shown), None)
         if newest is None:
             raise InputError("there is nothing to send yet: say something with user() first")
         if newest.said.role == "assistant" and not _goes_on(newest):

@@ -15,12 +15,13 @@ from sevenfold.layers.moment import Moment, Plan, Result, Stake
 from sevenfold.layers.offload import Budget
 from sevenfold.layers.stock import Stock
 from sevenfold.profiles import Profile
-from sevenfold.record.blocks import Block
+from sevenfold.record import blocks
+from sevenfold.record.blocks import PLACEHOLDER_CLEARED, Block
 from sevenfold.record.decisions import MicrocompactMetadata, Why
 from sevenfold.record.entries import Clearing
 from sevenfold.record.gauge import Check, Size
 from sevenfold.record.layout import Item
-from sevenfold.record.weight import NOTHING, opening, reasoning
+from sevenfold.record.weight import NOTHING, measure, opening, reasoning
 from sevenfold.record.window import Window
 from sevenfold.request.watch import SECONDS
 from sevenfold.runtime.announce import Announcer
@@ -31,6 +32,9 @@ from sevenfold.runtime.references import References
 from sevenfold.runtime.transcript import Transcript
 from sevenfold.settings import Settings
 
+CLEARED_RESULT = blocks.result("toolu_" + "0" * 24, PLACEHOLDER_CLEARED)
+CHARACTERS_PER_TOKEN = 2
+"""To be on the safe side when so many tokens must go."""
 HALF_LIFE = 50
 """Requests of a session beyond which it is no longer expected to last as long again."""
 
@@ -74,6 +78,8 @@ class Upkeep:
         if plan.chosen == "clear":
             plan = self._clear(plan)
         check = self._check(settings)
+        if check.verdict == "blocked" and check.budget == "tokens" and self._squeeze(check, settings):
+            check = self._check(settings)
         if check.verdict == "blocked":
             raise ContextFull(self._too_full(check, settings))
         return Why(
@@ -124,6 +130,18 @@ class Upkeep:
         """Decide about results that go out for the first time: what is sent now is sent the same ever after."""
         self._gate.settle(self._unsent_results(), self.stock.tool_of, self.budget(settings))
 
+    def _squeeze(self, check: Check, settings: Settings) -> bool:
+        """Results that no request has held yet can still go to disk, which costs nothing."""
+        unsent = self._unsent_results()
+        over = check.used + check.band - self.window.blocking + 1
+        allowed = sum(len(block.raw) for block in unsent) - over * CHARACTERS_PER_TOKEN
+        if not unsent or not settings.offload:
+            return False
+        tight = replace(settings, round_characters=max(1, int(allowed / self.window.scale)))
+        before = self._exchange.size().tokens
+        self._gate.settle(unsent, self.stock.tool_of, self.budget(tight))
+        return self._exchange.size().tokens < before
+
     def budget(self, settings: Settings) -> Budget:
         """How much of tool results may stay in the context."""
         return Budget(settings, self.window, self._kinds)
@@ -155,7 +173,7 @@ class Upkeep:
         if plan.cause != "pause":
             requests = self._exchange.account.requests
             self._progress = self._progress.after(Pass("clear", requests, before - after, after))
-            self._stake = self._stake.after(plan)
+        self._stake = self._stake.after(plan)
         self._announcer.tell(
             Acted(
                 layer="clear",
@@ -258,6 +276,7 @@ class Upkeep:
         count = self._exchange.gauge.estimator.tokens
         kept = pinned(self._transcript)
         exempt = self._exempt()
+        left = round(count(measure(CLEARED_RESULT)))
         return [
             Result(
                 held.call,
@@ -266,6 +285,7 @@ class Upkeep:
                 held.place > self.stock.answered or held.record in kept or held.call in exempt,
                 held.weight.images + held.weight.documents,
                 held.weight.wire,
+                left,
             )
             for held in self.stock.results
         ]

@@ -30,6 +30,8 @@ class Wanted(Struct, frozen=True):
     """Other fields of the request, such as ``thinking``."""
     betas: tuple[str, ...] = ()
     lifetimes: Lifetimes = Lifetimes()
+    source: str = "main"
+    """On whose behalf its requests are made."""
 
 
 def window_for(profile: Profile, settings: Settings) -> Window:

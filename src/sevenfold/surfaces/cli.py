@@ -16,6 +16,7 @@ import sevenfold as package
 from sevenfold.errors import UserError
 from sevenfold.surfaces import (
     audit_command,
+    chat_command,
     compact_command,
     config_command,
     gc_command,
@@ -24,11 +25,14 @@ from sevenfold.surfaces import (
     purge_command,
     recall_command,
     scan_command,
+    sessions_command,
     simulate_command,
     trust_command,
 )
 
 COMMANDS = {
+    "chat": chat_command,
+    "sessions": sessions_command,
     "profile": profile_command,
     "compact": compact_command,
     "notes": notes_command,

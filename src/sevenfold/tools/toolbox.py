@@ -48,7 +48,11 @@ class Toolbox:
     def schemas(self) -> list[dict[str, Any]]:
         """What the model is told, as the Messages API takes it."""
         return [
-            {"name": tool.name, "description": tool.description, "input_schema": deepcopy(dict(tool.schema))}
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "input_schema": deepcopy(dict(tool.schema)),
+            }
             for tool in self
         ]
 

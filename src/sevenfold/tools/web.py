@@ -30,6 +30,7 @@ MOST_CHARACTERS = 400_000
 MOST_REDIRECTIONS = 5
 _REDIRECTIONS = (301, 302, 303, 307, 308)
 _TEXTUAL = ("json", "xml", "javascript", "yaml", "toml", "x-sh", "csv")
+_ACCEPT = "text/html, text/*;q=0.9, */*;q=0.5"
 _WHO = "sevenfold (+https://pypi.org/project/sevenfold)"
 
 
@@ -81,42 +82,45 @@ class WebFetch(StandardTool[FetchInput]):
 
     def act(self, given: FetchInput, context: Context) -> ToolOutput:
         """Fetch it, and what it redirects to on the same host."""
+        httpx2 = _client_library()
         wanted = target(context.wish.subject if context.wish else given.url)
         deadline = time.monotonic() + self._seconds
+        try:
+            with httpx2.Client(trust_env=False, timeout=min(10.0, self._seconds)) as client:
+                return self._followed(client, wanted, deadline, context.abort.is_set)
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+            raise Refused(f"{wanted.url} could not be fetched: {error or type(error).__name__}.") from error
+
+    def _followed(
+        self, client: httpx2.Client, wanted: Target, deadline: float, stopped: Callable[[], bool]
+    ) -> ToolOutput:
+        first = wanted.url
         for _ in range(MOST_REDIRECTIONS + 1):
-            came = self._ask(wanted, deadline, context.abort.is_set)
+            came = self._ask(client, wanted, deadline, stopped)
             if isinstance(came, _Page):
                 return ToolOutput(_shown(came), is_error=came.status >= 400)
             following = target(urljoin(wanted.url, came.url))
             if following.host != wanted.host or (wanted.secure and not following.secure):
-                words = f"{wanted.url} redirects to {following.url}, which is another host; fetch that if you want it."
-                return ToolOutput(words)
+                return ToolOutput(
+                    f"{wanted.url} redirects to another host; fetch {following.url} if you want that."
+                )
             wanted = following
-        raise Refused(f"{given.url} redirects more than {MOST_REDIRECTIONS} times; it leads nowhere.")
+        raise Refused(f"{first} redirects more than {MOST_REDIRECTIONS} times; it leads nowhere.")
 
-    def _ask(self, wanted: Target, deadline: float, stopped: Callable[[], bool]) -> _Page | _Moved:
-        httpx2 = _client_library()
+    def _ask(
+        self, client: httpx2.Client, wanted: Target, deadline: float, stopped: Callable[[], bool]
+    ) -> _Page | _Moved:
         address = machine(wanted, self._resolve, self._private.__contains__)
         host = f"[{address}]" if ":" in address else address
         url = f"{'https' if wanted.secure else 'http'}://{host}:{wanted.port}{wanted.path}"
         headers = {
             "Host": wanted.authority,
             "User-Agent": _WHO,
-            "Accept": "text/html, text/*;q=0.9, */*;q=0.5",
+            "Accept": _ACCEPT,
+            "Accept-Encoding": "identity",
         }
-        headers["Accept-Encoding"] = "identity"
-        try:
-            with (
-                httpx2.Client(
-                    trust_env=False, timeout=max(0.1, min(10.0, deadline - time.monotonic()))
-                ) as client,
-                client.stream(
-                    "GET", url, headers=headers, extensions={"sni_hostname": wanted.host}
-                ) as reply,
-            ):
-                return self._taken(reply, wanted, deadline, stopped)
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            raise Refused(f"{wanted.url} could not be fetched: {error or type(error).__name__}.") from error
+        with client.stream("GET", url, headers=headers, extensions={"sni_hostname": wanted.host}) as reply:
+            return self._taken(reply, wanted, deadline, stopped)
 
     def _taken(
         self, reply: httpx2.Response, wanted: Target, deadline: float, stopped: Callable[[], bool]

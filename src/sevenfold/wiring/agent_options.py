@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from msgspec import Struct
 
@@ -55,6 +55,8 @@ class AgentOptions(TypedDict, total=False):
     listen: Iterable[Listener]
     """Called with every event of the engine; they may veto what is proposed."""
     thinking: Mapping[str, Any] | None
+    source: Literal["main", "sdk"]
+    """On whose behalf requests are made: a user at a terminal, or a program."""
     clock: Clock | None
 
 

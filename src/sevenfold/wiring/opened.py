@@ -78,6 +78,8 @@ class Options(TypedDict, total=False):
     """Other fields of every request."""
     betas: Iterable[str]
     clock: Clock
+    source: str
+    """On whose behalf requests are made: ``main`` unless it is said otherwise, ``sdk`` for a program's own."""
     hooks: Any
     """`Hooks`, or `AsyncHooks` for a session that is awaited."""
 
@@ -185,6 +187,7 @@ def engine(store: Store, model: str, options: Options) -> Engine:
         notes=store.notes,
         read_file=read_text if store.path else None,
         transcript_path=store.path,
+        source=options.get("source", "main"),
     )
 
 
@@ -230,6 +233,7 @@ def _wanted(model: str, options: Options) -> Wanted:
         fields,
         tuple(options.get("betas", ())),
         Lifetimes(lifetime, lifetime),
+        options.get("source", "main"),
     )
 
 

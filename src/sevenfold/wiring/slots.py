@@ -32,7 +32,7 @@ from sevenfold.wiring.grants import Grants
 from sevenfold.wiring.keeping import Familiar, KnownTask, UsedSkill
 from sevenfold.wiring.standing import Standing
 
-SKILL_TOKENS = 5_000
+FILE_TOKENS = SKILL_TOKENS = 5_000
 SKILLS_TOKENS = 25_000
 
 
@@ -77,7 +77,7 @@ class OpenFilesSlot:
         self._desk = desk
         self._read: dict[str, bytes] = {}
         self._known: dict[str, str] = {}
-        self._slot = FilesSlot(self._recent, self._text, may_read=may_read, own=own)
+        self._slot = FilesSlot(self._recent, self._text, may_read=may_read, own=own, each=FILE_TOKENS)
 
     def restore(self, moment: Moment) -> Restored:
         """The newest first."""
@@ -92,7 +92,7 @@ class OpenFilesSlot:
             path: files.version(found)
             for path in (str(one.facts.get("filename", "")) for one in restored.beside)
             if (found := self._read.get(path)) is not None
-            and len(found) <= moment.budget(SKILL_TOKENS) * BYTES_PER_TOKEN
+            and len(found) <= moment.budget(FILE_TOKENS) * BYTES_PER_TOKEN
         }
         self._known = {**shown, **back}
         return restored

@@ -6,7 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from sevenfold.memory.recall import Hit
+from sevenfold.record import blocks, entries
+from sevenfold.record.blocks import Block
+from sevenfold.record.entries import Said
 from sevenfold.tools.context import Abort, Todo, Verdict
 from sevenfold.tools.functions import function_tool
 from sevenfold.tools.plan import PlanFile
@@ -14,7 +19,7 @@ from sevenfold.tools.skills import Skills, discover
 from sevenfold.tools.todo import TodoList
 from sevenfold.tools.tool import Tool
 from sevenfold.wiring.grants import Grants
-from sevenfold.wiring.opened import Recalled
+from sevenfold.wiring.opened import Store
 
 SKILL_FOLDERS = (".sevenfold/skills", ".claude/skills", ".agents/skills")
 """Where a project keeps its skills; the user's are in ``skills`` beside the user's settings."""
@@ -75,15 +80,33 @@ class Plans(PlanFile):
 class Recalling:
     """Recall as the tool asks for it."""
 
-    def __init__(self, recalled: Recalled, whole: Callable[[str], bytes]) -> None:
-        self._recalled = recalled
-        self._whole = whole
+    def __init__(self, store: Store, result: Callable[[str], bytes]) -> None:
+        self._store = store
+        self._result = result
 
     def search(self, query: str, *, kind: str | None = None, k: int = 10) -> Sequence[Hit]:
         """The records that fit, the best first."""
-        self._recalled.catch_up()
-        return self._recalled.index.search(query, kind=kind, k=k)
+        self._store.recall.catch_up()
+        return self._store.recall.index.search(query, kind=kind, k=k)
 
     def fetch(self, reference: str) -> bytes:
         """The whole of a record, or of a stored result."""
-        return self._whole(reference)
+        said = self._said(reference)
+        if said is None:
+            return self._result(reference)
+        return "\n\n".join(filter(None, (self._words(block, said) for block in said.blocks))).encode()
+
+    def _said(self, record: str) -> Said | None:
+        log = self._store.log
+        for offset in log.holding(msgspec.json.encode(record)):
+            entry = entries.read(next(log.read(offset))[1])
+            if isinstance(entry, Said) and entry.uuid == record:
+                return entry
+        return None
+
+    def _words(self, block: Block, said: Said) -> str:
+        if block.id in said.stored:
+            return self._store.results.fetch(said.stored[block.id].path).decode(errors="replace")
+        if block.kind == "tool_use":
+            return block.raw.decode(errors="replace")
+        return blocks.words_of(block)

@@ -127,6 +127,7 @@ class Workings:
             "tools": [opened.Tool(schema, kinds[schema["name"]]) for schema in self.box.schemas()],
             "listen": options.get("listen", ()),
             "clock": self.clock,
+            "source": options.get("source", "main"),
         }
         if "max_tokens" in options:
             chosen["max_tokens"] = options["max_tokens"]
@@ -145,7 +146,7 @@ class Workings:
             unchanged=self.core.unchanged,
             may_read=lambda path: standing.grants.now.may_read(path),
             ask=self.options.get("ask"),
-            recall=toolkit.Recalling(self.store.recall, self.core.fetch),
+            recall=toolkit.Recalling(self.store, self.core.fetch),
             todos=standing.todos,
             plans=standing.plans,
         )

@@ -145,13 +145,14 @@ def opened_at(
     """The session in memory, as it was before the call, with the tools it uses."""
     store = opened.in_memory(cut.name, ALONE)
     store.log.append(cut.lines)
-    given: opened.Options = {"system": SYSTEM, "tools": [_tool(name) for name in KINDS], **options}
+    given: opened.Options = {"system": SYSTEM, "tools": [tool_named(name) for name in KINDS], **options}
     if client is not None:
         given["client"] = client
     return Session(opened.engine(store, model, given), store, client), store
 
 
-def _tool(name: str) -> opened.Tool:
+def tool_named(name: str) -> opened.Tool:
+    """A tool by a name that coding agents use."""
     schema = {"name": name, "description": DESCRIPTION, "input_schema": {"type": "object"}}
     return tool(schema, kind=KINDS[name])
 
@@ -189,7 +190,7 @@ def _looked_at(
         left=tuple(f"{one.engine}: {one.reason}" for one in done.left),
         score=score,
         unsampled=sum(facts.left_out.values()),
-        invented=tuple(_made_up(new, before)),
+        invented=tuple(made_up(new, before)),
         refused=tuple(
             one.message for one in refusals(request["messages"], facts=RuleFacts.of(find(profile.model)))
         ),
@@ -201,7 +202,7 @@ def _looked_at(
     )
 
 
-def _made_up(new: Sequence[Item], before: Sequence[Item]) -> Iterator[str]:
+def made_up(new: Sequence[Item], before: Sequence[Item]) -> Iterator[str]:
     """Statements about the user that no record supports, and that were not copied from one as they stand."""
     recorded = " ".join(" ".join(text.split()) for item in before for text in _words(item))
     shown = fidelity.texts(new)
@@ -221,13 +222,21 @@ def _ids(items: Sequence[Item]) -> set[str]:
 
 
 def _sizes(opening: int, kept: Sequence[Item], others: Sequence[Item], tokenizer: str) -> Sizes:
-    signed = _shown(others, tokenizer, "compaction")
-    return Sizes(opening, _shown(kept, tokenizer), signed, _shown(others, tokenizer) - signed)
+    signed = shown_tokens(others, tokenizer, "compaction")
+    return Sizes(opening, shown_tokens(kept, tokenizer), signed, shown_tokens(others, tokenizer) - signed)
 
 
-def _shown(items: Sequence[Item], tokenizer: str, kind: str = "") -> int:
+def shown_tokens(items: Sequence[Item], tokenizer: str, kind: str = "") -> int:
+    """What is shown of these records, or only blocks of one kind, in tokens as the simulated provider counts."""
     shown = [block for item in items for block in item.shown if kind in ("", block.kind)]
     return _tokens([msgspec.json.decode(block.raw) for block in shown], tokenizer)
+
+
+def body_tokens(body: bytes, tokenizer: str) -> int:
+    """A whole request in tokens as the simulated provider counts."""
+    request = msgspec.json.decode(body)
+    said = [block for message in request["messages"] for block in message["content"]]
+    return _tokens([*request.get("tools", ()), *request.get("system", ()), *said], tokenizer)
 
 
 def _tokens(parts: Sequence[Mapping[str, Any]], tokenizer: str) -> int:

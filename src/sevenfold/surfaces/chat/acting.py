@@ -134,7 +134,10 @@ def rewind(chat: Chat, rest: str) -> None:
     chosen = places[place]
     chat.agent.session.rewind(chosen.before)
     chat.update()
-    chat.say("layer", f"rewound {plural(chosen.after, 'record')}; they stay in the transcript, files are as they are")
+    chat.say(
+        "layer",
+        f"rewound {plural(chosen.after, 'record')}; they stay in the transcript, files are as they are",
+    )
     chat.screen.suggest(chosen.words)
 
 
@@ -182,6 +185,10 @@ def show_resumed(chat: Chat) -> None:
     core = chat.agent.session.core
     gauge = chat.agent.session.gauge
     said = earlier.turnings(core.transcript.view)
-    chat.say("note", f"resumed {chat.start.name}: {plural(len(core.transcript.view), 'record')} in view, {tokens(gauge.seen)} tokens")
+    chat.say(
+        "note",
+        f"resumed {chat.start.name}: {plural(len(core.transcript.view), 'record')} in view, "
+        f"{tokens(gauge.seen)} tokens",
+    )
     if said:
         chat.say("note", f"you said last: {one_line(said[0].words, 200)}")

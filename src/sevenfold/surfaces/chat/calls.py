@@ -91,9 +91,9 @@ def in_full(call: Called, output: ToolOutput, seconds: float) -> RenderableType:
         Text.assemble((call.name, "bold"), (f"  {lasted(seconds)}", "dim")),
         Padding(Text(_given(call.input), style="dim"), (0, 0, 0, 2)),
     ]
-    for fact in output.facts:
-        if isinstance(fact, FileChanged):
-            shown.append(Group(*diff_lines(fact.diff, MANY_LINES)))
+    shown += [
+        Group(*diff_lines(fact.diff, MANY_LINES)) for fact in output.facts if isinstance(fact, FileChanged)
+    ]
     words = _limited(clean(text_of(output)), MANY_LINES)
     shown.append(
         Padding(Text(words, style="red" if output.is_error else "", overflow="fold"), (0, 0, 0, 2))

@@ -79,7 +79,9 @@ class Chat:
             # Whoever interrupts with something queued wants that to be heard at last.
             finished = self._run("")
         if left := len(self.agent.waiting):
-            self.say("warning", f"{plural(left, 'queued message')} not heard yet; it will be with your next one")
+            self.say(
+                "warning", f"{plural(left, 'queued message')} not heard yet; it will be with your next one"
+            )
         return finished
 
     def _run(self, prompt: str) -> Finished | None:
@@ -190,7 +192,9 @@ class Chat:
     def say(self, level: Level, words: str, number: int = 0) -> None:
         """One line of the app's own; its sign says what its colour says."""
         signs = self.screen.signs
-        sign = {"layer": signs.layer, "note": signs.note, "warning": signs.warning, "error": signs.error}[level]
+        sign = {"layer": signs.layer, "note": signs.note, "warning": signs.warning, "error": signs.error}[
+            level
+        ]
         prefix = {"warning": "warning: ", "error": "error: "}.get(level, "")
         behind = f" [{number}]" if number else ""
         self.screen.show(Text(f"{sign} {prefix}{clean(words)}{behind}", style=STYLES[level]))
@@ -223,7 +227,9 @@ class Chat:
             if picked is None or abort.is_set():
                 return None
             answers.append(asking.answer(one, picked))
-            self.screen.show(Text(f"  {one_line(one.question)} {self.screen.signs.arrow} {clean(answers[-1])}"))
+            self.screen.show(
+                Text(f"  {one_line(one.question)} {self.screen.signs.arrow} {clean(answers[-1])}")
+            )
         return answers
 
     def _approve(self, plan: str) -> Consented:
@@ -304,6 +310,6 @@ class Chat:
         )
 
     def _background(self) -> tuple[str, ...]:
-        workings = self.agent.workings
-        running = [one.command for one in workings.processes.tasks() if one.state == "running"]
+        processes = self.agent.workings.standing.processes
+        running = [one.command for one in processes.tasks() if one.state == "running"]
         return tuple(one_line(command, 40) for command in running)

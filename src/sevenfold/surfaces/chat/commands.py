@@ -64,7 +64,11 @@ COMMANDS = (
     Command("model", "go on with another model", acting.model, "[NAME]"),
     Command("mode", "how free the agent is", acting.mode, "[MODE]", anytime=True),
     Command(
-        "permissions", "what is allowed, asked and denied", acting.permissions, "[allow|revoke RULE]", anytime=True
+        "permissions",
+        "what is allowed, asked and denied",
+        acting.permissions,
+        "[allow|revoke RULE]",
+        anytime=True,
     ),
     Command("hooks", "what runs at which moment", looking.hooks, anytime=True),
     Command("resume", "go on with another session", acting.resume, "[NAME]"),

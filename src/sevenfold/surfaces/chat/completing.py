@@ -49,14 +49,20 @@ class Completions(Completer):
                         f"/{command.name}", -len(text), display=command.usage, display_meta=command.says
                     )
             return
-        known = {
-            "model": names,
-            "mode": lambda: MODES,
-            "resume": lambda: tuple(one.name for one in sessions_of(self._folder)),
-        }
-        for one in known[name]() if name in known else ():
+        for one in self._values(name):
             if one.startswith(rest):
                 yield Completion(one, -len(rest))
+
+    def _values(self, command: str) -> tuple[str, ...]:
+        match command:
+            case "model":
+                return names()
+            case "mode":
+                return MODES
+            case "resume":
+                return tuple(one.name for one in sessions_of(self._folder))
+            case _:
+                return ()
 
     def _paths(self, typed: str) -> Iterator[Completion]:
         wanted = typed.lower()

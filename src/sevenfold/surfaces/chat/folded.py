@@ -42,4 +42,6 @@ class Folds:
         for one in self._kept:
             if one.number == number:
                 return one.whole()
-        raise Refused(f"There is no [{number}]; the last is [{self._number}], the first {self._kept[0].number}.")
+        raise Refused(
+            f"There is no [{number}]; the last is [{self._number}], the first {self._kept[0].number}."
+        )

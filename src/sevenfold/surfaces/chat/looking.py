@@ -45,7 +45,9 @@ def recall(chat: Chat, rest: str) -> None:
 def notes(chat: Chat, rest: str) -> None:
     """The running notes."""
     text = chat.agent.session.notes()
-    chat.screen.show(rendered(text) if text else Text("There are no notes of this session yet.", style="dim"))
+    chat.screen.show(
+        rendered(text) if text else Text("There are no notes of this session yet.", style="dim")
+    )
 
 
 def hooks(chat: Chat, rest: str) -> None:

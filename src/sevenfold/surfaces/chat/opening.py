@@ -7,8 +7,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from sevenfold.adapters.hook_process import run as run_hook
 from sevenfold.adapters.home import user_home
+from sevenfold.adapters.hook_process import run as run_hook
 from sevenfold.adapters.jsonl import JsonlLog
 from sevenfold.adapters.trust import Trust, user_folder
 from sevenfold.ports import Call, Client, Reply, Watcher
@@ -20,8 +20,8 @@ from sevenfold.surfaces.chat.chat import Chat
 from sevenfold.surfaces.chat.questions import Choice, Question
 from sevenfold.surfaces.chat.start import Start
 from sevenfold.wiring.agent import Agent
+from sevenfold.wiring.agent_options import AgentOptions
 from sevenfold.wiring.clients import client_for
-from sevenfold.wiring.workings import AgentOptions
 
 HOOKS_FILE = "hooks.json"
 PROJECT_HOOKS = Path(".sevenfold") / HOOKS_FILE

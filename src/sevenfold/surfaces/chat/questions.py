@@ -88,6 +88,10 @@ class Asking(Struct, frozen=True):
             return replace(self, writing=True)
         return Picked(self._chosen())
 
+    def back(self) -> Asking:
+        """From writing back to the choices."""
+        return replace(self, writing=False)
+
     def _chosen(self) -> tuple[int, ...]:
         if not self.question.choices:
             return ()

@@ -1,0 +1,137 @@
+"""A single run without a screen: `sevenfold chat -p "…"`, for scripts and pipes.
+
+Nobody can be asked, so what is not allowed by mode or rule is refused, and the model is told so. Standard output
+carries the answer alone, or JSON; everything else goes to the error stream.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Literal, TextIO
+
+import msgspec
+from msgspec import Struct
+
+from sevenfold.errors import ModelError
+from sevenfold.events import Answered
+from sevenfold.ports import Piece
+from sevenfold.runtime.loop import Finished
+from sevenfold.surfaces.chat.calls import text_of
+from sevenfold.surfaces.chat.ledger import Ledger
+from sevenfold.surfaces.chat.told import told
+from sevenfold.surfaces.chat.words import clean
+from sevenfold.wiring.agent import Agent
+from sevenfold.wiring.agent_events import AgentEvent, Ended, Happened, ToolBegan, ToolEnded, ToolProgress
+
+Format = Literal["text", "json", "stream-json"]
+DONE, NOT_DONE, INTERRUPTED = 0, 1, 130
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """What a run came to: the object printed by ``json``, and the last line of ``stream-json``."""
+
+    type: Literal["result"] = "result"
+    end: str
+    """done, or why it stopped before: interrupted, max_turns, budget, refused, blocked, cut or error."""
+    text: str = ""
+    """The last answer."""
+    error: str = ""
+    session: str
+    model: str
+    offline: bool
+    turns: int = 0
+    prompt_tokens: int = 0
+    cache_read_tokens: int = 0
+    output_tokens: int = 0
+    usd: float | None = None
+    """What the run cost; null where a price is unknown."""
+
+
+def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, out: TextIO) -> int:
+    """Run once and print; returns the exit code."""
+    ledger, finished, error = Ledger(), Finished("interrupted"), ""
+    tell = _teller(how, out)
+    try:
+        for event in agent.stream(prompt):
+            if isinstance(event, Happened):
+                ledger = ledger.heard(event.event)
+            if isinstance(event, Ended):
+                finished = event.finished
+            tell(event)
+    except ModelError as wrong:
+        error = str(wrong)
+    except KeyboardInterrupt:
+        error = "interrupted"
+    result = Result(
+        end="error" if error and error != "interrupted" else finished.end,
+        text=finished.text,
+        error=error or finished.detail,
+        session=session,
+        model=agent.model,
+        offline=offline,
+        turns=finished.turns,
+        prompt_tokens=ledger.prompt,
+        cache_read_tokens=ledger.read,
+        output_tokens=ledger.output,
+        usd=ledger.usd,
+    )
+    _print(result, how, out)
+    if error == "interrupted":
+        return INTERRUPTED
+    return DONE if result.end == "done" else NOT_DONE
+
+
+def _print(result: Result, how: Format, out: TextIO) -> None:
+    if how == "text":
+        if result.text:
+            out.write(clean(result.text) + "\n")
+        if result.end != "done":
+            sys.stderr.write(f"sevenfold: not done ({result.end}): {result.error or 'see above'}\n")
+    else:
+        out.write(msgspec.json.encode(result).decode() + "\n")
+    out.flush()
+
+
+def _teller(how: Format, out: TextIO) -> Callable[[AgentEvent], None]:
+    """What to do with each event while it runs."""
+
+    def stream(event: AgentEvent) -> None:
+        if (shown := as_json(event)) is not None:
+            out.write(msgspec.json.encode(shown).decode() + "\n")
+            out.flush()
+
+    def warn(event: AgentEvent) -> None:
+        line = told(event.event) if isinstance(event, Happened) else None
+        if line is not None and line.level in ("warning", "error"):
+            sys.stderr.write(f"sevenfold: {line.level}: {clean(line.line)}\n")
+
+    return stream if how == "stream-json" else warn
+
+
+def as_json(event: AgentEvent) -> dict[str, Any] | None:
+    """An event as one line of ``stream-json``; None if it has none."""
+    match event:
+        case Piece(kind="text" | "thinking" as kind, words=words):
+            return {"type": kind, "text": words}
+        case ToolBegan(call=call):
+            return {"type": "tool_began", "id": call.id, "tool": call.name, "input": call.input}
+        case ToolProgress(call=call, text=text):
+            return {"type": "tool_progress", "id": call.id, "text": text}
+        case ToolEnded(call=call, output=output, seconds=seconds):
+            ended = {"type": "tool_ended", "id": call.id, "tool": call.name, "is_error": output.is_error}
+            return {**ended, "text": text_of(output), "seconds": round(seconds, 3)}
+        case Happened(event=Answered() as answered):
+            return {"type": "answered", **_fields(answered)}
+        case Happened(event=happened):
+            line = told(happened)
+            if line is None:
+                return None
+            return {"type": "told", "level": line.level, "text": line.line, **_fields(happened)}
+        case _:
+            return None
+
+
+def _fields(event: Any) -> dict[str, Any]:
+    built: dict[str, Any] = msgspec.to_builtins(event)
+    return built

@@ -1,0 +1,114 @@
+"""`sevenfold sessions`: the sessions of a folder, with their titles; and removing one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sevenfold.errors import Refused
+
+if TYPE_CHECKING:
+    from sevenfold.surfaces.chat.listing import Kept
+
+_HELP = """\
+List the sessions that are kept for a folder, the newest first: name, age, size, and the first words of the user.
+`sevenfold chat --resume NAME` goes on with one."""
+
+_EXAMPLES = """\
+examples:
+  sevenfold sessions                     those of this folder
+  sevenfold sessions --json              for scripts
+  sevenfold sessions delete NAME         remove one with all that belongs to it
+  sevenfold purge --help                 remove a leaked secret from all of them"""
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describe the command."""
+    command = commands.add_parser(
+        "sessions",
+        help="list the sessions of a folder, or remove one",
+        description=_HELP,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument(
+        "action", nargs="?", choices=("list", "delete"), default="list", help="default: list"
+    )
+    command.add_argument("name", nargs="?", metavar="NAME", help="the session to delete")
+    command.add_argument(
+        "--folder", type=Path, default=Path(), metavar="FOLDER", help="whose sessions (default: this one)"
+    )
+    command.add_argument("--json", action="store_true", help="print JSON instead of the list")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out the command; returns the exit code."""
+    from sevenfold.adapters.home import user_home
+    from sevenfold.surfaces.chat.listing import sessions
+
+    if options.action == "delete":
+        return _delete(options)
+    kept = sessions(user_home().project(options.folder.absolute()))
+    if options.json:
+        _print_json(kept)
+    else:
+        _print(kept)
+    return 0
+
+
+def _delete(options: argparse.Namespace) -> int:
+    from sevenfold.adapters.home import user_home
+    from sevenfold.adapters.purging import sessions as purging
+    from sevenfold.adapters.purging.rewrite import World
+    from sevenfold.adapters.world import RandomIds, SystemClock
+
+    if not options.name:
+        raise Refused("say which session to delete: sevenfold sessions delete NAME")
+    home = user_home()
+    found = purging.find(home, options.name, options.folder.absolute())
+    if not found:
+        raise Refused(f"there is no session {options.name} in this folder; 'sevenfold sessions' lists them")
+    for one in found:
+        gone = purging.remove(home, one, World(SystemClock(), RandomIds()))
+        sys.stdout.write(f"Removed {one.name}: {gone.files:,} files, {gone.bytes:,} bytes.\n")
+    return 0
+
+
+def _print_json(kept: list[Kept]) -> None:
+    import msgspec
+
+    rows = [
+        {
+            "name": one.name,
+            "title": one.title,
+            "modified": one.modified,
+            "bytes": one.size,
+            "path": str(one.path),
+        }
+        for one in kept
+    ]
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n")
+
+
+def _print(kept: list[Kept]) -> None:
+    import time
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from sevenfold.surfaces.chat.listing import size
+
+    if not kept:
+        sys.stdout.write("There are no sessions of this folder yet; 'sevenfold chat' begins one.\n")
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    for name in ("session", "last used", "size"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("title", overflow="ellipsis", no_wrap=True, ratio=1)
+    now = time.time()
+    for one in kept:
+        table.add_row(Text(one.name), one.age(now), size(one.size), Text(one.title))
+    Console(highlight=False, markup=False, emoji=False).print(table)

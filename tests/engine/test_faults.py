@@ -1,0 +1,414 @@
+"""Whatever goes wrong in a compaction: the conversation is as it was, or compacted, and never half."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import pytest
+from msgspec.structs import replace
+
+import sevenfold
+from sevenfold.adapters.memory import MemoryLog
+from sevenfold.errors import Aborted, PromptTooLong, TranscriptFull
+from sevenfold.events import Compacted, Compacting, SteppedAside
+from sevenfold.ports import Call
+from sevenfold.simulator.brains import NoSummary, Prompt
+from sevenfold.simulator.faults import Fault
+from sevenfold.wiring import opened
+from tests.engine.working import ASKED, BOUND, FREE, Mind, begun, body, lines, output, texts, world
+from tests.hooks.hooking import hooks
+
+TOOL_CALL = [{"type": "tool_use", "id": "toolu_x", "name": "Read", "input": {}}]
+
+
+def stubborn(prompt: Prompt) -> Any:
+    """A model that never writes a summary."""
+    return TOOL_CALL if prompt.tools else "<analysis>hm</analysis>"
+
+
+def raising(error: BaseException, when: str = "compact") -> Callable[[Call], None]:
+    def before(call: Call) -> None:
+        if call.source == when:
+            raise error
+
+    return before
+
+
+@pytest.mark.spec("S4.16", "S4.3")
+@pytest.mark.parametrize("error", [Aborted("stopped"), KeyboardInterrupt()])
+@pytest.mark.parametrize("engine", ["provider", "fork", "plain"])
+def test_an_abort_leaves_the_conversation_as_it_was(error: BaseException, engine: Any) -> None:
+    with world() as here, begun(here) as session:
+        known, before = body(session), session.core.transcript.view.tip
+        here.line.before = raising(error)
+        with pytest.raises(type(error)):
+            session.compact(engine=engine)
+        assert body(session) == known
+        assert session.core.transcript.view.tip == before and not here.told(Compacted)
+        assert session.health.status == "" and here.told(Compacting)[-1].stage == "compact_end"
+        assert session.health.failures == 0
+        here.line.before = lambda call: None
+        assert session.compact(engine=engine) is not None
+
+
+@pytest.mark.spec("S4.16")
+def test_a_cancelled_task_leaves_the_conversation_as_it_was() -> None:
+    with world() as here:
+
+        async def main() -> None:
+            async with anthropic.AsyncAnthropic(api_key="simulated-key", base_url=here.url) as sdk:
+                session = await sevenfold.AsyncSession.in_memory(**here.options(client=sdk))
+                await session.user(ASKED)
+                for _ in range(5):
+                    done = await session.complete()
+                    await session.tool_results({call.id: output() for call in done.calls})
+                known = (await session.prepare()).body
+                compacting = asyncio.create_task(session.compact(engine="fork"))
+                while session.health.status != "compacting":
+                    await asyncio.sleep(0)
+                compacting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await compacting
+                assert session.health.status == ""
+                assert (await session.prepare()).body == known
+                await session.close()
+
+        asyncio.run(main())
+
+
+@pytest.mark.spec("S4.16")
+def test_a_sign_of_life_is_given_while_a_compaction_lasts() -> None:
+    class Beats:
+        """A runner whose time passes when it is told to."""
+
+        def __init__(self) -> None:
+            self.calls: list[tuple[float, Callable[[], None]]] = []
+            self.stopped = 0
+
+        def __call__(self, work: Any, done: Any) -> None:
+            raise AssertionError("nothing is to be done beside the session here")
+
+        def every(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
+            self.calls.append((seconds, call))
+
+            def stop() -> None:
+                self.stopped += 1
+
+            return stop
+
+    with world() as here, begun(here) as session:
+        beats = session.engine.compactor.runner = Beats()
+        here.line.before = lambda call: [call() for _, call in beats.calls * 2] and None
+        session.compact(engine="fork")
+        stages = [event.stage for event in here.told(Compacting)]
+        assert stages.count("keep_alive") == 2
+        assert stages.index("compact_start") < stages.index("keep_alive") < stages.index("compact_end")
+        assert [seconds for seconds, _ in beats.calls] == [30.0] and beats.stopped == 1
+
+
+@pytest.mark.spec("S4.11", "S4.12")
+@pytest.mark.parametrize("failures", [1, 2, 3, 4, 6, 9])
+def test_when_the_summary_call_fails_so_many_times_the_conversation_is_compacted_all_the_same(
+    failures: int,
+) -> None:
+    with world() as here, begun(here) as session:
+        here.simulator.faults.then(Fault("overloaded"), failures)
+        done = session.compact()
+        assert done is not None and done.score.total.lost == 0
+        assert ASKED in texts(body(session))
+        here.simulator.faults.then(Fault("cache_eviction"), 0)
+        if failures < 9:
+            return
+        assert done.engine == "extractive" and {left.engine for left in done.left} >= {"fork", "plain"}
+
+
+@pytest.mark.spec("S4.11", "S4.17", "S8.5")
+def test_three_automatic_failures_open_the_breaker_once_and_a_model_summary_closes_it(tmp_path: Path) -> None:
+    mind, file = Mind(summary=stubborn), tmp_path / "s.jsonl"
+    with world(mind, summarise=lambda request: NoSummary()) as here:
+        with here.open(file) as session:
+            session.user(ASKED)
+            while len(here.told(Compacted)) < 2:
+                here.work(session, 1, 6_000)
+            assert session.health.failures == 2 and not session.health.breaker_open
+            session.compact("by hand")
+            assert session.health.failures == 2
+        with here.open(file) as session:
+            assert session.health.failures == 2
+            while len(here.told(Compacted)) < 5:
+                here.work(session, 1, 6_000)
+            assert session.health.breaker_open
+            calls = mind.asked.count("summary")
+            while len(here.told(Compacted)) < 7:
+                here.work(session, 1, 6_000)
+            assert mind.asked.count("summary") == calls
+            assert len(here.told(SteppedAside, layer="breaker")) == 1
+            assert {event.engine for event in here.told(Compacted)} == {"extractive"}
+        mind.summary = Mind().summary
+        with here.open(file) as session:
+            assert session.health.breaker_open
+            here.work(session, 3)
+            done = session.compact("by hand", engine="fork")
+            assert done is not None and done.engine == "fork" and not session.health.breaker_open
+
+
+@pytest.mark.spec("S4.6", "S4.18")
+def test_too_long_to_summarise_the_oldest_rounds_are_dropped_and_it_is_said() -> None:
+    refusals = [PromptTooLong("prompt is too long: 9000 tokens > 8000 maximum")] * 2
+
+    def before(call: Call) -> None:
+        if call.source == "compact" and refusals:
+            raise refusals.pop()
+
+    with world() as here, begun(here, 8) as session:
+        here.line.before = before
+        done = session.compact(engine="plain")
+        assert done is not None and done.engine == "plain" and done.calls == 3
+        assert len(done.retries) == 2 and "rounds dropped" in done.retries[0]
+        assert "was left out" in json.loads(here.bodies[-1])["messages"][0]["content"][0]["text"]
+        assert ASKED in done.summary and here.told(Compacted)[0].retries == done.retries
+
+
+@pytest.mark.spec("S4.6", "S4.12")
+@pytest.mark.parametrize("trigger", ["by hand", "at the threshold"])
+def test_too_long_at_every_retry_it_is_extracted(trigger: str) -> None:
+    with world() as here, begun(here) as session:
+        here.line.before = raising(PromptTooLong("prompt is too long"))
+        if trigger == "by hand":
+            done: Any = session.compact()
+        else:
+            while not here.told(Compacted):
+                here.work(session, 1, 6_000)
+            done = here.told(Compacted)[0]
+        assert done.engine == "extractive" and ASKED in texts(body(session))
+
+
+@pytest.mark.spec("S4.6", "S4.3")
+def test_what_fits_no_request_is_summarised_in_parts_that_become_one() -> None:
+    def part(prompt: Prompt) -> str:
+        n = "1" if "part 1 of" in prompt.last_text else "2" if "part 2 of" in prompt.last_text else "n"
+        return f"<summary>\n## 2. Key technical concepts\nConcept of part {n}.\n</summary>"
+
+    small = "claude-3-5-haiku"
+    given = {"summary_model": small, "context_window": 900_000, "offload": False, "auto_compact": False}
+    with world(Mind(summary=part)) as here, begun(here, 12, 60_000, settings=given, model=FREE) as session:
+        assert session.gauge.seen > 200_000
+        done = session.compact(engine="plain")
+        assert done is not None and done.engine == "plain" and done.calls >= 2
+        assert all(json.loads(raw)["model"] == small for raw in here.bodies[-done.calls :])
+        assert "Concept of part 1." in done.summary and "Concept of part 2." in done.summary
+
+
+@pytest.mark.spec("S4.3")
+def test_a_second_model_summarises_and_where_it_fails_the_first_does() -> None:
+    second = "claude-haiku-5-5"
+    mind = Mind()
+    with world(mind) as here, begun(here, settings={"summary_model": second}) as session:
+        done = session.compact(engine="plain")
+        assert done is not None and json.loads(here.bodies[-1])["model"] == second
+        here.work(session, 3)
+        usual = mind.summary
+        mind.summary = lambda prompt: usual(prompt) if prompt.model == BOUND else "<analysis>x</analysis>"
+        done = session.compact(engine="plain")
+        assert done is not None and done.engine == "plain"
+        assert [json.loads(raw)["model"] for raw in here.bodies[-2:]] == [second, BOUND]
+
+
+@pytest.mark.spec("S4.3")
+def test_on_a_cold_cache_the_cheaper_model_goes_first() -> None:
+    given = {"summary_model": "claude-haiku-5-5"}
+    with world() as here, begun(here, settings=given) as session:
+        assert session.compact_preview().engine != "plain"
+        here.clock.advance(3_700)
+        assert session.compact_preview().engine == "plain"
+        done = session.compact()
+        assert done is not None and done.engine == "plain"
+        assert json.loads(here.bodies[-1])["model"] == "claude-haiku-5-5"
+
+
+class FullDisk(MemoryLog):
+    """A log that takes a whole compaction only when there is room."""
+
+    full = False
+
+    def append(self, lines: Sequence[bytes], *, durable: bool = False) -> int:
+        if self.full and len(lines) > 1:
+            raise TranscriptFull("the disk is full")
+        return super().append(lines, durable=durable)
+
+
+@pytest.mark.spec("S4.11", "S8.5")
+def test_on_a_full_disk_nothing_changes_and_the_session_goes_on() -> None:
+    log = FullDisk()
+    with world() as here:
+        options: Any = here.options()
+        store = replace(opened.in_memory("s", options["settings"]), log=log)
+        engine = opened.engine(store, options.pop("model"), options)
+        with sevenfold.Session(engine, store, here.line) as session:
+            session.user(ASKED)
+            here.work(session, 6)
+            known = body(session)
+            log.full = True
+            with pytest.raises(TranscriptFull):
+                session.compact(engine="fork")
+            assert body(session) == known
+            while not here.told(SteppedAside, error="TranscriptFull"):
+                here.work(session, 1, 3_000)
+            assert not here.told(Compacted)
+            log.full = False
+            while not here.told(Compacted):
+                here.work(session, 1, 1_000)
+
+
+@pytest.mark.spec("S4.16", "S8.4", "S4.11")
+@pytest.mark.parametrize("model", [BOUND, FREE])
+def test_cut_off_at_any_byte_it_resumes_to_before_or_after(tmp_path: Path, model: str) -> None:
+    file = tmp_path / "s.jsonl"
+    with world() as here:
+        with here.open(file, model=model) as session:
+            session.user(ASKED)
+            here.work(session, 4, 300)
+            before = body(session)
+            start = file.stat().st_size
+            session.compact(engine="extractive")
+            after = body(session)
+        whole = file.read_bytes()
+        end = whole.index(b"\n", whole.index(b'"kind":"commit"')) + 1
+        assert before != after
+        places = {*range(start, end, 211), *range(end - 40, end + 1), start, start + 1}
+        places |= {n + 1 for n in range(start, end) if whole[n : n + 1] == b"\n"}
+        seen = set()
+        for place in sorted(places):
+            copy = tmp_path / f"at{place}.jsonl"
+            copy.write_bytes(whole[:place])
+            with here.open(copy, model=model) as session:
+                found = body(session)
+                seen.add(found == after)
+                name = str(file).encode()
+                expected = (before, after) if name not in found else (after,)
+                assert found in expected or found.replace(str(copy).encode(), name) in (before, after)
+            copy.unlink()
+        assert seen == {True, False}
+
+
+@pytest.mark.spec("S10.1", "S8.6")
+@pytest.mark.parametrize("model", [BOUND, FREE])
+@pytest.mark.parametrize("engine", ["provider", "fork", "extractive"])
+def test_a_compaction_undone_at_once_gives_the_same_bytes_again(model: str, engine: Any) -> None:
+    with world() as here, begun(here, 8, model=model) as session:
+        known = body(session)
+        done = session.compact(engine=engine)
+        assert done is not None and body(session) != known
+        compacted = body(session)
+        assert session.undo() == done.boundary
+        assert body(session) == known
+        session.redo()
+        if engine != "provider" or model == FREE:
+            assert json.loads(body(session))["messages"] == json.loads(compacted)["messages"]
+        session.undo()
+        here.work(session, 2)
+
+
+@pytest.mark.spec("S10.1")
+def test_after_an_undo_the_conversation_is_left_alone_as_long_as_it_fits() -> None:
+    with world() as here, here.session() as session:
+        session.user(ASKED)
+        while not here.told(Compacted):
+            here.work(session, 1, 3_000)
+        session.undo()
+        assert session.gauge.seen >= session.gauge.threshold * 0.9
+        here.work(session, 1, 100)
+        assert len(here.told(Compacted)) == 1
+        while len(here.told(Compacted)) < 2:
+            here.work(session, 1, 2_000)
+
+
+@pytest.mark.spec("S8.1", "S4.4")
+def test_a_hook_may_refuse_a_compaction_and_that_is_no_failure() -> None:
+    registered = hooks()
+    registered.add("PreCompact", lambda given: {"decision": "block", "reason": "not today"})
+    with world() as here, begun(here, hooks=registered) as session:
+        known = body(session)
+        assert session.compact() is None
+        assert body(session) == known and session.health.failures == 0
+        assert "not today" in here.told(SteppedAside, layer="compact")[0].reason
+
+
+@pytest.mark.spec("S8.1", "S4.4", "S4.10", "S4.7")
+def test_hooks_steer_by_json_alone_and_what_they_add_stands_last() -> None:
+    registered = hooks()
+    told: list[Any] = []
+    registered.add("PreCompact", lambda given: {"additionalInstructions": "look after the ports"})
+    registered.add("SessionStart", lambda given: {"hookSpecificOutput": {
+        "hookEventName": "SessionStart", "additionalContext": f"source {given.source}: speak French"}})
+    registered.add("PostCompact", lambda given: told.append(given))
+    with world() as here, begun(here, hooks=registered) as session:
+        done = session.compact("keep the flags", engine="fork")
+        assert done is not None
+        asked = json.loads(here.bodies[-1])["messages"][-1]["content"][-1]["text"]
+        assert asked.index("keep the flags") < asked.index("look after the ports")
+        last = json.loads(body(session))["messages"][-1]["content"][-1]
+        assert "source compact: speak French" in last["text"]
+        assert told and told[0].compact_summary == done.summary
+
+
+@pytest.mark.spec("S4.13")
+@pytest.mark.parametrize("model", [BOUND, FREE])
+@pytest.mark.parametrize("setting", ["auto_compact", "reactive_only", "collapse"])
+def test_a_refused_request_is_compacted_and_repeated_once_a_turn(model: str, setting: str) -> None:
+    given = {"reactive_only": setting == "reactive_only", "collapse": setting == "collapse"}
+    with world() as here, begun(here, 7, model=model, settings=given) as session:
+        refusals = [PromptTooLong("prompt is too long")]
+
+        def before(call: Call) -> None:
+            if call.source == "main" and refusals:
+                raise refusals.pop()
+
+        here.line.before = before
+        here.work(session, 1)
+        assert [event.trigger for event in here.told(Compacted)] == ["reactive"]
+        assert "Looking at part 7." in texts(here.bodies[-1])
+        assert "Looking at part 1." not in texts(here.bodies[-1])
+        refusals.extend([PromptTooLong("prompt is too long")] * 5)
+        with pytest.raises(PromptTooLong):
+            session.complete()
+        assert len(here.told(Compacted)) <= 2
+
+
+@pytest.mark.spec("S4.13")
+def test_with_auto_compaction_off_the_error_is_shown() -> None:
+    with world() as here, begun(here, settings={"auto_compact": False}) as session:
+        here.line.before = raising(PromptTooLong("prompt is too long"), "main")
+        with pytest.raises(PromptTooLong):
+            session.complete()
+        assert not here.told(Compacted)
+
+
+@pytest.mark.spec("S4.13", "S4.11")
+def test_in_ones_own_loop_failed_compacts_even_with_the_breaker_open() -> None:
+    with world() as here, begun(here, 7) as session:
+        session.engine.compactor.chooser.failures = 3
+        request = session.prepare()
+        assert request.body
+        assert session.failed(PromptTooLong("prompt is too long")) is True
+        assert here.told(Compacted)[0].engine != "extractive"
+        here.work(session, 1)
+
+
+@pytest.mark.spec("S4.1")
+def test_a_compaction_that_gains_nothing_is_not_repeated_for_ever() -> None:
+    given = {"context_window": 32_000, "keep_recent_tokens": 100_000}
+    with world() as here, here.session(settings=given, system="word " * 18_500) as session:
+        session.user(ASKED)
+        for _ in range(12):
+            try:
+                here.work(session, 1, 200)
+            except sevenfold.errors.ContextFull:
+                break
+        assert len(here.told(Compacted)) <= 4
+        assert lines(session)
