@@ -319,7 +319,7 @@ def test_the_standard_tools_are_there_unless_others_are_given(folder: Path) -> N
     with agent(["Hm."], folder) as made:
         made.run("Hello.")
         names = [one["name"] for one in model_of(made).requests[0]["tools"]]
-        expected = "AskUser Edit FindFiles Grep PlanReady PlanStart Read Recall Shell ShellOutput ShellStop Todo WebFetch Write"
+        expected = "AskUser Edit Glob Grep PlanReady PlanStart Read Recall Shell ShellOutput ShellStop Todo WebFetch Write"
         assert names == expected.split()
     with agent(["Hm."], folder, tools=[]) as made:
         made.run("Hello.")
@@ -345,7 +345,7 @@ def test_a_stored_result_is_read_without_asking(folder: Path) -> None:
 
     def read(request: Any) -> list[dict[str, Any]]:
         shown = results(request)["c1"]
-        path = next(word for word in shown.split() if "tool-results" in word).strip(".,;\"'<>()")
+        path = next(word for word in shown.split() if "tool-results" in word).strip(".,:;\"'<>()")
         return [use("Read", "c2", path=path, limit=3)]
 
     from sevenfold.tools.read import Read

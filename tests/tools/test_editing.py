@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sevenfold.errors import Refused
 from sevenfold.tools.diffs import diff
 from sevenfold.tools.edit import Edit, Write, replaced
-from sevenfold.tools.files import MOST_BYTES
+from sevenfold.tools.files import MOST_BYTES, version, write
 from sevenfold.tools.read import Read
 from tests.tools.handling import Hands, context_in
 
@@ -200,6 +200,16 @@ def test_nothing_is_left_behind_by_what_could_not_be_written(hands, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     hands.bad("Write", path="pipe", content="x")
     assert [one.name for one in tmp_path.iterdir()] == ["pipe"]
+
+
+@pytest.mark.parametrize("before", [None, version(b"what was read")])
+def test_what_somebody_else_wrote_in_the_last_moment_is_not_overwritten(tmp_path, before):
+    path = tmp_path.resolve() / "a"
+    path.write_text("theirs")
+    with pytest.raises(Refused, match="somebody else"):
+        write(str(path), b"ours", before)
+    assert path.read_text() == "theirs"
+    assert [one.name for one in path.parent.iterdir()] == ["a"]
 
 
 def test_edits_at_the_same_time_all_arrive(hands, tmp_path):

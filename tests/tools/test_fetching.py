@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.errors import InputError
-from sevenfold.tools.addresses import is_public, target
+from sevenfold.errors import InputError, Refused
+from sevenfold.tools.addresses import is_public, machine, target
 from sevenfold.tools.context import Abort
 from sevenfold.tools.pages import as_text
 from sevenfold.tools.web import WebFetch
@@ -241,3 +241,9 @@ def test_all_others_are_not(address):
 def test_any_soup_is_taken_for_a_page(soup):
     title, words = as_text(soup)
     assert len(title) + len(words) <= 10 * len(soup) + 10
+
+
+def test_a_name_with_one_machine_that_is_not_public_is_refused_for_all_of_them():
+    with pytest.raises(Refused, match=r"10\.0\.0\.1"):
+        machine(target("http://mixed.test/"), machines, lambda host: False)
+    assert machine(target("http://mixed.test/"), machines, lambda host: True) == "1.1.1.1"

@@ -159,3 +159,10 @@ class Layout:
             faded, self.faded = self._reasoning - self.faded, self._reasoning
             if self.anchor:
                 self.anchor = replace(self.anchor, faded=self.anchor.faded + faded)
+
+    def measured_alone(self, said: Said) -> Measured | None:
+        """What the report in this record tells when there is none before it to compare with."""
+        anchor = self.anchor
+        if anchor is None or said.usage is None or said.message_id != anchor.message_id:
+            return None
+        return Measured(None, self.total - anchor.reply - anchor.since, said.usage, said.model, self.faded)

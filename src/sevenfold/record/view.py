@@ -101,6 +101,11 @@ class View:
         return None if place is None else self._layout.items[place]
 
     @property
+    def newest(self) -> Item | None:
+        """The last record of which anything is sent."""
+        return next((item for item in reversed(self._layout.items) if item.shown), None)
+
+    @property
     def answered_at(self) -> str:
         """When the newest answer in view came; empty before the first."""
         items = reversed(self._layout.items)
@@ -314,7 +319,8 @@ class View:
                 self._forget()
             return measured
         self._refold(entry.uuid)
-        return self._measured_on_new_branch(entry)
+        alone = isinstance(entry, Said) and not self._chain.has_mates(entry.uuid)
+        return self._layout.measured_alone(entry) if alone else None
 
     def _goes_last(self, said: Said) -> bool:
         """Not so what belongs further up: a late result, more of an earlier answer, what spans may hide."""
@@ -327,16 +333,6 @@ class View:
             return new or (layout.goes_on(said) and set(mates).difference(layout.index) == {said.uuid})
         earlier = set(said.answers) - layout.calls
         return not any(chain.asked(call) in layout.index for call in earlier)
-
-    def _measured_on_new_branch(self, entry: Said | Clearing) -> Measured | None:
-        """A report with nothing before it to compare with."""
-        layout, anchor = self._layout, self._layout.anchor
-        if anchor is None or isinstance(entry, Clearing) or entry.usage is None:
-            return None
-        if entry.message_id != anchor.message_id or self._chain.has_mates(entry.uuid):
-            return None
-        sent = layout.total - anchor.reply - anchor.since
-        return Measured(None, sent, entry.usage, entry.model, layout.faded)
 
     # -- folding again -----------------------------------------------------------------------
 

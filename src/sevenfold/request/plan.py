@@ -9,12 +9,12 @@ marker below the model's minimum would be ignored, and none is spent on it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
 from sevenfold.profiles import Cache
-from sevenfold.record.blocks import Block
+from sevenfold.record.blocks import Block, ToolResult, ToolUse
 from sevenfold.record.wire import Message
 from sevenfold.request.frame import Frame, Marker, markable
 
@@ -54,10 +54,13 @@ def plan(
     *,
     before: Tail | None = None,
     shared: int | None = None,
+    edge: Tail | None = None,
 ) -> tuple[Marker, ...]:
     """The markers of a request.
 
-    ``before`` is the tail of the request this one extends. ``shared`` is the number of messages a fork
+    ``before`` is the tail of the request this one extends. ``edge`` is the last result the provider itself
+    clears: behind it every request differs from the one before, so that is where the next one finds something.
+    ``shared`` is the number of messages a fork
     has in common with its parent: its last marker stands there, and what the fork adds is not written.
     """
     if cache.markers == 0:
@@ -69,12 +72,32 @@ def plan(
         return tuple(fixed[: cache.markers])
     room = cache.markers - 1
     conversation = [tail]
-    if before is not None and before != tail and _too_far(said, before, tail, cache):
+    if edge is not None and _stands(said, edge) and (edge.index, edge.block) < (tail.index, tail.block):
+        room -= 1
+        conversation.insert(0, edge)
+    elif before is not None and before != tail and _too_far(said, before, tail, cache):
         room -= 1
         conversation.insert(0, before)
     markers = fixed[-room:] if room < len(fixed) else fixed
     markers += [Marker("messages", place.index, place.block, lifetimes.tail) for place in conversation]
     return tuple(markers)
+
+
+def edge_of(messages: Sequence[Message], cleared: int, excluded: Collection[str]) -> Tail | None:
+    """The last of so many results that the provider clears, oldest first, those of ``excluded`` tools not counted."""
+    names: dict[str, str] = {}
+    edge = None
+    for index, message in enumerate(messages):
+        for place, block in enumerate(message.parts):
+            match block.body() if block.kind in _RUNS else None:
+                case ToolUse(id=call, name=name):
+                    names[call] = name
+                case ToolResult(tool_use_id=call) if cleared > 0 and names.get(call, "") not in excluded:
+                    cleared -= 1
+                    edge = Tail(index, place)
+        if cleared <= 0:
+            break
+    return edge
 
 
 def tail_of(markers: Sequence[Marker]) -> Tail | None:

@@ -30,6 +30,7 @@ from sevenfold.request.frame import Body, Frame, Marker, assemble
 from sevenfold.request.plan import Lifetimes, Sizes, Tail, plan, tail_of
 from sevenfold.request.sources import source as rules_of
 from sevenfold.request.watch import SECONDS, Break, Forecast, Sent, Watched
+from sevenfold.runtime import edited
 from sevenfold.runtime.amending import tell_changes, withdraw_changes
 from sevenfold.runtime.history import Account, answered_at, last_tail
 from sevenfold.runtime.opening import Entry, enter, frame_of, learned
@@ -91,6 +92,7 @@ class Exchange:
         """Where the last request that was answered had its last marker."""
         self.account = Account.of(transcript.log)
         """What the session has cost so far, and in how many requests."""
+        self._cleared_uses = 0
         self.edited = 0
         """Tokens the provider's own edits took out of the last request."""
         self.opened: list[Epoch] = []
@@ -138,7 +140,13 @@ class Exchange:
         view = self._transcript.view
         messages, size = view.messages(), self.size()
         markers = plan(
-            self.frame, messages, self._profile.cache, self.sizes(), self.lifetimes, before=self.tail
+            self.frame,
+            messages,
+            self._profile.cache,
+            self.sizes(),
+            self.lifetimes,
+            before=self.tail,
+            edge=edited.edge(self.frame, messages, self._cleared_uses),
         )
         extra = self._extra()
         body = assemble(self.frame, messages, markers, extra)
@@ -201,7 +209,8 @@ class Exchange:
         self._last_answer = reply.answer.id
         measured = self._answer(prepared, reply)
         usage = Usage.read(reply.answer.usage)
-        moved, self.edited = _edited(reply) != self.edited, _edited(reply)
+        moved, self.edited = edited.taken_out(reply) != self.edited, edited.taken_out(reply)
+        self._cleared_uses = edited.cleared_uses(reply)
         if moved and not self.watched.announced:
             self.watched = self.watched.announce("provider edits")
         elif measured and not moved:
@@ -302,7 +311,7 @@ class Exchange:
         self.frame = frame_of(epoch)
         self.gauge = self.gauge.opened(*self.frame.tools, *self.frame.system)
         self.forget_tail()
-        self.edited = 0
+        self.edited = self._cleared_uses = 0
         self.opened.append(epoch)
         self.vouch()
 
@@ -363,18 +372,6 @@ def _behind(items: Sequence[Item], last: str | None) -> Sequence[Item]:
         if item.said.uuid == last:
             return items[len(items) - back :]
     return ()
-
-
-def _edited(reply: Reply) -> int:
-    """Tokens the provider's own edits took out, and those deleted from the cached prefix by reference."""
-    usage = msgspec.json.decode(reply.answer.usage) if reply.answer.usage else None
-    deleted = usage.get("cache_deleted_input_tokens") or 0 if isinstance(usage, dict) else 0
-    match msgspec.json.decode(reply.context_management):
-        case {"applied_edits": list() as edits}:
-            cleared = (edit.get("cleared_input_tokens") or 0 for edit in edits if isinstance(edit, dict))
-            return int(deleted) + sum(cleared)
-        case _:
-            return int(deleted)
 
 
 def _miss_reason(reply: Reply) -> str:

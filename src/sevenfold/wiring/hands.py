@@ -29,10 +29,11 @@ from sevenfold.runtime.loop import NOT_DONE, Call
 from sevenfold.tools.context import Abort, Context
 from sevenfold.tools.output import ToolOutput, failed
 from sevenfold.tools.permissions import Decision
+from sevenfold.tools.tool import AsyncTool
 from sevenfold.tools.toolbox import Toolbox
 from sevenfold.tools.wish import Wish
 from sevenfold.wiring.grants import Grants
-from sevenfold.wiring.leaving import Left, unless_left, unless_left_async
+from sevenfold.wiring.leaving import CANCEL_GRACE, GRACE, Left, unless_left, unless_left_async
 
 BESIDE = 8
 """The most calls that run beside each other."""
@@ -203,7 +204,9 @@ class Hands:
                     case Asked() as asked:
                         got = await unless_left_async(asyncio.to_thread(self._ask_user, asked), abort)
                     case Use(name=name, given=given, context=context):
-                        got = await unless_left_async(self.box.run_async(name, given, context), abort)
+                        patience = CANCEL_GRACE if isinstance(self.box.get(name), AsyncTool) else GRACE
+                        work = self.box.run_async(name, given, context)
+                        got = await unless_left_async(work, abort, patience)
         except StopIteration as end:
             return self._result(call, end.value, began)
         except (Aborted, Left) as stop:

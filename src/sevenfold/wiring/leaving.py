@@ -14,7 +14,9 @@ from sevenfold.tools.context import Abort
 Result = TypeVar("Result")
 TICK = 0.05
 GRACE = 3.0
-"""Seconds something gets to end by itself after it was told to."""
+"""Seconds something gets to end by itself after it was told to…"""
+CANCEL_GRACE = 0.25
+"""…and a coroutine, which can be cancelled."""
 
 
 class Left(Exception):

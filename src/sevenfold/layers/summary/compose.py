@@ -13,7 +13,7 @@ from sevenfold.layers.extract.facts import Facts
 from sevenfold.layers.extract.outline import TITLES, heading
 from sevenfold.layers.summary.fit import Claim, Count, Told, fit_messages, share_out
 
-_FOR_MESSAGES = 0.8
+_FOR_MESSAGES = 0.6
 """The part of the room the user's messages may claim before anything else."""
 _TRIES = 8
 _TIGHTER = 0.85

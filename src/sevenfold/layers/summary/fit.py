@@ -1,8 +1,8 @@
 """Sharing out a summary's room: who gets how much, and what is left out when it is not enough.
 
 The user's messages are served first. When they do not all fit, the longest give way first, each keeping
-its beginning and its end; only when even that is too much are the oldest left out, and it is said how
-many. Everything else has a share of what remains, takes less if it needs less, and may then take from
+its beginning and its end, but none is cut to pieces that tell nothing: when even that is too much the oldest
+are left out, all but the first, and it is said how many. Everything else has a share of what remains, takes less if it needs less, and may then take from
 what the others did not need.
 """
 
@@ -18,8 +18,12 @@ from sevenfold.layers.extract.notation import said
 Count = Callable[[str], int]
 """Tells how many tokens a text has."""
 
-_LEAST = 48
-"""Tokens to which a message of the user may be cut, its frame included; below that it is left out."""
+_SHORT = 160
+"""Tokens, its frame included, up to which a message of the user is told whole or left out, but never cut."""
+_FRAME = 48
+"""Tokens the frame of a cut message takes, and the note in it."""
+_FOR_THE_FIRST = 0.5
+"""The part of the room the first message may take when others are left out."""
 _HEAD = 2 / 3
 """The part of a cut message that is its beginning."""
 
@@ -72,10 +76,13 @@ def fit_messages(facts: Facts, room: int, count: Count) -> Told:
     sizes = [count(said(words, facts)) + 1 for words in messages]
     if sum(sizes) <= room:
         return Told(messages)
-    most = _level(sizes, room)
-    if most >= _LEAST:
-        return Told(tuple(_cut(words, size, most) for words, size in zip(messages, sizes, strict=True)))
-    return _newest(messages, sizes, room)
+    most = max(_level(sizes, room), _SHORT)
+    cut = [_cut(words, size, most) for words, size in zip(messages, sizes, strict=True)]
+    sizes = [
+        size if words.lost == before.lost else count(said(words, facts)) + 1
+        for words, before, size in zip(cut, messages, sizes, strict=True)
+    ]
+    return Told(tuple(cut)) if sum(sizes) <= room else _newest(cut, sizes, room)
 
 
 def _level(sizes: Sequence[int], room: int) -> int:
@@ -92,15 +99,13 @@ def _level(sizes: Sequence[int], room: int) -> int:
 
 def _newest(messages: Sequence[Words], sizes: Sequence[int], room: int) -> Told:
     """The first message, which says what it is all about, and as many of the newest as fit."""
-    kept: list[Words] = []
-    left = room - min(sizes[0], _LEAST)
-    for words, size in zip(reversed(messages[1:]), reversed(sizes[1:]), strict=True):
-        left -= min(size, _LEAST)
-        if left < 0:
-            break
-        kept.append(_cut(words, size, _LEAST))
-    first = [_cut(messages[0], sizes[0], _LEAST)] if room >= _LEAST else []
-    chosen = (*first, *reversed(kept)) if first else ()
+    first = 1 if sizes[0] <= room * _FOR_THE_FIRST else 0
+    left = room - sum(sizes[:first])
+    start = len(messages)
+    while start > first and sizes[start - 1] <= left:
+        start -= 1
+        left -= sizes[start]
+    chosen = (*messages[:first], *messages[start:])
     return Told(chosen, len(messages) - len(chosen))
 
 
@@ -109,7 +114,7 @@ def _cut(words: Words, size: int, most: int) -> Words:
     if size <= most:
         return words
     characters = len(words.head) + len(words.tail)
-    keep = max(0, int(characters * (most - _LEAST / 2) / size))
+    keep = max(0, int(characters * (most - _FRAME) / size))
     head = min(len(words.head), int(keep * _HEAD))
     tail = keep - head
     end = (words.tail or words.head[head:])[-tail:] if tail else ""

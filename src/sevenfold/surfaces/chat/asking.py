@@ -24,7 +24,7 @@ _VERBS = {"read": "Read", "write": "Change", "run": "Run", "fetch": "Fetch", "ca
 def permission(asked: Asked) -> Question:
     """May this be done?"""
     wish, rules = asked.wish, asked.decision.would_allow
-    what = wish.subject if wish.deed in ("read", "write", "fetch") else asked.call.name
+    what = {"run": "this command", "call": asked.call.name}.get(wish.deed, wish.subject)
     choices = [Choice("Yes", "y")]
     if rules:
         choices.append(Choice("Yes, and from now on", "a", ", ".join(rules)))

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rich.text import Text
 
 from sevenfold.errors import SevenfoldError
-from sevenfold.events import Answered, Event, Veto
+from sevenfold.events import Answered, Event, Sending, Veto
 from sevenfold.ports import Piece
 from sevenfold.runtime.loop import Finished
 from sevenfold.surfaces.chat import asking, calls, pages
@@ -67,6 +67,7 @@ class Chat:
         self._stream = Stream()
         self._streaming = False
         self._thought = ""
+        self._waited: dict[str, float] = {}
         self.agent = opens(start, self)
         self.status = self._read_status()
 
@@ -178,9 +179,10 @@ class Chat:
     def told(self, event: Event) -> None:
         """Show what the engine tells, if it concerns the user."""
         self.ledger = self.ledger.heard(event)
+        if isinstance(event, Sending) and event.source == "main":
+            self._heard_queue()
         if isinstance(event, Answered) and event.source == "main":
             self.flush()
-            self._heard_queue()
             self.update()
         line = told(event)
         if line is None:
@@ -217,7 +219,10 @@ class Chat:
         if asked.call.name == asking.PLAN_READY:
             return self._approve(str(asked.call.input.get("plan", "")))
         self.screen.show(*asking.shown_before(asked))
-        return asking.consented(asked, self.screen.ask(asking.permission(asked)))
+        began = time.monotonic()
+        picked = self.screen.ask(asking.permission(asked))
+        self._waited[asked.call.id] = time.monotonic() - began
+        return asking.consented(asked, picked)
 
     def answer(self, questions: Sequence[context.Question], abort: Abort) -> Sequence[str] | None:
         """The user's answers to the model's questions."""
@@ -276,7 +281,9 @@ class Chat:
             self.live = replace(self.live, thinking="")
 
     def _tool_ended(self, event: ToolEnded) -> None:
-        call, output, seconds = event.call, event.output, event.seconds
+        call, output = event.call, event.output
+        # The time the user took to decide is not the tool's.
+        seconds = max(0.0, event.seconds - self._waited.pop(call.id, 0.0))
         number = self.folds.add(lambda: calls.in_full(call, output, seconds))
         line = calls.ended(
             call,

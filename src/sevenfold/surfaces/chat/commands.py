@@ -67,7 +67,7 @@ COMMANDS = (
         "permissions",
         "what is allowed, asked and denied",
         acting.permissions,
-        "[allow|revoke RULE]",
+        "[allow RULE]",
         anytime=True,
     ),
     Command("hooks", "what runs at which moment", looking.hooks, anytime=True),

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from sevenfold.adapters.settings_files import load
 from sevenfold.errors import InputError
+from sevenfold.runtime import history
 from sevenfold.settings import by_name, described, unknown
 from sevenfold.surfaces.chat import pages, window
 from sevenfold.surfaces.chat.chat import Chat
@@ -31,8 +32,10 @@ def cache(chat: Chat, rest: str) -> None:
 
 
 def why(chat: Chat, rest: str) -> None:
-    """Why a request was what it was."""
-    chat.screen.show(pages.why_page(chat.agent.session.why(number(rest) if rest else -1)))
+    """Why a request was what it was: one by its number, or the conversation's last."""
+    session = chat.agent.session
+    main = (one.number for one in history.requests(session.core.transcript.log) if one.source == "main")
+    chat.screen.show(pages.why_page(session.why(number(rest) if rest else next(main, -1))))
 
 
 def recall(chat: Chat, rest: str) -> None:

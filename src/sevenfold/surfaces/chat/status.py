@@ -37,9 +37,10 @@ def line(status: Status, signs: Signs, width: int) -> Text:
     parts = _parts(status, signs)
     shown = Text()
     for number in sorted({part[0] for part in parts}, reverse=True):
-        shown = Text(signs.dot, style="dim").join(
-            [Text(words, style) for rank, words, style in parts if rank <= number]
-        )
+        kept = [(words, style) for rank, words, style in parts if rank <= number]
+        shown = Text()
+        for place, part in enumerate(kept):
+            shown.append(signs.dot if place else "", style="dim").append(*part)
         if shown.cell_len <= width - 1:
             return shown
     return Text(fitted(shown.plain, max(1, width - 1), signs.cut))

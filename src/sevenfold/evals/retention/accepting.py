@@ -1,0 +1,55 @@
+"""The request after a compaction, sent: does the provider take it, and what of it does it know already?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from sevenfold.errors import ModelError
+from sevenfold.evals.replay.provider import Cue, Provider
+from sevenfold.evals.retention.cutting import Cut
+from sevenfold.evals.retention.trial import MODEL, opened_at
+from sevenfold.events import Answered, Event
+from sevenfold.runtime.compaction.wish import Engine
+
+ANSWER = ({"type": "text", "text": "I see, and go on from there."},)
+
+
+class Accepted(Struct, frozen=True):
+    """What the simulated provider said to the request after a compaction."""
+
+    refused: str
+    """Its error; empty if it took the request."""
+    shared: int
+    """Tokens of system and tools, which are the same in every request…"""
+    read: int
+    """…and tokens it read from the cache."""
+
+    @property
+    def holds(self) -> bool:
+        """Was it taken, and everything read from the cache that could be?"""
+        return not self.refused and self.read >= self.shared > 0
+
+
+def send(cut: Cut, engine: Engine = "extractive", *, model: str = MODEL) -> Accepted:
+    """Go on with a recorded session for a request, compact it, and go on again."""
+    provider, told = Provider(), list[Event]()
+    provider.cue = Cue(ANSWER)
+    with provider.client() as client:
+        session, _ = opened_at(cut, client=client, model=model, clock=provider.clock, listen=[told.append])
+        with session:
+            try:
+                session.complete()
+                session.compact(engine=engine)
+                session.user("Please go on.")
+                session.complete()
+            except ModelError as error:
+                return Accepted(f"{type(error).__name__}: {error}", 0, 0)
+            sizes = session.core.exchange.sizes()
+    answered = [event for event in told if isinstance(event, Answered) and event.source == "main"]
+    return Accepted("", _shared(answered, sizes), answered[-1].cache_read_tokens)
+
+
+def _shared(answered: Sequence[Answered], sizes: object) -> int:
+    return 0

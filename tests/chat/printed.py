@@ -1,0 +1,48 @@
+"""What a terminal would show of something, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rich.console import RenderableType
+
+from sevenfold.surfaces.chat.paper import Paper
+from sevenfold.surfaces.chat.questions import Picked, Question
+from sevenfold.surfaces.chat.signs import RICH
+
+
+def printed(*shown: RenderableType, width: int = 80) -> str:
+    """The characters, without any style."""
+    return Paper("none").ansi(*shown, width=width)
+
+
+class Page:
+    """A screen that keeps what it is shown, and answers questions as it was told to."""
+
+    signs = RICH
+
+    def __init__(
+        self, answers: Callable[[Question], Picked | None] = lambda _: None, width: int = 80
+    ) -> None:
+        self.width = width
+        self.shown: list[str] = []
+        self.asked: list[Question] = []
+        self.suggested: list[str] = []
+        self._answers = answers
+
+    def show(self, *shown: RenderableType) -> None:
+        self.shown.append(printed(*shown, width=self.width))
+
+    def ask(self, question: Question) -> Picked | None:
+        self.asked.append(question)
+        return self._answers(question)
+
+    def changed(self) -> None:
+        """Nothing is drawn here."""
+
+    def suggest(self, words: str) -> None:
+        self.suggested.append(words)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.shown)

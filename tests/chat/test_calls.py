@@ -1,0 +1,94 @@
+"""Tool calls are one line each, with what a user wants to see at once."""
+
+from __future__ import annotations
+
+from sevenfold.runtime.loop import Call
+from sevenfold.surfaces.chat.calls import MANY_LINES, ended, in_full, running
+from sevenfold.surfaces.chat.signs import POOR, RICH
+from sevenfold.tools.diffs import diff
+from sevenfold.tools.output import CommandRan, FileChanged, FileRead, TodosChanged, ToolOutput, failed
+
+from .printed import printed
+
+
+def call(name="Shell", **given):
+    return Call("toolu_1", name, given)
+
+
+def line(one, output, seconds=0.1, width=80, **more):
+    return printed(ended(one, output, seconds, number=3, signs=RICH, width=width, **more), width=width)
+
+
+def test_a_call_says_what_it_did_to_what_and_how_long_it_took():
+    output = ToolOutput("a\nb\n", facts=(CommandRan("ls", 0),))
+    assert line(call(command="ls -l"), output, 2.34).rstrip() == "✓ Shell ls -l · 2 lines · 2.3 s · [3]"
+
+
+def test_a_command_that_fails_says_so_with_its_code():
+    assert "exit 2" in line(call(command="make"), ToolOutput("no", facts=(CommandRan("make", 2),)))
+
+
+def test_an_error_is_told_by_a_sign_a_word_and_its_first_line():
+    shown = line(call(command="rm x"), failed("\nThe user did not permit this.\nmore"))
+    assert shown.splitlines()[0].startswith("✗ Shell rm x · failed")
+    assert "The user did not permit this." in shown
+    assert "more" not in shown
+
+
+def test_a_path_in_the_folder_is_named_from_there():
+    output = ToolOutput("x", facts=(FileRead("/w/src/a.py", "1"),))
+    assert "Read src/a.py · 1 line" in line(call("Read", path="/w/src/a.py"), output, folder="/w")
+    assert "Read /else/a.py" in line(call("Read", path="/else/a.py"), output, folder="/w")
+
+
+def test_an_edit_shows_its_difference_with_signs_and_line_numbers():
+    before = "".join(f"{n}\n" for n in range(1, 30))
+    change = diff(before, before.replace("15\n", "fifteen\n"), "/w/a.py")
+    fact = FileChanged("/w/a.py", "2", change.text, change.added, change.removed)
+    shown = line(call("Edit", path="/w/a.py"), ToolOutput("changed", facts=(fact,)), folder="/w")
+    assert "✓ Edit a.py · +1 -1 · [3]" in shown
+    assert "     15 -15" in shown
+    assert "     15 +fifteen" in shown
+    assert "     14  14" in shown
+
+
+def test_a_long_difference_is_cut_and_whole_behind_the_line():
+    change = diff("", "".join(f"line {n}\n" for n in range(100)), "a")
+    output = ToolOutput("made", facts=(FileChanged("a", "1", change.text, 100, 0, created=True),))
+    assert "more lines" in line(call("Write", path="a"), output)
+    assert "line 99" not in line(call("Write", path="a"), output)
+    assert "line 99" in printed(in_full(call("Write", path="a"), output, 0.1))
+
+
+def test_the_list_of_things_to_do_is_shown():
+    shown = line(call("Todo"), ToolOutput("[>] Sweep\n[ ] Dust", facts=(TodosChanged(2, 0),)))
+    assert "2 to do, 0 done" in shown
+    assert "[>] Sweep" in shown
+
+
+def test_no_line_is_wider_than_the_terminal_whatever_the_call():
+    wide = call(command="漢" * 500)
+    for width in (40, 60, 100):
+        shown = line(wide, ToolOutput("x" * 10_000), width=width)
+        assert len(shown.splitlines()) == 1
+        assert "[3]" in shown
+
+
+def test_output_with_escape_sequences_is_shown_without_them():
+    nasty = "\x1b]0;owned\x07\x1b[31mred\x1b[2J"
+    one, output = call(command=nasty), ToolOutput(nasty, facts=(CommandRan(nasty, 0),))
+    for shown in (line(one, output), printed(in_full(one, output, 1.0)), line(one, failed(nasty))):
+        assert "\x1b" not in shown
+        assert "\x07" not in shown
+
+
+def test_everything_behind_a_line_is_bounded():
+    shown = printed(in_full(call(command="x"), ToolOutput("y\n" * (MANY_LINES + 10)), 1.0))
+    assert "… 11 more lines" in shown
+
+
+def test_a_running_call_shows_the_last_line_it_printed():
+    shown = printed(running(call(command="make"), 3.2, "one\ntwo\n", signs=POOR, width=60))
+    assert "Shell make - 3.2 s" in shown
+    assert "| two" in shown
+    assert "one" not in shown

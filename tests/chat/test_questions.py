@@ -1,0 +1,115 @@
+"""Questions: moving, choosing, ticking, writing; and what permission questions mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from sevenfold.runtime.loop import Call
+from sevenfold.surfaces.chat import asking as agent_asks
+from sevenfold.surfaces.chat.questions import Asking, Choice, Picked, Question, answered, drawn, listed
+from sevenfold.surfaces.chat.signs import POOR, RICH
+from sevenfold.tools import context
+from sevenfold.tools.permissions import Decision
+from sevenfold.tools.wish import Wish
+from sevenfold.wiring.hands import Asked, Consented
+
+from .printed import printed
+
+DRINK = Question(
+    "Which?", (Choice("Tea", "t"), Choice("Coffee", "c", "strong"), Choice("Other", words="which"))
+)
+
+
+def test_enter_takes_what_the_pointer_is_at_and_it_goes_round():
+    assert Asking.begin(DRINK).entered() == Picked((0,))
+    assert Asking.begin(DRINK).moved(1).entered() == Picked((1,))
+    assert Asking.begin(DRINK).moved(-1).moved(1).entered() == Picked((0,))
+
+
+def test_a_letter_or_a_number_takes_its_choice_at_once():
+    assert Asking.begin(DRINK).pressed("c") == Picked((1,))
+    assert Asking.begin(DRINK).pressed("2") == Picked((1,))
+    assert Asking.begin(DRINK).pressed("z") == Asking.begin(DRINK)
+
+
+def test_a_choice_with_words_asks_for_them_and_can_be_left_again():
+    writing = Asking.begin(DRINK).pressed("3")
+    assert isinstance(writing, Asking)
+    assert writing.writing
+    assert writing.entered(" cocoa ") == Picked((2,), "cocoa")
+    assert not writing.back().writing
+
+
+def test_several_may_be_ticked():
+    asking = Asking.begin(Question("Which?", DRINK.choices[:2], several=True)).ticking().moved(1).ticking()
+    assert asking.entered() == Picked((0, 1))
+    assert asking.ticking().entered() == Picked((0,))
+
+
+def test_a_question_without_choices_wants_words():
+    assert Asking.begin(Question("Why?")).entered("because") == Picked((), "because")
+
+
+@pytest.mark.parametrize("signs", [RICH, POOR])
+def test_the_pointer_is_seen_without_colour(signs):
+    lines = printed(drawn(Asking.begin(DRINK).moved(1), signs, 60)).splitlines()
+    assert [line.strip() for line in lines if line.startswith(signs.pointer)] == [
+        f"{signs.pointer} 2. Coffee (c)  strong"
+    ]
+
+
+def test_without_a_cursor_a_line_answers():
+    assert list(listed(DRINK))[1] == "  1. Tea"
+    assert answered(DRINK, "2") == Picked((1,))
+    assert answered(DRINK, "t") == Picked((0,))
+    assert answered(DRINK, "nonsense") is None
+    assert answered(Question("Which?", DRINK.choices[:2], several=True), "1, 2") == Picked((0, 1))
+    assert answered(Question("Why?"), "so") == Picked((), "so")
+
+
+def asked(deed="run", subject="make all", rules=("Shell(make *)",), **given):
+    wish = Wish("Shell", deed, subject)
+    return Asked(
+        Call("t", "Shell", given), wish, Decision("ask", "Commands are asked for.", would_allow=rules)
+    )
+
+
+def test_permission_is_yes_always_or_no_with_a_remark():
+    labels = [choice.label for choice in agent_asks.permission(asked()).choices]
+    assert labels == ["Yes", "Yes, and from now on", "No, and tell it why"]
+    assert agent_asks.consented(asked(), Picked((0,))) == Consented(True)
+    assert agent_asks.consented(asked(), Picked((1,))) == Consented(True, always=True)
+    assert agent_asks.consented(asked(), Picked((2,), "not now")) == Consented(False, remark="not now")
+    assert agent_asks.consented(asked(), None) == Consented(False)
+
+
+def test_where_no_rule_would_allow_it_always_is_not_offered_and_never_meant():
+    once = asked(rules=())
+    assert [choice.key for choice in agent_asks.permission(once).choices] == ["y", "n"]
+    assert agent_asks.consented(once, Picked((1,), "no")) == Consented(False, remark="no")
+
+
+def test_the_whole_command_is_seen_before_it_is_permitted():
+    long = "echo one && \\\n  rm -rf two \x1b[8m# hidden"
+    shown = printed(*agent_asks.shown_before(asked(subject=long)))
+    assert "$ echo one && \\" in shown
+    assert "rm -rf two # hidden" in shown
+
+
+def test_what_an_edit_would_change_is_seen_before_it_is_permitted(tmp_path):
+    file = tmp_path / "a.txt"
+    file.write_text("old\n")
+    edit = asked("write", str(file), old="old", new="new")
+    write = asked("write", str(file), content="other\n")
+    assert "+new" in printed(*agent_asks.shown_before(edit))
+    shown = printed(*agent_asks.shown_before(write))
+    assert "-old" in shown
+    assert "+other" in shown
+
+
+def test_an_answer_to_the_model_is_a_label_or_the_users_own_words():
+    question = context.Question("Which?", (context.Option("Tea"), context.Option("Coffee")), several=True)
+    assert len(agent_asks.from_model(question).choices) == 3
+    assert agent_asks.answer(question, Picked((0, 1))) == "Tea, Coffee"
+    assert agent_asks.answer(question, Picked((2,), "water")) == "water"
+    assert agent_asks.answer(context.Question("Why?"), Picked((), "so")) == "so"
