@@ -15,6 +15,7 @@ from sevenfold.adapters.trust import Trust, user_folder
 from sevenfold.events import SteppedAside
 from sevenfold.runtime.hooks.run import AsyncHooks, Hooks
 from sevenfold.runtime.loop import STOP_HOOKS
+from sevenfold.wiring.agent_events import Happened, Notice
 from sevenfold.wiring.hands import Asked, Consented
 from tests.agent.working import agent, async_agent, messages, model_of, results, texts, use
 
@@ -157,6 +158,40 @@ def test_a_hook_may_answer_for_the_user(behaviour: str, there: bool, folder: Pat
     with agent(steps, folder, hooks=answering, consent=consent) as made:
         made.run("Write.")
         assert (folder / "a.txt").exists() == there
+
+
+def test_a_hook_that_answers_for_the_user_may_change_the_input_but_not_to_what_is_forbidden(
+    folder: Path,
+) -> None:
+    def answer(event: Any) -> Any:
+        other = {**event.tool_input, "path": event.tool_input["path"] + ".bak"}
+        return specific("PermissionRequest", decision={"behavior": "allow", "updatedInput": other})
+
+    steps = [
+        [use("Write", "c1", path="a", content="x"), use("Write", "c2", path="b", content="x")],
+        "Good.",
+    ]
+    rules = {"deny": ["Edit(b.bak)"]}
+    with agent(steps, folder, hooks=hooks(PermissionRequest=answer), rules=rules) as made:
+        made.run("Write.")
+        assert [path.name for path in folder.iterdir()] == ["a.bak"]
+        assert "forbids" in results(model_of(made).requests[1])["c2"]
+
+
+def test_what_hooks_show_and_what_fails_of_them_is_told() -> None:
+    def show(event: Any) -> Any:
+        return {"systemMessage": "Mind the step."}
+
+    def fail(event: Any) -> Any:
+        raise RuntimeError("broken hook")
+
+    with agent(["Hm."], tools=[], hooks=hooks(UserPromptSubmit=show, Stop=fail)) as made:
+        events = list(made.stream("Hello."))
+        assert [event.text for event in events if isinstance(event, Notice)] == ["Mind the step."]
+        told = [event.event for event in events if isinstance(event, Happened)]
+        assert ["broken hook" in event.reason for event in told if isinstance(event, SteppedAside)] == [
+            True
+        ]
 
 
 def test_stop_hooks_keep_the_agent_going_with_their_reason_but_not_for_ever() -> None:

@@ -319,8 +319,9 @@ class View:
                 self._forget()
             return measured
         self._refold(entry.uuid)
-        alone = isinstance(entry, Said) and not self._chain.has_mates(entry.uuid)
-        return self._layout.measured_alone(entry) if alone else None
+        if isinstance(entry, Clearing) or self._chain.has_mates(entry.uuid):
+            return None
+        return self._layout.measured_alone(entry)
 
     def _goes_last(self, said: Said) -> bool:
         """Not so what belongs further up: a late result, more of an earlier answer, what spans may hide."""

@@ -24,6 +24,7 @@ from sevenfold.runtime.drive import Do, Fire, Signal, Wait
 from sevenfold.runtime.engine import Engine
 from sevenfold.runtime.exchange import Outcome
 from sevenfold.runtime.hooks.inputs import HookInput, Stop, UserPromptSubmit
+from sevenfold.runtime.hooks.outcomes import Outcome as HookOutcome
 
 RETRIES = 4
 """How often a request is made again that a provider could not answer just then."""
@@ -86,6 +87,10 @@ class Finished(Struct, frozen=True):
     detail: str = ""
 
 
+def unheard(outcome: HookOutcome) -> None:
+    """For whoever does not want to know what hooks have to show."""
+
+
 class Loop:
     """Runs an agent on an engine."""
 
@@ -97,6 +102,7 @@ class Loop:
         limits: Limits | None = None,
         common: Callable[[], Mapping[str, str]],
         news: Callable[[], Iterable[HookInput]] = tuple,
+        heard: Callable[[HookOutcome], None] = unheard,
     ) -> None:
         self.limits = limits or Limits()
         self.signals: Callable[[], Signal] = Signal
@@ -107,6 +113,7 @@ class Loop:
         self._hands = hands
         self._common = common
         self._news = news
+        self._heard = heard
         self._queued: deque[str] = deque()
         self._begin()
 
@@ -206,7 +213,7 @@ class Loop:
     def _tell(self) -> Flow:
         """Tell the hooks what is new; what they have to say about it is noted."""
         for event in self._news():
-            heard = yield Fire(event)
+            heard = yield from self._fire(event)
             for context in heard.context:
                 self._engine.session.note(context)
 
@@ -219,7 +226,7 @@ class Loop:
 
     def _say(self, text: str) -> Flow:
         """Take in the user's words, unless a hook refuses them; returns the reason then."""
-        heard = yield Fire(UserPromptSubmit(**self._common(), prompt=text))
+        heard = yield from self._fire(UserPromptSubmit(**self._common(), prompt=text))
         refused = heard.blocked if heard.blocked is not None else heard.stop
         if refused is not None:
             return refused
@@ -233,10 +240,15 @@ class Loop:
         if self._stopping or self._held >= STOP_HOOKS:
             return None
         active = self._held > 0
-        heard = yield Fire(
+        heard = yield from self._fire(
             Stop(**self._common(), stop_hook_active=active, last_assistant_message=self._text)
         )
         return heard.blocked if heard.stop is None else None
+
+    def _fire(self, event: HookInput) -> Generator[Any, Any, HookOutcome]:
+        heard: HookOutcome = yield Fire(event)
+        self._heard(heard)
+        return heard
 
     def _keep(self, error: Aborted) -> None:
         """What was said before an interruption stays in the conversation, and calls in it are answered."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import Struct
@@ -50,13 +49,19 @@ class Happened(Struct, frozen=True):
     event: EngineEvent
 
 
+class Notice(Struct, frozen=True):
+    """Something a hook wants shown to the user."""
+
+    text: str
+
+
 class Ended(Struct, frozen=True):
     """The run is over; always the last event."""
 
     finished: Finished
 
 
-AgentEvent = Piece | ToolBegan | ToolProgress | ToolEnded | Happened | Ended
+AgentEvent = Piece | ToolBegan | ToolProgress | ToolEnded | Happened | Notice | Ended
 
 
 class Sink(Protocol):
@@ -89,6 +94,10 @@ class Reporter:
         """See `sevenfold.wiring.hands.Witness`."""
         self._tell(ToolEnded(call, output, seconds))
 
+    def notice(self, text: str) -> None:
+        """Something to show."""
+        self._tell(Notice(text))
+
     def happened(self, event: EngineEvent) -> Veto | None:
         """A listener of the session."""
         self._tell(Happened(event))
@@ -112,7 +121,7 @@ class Queue:
     def put(self, event: AgentEvent) -> None:
         """Add an event; waits for the reader where there are too many, unless it is the engine that tells."""
         with self._changed:
-            if not isinstance(event, Happened):
+            if not isinstance(event, Happened | Notice):
                 self._changed.wait_for(lambda: len(self._events) < self._most or self._left)
             if not self._left:
                 self._events.append(event)
@@ -140,6 +149,3 @@ class Queue:
             event = self._events.popleft() if self._events else None
             self._changed.notify_all()
             return event
-
-
-Tell = Callable[[AgentEvent], None]

@@ -22,10 +22,10 @@ from msgspec.structs import replace
 
 from sevenfold.errors import Aborted
 from sevenfold.runtime.drive import Fire
-from sevenfold.runtime.hooks.inputs import PermissionRequest, PostToolUse, PreToolUse
+from sevenfold.runtime.hooks.inputs import HookInput, PermissionRequest, PostToolUse, PreToolUse
 from sevenfold.runtime.hooks.outcomes import Outcome
 from sevenfold.runtime.hooks.run import AsyncHooks, Hooks
-from sevenfold.runtime.loop import NOT_DONE, Call
+from sevenfold.runtime.loop import NOT_DONE, Call, unheard
 from sevenfold.tools.context import Abort, Context
 from sevenfold.tools.output import ToolOutput, failed
 from sevenfold.tools.permissions import Decision
@@ -90,6 +90,7 @@ class Witness(Protocol):
         ...
 
 
+Permitted = tuple[Call, Wish] | ToolOutput
 Learn = Callable[[Call, ToolOutput], None]
 """Told of each call that was carried out, before its result goes anywhere."""
 
@@ -108,6 +109,7 @@ class Hands:
         hooks: Hooks | AsyncHooks | None = None,
         witness: Witness | None = None,
         learn: Learn | None = None,
+        heard: Callable[[Outcome], None] = unheard,
     ) -> None:
         self.box = box
         self.context = context
@@ -116,6 +118,7 @@ class Hands:
         """Why the agent is to stop altogether, if a hook said so."""
         self._witness = witness
         self._learn = learn
+        self._heard = heard
         self._common = common
         self._consent = consent
         self._asking = threading.Lock()
@@ -228,65 +231,75 @@ class Hands:
             raise Aborted()
         if self._witness:
             self._witness.began(call)
-        given = call.input
-        wish = self.box.wish(call.name, given, self.context)
+        wish = self.box.wish(call.name, call.input, self.context)
         if isinstance(wish, ToolOutput):
             return wish
-        heard: Outcome = yield Fire(PreToolUse(**self._common(), **_about(call)))
-        self._halt(heard)
+        heard = yield from self._fire(PreToolUse(**self._common(), **_about(call)))
         if heard.blocked is not None:
             return failed(f"A hook refused this call: {heard.blocked}")
         if heard.updated_input is not None:
-            given = dict(heard.updated_input)
-            call = replace(call, input=given)
-            wish = self.box.wish(call.name, given, self.context)
+            call = replace(call, input=dict(heard.updated_input))
+            wish = self.box.wish(call.name, call.input, self.context)
             if isinstance(wish, ToolOutput):
                 return wish
-        refused = yield from self._permitted(call, wish, heard)
-        if refused is not None:
-            return refused
+        permitted = yield from self._permitted(call, wish, heard)
+        if isinstance(permitted, ToolOutput):
+            return permitted
+        call, wish = permitted
         began = time.monotonic()
         context = self.context.for_call(call.id, wish=wish, progress=self._progress(call))
-        output: ToolOutput = yield Use(call.name, given, context)
+        output: ToolOutput = yield Use(call.name, call.input, context)
         if self._learn:
             self._learn(call, output)
-        after: Outcome = yield Fire(
-            PostToolUse(
-                **self._common(),
-                **_about(call),
-                tool_response=output.content,
-                duration_ms=round((time.monotonic() - began) * 1000),
-            )
+        spent = round((time.monotonic() - began) * 1000)
+        after = yield from self._fire(
+            PostToolUse(**self._common(), **_about(call), tool_response=output.content, duration_ms=spent)
         )
-        self._halt(after)
         return _after_hooks(output, after, heard.context)
 
-    def _permitted(self, call: Call, wish: Wish, heard: Outcome) -> Generator[Any, Any, ToolOutput | None]:
-        """None if the call may be carried out, else the result that says why not."""
-        decision = self.grants.now.decide(wish)
-        hook = heard.permission
+    def _permitted(self, call: Call, wish: Wish, heard: Outcome) -> Generator[Any, Any, Permitted]:
+        """The call as it may be carried out, else the result that says why not."""
+        decision, hook = self.grants.now.decide(wish), heard.permission
         if decision.verdict == "deny":
             return failed(decision.reason)
         if hook is not None and hook.verdict == "deny":
             return failed(f"A hook refused this call: {hook.reason or 'no reason given'}")
-        if hook is not None and hook.verdict == "allow":
-            return None
-        if decision.verdict == "allow" and (hook is None or hook.verdict != "ask"):
-            return None
-        answered: Outcome = yield Fire(PermissionRequest(**self._common(), **_about(call)))
+        wanted = hook.verdict if hook is not None else decision.verdict
+        if wanted == "allow":
+            return call, wish
+        answered = yield from self._fire(PermissionRequest(**self._common(), **_about(call)))
         if answered.blocked is not None:
             return failed(f"A hook refused this call: {answered.blocked}")
-        if answered.permission is not None and answered.permission.verdict in ("allow", "deny"):
-            if answered.permission.verdict == "allow":
-                return None
+        if answered.permission is not None and answered.permission.verdict == "deny":
             return failed(f"A hook refused this call: {answered.permission.reason or 'no reason given'}")
+        if answered.permission is not None and answered.permission.verdict == "allow":
+            return self._changed(call, wish, answered.updated_input)
         with self.grants.asking(f"{wish.tool}: {wish.subject or wish.deed}"):
             said: Consented = yield Asked(call, wish, decision)
         if said.always and said.granted:
             self.grants.allow(*decision.would_allow)
         if said.granted:
-            return None
+            return call, wish
         return failed(f"The user did not permit this.{' ' + said.remark if said.remark else ''}")
+
+    def _changed(self, call: Call, wish: Wish, given: Mapping[str, Any] | None) -> Permitted:
+        """A call a hook has allowed, with the input it gave; what a rule forbids stays forbidden."""
+        if given is None:
+            return call, wish
+        other = self.box.wish(call.name, dict(given), self.context)
+        if isinstance(other, ToolOutput):
+            return other
+        decision = self.grants.now.decide(other)
+        if decision.verdict == "deny":
+            return failed(decision.reason)
+        return replace(call, input=dict(given)), other
+
+    def _fire(self, event: HookInput) -> Generator[Any, Any, Outcome]:
+        heard: Outcome = yield Fire(event)
+        self._heard(heard)
+        if heard.stop is not None and self.halted is None:
+            self.halted = heard.stop or "a hook wants the agent to stop"
+        return heard
 
     def _progress(self, call: Call) -> Callable[[str], None]:
         def told(text: str) -> None:
@@ -294,10 +307,6 @@ class Hands:
                 self._witness.progress(call, text)
 
         return told
-
-    def _halt(self, heard: Outcome) -> None:
-        if heard.stop is not None and self.halted is None:
-            self.halted = heard.stop or "a hook wants the agent to stop"
 
     def _result(self, call: Call, output: ToolOutput, began: float) -> Mapping[str, Any]:
         if self._witness:

@@ -17,10 +17,12 @@ from sevenfold.adapters.storing import private_folder
 from sevenfold.adapters.trust import Trust, user_folder
 from sevenfold.adapters.world import SystemClock
 from sevenfold.errors import InputError
+from sevenfold.events import SteppedAside
 from sevenfold.profiles import find
 from sevenfold.runtime.compaction.restore import FilesSlot
 from sevenfold.runtime.engine import Engine
 from sevenfold.runtime.hooks.inputs import HookInput, InstructionsLoaded, SessionEnd, SessionStart
+from sevenfold.runtime.hooks.outcomes import Outcome
 from sevenfold.runtime.loop import Call, Limits, Loop
 from sevenfold.tools.context import Context
 from sevenfold.tools.output import ToolOutput
@@ -90,7 +92,14 @@ class Workings:
         self.core = self.engine.session
         self.hands = self._hands()
         limits = Limits(options.get("max_turns"), options.get("max_usd"), options.get("max_output_tokens"))
-        self.loop = Loop(self.engine, self.hands, limits=limits, common=self.common, news=self._news)
+        self.loop = Loop(
+            self.engine,
+            self.hands,
+            limits=limits,
+            common=self.common,
+            news=self._news,
+            heard=self._heard,
+        )
         self._resumed = len(self.core.transcript.view) > 0
         self._told_start = False
         self._told_of: tuple[Loaded, ...] = ()
@@ -159,6 +168,7 @@ class Workings:
             hooks=self.options.get("hooks"),
             witness=self.reporter,
             learn=self._learn,
+            heard=self._heard,
         )
 
     def _fill_slots(self) -> None:
@@ -211,6 +221,15 @@ class Workings:
             load_reason=file.reason,
             parent_file_path=file.parent or UNSET,
         )
+
+    def _heard(self, outcome: Outcome) -> None:
+        """Show what hooks want shown, and tell of those that failed."""
+        for text in outcome.messages:
+            self.reporter.notice(text)
+        for failure in outcome.failures:
+            self.core.announcer.tell(
+                SteppedAside(layer="hooks", reason=f"{outcome.event}, {failure.hook}: {failure.problem}")
+            )
 
     def _learn(self, call: Call, output: ToolOutput) -> None:
         self.standing.learn(call, output, self.core.remember_read)
