@@ -118,13 +118,13 @@ def test_slots_hold_after_ten_compactions_as_after_the_first(tmp_path: Path, mon
 def test_a_state_over_its_budget_keeps_its_head_and_says_where_the_rest_is() -> None:
     skills = StateSlot(
         "skills",
-        lambda: [State(f"Skill {n}", "how to do it\n" * 3_000, f"/skills/{n}.md") for n in range(8)],
+        lambda: [State(f"Skill {n}", "how to do it\n" * 3_000, f"/skills/{n}.md") for n in range(14)],
         each=5_000,
         together=25_000,
         kind="invoked_skills",
     )
     restored = skills.restore(Moment((), count))
-    assert restored.tokens <= 25_000 and 5 <= len(restored.beside) < 8
+    assert restored.tokens <= 25_000 and 5 <= len(restored.beside) < 14
     assert {one.kind for one in restored.beside} == {"invoked_skills"}
     assert "The whole of it is in /skills/0.md" in words(restored) and restored.left
 

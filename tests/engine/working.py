@@ -21,8 +21,8 @@ from sevenfold.ports import Reply as Answered
 from sevenfold.simulator.brains import Prompt, Reply, ScriptedBrain
 from sevenfold.simulator.clock import VirtualClock
 from sevenfold.simulator.provider import Setup, Simulator
-from sevenfold.simulator.server import serve
 from sevenfold.wiring.session import Completion
+from tests.engine.stage import stage
 
 BOUND, FREE = "claude-sonnet-5-5", "claude-opus-4-6"
 """A model whose reasoning is bound to what precedes it, and one whose is not."""
@@ -189,7 +189,7 @@ class World:
 def world(mind: Mind | None = None, setup: Setup | None = None, **more: Any) -> Iterator[World]:
     clock, mind = VirtualClock(), mind or Mind()
     simulator = Simulator(mind.brain(), setup, clock=clock, **more)
-    with serve(simulator) as url:
+    with stage().serve(simulator) as url:
         made = World(url, simulator, clock, mind)
         yield made
         made.line.close()

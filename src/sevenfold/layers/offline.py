@@ -26,6 +26,8 @@ BUDGET = 8_000
 CHARACTERS_PER_TOKEN = 4
 _UNKNOWN = re.compile(r" \[m\d{7}(?: to m\d{7})?\]")
 """Citations of messages by the number they have here: a request does not tell what their records are called."""
+_FRAMES = re.compile(r"</?(?:recorded|said)\b[^>\n]*>\n?")
+"""The marks of what was copied from a record: a model's own text has none."""
 LINES = 12
 """Entries of a list in notes."""
 
@@ -35,7 +37,7 @@ Json = Mapping[str, Any]
 def summarise(request: Json) -> str:
     """A summary of the conversation in a request, without the instruction at its end."""
     text = extractive(_items(request["messages"][:-1]), BUDGET, _count).text
-    return f"<summary>\n{_UNKNOWN.sub('', text)}\n</summary>"
+    return f"<summary>\n{_FRAMES.sub('', _UNKNOWN.sub('', text))}\n</summary>"
 
 
 def take_notes(request: Json) -> str:

@@ -297,7 +297,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "A summary is prepared in the background from this share of the auto-compact threshold on.",
             "share",
         ),
-    ] = 0.85
+    ] = 0.8
 
     # Around it.
 

@@ -12,6 +12,7 @@ from sevenfold.errors import Refused, UserError
 from sevenfold.surfaces.options import positive
 
 if TYPE_CHECKING:
+    from sevenfold.surfaces.chat.chat import Chat
     from sevenfold.surfaces.chat.inline import Inline
     from sevenfold.surfaces.chat.plain import Plain
     from sevenfold.surfaces.chat.start import Start
@@ -82,8 +83,10 @@ def run(options: argparse.Namespace) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Refused("a chat needs a terminal; for scripts and pipes use -p PROMPT, or -p - to read it")
     screen = _screen()
-    _ask_for_trust(screen, folder)
-    return _talk(screen, _start(options, folder, screen), options.prompt)
+    chat = screen.run(lambda: _open(options, folder, screen), options.prompt)
+    if chat is not None:
+        sys.stdout.write(f"The session is kept: sevenfold chat --resume {chat.start.name}\n")
+    return 0
 
 
 def _print(options: argparse.Namespace, folder: Path) -> int:
@@ -102,26 +105,24 @@ def _print(options: argparse.Namespace, folder: Path) -> int:
         )
 
 
-def _talk(screen: Inline | Plain, start: Start, prompt: str) -> int:
+def _open(options: argparse.Namespace, folder: Path, screen: Inline | Plain) -> Chat:
+    """Settle what has to be settled first, open the chat, and say what the user should know."""
     from sevenfold import __version__
     from sevenfold.surfaces.chat.acting import show_resumed
     from sevenfold.surfaces.chat.chat import Chat
     from sevenfold.surfaces.chat.opening import open_agent, trust
 
+    _ask_for_trust(screen, folder)
+    start = _start(options, folder, screen)
     chat = Chat(screen, open_agent, start)
-    try:
-        chat.say("note", f"sevenfold {__version__} in {start.folder}; /help lists commands, Ctrl-D leaves")
-        if start.offline:
-            chat.say("warning", start.no_key())
-        if not trust().covers(start.folder):
-            chat.say("note", "this folder is not trusted: what it brings along does not count")
-        if start.resumed:
-            show_resumed(chat)
-        screen.run(chat, prompt)
-        chat.say("note", f"the session is kept: sevenfold chat --resume {chat.start.name}")
-    finally:
-        chat.close()
-    return 0
+    chat.say("note", f"sevenfold {__version__} in {start.folder}; /help lists commands, Ctrl-D leaves")
+    if start.offline:
+        chat.say("warning", start.no_key())
+    if not trust().covers(start.folder):
+        chat.say("note", "this folder is not trusted: what it brings along does not count")
+    if start.resumed:
+        show_resumed(chat)
+    return chat
 
 
 def _screen() -> Inline | Plain:

@@ -220,10 +220,12 @@ class Hands:
     def _ask_user(self, asked: Asked) -> Consented:
         """One question at a time; what an answer before has settled is not asked."""
         with self._asking:
-            settled = (
-                asked.decision.verdict == "ask" and self.grants.now.decide(asked.wish).verdict == "allow"
-            )
-            return Consented(True) if settled else self._consent(asked)
+            if asked.decision.verdict == "ask" and self.grants.now.decide(asked.wish).verdict == "allow":
+                return Consented(True)
+            try:
+                return self._consent(asked)
+            except Exception as error:  # noqa: BLE001 (whoever asks may fail in any way; then nothing is granted)
+                return Consented(False, remark=f"Asking failed: {type(error).__name__}: {error}")
 
     def using(self, call: Call) -> Generator[Any, Any, ToolOutput]:
         """What happens to a call: checked, looked at by hooks, permitted, carried out, looked at again."""

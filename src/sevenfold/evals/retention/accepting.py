@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from msgspec import Struct
 
 from sevenfold.errors import ModelError
 from sevenfold.evals.replay.provider import Cue, Provider
 from sevenfold.evals.retention.cutting import Cut
-from sevenfold.evals.retention.trial import MODEL, opened_at
+from sevenfold.evals.retention.trial import MODEL, opened_at, opening_tokens
 from sevenfold.events import Answered, Event
 from sevenfold.runtime.compaction.wish import Engine
 
@@ -46,10 +44,6 @@ def send(cut: Cut, engine: Engine = "extractive", *, model: str = MODEL) -> Acce
                 session.complete()
             except ModelError as error:
                 return Accepted(f"{type(error).__name__}: {error}", 0, 0)
-            sizes = session.core.exchange.sizes()
-    answered = [event for event in told if isinstance(event, Answered) and event.source == "main"]
-    return Accepted("", _shared(answered, sizes), answered[-1].cache_read_tokens)
-
-
-def _shared(answered: Sequence[Answered], sizes: object) -> int:
-    return 0
+            shared = opening_tokens(session.at(-1), session.core.profile.tokenizer)
+    answered = [event for event in told if isinstance(event, Answered)]
+    return Accepted("", shared, answered[-1].cache_read_tokens)

@@ -183,7 +183,7 @@ def _looked_at(
     view, profile = session.core.transcript.view, session.core.profile
     request = msgspec.json.decode(bodies[1])
     shared = [body.partition(_MESSAGES)[0] for body in bodies if body]
-    opening = _tokens([*request["tools"], *request["system"]], profile.tokenizer)
+    opening = opening_tokens(bodies[1], profile.tokenizer)
     return Trial(
         name=name,
         engine=done.engine,
@@ -234,9 +234,15 @@ def shown_tokens(items: Sequence[Item], tokenizer: str, kind: str = "") -> int:
 
 def body_tokens(body: bytes, tokenizer: str) -> int:
     """A whole request in tokens as the simulated provider counts."""
+    messages = msgspec.json.decode(body)["messages"]
+    said = [block for message in messages for block in message["content"]]
+    return opening_tokens(body, tokenizer) + _tokens(said, tokenizer)
+
+
+def opening_tokens(body: bytes, tokenizer: str) -> int:
+    """System and tools of a request, counted the same way."""
     request = msgspec.json.decode(body)
-    said = [block for message in request["messages"] for block in message["content"]]
-    return _tokens([*request.get("tools", ()), *request.get("system", ()), *said], tokenizer)
+    return _tokens([*request.get("tools", ()), *request.get("system", ())], tokenizer)
 
 
 def _tokens(parts: Sequence[Mapping[str, Any]], tokenizer: str) -> int:

@@ -68,9 +68,13 @@ def extractive(
     *,
     kinds: Mapping[str, Kind] | None = None,
     span: Span = "whole",
+    known: Facts | None = None,
 ) -> Summary:
-    """A summary made by code alone, of any records whatever; it always succeeds and always fits."""
-    facts = facts_of(items, kinds)
+    """A summary made by code alone, of any records whatever; it always succeeds and always fits.
+
+    ``known`` is what is known of these records, where that was found out before.
+    """
+    facts = facts_of(items, kinds) if known is None else known
     wanted = [
         *claims.where_it_stands(facts),
         *claims.recorded(facts),

@@ -71,7 +71,7 @@ class Checker:
         self, got: Got, facts: Facts, hidden: Sequence[Item], divided: Scope, budget: int
     ) -> tuple[Summary, tuple[str, ...]]:
         if isinstance(got.found, Failure):
-            made = summary.extractive(hidden, budget, self._count, kinds=self._kinds, span=divided.span)
+            made = summary.extractive(hidden, budget, self._count, span=divided.span, known=facts)
             return made, ()
         checked = summary.verify(got.found, facts, hidden)
         combined = summary.combine(checked.draft, facts, budget, self._count, span=divided.span)

@@ -1,7 +1,8 @@
 """The app in the terminal: a few lines at the bottom that change, and above them everything that is settled.
 
 It does not take the screen over, so what was said can be scrolled, searched and copied like anything else. The agent
-works in a thread; this one draws, listens to the keyboard, and never waits.
+works in a thread; this one draws, listens to the keyboard, and never waits. Nor does it wait for the chat to be opened:
+one can type before everything is loaded.
 """
 
 from __future__ import annotations
@@ -9,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.completion import ThreadedCompleter
@@ -25,25 +25,22 @@ from prompt_toolkit.output import Output
 from rich.console import RenderableType
 from rich.text import Text
 
-from sevenfold.errors import InputError
-from sevenfold.surfaces.chat import commands
-from sevenfold.surfaces.chat.chat import Chat
-from sevenfold.surfaces.chat.completing import Completions
 from sevenfold.surfaces.chat.job import Job
 from sevenfold.surfaces.chat.keys import bindings
 from sevenfold.surfaces.chat.layout import Parts, make
-from sevenfold.surfaces.chat.live import drawn as live_drawn
 from sevenfold.surfaces.chat.paper import Paper
 from sevenfold.surfaces.chat.questions import Asking, Picked, Question, drawn
 from sevenfold.surfaces.chat.signs import Signs
-from sevenfold.surfaces.chat.status import line
-from sevenfold.surfaces.chat.words import clean
+
+if TYPE_CHECKING:
+    from sevenfold.surfaces.chat.chat import Chat
+    from sevenfold.surfaces.chat.driver import Driver
 
 TICK = 0.25
 AGAIN = 2.0
 """Seconds in which a second Ctrl-C leaves."""
-_ROOM_BELOW = 6
-"""Rows that are kept for the input and the status line."""
+_ROOM_BELOW = 10
+"""Rows that are kept for questions, the input and the status line."""
 
 
 class Inline:
@@ -62,14 +59,15 @@ class Inline:
         self._paper = paper
         self._output = output
         self._shown: deque[str] = deque()
+        self._early: deque[str] = deque()
+        """What was sent before the chat was open."""
         self._asked: deque[tuple[Question, Future[Picked | None]]] = deque()
         self._asking: Asking | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._ui = threading.get_ident()
+        self._driver: Driver | None = None
+        self._opening = Job(self._over)
         self._pressed = float("-inf")
         self._hint = ""
-        self._chat: Chat | None = None
-        self._job = Job(self._over)
         self.parts: Parts = make(
             signs,
             history,
@@ -107,16 +105,12 @@ class Inline:
         """Wait for the user's choice; None if there was none."""
         waiting: Future[Picked | None] = Future()
         self._asked.append((question, waiting))
-        if self._loop is None:
-            self._asking = Asking.begin(question)
-            self._app.run()
-            return waiting.result() if waiting.done() else None
         self._call(self._next_question)
         return waiting.result()
 
     def changed(self) -> None:
         """Draw again soon."""
-        if self._chat is not None and self._chat.leaving:
+        if self._driver is not None and self._driver.chat.leaving:
             self._call(self.leave)
         self._app.invalidate()
 
@@ -126,31 +120,47 @@ class Inline:
 
     # -- running ---------------------------------------------------------------------------------
 
-    def run(self, chat: Chat, prompt: str = "") -> None:
-        """Show the chat until the user leaves; raises what went wrong inside."""
-        self._chat = chat
-        self.parts.complete_with(ThreadedCompleter(Completions(chat.start.folder)))
+    def run(self, opening: Callable[[], Chat], prompt: str = "") -> Chat | None:
+        """Open a chat and show it until the user leaves; returns it, closed. Raises what went wrong inside."""
         try:
-            asyncio.run(self._run(prompt))
+            asyncio.run(self._run(opening, prompt))
         finally:
             self._loop = None
+            self._dismiss()
+            self._opening.wait()
+            if self._driver is not None:
+                self._driver.close()
             self._print()
-            if self._job.busy:
-                self.interrupt()
-                self._job.wait()
+        return self._driver.chat if self._driver else None
 
-    async def _run(self, prompt: str) -> None:
+    async def _run(self, opening: Callable[[], Chat], prompt: str) -> None:
         self._loop = asyncio.get_running_loop()
-        for name in ("SIGTERM", "SIGHUP"):
-            if sys.platform != "win32":
-                self._loop.add_signal_handler(getattr(signal, name), self.leave)
-        ticking = asyncio.ensure_future(self._tick())
+        if sys.platform != "win32":
+            for one in (signal.SIGTERM, signal.SIGHUP):
+                self._loop.add_signal_handler(one, self.leave)
         if prompt:
-            self._loop.call_soon(self.submit, prompt)
+            self._early.append(prompt)
+        ticking = asyncio.ensure_future(self._tick())
+        self._loop.call_soon(self._opening.begin, lambda: self._open(opening))
         try:
             await self._app.run_async()
         finally:
             ticking.cancel()
+
+    def _open(self, opening: Callable[[], Chat]) -> None:
+        """In a thread, because loading takes longer than drawing."""
+        chat = opening()
+        from sevenfold.surfaces.chat.completing import Completions
+        from sevenfold.surfaces.chat.driver import Driver
+
+        self._driver = Driver(chat, self._over)
+        self.parts.complete_with(ThreadedCompleter(Completions(chat.start.folder)))
+        self._call(self._send_early)
+
+    def _send_early(self) -> None:
+        while self._early and self._driver is not None:
+            self._driver.submit(self._early.popleft())
+        self._app.invalidate()
 
     async def _tick(self) -> None:
         while True:
@@ -165,63 +175,42 @@ class Inline:
     @property
     def busy(self) -> bool:
         """Is something under way?"""
-        return self._job.busy
+        return self._driver is not None and self._driver.busy
 
     @property
     def asking(self) -> Asking | None:
         """The question the user is looking at."""
         return self._asking
 
-    def submit(self, text: str) -> None:
-        """What was typed is meant: words, or a command."""
-        chat = self._chat
-        if chat is None or not text.strip():
-            return
-        if commands.is_command(text):
-            self._command(chat, text.strip())
-        elif self.busy:
-            if chat.live.doing == "working":
-                chat.queue(text)
-            else:
-                self._say_hint(f"{chat.live.doing}; wait for it")
-                self.parts.type(text)
-        else:
-            self.show(Text(), Text(f"{self.signs.prompt} {clean(text)}", style="bold"), Text())
-            self._job.begin(lambda: chat.turn(text))
+    @property
+    def driver(self) -> Driver | None:
+        """What drives the chat, once it is open."""
+        return self._driver
 
-    def _command(self, chat: Chat, text: str) -> None:
-        self.show(Text(f"{self.signs.prompt} {clean(text)}", style="bold"))
-        if not self.busy:
-            self._job.begin(lambda: commands.run(chat, text))
-            return
-        try:
-            anytime = commands.find(text)[0].anytime
-        except InputError:
-            anytime = True
-        if anytime:
-            Job(self._over).begin(lambda: commands.run(chat, text))
-        else:
-            chat.say("warning", f"{text.split()[0]} has to wait until it is done; Esc interrupts")
+    def submit(self, text: str) -> None:
+        """What was typed is meant."""
+        if text.strip():
+            self._early.append(text)
+            self._send_early()
 
     def interrupt(self) -> None:
         """Stop what is under way, and whatever is being asked."""
-        if self._chat is not None and self.busy:
-            self._chat.interrupt()
-        self.answer(None)
-        while self._asked:
-            self._asked.popleft()[1].set_result(None)
+        if self._driver is not None:
+            self._driver.interrupt()
+        self._dismiss()
 
     def pressed_twice(self) -> bool:
         """Was Ctrl-C pressed a moment ago?"""
         before, self._pressed = self._pressed, time.monotonic()
         if self._pressed - before <= AGAIN:
             return True
-        self._say_hint("Ctrl-C again leaves")
+        self._hint = "Ctrl-C again leaves"
+        self._app.invalidate()
         return False
 
     def leave(self) -> None:
         """End the app; what is under way is stopped."""
-        if self._app.is_running:
+        if self._app.is_running and not self._app.is_done:
             self._app.exit()
 
     def moved(self, asking: Asking | Picked) -> None:
@@ -241,39 +230,17 @@ class Inline:
         _, waiting = self._asked.popleft()
         self.parts.focus(writing=False)
         waiting.set_result(picked)
-        if self._loop is None:
-            self._app.exit()
-        else:
-            self._next_question()
-
-    def open_last(self) -> None:
-        """Show what is behind the last line."""
-        if self._chat is not None:
-            commands.run(self._chat, "/show")
-
-    def rewind(self) -> None:
-        """Open the list of earlier messages."""
-        if self._chat is not None and not self.busy:
-            self._command(self._chat, "/rewind")
-
-    def next_mode(self) -> None:
-        """The next of the modes one may switch to with a key."""
-        if self._chat is None:
-            return
-        modes = ("ask", "accept_edits", "plan")
-        now = self._chat.agent.grants.mode
-        wanted = modes[(modes.index(now) + 1) % len(modes)] if now in modes else "ask"
-        self._chat.agent.grants.mode = wanted  # type: ignore[assignment]  # one of the literals above
-        self._chat.update()
+        self._next_question()
 
     # -- inside ----------------------------------------------------------------------------------
 
     def _call(self, work: Callable[[], Any]) -> None:
-        """Have something done by the thread that draws; at once where there is none."""
-        if self._loop is None:
+        """Have something done by the thread that draws; at once where there is none any more."""
+        loop = self._loop
+        if loop is None or loop.is_closed():
             work()
         else:
-            self._loop.call_soon_threadsafe(work)
+            loop.call_soon_threadsafe(work)
 
     def _print(self) -> None:
         if not self._shown:
@@ -289,42 +256,41 @@ class Inline:
 
     def _over(self, error: BaseException | None) -> None:
         def told() -> None:
-            if error is not None and self._app.is_running:
+            if error is not None and self._app.is_running and not self._app.is_done:
                 self._app.exit(exception=error)
             self._app.invalidate()
 
         self._call(told)
 
+    def _dismiss(self) -> None:
+        """No question will be answered any more."""
+        self._asking = None
+        while self._asked:
+            self._asked.popleft()[1].set_result(None)
+        self.parts.focus(writing=False)
+
     def _next_question(self) -> None:
-        if self._asking is None and self._asked:
+        if self._loop is None:
+            self._dismiss()
+        elif self._asking is None and self._asked:
             self.moved(Asking.begin(self._asked[0][0]))
 
-    def _say_hint(self, words: str) -> None:
-        self._hint, self._pressed = words, max(self._pressed, time.monotonic() - AGAIN / 2)
-        self._app.invalidate()
-
     def _live(self) -> str:
-        if self._chat is None:
-            return ""
-        width, rows = self.width, self._output.get_size().rows
-        shown = live_drawn(
-            self._chat.live, self.signs, width, time.monotonic(), str(self._chat.start.folder)
-        )
+        shown = self._driver.live(self.width) if self._driver else None
         if shown is None:
             return ""
-        lines = self._paper.ansi(shown, width=width).rstrip("\n").split("\n")
-        return "\n".join(lines[-max(3, rows - _ROOM_BELOW - 4) :])
+        lines = self._ansi(shown).split("\n")
+        return "\n".join(lines[-max(3, self._output.get_size().rows - _ROOM_BELOW) :])
 
     def _question(self) -> str:
-        if self._asking is None:
-            return ""
-        return self._paper.ansi(drawn(self._asking, self.signs, self.width), width=self.width).rstrip("\n")
+        return self._ansi(drawn(self._asking, self.signs, self.width)) if self._asking else ""
 
     def _status(self) -> str:
         if self._hint:
-            return self._paper.ansi(Text(self._hint, style="yellow"), width=self.width).rstrip("\n")
-        if self._chat is None:
-            return ""
-        return self._paper.ansi(line(self._chat.status, self.signs, self.width), width=self.width).rstrip(
-            "\n"
-        )
+            return self._ansi(Text(self._hint, style="yellow"))
+        if self._driver is None:
+            return self._ansi(Text("opening", style="dim"))
+        return self._ansi(self._driver.status(self.width))
+
+    def _ansi(self, shown: RenderableType) -> str:
+        return self._paper.ansi(shown, width=self.width).rstrip("\n")

@@ -35,7 +35,8 @@ def _always(app: Inline) -> KeyBindings:
     @keys.add("c-o")
     def open_last(event: KeyPressEvent) -> None:
         """Show the last folded line in full."""
-        app.open_last()
+        if app.driver is not None:
+            app.driver.command("/show")
 
     @keys.add("c-l")
     def clean(event: KeyPressEvent) -> None:
@@ -87,8 +88,8 @@ def _typing(app: Inline) -> KeyBindings:
         """Rewind; while it works, interrupt."""
         if app.busy:
             app.interrupt()
-        elif not app.parts.typed.text:
-            app.rewind()
+        elif not app.parts.typed.text and app.driver is not None:
+            app.driver.command("/rewind")
 
     @keys.add("c-d", filter=typed & empty)
     def end(event: KeyPressEvent) -> None:
@@ -98,7 +99,8 @@ def _typing(app: Inline) -> KeyBindings:
     @keys.add("s-tab", filter=free)
     def mode(event: KeyPressEvent) -> None:
         """The next mode."""
-        app.next_mode()
+        if app.driver is not None:
+            app.driver.next_mode()
 
     return keys
 

@@ -15,7 +15,6 @@ from rich.text import Text
 
 from sevenfold.runtime.loop import Call
 from sevenfold.surfaces.chat.calls import running
-from sevenfold.surfaces.chat.markdown import rendered
 from sevenfold.surfaces.chat.signs import Signs
 from sevenfold.surfaces.chat.words import lasted, one_line
 
@@ -71,6 +70,9 @@ def drawn(live: Live, signs: Signs, width: int, now: float, folder: str = "") ->
     """What is under way, for the place above the input; None if nothing is."""
     parts: list[RenderableType] = []
     if live.pending.strip():
+        # Loading Markdown takes a while, and nobody needs it to begin.
+        from sevenfold.surfaces.chat.markdown import rendered
+
         parts.append(rendered(live.pending))
     parts += [
         running(one.call, now - one.began, one.last, signs=signs, width=width, folder=folder)

@@ -58,8 +58,16 @@ class Plain:
         """Show words the user may want to send again."""
         self._suggested = words
 
-    def run(self, chat: Chat, prompt: str = "") -> None:
-        """Read and answer until the user leaves."""
+    def run(self, opening: Callable[[], Chat], prompt: str = "") -> Chat:
+        """Open a chat, read and answer until the user leaves; returns it, closed."""
+        chat = opening()
+        try:
+            self._talk(chat, prompt)
+        finally:
+            chat.close()
+        return chat
+
+    def _talk(self, chat: Chat, prompt: str) -> None:
         while not chat.leaving:
             text = prompt or self._typed()
             prompt = ""

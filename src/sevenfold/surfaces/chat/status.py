@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from rich.cells import cell_len
 from rich.text import Text
 
-from sevenfold.runtime.session import Reading
 from sevenfold.surfaces.chat.signs import Signs
 from sevenfold.surfaces.chat.words import fitted, tokens
 from sevenfold.surfaces.wording import money
+
+if TYPE_CHECKING:
+    from sevenfold.runtime.session import Reading
 
 _BAR = 12
 

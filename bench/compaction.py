@@ -1,0 +1,324 @@
+"""Compaction: does it lose, invent or break anything, how small is what is left, and what does it cost?
+
+    python bench/compaction.py [FOLDER] [--points 5]     default: ../shared/corpus beside the project
+
+Every Claude session in the folder is opened as it was before some of its calls, spread over all of them, and
+compacted: by code alone, and with models that summarise badly, each in a way of its own. Facts are looked for in
+the next context and by recall, by code that has no part in making summaries. Then ten compactions in a row, the
+time for 1 MB, and what the engines ask of a model, with the simulated provider. Ends with 1 if a bar is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+
+from bench.peers import sessions
+from bench.points.recount import kind_of
+from sevenfold.adapters.jsonl import JsonlLog, Sync
+from sevenfold.errors import Refused
+from sevenfold.evals.replay.provider import Provider
+from sevenfold.evals.retention import accepting, chain
+from sevenfold.evals.retention.cutting import Cut, cuts
+from sevenfold.evals.retention.misleading import FAILURES, HABITS, Habit, Misleading
+from sevenfold.evals.retention.trial import ALONE, MODEL, SYSTEM, Trial, hold, tool_named
+from sevenfold.layers.offline import summarise, take_notes
+from sevenfold.record import entries
+from sevenfold.runtime.compaction.wish import Compacted, Engine
+from sevenfold.simulator.brains import Prompt, ScriptedBrain
+from sevenfold.wiring.session import Session
+
+CORPUS = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus"
+POINTS = 5
+LINKS = 10
+MOST_MILLISECONDS = 300
+MEGABYTE = 1_000_000
+CACHED = 0.95
+BY_CODE, BADLY, NOT_AT_ALL, BY_PROVIDER = (
+    "by code alone",
+    "by a model that summarises badly",
+    "by a model that does not summarise",
+    "by a provider that summarises badly",
+)
+Bar = tuple[str, str, str, bool]
+"""What was measured, what came out, what was asked for, and whether it is met."""
+
+
+# Real sessions
+
+
+class Tally(Struct):
+    """What came of all compactions of one sort."""
+
+    trials: int = 0
+    in_context: int = 0
+    reachable: int = 0
+    lost: int = 0
+    invented: list[str] = field(default_factory=list)
+    refused: int = 0
+    moved: int = 0
+    forgotten: int = 0
+    """Sessions that show something else when they are opened again."""
+    shares: list[float] = field(default_factory=list)
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Why what is left is more than a quarter."""
+
+    def add(self, trial: Trial) -> None:
+        """Take in one more."""
+        total = trial.score.total
+        self.trials += 1
+        self.in_context += total.in_context
+        self.reachable += total.reachable
+        self.lost += total.lost
+        self.invented += trial.invented
+        self.refused += bool(trial.refused)
+        self.moved += trial.moved
+        self.forgotten += not trial.reopened
+        self.shares.append(trial.share)
+        if trial.why_large:
+            self.reasons[trial.why_large] += 1
+
+    def bars(self, sort: str) -> Iterator[Bar]:
+        """What must hold of them."""
+        facts = f"{self.in_context:,} in context, {self.reachable:,} by recall"
+        yield f"{sort}: facts lost", f"{self.lost} ({facts})", "0", self.lost == 0 < self.trials
+        yield f"{sort}: words put into the user's mouth", str(len(self.invented)), "0", not self.invented
+        broken = self.refused + self.moved + self.forgotten
+        yield f"{sort}: next request refused, moved or not found again", str(broken), "0", broken == 0
+        reasons = ", ".join(f"{times} for {why}" for why, times in self.reasons.most_common())
+        small = sum(share <= 0.25 for share in self.shares)
+        figure = f"{small} of {self.trials} at most 25%" + (f", {reasons}" if reasons else "")
+        yield f"{sort}: what is left", figure, "25%, or a reason", not self.reasons["?"]
+
+
+def jobs(place: int) -> Iterator[tuple[str, Engine, Habit | None]]:
+    """How the session is compacted at one point: sort, engine and the model's habit."""
+    engines: tuple[Engine, Engine] = ("fork", "plain")
+    yield BY_CODE, "extractive", None
+    for number, habit in enumerate(HABITS.values()):
+        yield BADLY, engines[(place + number) % 2], habit
+    yield NOT_AT_ALL, engines[place % 2], [*FAILURES.values()][place % len(FAILURES)]
+    yield BY_PROVIDER, "provider", [*HABITS.values()][place % len(HABITS)]
+
+
+def compact_all(corpus: Path, points: int = POINTS, most: int | None = None) -> dict[str, Tally]:
+    """Every session at so many points, in all ways; those with nothing to compact are passed over."""
+    tallies: dict[str, Tally] = {}
+    for place, cut in enumerate(_all_cuts(corpus, points)[:most]):
+        for sort, engine, habit in jobs(place):
+            try:
+                trial = hold(cut, engine, client=Misleading(habit) if habit else None)
+            except Refused:
+                break
+            tallies.setdefault(sort, Tally()).add(trial)
+    return tallies
+
+
+def send_some(corpus: Path, most: int | None = None) -> list[accepting.Accepted]:
+    """The request after a compaction of each session, sent to the simulated provider."""
+    found: list[accepting.Accepted] = []
+    for cut in _all_cuts(corpus, 1)[:most]:
+        found.append(accepting.send(cut))
+    return found
+
+
+def _all_cuts(corpus: Path, points: int) -> list[Cut]:
+    files = [path for path in sorted(corpus.rglob("*.jsonl")) if kind_of(path) == "claude"]
+    return [cut for path in files for cut in cuts(path, points)]
+
+
+def sent_bars(sent: Sequence[accepting.Accepted]) -> list[Bar]:
+    """What must hold of the requests that were sent."""
+    good = sum(one.holds for one in sent)
+    name = "after it the request is taken, system and tools read from the cache"
+    return [(name, f"{good} of {len(sent)}", "all", good == len(sent) > 0)]
+
+
+# One after the other
+
+
+def chained(links: int = LINKS, rounds: int = 12) -> dict[str, list[chain.Link]]:
+    """Compactions in a row, by code alone and by a model that forgets half."""
+    forgetful = Misleading(HABITS["forgets half"])
+    return {
+        "by code alone": chain.run(links, model=MODEL, rounds=rounds),
+        "by a forgetful model": chain.run(links, "fork", client=forgetful, model=MODEL, rounds=rounds),
+    }
+
+
+def chain_bars(chains: Mapping[str, Sequence[chain.Link]]) -> Iterator[Bar]:
+    """What must hold of them."""
+    for sort, links in chains.items():
+        head, last = f"{len(links)} in a row, {sort}", links[-1].score.total
+        lost = sum(link.score.total.lost for link in links)
+        facts = f"{last.in_context:,} in context, {last.reachable:,} by recall"
+        yield f"{head}: facts lost", f"{lost} (at the end {facts})", "0", lost == 0
+        changed = sum(len(link.drifted) + len(link.dangling) + len(link.invented) for link in links)
+        yield f"{head}: entries that changed, records not found by their short ids", str(changed), "0", not changed
+        sizes = [link.after for link in links]
+        bound = max(sizes[len(sizes) // 2 :]) / max(sizes[: len(sizes) // 2])
+        yield f"{head}: largest of the second half, x the first half", f"{bound:.2f}", "at most 1.5", bound <= 1.5
+
+
+# Time
+
+
+def timed(runs: int = 5, size: int = MEGABYTE) -> dict[str, float]:
+    """CPU milliseconds to compact a conversation of that size by code alone, and to decode its records."""
+    whole, floor = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "session.jsonl")
+        sessions.write(path, size // 3_150)
+        said = [_bare(message) for message in sessions.Session(path, size // 3_150).all]
+        for run in range(runs):
+            file = Path(folder, f"{run}.jsonl")
+            with Session.open("bench", model=MODEL, file=file, folder=folder, settings=ALONE) as session:
+                session.messages(said)
+                whole.append(_cpu(lambda one=session: one.compact(engine="extractive")))  # type: ignore[misc]
+            lines = [line for _, line in JsonlLog.open(file, sync=Sync.NEVER).read()]
+            floor.append(_cpu(lambda read=lines: [entries.read(line) for line in read]))  # type: ignore[misc]
+    return {"mb": sum(map(len, lines)) / MEGABYTE, "compact": min(whole), "decode": min(floor)}
+
+
+def _bare(message: Mapping[str, Any]) -> dict[str, Any]:
+    return {"role": message["role"], "content": message["content"]}
+
+
+def _cpu(work: Any) -> float:
+    start = time.process_time()
+    work()
+    return (time.process_time() - start) * 1e3
+
+
+def time_bars(found: Mapping[str, float]) -> list[Bar]:
+    """What must hold of it."""
+    figure = f"{found['compact']:.0f} ms for {found['mb']:.1f} MB, decoding its records {found['decode']:.0f} ms"
+    bar = f"at most {MOST_MILLISECONDS} ms"
+    return [("compacting 1 MB by code alone, CPU", figure, bar, found["compact"] <= MOST_MILLISECONDS)]
+
+
+# What is asked of a model
+
+
+class Cost(Struct, frozen=True):
+    """What a compaction asked of the model."""
+
+    engine: Engine
+    calls: int
+    cached: float
+    """The part of its prompt that was read from the cache."""
+
+
+def costs(turns: int = 12) -> dict[Engine, Cost]:
+    """A working session at the simulated provider, compacted by each engine."""
+    wanted: tuple[Engine, ...] = ("fork", "notes", "extractive")
+    return {engine: _cost(engine, turns) for engine in wanted}
+
+
+def _cost(engine: Engine, turns: int) -> Cost:
+    provider, numbers = Provider(), cycle(range(10_000))
+
+    def reply(prompt: Prompt) -> Any:
+        if "<analysis>" in prompt.last_text and "<summary>" in prompt.last_text:
+            return summarise({"messages": prompt.messages})
+        if "session notes below" in prompt.last_text:
+            return take_notes({"messages": prompt.messages})
+        number = next(numbers)
+        given = {"type": "tool_use", "id": f"toolu_{number}", "name": "Read", "input": {"path": f"{number}.py"}}
+        return [{"type": "text", "text": f"Reading part {number}."}, given]
+
+    provider.simulator.brain = ScriptedBrain(reply)
+    done = _held(provider, engine, turns)
+    usage = done.usage
+    cached = usage.cache_read_input_tokens / max(1, usage.prompt) if usage else 0.0
+    return Cost(done.engine, done.calls, cached)
+
+
+def _held(provider: Provider, engine: Engine, turns: int) -> Compacted:
+    with provider.client(socket=True) as client, Session.in_memory(
+        model=MODEL,
+        client=client,
+        clock=provider.clock,
+        system=SYSTEM,
+        tools=[tool_named("Read")],
+        settings={**ALONE, "notes": engine == "notes"},
+    ) as session:
+        session.user("Please read all parts, and never change config/prod.yaml; the port is 8443.")
+        for turn in range(turns):
+            answer = session.complete()
+            provider.clock.advance(10)
+            words = "".join(f"line {line} of part {turn}: nothing of note\n" for line in range(300))
+            session.tool_results({call.id: words for call in answer.calls})
+        if engine == "notes":
+            _wait_for_notes(session)
+        done = session.compact(engine=engine)
+        assert done is not None, "nobody is there to refuse a compaction"
+        return done
+
+
+def _wait_for_notes(session: Session) -> None:
+    """They are taken beside the session, which would not wait for them."""
+    patience = time.monotonic() + 10
+    while session.notes() is None and time.monotonic() < patience:
+        time.sleep(0.01)
+
+
+def cost_bars(found: Mapping[Engine, Cost]) -> Iterator[Bar]:
+    """What must hold of it."""
+    fork = found["fork"]
+    met = fork.engine == "fork" and fork.cached >= CACHED
+    yield "a fork's prompt read from the cache", f"{fork.cached:.1%}", f"at least {CACHED:.0%}", met
+    for engine in ("notes", "extractive"):
+        cost = found[engine]
+        yield f"model calls of a compaction by {engine}", str(cost.calls), "0", (cost.engine, cost.calls) == (engine, 0)
+
+
+# All of it
+
+
+def show(bars: Sequence[Bar]) -> bool:
+    """Print them; are all met?"""
+    for name, figure, asked, met in bars:
+        print(f"{'ok  ' if met else 'MISS'}  {name}: {figure}  ({asked})", flush=True)
+    return all(met for *_, met in bars)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure all of it."""
+    parser = argparse.ArgumentParser(description="What compactions keep, break and cost.")
+    parser.add_argument("folder", nargs="?", type=Path, default=CORPUS)
+    parser.add_argument("--points", type=int, default=POINTS, help="points at which a session is compacted")
+    options = parser.parse_args(arguments)
+    met = [
+        show(list(chain_bars(chained()))),
+        show(time_bars(timed())),
+        show(list(cost_bars(costs()))),
+    ]
+    if options.folder.is_dir():
+        for sort, tally in compact_all(options.folder, options.points).items():
+            print(f"\n{tally.trials} compactions {sort}: share left {_spread(tally.shares)}")
+            met.append(show(list(tally.bars(sort))))
+            print(*(f"      {one[:150]}" for one in dict.fromkeys(tally.invented)), sep="\n")
+        met.append(show(sent_bars(send_some(options.folder))))
+    else:
+        print(f"no transcripts in {options.folder}: real sessions were not compacted")
+    return 0 if all(met) else 1
+
+
+def _spread(shares: Sequence[float]) -> str:
+    ordered = sorted(shares)
+    return f"{ordered[0]:.0%} to {ordered[-1]:.0%}, half of them at most {ordered[len(ordered) // 2]:.0%}"
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    raise SystemExit(main(sys.argv[1:]))

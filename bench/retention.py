@@ -1,0 +1,240 @@
+"""What is left of a conversation after a compaction, ours beside what others make of it.
+
+    python bench/retention.py [FOLDER]      default: ../shared/corpus beside the project
+
+The same facts of the same sessions are looked for in what the next model would be shown (*in context*), then in what
+it could look up (*reachable*: by recall with us, in the files Deep Agents writes; LangChain and a plain summary leave
+nothing to look in). The same code without a model writes the summaries for all, from what each shows its model.
+Peers run in environments of their own (`bench/peers`); one that cannot be installed is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from bench.peers.environments import ROOT, Unavailable, python_of
+from bench.peers.run import QUIET, adapter_of
+from bench.points.recount import kind_of
+from sevenfold.adapters.offline import OfflineClient
+from sevenfold.evals.retention.cutting import Cut, cuts
+from sevenfold.evals.retention.probing import Reachable, by_reading, by_recall, nowhere
+from sevenfold.evals.retention.trial import opened_at
+from sevenfold.layers import fidelity
+from sevenfold.layers.fidelity import Count, Probe
+from sevenfold.layers.offline import summarise
+from sevenfold.record import blocks
+from sevenfold.record.effects import Effects, item
+from sevenfold.record.entries import Said
+from sevenfold.runtime.compaction.wish import Engine
+from sevenfold.simulator.tokens import Counter
+from sevenfold.wiring.clients import offline_script
+
+CORPUS = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus"
+LARGE = 100
+"""Records in view from which on a session is worth compacting."""
+ASK = {"role": "user", "content": [{"type": "text", "text": "Summarise this conversation."}]}
+PEERS = {
+    "LangChain, as it comes": ("langchain_", "langchain"),
+    "LangChain, all shown to the summariser": ("langchain_", "langchain-all"),
+    "Deep Agents": ("deepagents_", "deepagents"),
+}
+"""The module with what has to be installed, and the name the work is asked for by."""
+
+Json = dict[str, Any]
+
+
+class Left(Struct, frozen=True):
+    """What a compaction left: what the next model is shown, in texts, and what else it can get at."""
+
+    texts: Sequence[str]
+    tokens: int
+    reachable: Reachable = nowhere
+
+
+class Kept(Struct, frozen=True):
+    """What became of the facts of all sessions."""
+
+    sessions: int = 0
+    in_context: int = 0
+    reachable: int = 0
+    lost: int = 0
+    tokens: int = 0
+
+    def plus(self, count: Count, tokens: int) -> Kept:
+        """With one more session."""
+        return Kept(
+            self.sessions + 1,
+            self.in_context + count.in_context,
+            self.reachable + count.reachable,
+            self.lost + count.lost,
+            self.tokens + tokens,
+        )
+
+
+class Conversation(Struct, frozen=True):
+    """A session to compact, and the facts in it."""
+
+    cut: Cut
+    messages: list[Json]
+    probes: Sequence[Probe]
+    tokens: int
+
+
+Way = Callable[[Conversation], Left]
+
+
+def conversations(corpus: Path, most: int | None = None) -> Iterator[Conversation]:
+    """The larger sessions of a folder as they were before their last call."""
+    files = [path for path in sorted(corpus.rglob("*.jsonl")) if kind_of(path) == "claude"]
+    found = 0
+    for cut in (cut for path in files for cut in cuts(path, 2)):
+        session, _ = opened_at(cut)
+        with session:
+            items = list(session.core.transcript.view.items)
+            messages = [msgspec.json.decode(raw) for raw in session.core.transcript.view.encoded()]
+        if len(items) >= LARGE and found != most:
+            found += 1
+            yield Conversation(cut, messages, fidelity.probes(items), _tokens(messages))
+
+
+def ours(engine: Engine) -> Way:
+    """By this engine, with the offline model to ask."""
+
+    def compact(conversation: Conversation) -> Left:
+        session, store = opened_at(conversation.cut, client=OfflineClient(offline_script()))
+        with session:
+            session.compact(engine=engine)
+            store.recall.catch_up()
+            view, reach = session.core.transcript.view, by_recall(store.recall.index)
+            found = {probe for probe in conversation.probes if reach(probe)}
+            messages = [msgspec.json.decode(raw) for raw in view.encoded()]
+            return Left(fidelity.texts(view.items), _tokens(messages), found.__contains__)
+
+    return compact
+
+
+def plain(conversation: Conversation) -> Left:
+    """One call that asks for a summary, which takes the place of everything."""
+    text = summarise({"messages": [*conversation.messages, ASK]})
+    return Left([text], _tokens([{"content": [{"type": "text", "text": text}]}]))
+
+
+def peer(module: str, name: str) -> Way:
+    """By somebody else's engine, in its own environment."""
+    python = python_of(adapter_of(module))
+
+    def compact(conversation: Conversation) -> Left:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "messages.json")
+            file.write_text(json.dumps(conversation.messages), "utf-8")
+            came = _worked(python, name, file)
+        texts = fidelity.texts(_items(came["context"]))
+        reachable = by_reading(conversation.probes, came["files"]) if came["files"] else nowhere
+        return Left(texts, _tokens(came["context"]), reachable)
+
+    return compact
+
+
+def _worked(python: Path, name: str, file: Path) -> Json:
+    """What the worker came to; on the way it is given the summaries it asks for."""
+    command = [str(python), "-m", "bench.peers.retaining", name, str(file)]
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **QUIET, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as worker:
+        assert worker.stdin is not None and worker.stdout is not None, "both are pipes"
+        for line in worker.stdout:
+            said: Json = json.loads(line)
+            if "summarise" not in said:
+                return said
+            text = summarise({"messages": [*said["summarise"], ASK]})
+            worker.stdin.write(json.dumps(text) + "\n")
+            worker.stdin.flush()
+    raise RuntimeError(f"{name} came to nothing; it ended with {worker.returncode}")
+
+
+def _items(messages: Sequence[Json]) -> list[Any]:
+    parts = [
+        tuple(blocks.read(msgspec.json.encode(part)) for part in message["content"]) for message in messages
+    ]
+    return [
+        item(Said(f"m{place}", None, messages[place]["role"], said), place, Effects())
+        for place, said in enumerate(parts)
+    ]
+
+
+def _tokens(messages: Sequence[Mapping[str, Any]]) -> int:
+    counter = Counter()
+    parts = [part for message in messages for part in message["content"]]
+    return sum(counter.tokens(counter.measure(part), "claude-b") for part in parts)
+
+
+def ways() -> dict[str, Way]:
+    """All that can be compared here."""
+    found: dict[str, Way] = {
+        "Sevenfold, with the offline model": ours("fork"),
+        "Sevenfold, by code alone": ours("extractive"),
+        "a plain summary": plain,
+    }
+    for title, (module, name) in PEERS.items():
+        try:
+            found[title] = peer(module, name)
+        except Unavailable as reason:
+            print(f"{title}: left out, it cannot be installed here: {reason}", file=sys.stderr)
+    return found
+
+
+def measure(corpus: Path, compared: Mapping[str, Way], most: int | None = None) -> tuple[dict[str, Kept], int]:
+    """What each way keeps of all sessions, and what they had in tokens."""
+    kept = {title: Kept() for title in compared}
+    before = 0
+    for conversation in conversations(corpus, most):
+        before += conversation.tokens
+        for title, way in compared.items():
+            left = way(conversation)
+            score = fidelity.judge(conversation.probes, left.texts, left.reachable)
+            kept[title] = kept[title].plus(score.total, left.tokens)
+    return kept, before
+
+
+def show(kept: Mapping[str, Kept], before: int) -> None:
+    """Print the table."""
+    print(f"{'':40}{'in context':>12}{'reachable':>12}{'lost':>8}{'tokens':>10}")
+    for title, one in kept.items():
+        print(
+            f"{title:40}{one.in_context:>12,}{one.reachable:>12,}{one.lost:>8,}{one.tokens / max(1, before):>10.1%}"
+        )
+    print(f"{max((one.sessions for one in kept.values()), default=0)} sessions, {before:,} tokens before")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Compare, and print."""
+    parser = argparse.ArgumentParser(description="What compactions leave, ours beside others.")
+    parser.add_argument("folder", nargs="?", type=Path, default=CORPUS)
+    options = parser.parse_args(arguments)
+    if not options.folder.is_dir():
+        print(f"no transcripts in {options.folder}: there is nothing to compare")
+        return 1
+    kept, before = measure(options.folder, ways())
+    show(kept, before)
+    return 0 if kept["Sevenfold, by code alone"].lost == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    raise SystemExit(main(sys.argv[1:]))
