@@ -16,15 +16,13 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
 
-from bench.peers import sessions
-from bench.points.recount import kind_of
-from sevenfold.adapters.jsonl import JsonlLog, Sync
 from sevenfold.errors import Refused
 from sevenfold.evals.replay.provider import Provider
 from sevenfold.evals.retention import accepting, chain
@@ -37,11 +35,19 @@ from sevenfold.runtime.compaction.wish import Compacted, Engine
 from sevenfold.simulator.brains import Prompt, ScriptedBrain
 from sevenfold.wiring.session import Session
 
-CORPUS = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus"
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from bench.peers import sessions  # noqa: E402 - started as a script, the project's folder is not on the path
+from bench.points.recount import kind_of  # noqa: E402
+
+CORPUS = ROOT.parent / "shared" / "corpus"
 POINTS = 5
 LINKS = 10
 MOST_MILLISECONDS = 300
 MEGABYTE = 1_000_000
+BYTES_A_MESSAGE = 3_150
 CACHED = 0.95
 BY_CODE, BADLY, NOT_AT_ALL, BY_PROVIDER = (
     "by code alone",
@@ -125,10 +131,7 @@ def compact_all(corpus: Path, points: int = POINTS, most: int | None = None) -> 
 
 def send_some(corpus: Path, most: int | None = None) -> list[accepting.Accepted]:
     """The request after a compaction of each session, sent to the simulated provider."""
-    found: list[accepting.Accepted] = []
-    for cut in _all_cuts(corpus, 1)[:most]:
-        found.append(accepting.send(cut))
-    return found
+    return [accepting.send(cut) for cut in _all_cuts(corpus, 1)[:most]]
 
 
 def _all_cuts(corpus: Path, points: int) -> list[Cut]:
@@ -163,30 +166,45 @@ def chain_bars(chains: Mapping[str, Sequence[chain.Link]]) -> Iterator[Bar]:
         facts = f"{last.in_context:,} in context, {last.reachable:,} by recall"
         yield f"{head}: facts lost", f"{lost} (at the end {facts})", "0", lost == 0
         changed = sum(len(link.drifted) + len(link.dangling) + len(link.invented) for link in links)
-        yield f"{head}: entries that changed, records not found by their short ids", str(changed), "0", not changed
+        yield (
+            f"{head}: entries that changed, records not found by their short ids",
+            str(changed),
+            "0",
+            not changed,
+        )
         sizes = [link.after for link in links]
         bound = max(sizes[len(sizes) // 2 :]) / max(sizes[: len(sizes) // 2])
-        yield f"{head}: largest of the second half, x the first half", f"{bound:.2f}", "at most 1.5", bound <= 1.5
+        yield (
+            f"{head}: largest of the second half, x the first half",
+            f"{bound:.2f}",
+            "at most 1.5",
+            bound <= 1.5,
+        )
 
 
 # Time
 
 
 def timed(runs: int = 5, size: int = MEGABYTE) -> dict[str, float]:
-    """CPU milliseconds to compact a conversation of that size by code alone, and to decode its records."""
-    whole, floor = [], []
+    """CPU milliseconds to compact a conversation of that size by code alone, and to decode its records.
+
+    Once recall has to read all of it first, once it has done so already, as in a session that is searched.
+    """
+    spent: dict[str, list[float]] = {"compact": [], "indexed": [], "decode": []}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "session.jsonl")
-        sessions.write(path, size // 3_150)
-        said = [_bare(message) for message in sessions.Session(path, size // 3_150).all]
-        for run in range(runs):
-            file = Path(folder, f"{run}.jsonl")
+        sessions.write(path, size // BYTES_A_MESSAGE)
+        said = [_bare(message) for message in sessions.Session(path, size // BYTES_A_MESSAGE).all]
+        for run in range(2 * runs):
+            name, file = ("compact", "indexed")[run % 2], Path(folder, f"{run}.jsonl")
             with Session.open("bench", model=MODEL, file=file, folder=folder, settings=ALONE) as session:
                 session.messages(said)
-                whole.append(_cpu(lambda one=session: one.compact(engine="extractive")))  # type: ignore[misc]
-            lines = [line for _, line in JsonlLog.open(file, sync=Sync.NEVER).read()]
-            floor.append(_cpu(lambda read=lines: [entries.read(line) for line in read]))  # type: ignore[misc]
-    return {"mb": sum(map(len, lines)) / MEGABYTE, "compact": min(whole), "decode": min(floor)}
+                if name == "indexed":
+                    session.recall("nothing in particular")
+                lines = [line for _, line in session.core.transcript.log.read()]
+                spent[name].append(_cpu(partial(session.compact, engine="extractive")))
+            spent["decode"].append(_cpu(partial(list, map(entries.read, lines))))
+    return {"mb": sum(map(len, lines)) / MEGABYTE, **{name: min(times) for name, times in spent.items()}}
 
 
 def _bare(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -201,7 +219,9 @@ def _cpu(work: Any) -> float:
 
 def time_bars(found: Mapping[str, float]) -> list[Bar]:
     """What must hold of it."""
-    figure = f"{found['compact']:.0f} ms for {found['mb']:.1f} MB, decoding its records {found['decode']:.0f} ms"
+    figure = (
+        f"{found['compact']:.0f} ms for {found['mb']:.1f} MB, decoding its records {found['decode']:.0f} ms"
+    )
     bar = f"at most {MOST_MILLISECONDS} ms"
     return [("compacting 1 MB by code alone, CPU", figure, bar, found["compact"] <= MOST_MILLISECONDS)]
 
@@ -233,7 +253,12 @@ def _cost(engine: Engine, turns: int) -> Cost:
         if "session notes below" in prompt.last_text:
             return take_notes({"messages": prompt.messages})
         number = next(numbers)
-        given = {"type": "tool_use", "id": f"toolu_{number}", "name": "Read", "input": {"path": f"{number}.py"}}
+        given = {
+            "type": "tool_use",
+            "id": f"toolu_{number}",
+            "name": "Read",
+            "input": {"path": f"{number}.py"},
+        }
         return [{"type": "text", "text": f"Reading part {number}."}, given]
 
     provider.simulator.brain = ScriptedBrain(reply)
@@ -244,14 +269,17 @@ def _cost(engine: Engine, turns: int) -> Cost:
 
 
 def _held(provider: Provider, engine: Engine, turns: int) -> Compacted:
-    with provider.client(socket=True) as client, Session.in_memory(
-        model=MODEL,
-        client=client,
-        clock=provider.clock,
-        system=SYSTEM,
-        tools=[tool_named("Read")],
-        settings={**ALONE, "notes": engine == "notes"},
-    ) as session:
+    with (
+        provider.client(socket=True) as client,
+        Session.in_memory(
+            model=MODEL,
+            client=client,
+            clock=provider.clock,
+            system=SYSTEM,
+            tools=[tool_named("Read")],
+            settings={**ALONE, "notes": engine == "notes"},
+        ) as session,
+    ):
         session.user("Please read all parts, and never change config/prod.yaml; the port is 8443.")
         for turn in range(turns):
             answer = session.complete()
@@ -279,7 +307,12 @@ def cost_bars(found: Mapping[Engine, Cost]) -> Iterator[Bar]:
     yield "a fork's prompt read from the cache", f"{fork.cached:.1%}", f"at least {CACHED:.0%}", met
     for engine in ("notes", "extractive"):
         cost = found[engine]
-        yield f"model calls of a compaction by {engine}", str(cost.calls), "0", (cost.engine, cost.calls) == (engine, 0)
+        yield (
+            f"model calls of a compaction by {engine}",
+            str(cost.calls),
+            "0",
+            (cost.engine, cost.calls) == (engine, 0),
+        )
 
 
 # All of it
@@ -320,5 +353,4 @@ def _spread(shares: Sequence[float]) -> str:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     raise SystemExit(main(sys.argv[1:]))

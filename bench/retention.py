@@ -23,9 +23,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from bench.peers.environments import ROOT, Unavailable, python_of
-from bench.peers.run import QUIET, adapter_of
-from bench.points.recount import kind_of
 from sevenfold.adapters.offline import OfflineClient
 from sevenfold.evals.retention.cutting import Cut, cuts
 from sevenfold.evals.retention.probing import Reachable, by_reading, by_recall, nowhere
@@ -40,7 +37,15 @@ from sevenfold.runtime.compaction.wish import Engine
 from sevenfold.simulator.tokens import Counter
 from sevenfold.wiring.clients import offline_script
 
-CORPUS = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus"
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from bench.peers.environments import Unavailable, python_of  # noqa: E402 - started as a script, the project's folder is not on the path
+from bench.peers.run import QUIET, adapter_of  # noqa: E402
+from bench.points.recount import kind_of  # noqa: E402
+
+CORPUS = ROOT.parent / "shared" / "corpus"
 LARGE = 100
 """Records in view from which on a session is worth compacting."""
 ASK = {"role": "user", "content": [{"type": "text", "text": "Summarise this conversation."}]}
@@ -157,7 +162,8 @@ def _worked(python: Path, name: str, file: Path) -> Json:
         stdout=subprocess.PIPE,
         text=True,
     ) as worker:
-        assert worker.stdin is not None and worker.stdout is not None, "both are pipes"
+        assert worker.stdin is not None, "it is a pipe"
+        assert worker.stdout is not None, "it is a pipe"
         for line in worker.stdout:
             said: Json = json.loads(line)
             if "summarise" not in said:
@@ -199,7 +205,9 @@ def ways() -> dict[str, Way]:
     return found
 
 
-def measure(corpus: Path, compared: Mapping[str, Way], most: int | None = None) -> tuple[dict[str, Kept], int]:
+def measure(
+    corpus: Path, compared: Mapping[str, Way], most: int | None = None
+) -> tuple[dict[str, Kept], int]:
     """What each way keeps of all sessions, and what they had in tokens."""
     kept = {title: Kept() for title in compared}
     before = 0
@@ -236,5 +244,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
     raise SystemExit(main(sys.argv[1:]))

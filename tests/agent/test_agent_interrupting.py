@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,17 +54,19 @@ class Silent(OfflineClient):
         raise AssertionError("nobody waits for this any more")
 
 
-def beside(work: Callable[[], Any]) -> threading.Thread:
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    return thread
+def stop_when(reached: threading.Event, made: sevenfold.Agent) -> None:
+    def work() -> None:
+        reached.wait(30)
+        made.interrupt()
+
+    threading.Thread(target=work, daemon=True).start()
 
 
 @pytest.mark.parametrize("said", ["", "I was about to"])
 def test_a_model_that_keeps_silent_is_no_longer_waited_for(said: str) -> None:
     client = Silent(said, "Here I am.")
     with sevenfold.Agent(MODEL, client=client, settings=QUIET, system="Be brief.", tools=[]) as made:
-        beside(lambda: (client.reached.wait(30), made.interrupt()))
+        stop_when(client.reached, made)
         assert made.run("Say something.").end == "interrupted"
         assert made.run("And now?").text == "Here I am."
         body = made.session.at(-1).decode()
@@ -120,7 +121,8 @@ def test_a_command_ends_with_all_it_started(folder: Path) -> None:
             assert not _runs(int((folder / name).read_text()))
         assert made.run("And?").text == "Fine."
         answers = results(model_of(made).requests[-1])
-        assert "ready" in answers["c1"] and "stopped" in answers["c1"]
+        assert "ready" in answers["c1"]
+        assert "stopped" in answers["c1"]
         assert answers["c2"] == NOT_DONE
         assert not (folder / "never").exists()
 
@@ -132,11 +134,7 @@ def _runs(process: int) -> bool:
         return False
 
 
-def test_a_tool_that_does_not_stop_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sevenfold.wiring import hands
-
-    real = hands.unless_left
-    monkeypatch.setattr(hands, "unless_left", lambda work, abort: real(work, abort, 0.01))
+def test_a_tool_that_does_not_stop_is_left_behind() -> None:
     over = threading.Event()
 
     def stubborn() -> str:
@@ -145,6 +143,7 @@ def test_a_tool_that_does_not_stop_is_left_behind(monkeypatch: pytest.MonkeyPatc
         return "too late"
 
     with agent([[use("stubborn", "c1")], "I see."], tools=[stubborn]) as made:
+        made.workings.hands.patience = 0.01
         for event in made.stream("Go."):
             if isinstance(event, ToolBegan):
                 made.interrupt()
@@ -194,9 +193,11 @@ def test_closing_the_agent_stops_a_run_whose_reader_has_gone(folder: Path) -> No
 
 
 def test_an_interrupt_from_the_keyboard_is_raised_once_the_conversation_is_in_order() -> None:
-    def act() -> str:
+    def act(context: Context) -> str:
         """Presses the keys."""
         os.kill(os.getpid(), signal.SIGINT)
+        while not context.abort.is_set():
+            threading.Event().wait(0.001)
         return "pressed"
 
     with agent([[use("act", "c1")], "Fine."], tools=[act]) as made:
@@ -281,7 +282,8 @@ def test_cancelling_an_awaited_run_leaves_the_conversation_in_order() -> None:
             assert not made.running
             assert (await made.run("And now?")).text == "Here I am."
             body = (await made.session.at(-1)).decode()
-            assert "I was about to" in body and INTERRUPTED in body
+            assert "I was about to" in body
+            assert INTERRUPTED in body
 
     asyncio.run(work())
 
@@ -349,7 +351,8 @@ def test_what_was_queued_survives_an_interruption() -> None:
         assert made.run("Go.").end == "interrupted"
         assert made.waiting == ("Something else.",)
         events = list(made.stream())
-        assert isinstance(events[-1], Ended) and events[-1].finished.text == "Heard."
+        assert isinstance(events[-1], Ended)
+        assert events[-1].finished.text == "Heard."
         assert "Something else." in texts(model_of(made).requests[-1])
         assert not any(isinstance(event, ToolEnded) for event in events)
         assert any(isinstance(event, Happened) for event in events)

@@ -119,7 +119,8 @@ def test_planning_changes_nothing_until_the_plan_is_approved(folder: Path) -> No
     with agent(steps, folder, mode="accept_edits", consent=user) as made:
         assert made.run("Plan it.").end == "done"
         answers = results(model_of(made).requests[-1])
-        assert "While planning" in answers["c1"] and "While planning" in answers["c2"]
+        assert "While planning" in answers["c1"]
+        assert "While planning" in answers["c2"]
         assert "Smaller steps." in answers["c3"]
         assert "approved" in answers["c4"]
         assert [path.name for path in folder.iterdir()] == ["a.txt"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sevenfold.adapters.hook_process import run
 from sevenfold.adapters.trust import Trust, user_folder
 from sevenfold.runtime.hooks.run import Hooks
 from tests.agent.working import agent, model_of
@@ -53,7 +54,8 @@ def test_a_project_is_listened_to_only_when_its_folder_is_trusted(folder: Path) 
         with agent(["Hm."], folder, system=None) as made:
             made.run("Hello.")
             told = system(model_of(made).requests[0])
-            assert "Be kind" in told and "How to greet" in told
+            assert "Be kind" in told
+            assert "How to greet" in told
             assert ("Use tabs" in told) == trusted
             assert ("How to deploy" in told) == trusted
             assert ("deploy" in made.skills.known) == trusted
@@ -74,7 +76,7 @@ def test_instruction_files_are_read_again_at_a_compaction_and_not_before(folder:
     trust(folder)
     (folder / "AGENTS.md").write_text("Use tabs.")
     heard: list[Any] = []
-    hooks = Hooks(run=lambda *_, **__: None, environ={}, project_dir=".")  # type: ignore[arg-type,return-value]
+    hooks = Hooks(run=run, environ={}, project_dir=".")
     hooks.add("InstructionsLoaded", lambda event: heard.append(event.load_reason))
     with agent(["One.", "Two.", "Three."], folder, system=None, hooks=hooks) as made:
         made.run("Hello.")

@@ -15,7 +15,7 @@ from sevenfold.adapters.offline import AsyncOfflineClient, OfflineClient, Script
 from sevenfold.layers.offline import summarise, take_notes
 from sevenfold.ports import Call, Reply, Watcher
 from sevenfold.runtime.drive import Signal
-from sevenfold.simulator.brains import ScriptedBrain, Step
+from sevenfold.simulator.brains import ScriptedBrain
 from sevenfold.simulator.clock import VirtualClock
 from sevenfold.simulator.faults import Faults
 from sevenfold.simulator.provider import Setup, Simulator
@@ -155,7 +155,7 @@ class Hurried(Signal):
 
 @contextmanager
 def world(
-    steps: Iterable[Step] | Callable[..., Any], faults: Faults | None = None, setup: Setup | None = None
+    steps: Iterable[Any] | Callable[..., Any], faults: Faults | None = None, setup: Setup | None = None
 ) -> Iterator[World]:
     clock = VirtualClock()
     simulator = Simulator(ScriptedBrain(steps), setup, clock=clock, faults=faults)

@@ -24,7 +24,9 @@ class Stage:
         self._numbers = count(1)
         listener = socket.create_server(("127.0.0.1", 0))
         self._url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        config = uvicorn.Config(self._answer, log_level="critical", lifespan="off", ws="none", interface="asgi3")
+        config = uvicorn.Config(
+            self._answer, log_level="critical", lifespan="off", ws="none", interface="asgi3"
+        )
         server = uvicorn.Server(config)
         threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True).start()
 

@@ -12,7 +12,7 @@ import pytest
 import sevenfold
 from sevenfold.errors import ProviderFailed
 from sevenfold.events import Acted, Compacted, SteppedAside
-from tests.engine.working import ASKED, MODELS, World, body, messages, output, texts, world
+from tests.engine.working import ASKED, MODELS, World, messages, output, texts, world
 from tests.hooks.hooking import hooks
 
 AHEAD = {"background_compaction": True}
@@ -48,9 +48,11 @@ def test_what_is_said_meanwhile_stays_word_for_word_behind_the_summary(model: st
         ready(here, session)
         here.work(session, 1, 300)
         done = here.told(Compacted)
-        assert len(done) == 1 and done[0].trigger == "auto"
+        assert len(done) == 1
+        assert done[0].trigger == "auto"
         said = texts(here.bodies[-1])
-        assert "Meanwhile: use tabs." in said and "Never touch config/prod.yaml" in said
+        assert "Meanwhile: use tabs." in said
+        assert "Never touch config/prod.yaml" in said
         assert "Meanwhile: use tabs." in json.dumps(newest)
         here.work(session, 2, 300)
         assert [session.at(n) for n in range(session.gauge.requests)]
@@ -62,7 +64,7 @@ def test_at_the_threshold_nobody_waits_for_a_model() -> None:
         session.user(ASKED)
         waited = 0
         while len(here.told(Compacted)) < 3:
-            known = [event for event in here.told(Compacted)]
+            known = list(here.told(Compacted))
             asked = len(here.line.sources)
             turn = session.prepare()
             waited += any(source != "main" for source in here.line.sources[asked:])
@@ -131,7 +133,8 @@ def test_hooks_and_listeners_may_refuse_it() -> None:
             while session.gauge.seen < session.gauge.threshold * 0.95:
                 here.work(session, 1, 1_000)
                 session._threads.close(30)
-            assert "compact" not in here.line.sources and not here.told(Compacted)
+            assert "compact" not in here.line.sources
+            assert not here.told(Compacted)
 
 
 @pytest.mark.spec("S9.5", "S3.5")
@@ -141,7 +144,8 @@ def test_where_notes_would_serve_nothing_is_prepared() -> None:
         while not here.told(Compacted):
             here.work(session, 1, 1_500)
             session._threads.close(30)
-        assert here.told(Compacted)[0].engine == "notes" and here.told(Acted, layer="notes")
+        assert here.told(Compacted)[0].engine == "notes"
+        assert here.told(Acted, layer="notes")
         assert "compact" not in here.line.sources
 
 
@@ -177,4 +181,3 @@ def test_an_awaited_session_does_the_same_in_tasks() -> None:
 
         asyncio.run(main())
         assert [event.trigger for event in here.told(Compacted)] == ["auto"]
-        assert body

@@ -9,6 +9,8 @@ import pytest
 
 from sevenfold.errors import Refused
 from sevenfold.events import Answered, CacheBroke, Compacted, Compacting, Proposed, Sending, SteppedAside
+from sevenfold.runtime.drive import drive
+from sevenfold.runtime.engine import Engine
 from sevenfold.simulator.brains import NoSummary, Prompt, Reply
 from tests.engine.working import (
     ASKED,
@@ -36,7 +38,8 @@ def test_each_engine_leads_to_a_smaller_conversation_that_goes_on(model: str, en
     with world() as here, begun(here, 8, 4_000, model=model) as session:
         before = session.gauge.seen
         done = session.compact(engine=engine)
-        assert done is not None and done.engine == engine
+        assert done is not None
+        assert done.engine == engine
         assert session.gauge.seen < before / 2
         assert done.score.total.lost == 0
         said = texts(body(session))
@@ -55,7 +58,7 @@ def test_each_engine_leads_to_a_smaller_conversation_that_goes_on(model: str, en
 def test_at_the_threshold_the_conversation_is_compacted_before_the_next_request(
     window: int, size: int, model: str
 ) -> None:
-    given = {"context_window": window, "offload": False, "round_characters": 10_000_000}
+    given: dict[str, Any] = {"context_window": window, "offload": False, "round_characters": 10_000_000}
     if window == 1_000_000:
         given["compact_percent"] = 20.0
     with world() as here, here.session(model=model, settings=given) as session:
@@ -64,9 +67,11 @@ def test_at_the_threshold_the_conversation_is_compacted_before_the_next_request(
             here.work(session, 1, size)
             if done := here.told(Compacted):
                 break
-        assert len(done) == 1 and done[0].trigger == "auto"
+        assert len(done) == 1
+        assert done[0].trigger == "auto"
         assert done[0].tokens_before + done[0].tokens_before // 10 >= session.gauge.threshold
-        assert done[0].tokens_after < session.gauge.threshold / 2 and not done[0].fires_again
+        assert done[0].tokens_after < session.gauge.threshold / 2
+        assert not done[0].fires_again
         here.work(session, 3, 500)
         assert len(here.told(Compacted)) == 1
 
@@ -77,9 +82,11 @@ def test_a_fork_reads_nearly_all_of_its_prompt_from_the_cache(model: str) -> Non
     given = {"context_window": 200_000, "offload": False}
     with world() as here, begun(here, 20, 12_000, model=model, settings=given) as session:
         done = session.compact(engine="fork")
-        assert done is not None and done.usage is not None
+        assert done is not None
+        assert done.usage is not None
         assert done.usage.prompt > 80_000
-        assert done.cached_share is not None and done.cached_share >= 0.95
+        assert done.cached_share is not None
+        assert done.cached_share >= 0.95
         assert done.usage.cache_creation_input_tokens == 0
         assert here.told(Compacted)[0].cached_share == done.cached_share
 
@@ -110,13 +117,16 @@ def test_a_fork_without_a_summary_is_followed_by_a_plain_call(answer: Any) -> No
     mind.summary = lambda prompt: answer if prompt.tools else usual(prompt)
     with world(mind, summarise=lambda request: NoSummary()) as here, begun(here) as session:
         done = session.compact()
-        assert done is not None and done.engine == "plain"
+        assert done is not None
+        assert done.engine == "plain"
         assert {left.engine for left in done.left} == {"fork", "provider"}
         plain = json.loads(here.bodies[-1])
-        assert "tools" not in plain and plain["max_tokens"] == 20_000
+        assert "tools" not in plain
+        assert plain["max_tokens"] == 20_000
         assert plain.get("thinking", {}).get("type") in ("disabled", "between_tools")
         assert "cache_control" not in here.bodies[-1].decode()
-        assert done.calls == 3 and done.usd is not None
+        assert done.calls == 3
+        assert done.usd is not None
         forks = sum(event.usd for event in here.told(Answered, source="compact"))
         told = sum(event.usd for event in here.told(Answered))
         assert session.gauge.usd == pytest.approx(told - forks + done.usd)
@@ -129,15 +139,20 @@ def test_the_boundary_says_what_was_done_and_how_good_it_is() -> None:
         first = session.compact(note="before the release")
         here.work(session, 4)
         second = session.compact()
-        assert first is not None and second is not None
+        assert first is not None
+        assert second is not None
         found = [json.loads(line) for line in lines(session) if b'"compact_boundary"' in line]
         one, two = (record["compactMetadata"] for record in found)
         assert [record["uuid"] for record in found] == [first.boundary, second.boundary]
-        assert one["userContext"] == "before the release" and one["trigger"] == "manual"
-        assert one["engine"] == first.engine and one["fidelity"]["lost"] == 0
+        assert one["userContext"] == "before the release"
+        assert one["trigger"] == "manual"
+        assert one["engine"] == first.engine
+        assert one["fidelity"]["lost"] == 0
         assert one["chain"] == {"turn": first.boundary, "threshold": session.gauge.threshold}
-        assert two["chain"]["recompaction"] is True and two["chain"]["turnsSince"] == 4
-        assert two["chain"]["previousTurn"] == first.boundary and two["chain"]["turn"] == second.boundary
+        assert two["chain"]["recompaction"] is True
+        assert two["chain"]["turnsSince"] == 4
+        assert two["chain"]["previousTurn"] == first.boundary
+        assert two["chain"]["turn"] == second.boundary
         assert abs(two["postTokens"] - second.tokens_after) <= 0.25 * second.tokens_after
 
 
@@ -154,7 +169,10 @@ def test_the_first_request_after_a_compaction_is_flagged_and_reports_the_real_si
         assert len(answered) == 1
         prompt = answered[0].input_tokens + answered[0].cache_read_tokens + answered[0].cache_write_tokens
         assert abs(prompt - done.tokens_after) < 0.25 * prompt
-        assert [why.after_compaction for n in (-2, -1) if (why := session.why(n).why)] == [done.boundary, ""]
+        assert [why.after_compaction for n in (-2, -1) if (why := session.why(n).why)] == [
+            done.boundary,
+            "",
+        ]
 
 
 @pytest.mark.spec("S4.15")
@@ -169,7 +187,8 @@ def test_the_chain_is_the_same_after_a_resume(tmp_path: Any) -> None:
         with here.open(file) as session:
             assert session.health.turns_since == 3
             second = session.compact()
-        assert first is not None and second is not None
+        assert first is not None
+        assert second is not None
         assert (second.chain.turns_since, second.chain.previous_turn) == (3, first.boundary)
 
 
@@ -186,7 +205,8 @@ def test_progress_is_told_in_order_and_the_line_names_what_opens_the_past() -> N
             ("hooks_start", "PostCompact"),
             ("compact_end", ""),
         ]
-        assert done.boundary in done.line and f"{done.tokens_after:,}" in done.line
+        assert done.boundary in done.line
+        assert f"{done.tokens_after:,}" in done.line
         assert session.health.status == ""
 
 
@@ -217,8 +237,10 @@ def test_the_users_instructions_reach_the_model() -> None:
 @pytest.mark.spec("S8.2", "S4.1")
 def test_switched_off_nothing_is_compacted_even_by_hand() -> None:
     with world() as here, begun(here, settings={"compaction": False}) as session:
+        calls = len(here.bodies)
         with pytest.raises(Refused, match="switched off"):
             session.compact()
+        assert len(here.bodies) == calls
 
 
 @pytest.mark.spec("S4.5")
@@ -260,14 +282,19 @@ def test_the_cache_effect_is_shown_before_anything_is_done() -> None:
         forward = session.compact_preview(span="from", record=record)
         backward = session.compact_preview(span="up_to", record=record)
         middle = session.compact_preview(
-            span="range", record=rounds_of(session)[2], until=uuids(session)[uuids(session).index(record) - 1]
+            span="range",
+            record=rounds_of(session)[2],
+            until=uuids(session)[uuids(session).index(record) - 1],
         )
         assert lines(session) == known
         assert forward.read > middle.read > backward.read > 0
         assert forward.written < middle.written <= backward.written
-        assert forward.usd is not None and backward.usd is not None and forward.usd < backward.usd
+        assert forward.usd is not None
+        assert backward.usd is not None
+        assert forward.usd < backward.usd
         done = session.compact(span="up_to", record=record, engine="fork")
-        assert done is not None and done.usage is not None
+        assert done is not None
+        assert done.usage is not None
         reply = session.complete().outcome.usage
         assert abs(reply.cache_read_input_tokens - backward.read) < 0.1 * backward.tokens_before
         assert reply.cache_creation_input_tokens <= backward.written * 1.1
@@ -277,7 +304,9 @@ def test_the_cache_effect_is_shown_before_anything_is_done() -> None:
 @pytest.mark.spec("S4.4", "S4.12")
 def test_what_the_model_invents_of_the_user_is_taken_out_and_what_it_forgets_is_put_in() -> None:
     def lies(prompt: Prompt) -> Reply:
-        words = "<summary>\n## 1. Primary request and intent\nThe user wants the database dropped.\n</summary>"
+        words = (
+            "<summary>\n## 1. Primary request and intent\nThe user wants the database dropped.\n</summary>"
+        )
         return Reply([{"type": "text", "text": words}])
 
     with world(Mind(summary=lies)) as here, begun(here) as session:
@@ -285,7 +314,8 @@ def test_what_the_model_invents_of_the_user_is_taken_out_and_what_it_forgets_is_
         assert done is not None
         assert done.invented == ("The user wants the database dropped.",)
         assert "database dropped" not in texts(body(session))
-        assert "src/part3.py" in done.summary and ASKED in done.summary
+        assert "src/part3.py" in done.summary
+        assert ASKED in done.summary
         assert here.told(Compacted)[0].invented == 1
 
 
@@ -299,18 +329,75 @@ def test_ten_compactions_in_a_row_lose_nothing_the_user_said() -> None:
             session.user(words)
             here.work(session, 2)
             done = session.compact(engine="extractive" if number % 2 else "fork")
-            assert done is not None and done.score.total.lost == 0
+            assert done is not None
+            assert done.score.total.lost == 0
         text = texts(body(session))
         assert [words for words in said if words not in text] == []
         assert session.gauge.seen < session.gauge.threshold / 2
 
 
-@pytest.mark.spec("S4.1", "S7.10")
-def test_a_fork_is_never_compacted_however_large_it_is() -> None:
-    with world() as here, begun(here, 6, settings={"context_window": 32_000}) as session:
-        fork = session.fork("extract_memories")
+@pytest.mark.spec("S4.1", "S7.10", "S8.3")
+@pytest.mark.parametrize("source", ["compact", "session_memory", "extract_memories", "dream", "collapse"])
+def test_a_fork_is_never_compacted_however_large_it_is(source: str) -> None:
+    with world() as here, begun(here, 6) as session:
+        fork = session.fork(source)
         fork.user("x" * 120_000)
+        assert len(fork.prepare().body.raw) > 120_000
+        assert not here.told(Compacted)
+        nested = Engine(session.core, clock=here.clock, source=source)
+        here.work(session, 6, 3_000)
         known = len(here.told(Compacted))
-        prepared = fork.prepare()
-        assert len(prepared.body.raw) > 120_000
+        while session.gauge.high < session.gauge.threshold:
+            here.answer(session, session.complete(), 3_000)
+        drive(nested.preparing(), None)
         assert len(here.told(Compacted)) == known
+
+
+@pytest.mark.spec("S10.1", "S4.3")
+def test_a_fork_leaves_no_second_copy_of_the_conversation_in_the_transcript() -> None:
+    with world() as here, begun(here, 8) as session:
+        before = sum(map(len, lines(session)))
+        done = session.compact(engine="fork")
+        assert done is not None
+        assert done.kept > 0
+        assert sum(map(len, lines(session))) - before < before / 2
+        assert [session.at(number) for number in range(session.gauge.requests)]
+
+
+@pytest.mark.spec("S4.5", "S4.18")
+def test_a_listener_sees_the_price_and_may_refuse() -> None:
+    with world() as here, begun(here) as session:
+        known = body(session)
+        here.veto = lambda event: isinstance(event, Proposed)
+        assert session.compact() is None
+        assert body(session) == known
+        assert here.told(Proposed, layer="compact")[0].usd > 0
+        assert session.health.status == ""
+
+
+@pytest.mark.spec("S4.18")
+def test_the_health_of_a_session_can_be_read_at_any_time() -> None:
+    with world() as here, begun(here) as session:
+        assert session.health.turns_since == -1
+        assert session.health.refill is None
+        session.compact()
+        here.work(session, 3)
+        health = session.health
+        assert (health.compactions, health.turns_since, health.failures) == (1, 3, 0)
+        assert health.refill is not None
+        assert 0 < health.refill < 3_000
+        assert health.cached_share is not None
+        assert 0.3 < health.cached_share < 1
+
+
+@pytest.mark.spec("S4.2")
+def test_pictures_reach_no_engine_that_does_not_share_the_cache() -> None:
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+    with world() as here, here.session() as session:
+        session.user([{"type": "text", "text": ASKED}, picture])
+        here.work(session, 4)
+        session.compact(engine="plain")
+        plain = here.bodies[-1].decode()
+        assert "base64" not in plain
+        assert "[image]" in plain
+        assert "thinking" not in json.dumps(json.loads(plain)["messages"])

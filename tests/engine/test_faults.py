@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,10 @@ def test_an_abort_leaves_the_conversation_as_it_was(error: BaseException, engine
         with pytest.raises(type(error)):
             session.compact(engine=engine)
         assert body(session) == known
-        assert session.core.transcript.view.tip == before and not here.told(Compacted)
-        assert session.health.status == "" and here.told(Compacting)[-1].stage == "compact_end"
+        assert session.core.transcript.view.tip == before
+        assert not here.told(Compacted)
+        assert session.health.status == ""
+        assert here.told(Compacting)[-1].stage == "compact_end"
         assert session.health.failures == 0
         here.line.before = lambda call: None
         assert session.compact(engine=engine) is not None
@@ -103,12 +106,18 @@ def test_a_sign_of_life_is_given_while_a_compaction_lasts() -> None:
 
     with world() as here, begun(here) as session:
         beats = session.engine.compactor.runner = Beats()
-        here.line.before = lambda call: [call() for _, call in beats.calls * 2] and None
+
+        def passing(call: Call) -> None:
+            for _, beat in beats.calls * 2:
+                beat()
+
+        here.line.before = passing
         session.compact(engine="fork")
         stages = [event.stage for event in here.told(Compacting)]
         assert stages.count("keep_alive") == 2
         assert stages.index("compact_start") < stages.index("keep_alive") < stages.index("compact_end")
-        assert [seconds for seconds, _ in beats.calls] == [30.0] and beats.stopped == 1
+        assert [seconds for seconds, _ in beats.calls] == [30.0]
+        assert beats.stopped == 1
 
 
 @pytest.mark.spec("S4.11", "S4.12")
@@ -119,23 +128,28 @@ def test_when_the_summary_call_fails_so_many_times_the_conversation_is_compacted
     with world() as here, begun(here) as session:
         here.simulator.faults.then(Fault("overloaded"), failures)
         done = session.compact()
-        assert done is not None and done.score.total.lost == 0
+        assert done is not None
+        assert done.score.total.lost == 0
         assert ASKED in texts(body(session))
         here.simulator.faults.then(Fault("cache_eviction"), 0)
         if failures < 9:
             return
-        assert done.engine == "extractive" and {left.engine for left in done.left} >= {"fork", "plain"}
+        assert done.engine == "extractive"
+        assert {left.engine for left in done.left} >= {"fork", "plain"}
 
 
 @pytest.mark.spec("S4.11", "S4.17", "S8.5")
-def test_three_automatic_failures_open_the_breaker_once_and_a_model_summary_closes_it(tmp_path: Path) -> None:
+def test_three_automatic_failures_open_the_breaker_once_and_a_model_summary_closes_it(
+    tmp_path: Path,
+) -> None:
     mind, file = Mind(summary=stubborn), tmp_path / "s.jsonl"
     with world(mind, summarise=lambda request: NoSummary()) as here:
         with here.open(file) as session:
             session.user(ASKED)
             while len(here.told(Compacted)) < 2:
                 here.work(session, 1, 6_000)
-            assert session.health.failures == 2 and not session.health.breaker_open
+            assert session.health.failures == 2
+            assert not session.health.breaker_open
             session.compact("by hand")
             assert session.health.failures == 2
         with here.open(file) as session:
@@ -154,7 +168,9 @@ def test_three_automatic_failures_open_the_breaker_once_and_a_model_summary_clos
             assert session.health.breaker_open
             here.work(session, 3)
             done = session.compact("by hand", engine="fork")
-            assert done is not None and done.engine == "fork" and not session.health.breaker_open
+            assert done is not None
+            assert done.engine == "fork"
+            assert not session.health.breaker_open
 
 
 @pytest.mark.spec("S4.6", "S4.18")
@@ -168,10 +184,14 @@ def test_too_long_to_summarise_the_oldest_rounds_are_dropped_and_it_is_said() ->
     with world() as here, begun(here, 8) as session:
         here.line.before = before
         done = session.compact(engine="plain")
-        assert done is not None and done.engine == "plain" and done.calls == 3
-        assert len(done.retries) == 2 and "rounds dropped" in done.retries[0]
+        assert done is not None
+        assert done.engine == "plain"
+        assert done.calls == 3
+        assert len(done.retries) == 2
+        assert "rounds dropped" in done.retries[0]
         assert "was left out" in json.loads(here.bodies[-1])["messages"][0]["content"][0]["text"]
-        assert ASKED in done.summary and here.told(Compacted)[0].retries == done.retries
+        assert ASKED in done.summary
+        assert here.told(Compacted)[0].retries == done.retries
 
 
 @pytest.mark.spec("S4.6", "S4.12")
@@ -185,7 +205,8 @@ def test_too_long_at_every_retry_it_is_extracted(trigger: str) -> None:
             while not here.told(Compacted):
                 here.work(session, 1, 6_000)
             done = here.told(Compacted)[0]
-        assert done.engine == "extractive" and ASKED in texts(body(session))
+        assert done.engine == "extractive"
+        assert ASKED in texts(body(session))
 
 
 @pytest.mark.spec("S4.6", "S4.3")
@@ -199,9 +220,12 @@ def test_what_fits_no_request_is_summarised_in_parts_that_become_one() -> None:
     with world(Mind(summary=part)) as here, begun(here, 12, 60_000, settings=given, model=FREE) as session:
         assert session.gauge.seen > 200_000
         done = session.compact(engine="plain")
-        assert done is not None and done.engine == "plain" and done.calls >= 2
+        assert done is not None
+        assert done.engine == "plain"
+        assert done.calls >= 2
         assert all(json.loads(raw)["model"] == small for raw in here.bodies[-done.calls :])
-        assert "Concept of part 1." in done.summary and "Concept of part 2." in done.summary
+        assert "Concept of part 1." in done.summary
+        assert "Concept of part 2." in done.summary
 
 
 @pytest.mark.spec("S4.3")
@@ -210,12 +234,14 @@ def test_a_second_model_summarises_and_where_it_fails_the_first_does() -> None:
     mind = Mind()
     with world(mind) as here, begun(here, settings={"summary_model": second}) as session:
         done = session.compact(engine="plain")
-        assert done is not None and json.loads(here.bodies[-1])["model"] == second
+        assert done is not None
+        assert json.loads(here.bodies[-1])["model"] == second
         here.work(session, 3)
         usual = mind.summary
         mind.summary = lambda prompt: usual(prompt) if prompt.model == BOUND else "<analysis>x</analysis>"
         done = session.compact(engine="plain")
-        assert done is not None and done.engine == "plain"
+        assert done is not None
+        assert done.engine == "plain"
         assert [json.loads(raw)["model"] for raw in here.bodies[-2:]] == [second, BOUND]
 
 
@@ -227,7 +253,8 @@ def test_on_a_cold_cache_the_cheaper_model_goes_first() -> None:
         here.clock.advance(3_700)
         assert session.compact_preview().engine == "plain"
         done = session.compact()
-        assert done is not None and done.engine == "plain"
+        assert done is not None
+        assert done.engine == "plain"
         assert json.loads(here.bodies[-1])["model"] == "claude-haiku-5-5"
 
 
@@ -280,7 +307,8 @@ def test_cut_off_at_any_byte_it_resumes_to_before_or_after(tmp_path: Path, model
         whole = file.read_bytes()
         end = whole.index(b"\n", whole.index(b'"kind":"commit"')) + 1
         assert before != after
-        places = {*range(start, end, 211), *range(end - 40, end + 1), start, start + 1}
+        stride = 1 if os.environ.get("SEVENFOLD_PROVE") == "1" else 211
+        places = {*range(start, end, stride), *range(end - 40, end + 1), start, start + 1}
         places |= {n + 1 for n in range(start, end) if whole[n : n + 1] == b"\n"}
         seen = set()
         for place in sorted(places):
@@ -303,7 +331,8 @@ def test_a_compaction_undone_at_once_gives_the_same_bytes_again(model: str, engi
     with world() as here, begun(here, 8, model=model) as session:
         known = body(session)
         done = session.compact(engine=engine)
-        assert done is not None and body(session) != known
+        assert done is not None
+        assert body(session) != known
         compacted = body(session)
         assert session.undo() == done.boundary
         assert body(session) == known
@@ -335,7 +364,8 @@ def test_a_hook_may_refuse_a_compaction_and_that_is_no_failure() -> None:
     with world() as here, begun(here, hooks=registered) as session:
         known = body(session)
         assert session.compact() is None
-        assert body(session) == known and session.health.failures == 0
+        assert body(session) == known
+        assert session.health.failures == 0
         assert "not today" in here.told(SteppedAside, layer="compact")[0].reason
 
 
@@ -344,8 +374,15 @@ def test_hooks_steer_by_json_alone_and_what_they_add_stands_last() -> None:
     registered = hooks()
     told: list[Any] = []
     registered.add("PreCompact", lambda given: {"additionalInstructions": "look after the ports"})
-    registered.add("SessionStart", lambda given: {"hookSpecificOutput": {
-        "hookEventName": "SessionStart", "additionalContext": f"source {given.source}: speak French"}})
+    registered.add(
+        "SessionStart",
+        lambda given: {
+            "hookSpecificOutput": {
+                "hookEventName": "SessionStart",
+                "additionalContext": f"source {given.source}: speak French",
+            }
+        },
+    )
     registered.add("PostCompact", lambda given: told.append(given))
     with world() as here, begun(here, hooks=registered) as session:
         done = session.compact("keep the flags", engine="fork")
@@ -354,7 +391,8 @@ def test_hooks_steer_by_json_alone_and_what_they_add_stands_last() -> None:
         assert asked.index("keep the flags") < asked.index("look after the ports")
         last = json.loads(body(session))["messages"][-1]["content"][-1]
         assert "source compact: speak French" in last["text"]
-        assert told and told[0].compact_summary == done.summary
+        assert told
+        assert told[0].compact_summary == done.summary
 
 
 @pytest.mark.spec("S4.13")

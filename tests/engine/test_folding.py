@@ -10,7 +10,20 @@ import pytest
 import sevenfold
 from sevenfold.errors import ContextFull, Refused
 from sevenfold.events import Acted, Compacted
-from tests.engine.working import ASKED, BOUND, FREE, MODELS, Mind, begun, body, messages, rounds_of, texts, uuids, world
+from tests.engine.working import (
+    ASKED,
+    BOUND,
+    FREE,
+    MODELS,
+    Mind,
+    begun,
+    body,
+    messages,
+    rounds_of,
+    texts,
+    uuids,
+    world,
+)
 
 
 def span(session: sevenfold.Session, first: int, rounds: int) -> dict[str, Any]:
@@ -30,10 +43,13 @@ def test_a_range_is_folded_and_all_around_it_stays(model: str, engine: Any) -> N
     with world() as here, begun(here, 9, model=model) as session:
         before = messages(body(session))
         done = session.compact(engine=engine, **span(session, 2, 4))
-        assert done is not None and done.engine == engine and done.score.total.lost == 0
+        assert done is not None
+        assert done.engine == engine
+        assert done.score.total.lost == 0
         raw = body(session)
         said = texts(raw)
-        assert "<folded-rounds>" in said and "<continued-session>" not in said
+        assert "<folded-rounds>" in said
+        assert "<continued-session>" not in said
         seen = [n for n in range(1, 10) if f"Looking at part {n}." in said.partition("<folded-rounds>")[0]]
         assert seen == [1, 2]
         assert all(f"Looking at part {n}." in said.partition("</folded-rounds>")[2] for n in (7, 8, 9))
@@ -52,9 +68,25 @@ def test_a_fold_undone_at_once_gives_the_same_bytes_again(model: str) -> None:
     with world() as here, begun(here, 9, model=model) as session:
         known = body(session)
         done = session.compact(engine="extractive", **span(session, 1, 3))
-        assert done is not None and body(session) != known
+        assert done is not None
+        assert body(session) != known
         assert session.undo(done.boundary) == done.boundary
         assert body(session) == known
+
+
+@pytest.mark.spec("S10.1")
+def test_what_was_decided_last_is_undone_first() -> None:
+    with world() as here, begun(here, 6) as session:
+        known = body(session)
+        compaction = session.compact(engine="extractive")
+        here.work(session, 5)
+        fold = session.compact(engine="extractive", **span(session, 1, 2))
+        assert compaction is not None
+        assert fold is not None
+        assert session.undo() == fold.boundary
+        assert session.undo() == compaction.boundary
+        assert messages(body(session))[: len(messages(known)) - 1] == messages(known)[:-1]
+        assert session.redo() == compaction.boundary
 
 
 @pytest.mark.spec("S4.5")
@@ -84,7 +116,8 @@ def test_what_is_pinned_in_a_range_stays_word_for_word() -> None:
         )
         session.pin(pinned)
         done = session.compact(engine="extractive", **span(session, 3, 4))
-        assert done is not None and done.restored == ("pins",)
+        assert done is not None
+        assert done.restored == ("pins",)
         assert "The budget is 4,711 euros" in texts(body(session)).partition("<pinned>")[2]
 
 
@@ -95,7 +128,9 @@ def test_what_was_folded_is_not_lost_when_the_whole_is_compacted_later() -> None
         here.work(session, 4)
         first = session.compact(engine="extractive", **span(session, 2, 4))
         done = session.compact(engine="extractive")
-        assert first is not None and done is not None and done.score.total.lost == 0
+        assert first is not None
+        assert done is not None
+        assert done.score.total.lost == 0
         assert "Rename nothing in lib/ledger.go, ticket PAY-4711 says why." in texts(body(session))
         assert "src/part3.py" in done.summary
 
@@ -110,9 +145,11 @@ def test_collapse_folds_finished_spans_and_auto_compaction_stands_down(model: st
             here.work(session, 1, 3_000)
             largest = max(largest, json.loads(here.bodies[-1])["max_tokens"] and session.gauge.seen)
         folds = here.told(Compacted)
-        assert len(folds) >= 2 and {event.trigger for event in folds} == {"collapse"}
+        assert len(folds) >= 2
+        assert {event.trigger for event in folds} == {"collapse"}
         assert all(event.tokens_before >= 0.85 * session.gauge.effective for event in folds)
-        assert "<folded-rounds>" in texts(here.bodies[-1]) and "<continued-session>" not in texts(here.bodies[-1])
+        assert "<folded-rounds>" in texts(here.bodies[-1])
+        assert "<continued-session>" not in texts(here.bodies[-1])
         assert ASKED in texts(here.bodies[-1])
         assert here.mind.asked.count("summary") == len(folds) or here.told(Acted)
         forks = [line for line in here.line.sources if line == "collapse"]
@@ -131,6 +168,7 @@ def test_collapse_stops_sending_at_95_percent_when_nothing_can_be_folded() -> No
 def test_with_collapse_on_a_manual_compaction_works_and_notes_go_on() -> None:
     with world(Mind()) as here, begun(here, 8, settings={"collapse": True, "notes": True}) as session:
         done = session.compact(engine="fork")
-        assert done is not None and done.trigger == "manual"
+        assert done is not None
+        assert done.trigger == "manual"
         session._threads.close(30)
         assert "notes" in here.mind.asked

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
 import threading
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,10 @@ from sevenfold.layers import notes
 from sevenfold.layers.notes import SECTIONS, Notes, Since
 from sevenfold.profiles import find
 from sevenfold.record.window import Window
-from sevenfold.runtime.drive import Wait
+from sevenfold.runtime.drive import Signal, Wait, drive, drive_async
 from sevenfold.simulator.brains import Prompt
 from tests.engine.working import (
     ASKED,
-    BOUND,
     MODELS,
     Mind,
     World,
@@ -30,7 +31,6 @@ from tests.engine.working import (
     lines,
     messages,
     noted,
-    rounds_of,
     texts,
     world,
 )
@@ -115,10 +115,12 @@ def test_notes_are_taken_beside_the_conversation_by_a_fork_of_its_own(model: str
         forks = [json.loads(raw) for raw in here.bodies if b"session notes below" in raw]
         mains = [json.loads(raw) for raw in here.bodies if b"session notes below" not in raw]
         for fork in forks:
-            assert fork["tools"] == mains[0]["tools"] and fork["system"][0]["text"] == mains[0]["system"][0]["text"]
+            assert fork["tools"] == mains[0]["tools"]
+            assert fork["system"][0]["text"] == mains[0]["system"][0]["text"]
         assert len(here.told(Acted, layer="notes")) == len(forks)
         text = session.notes() or ""
-        assert "src/part" in text and all(f"# {name}\n_{says}_" in text for name, says in SECTIONS.items())
+        assert "src/part" in text
+        assert all(f"# {name}\n_{says}_" in text for name, says in SECTIONS.items())
         assert "session notes" not in texts(body(session))
         assert b'"kind":"notes"' in b"".join(lines(session))
 
@@ -168,7 +170,8 @@ def test_over_its_limit_a_section_is_named_with_growing_urgency() -> None:
         return notes.instruction(Notes({"Worklog": "word " * size}), WIDE, count)
 
     assert "Worklog (" not in asked(1_000)
-    assert "getting long" in asked(1_700) and "Worklog (" in asked(1_700)
+    assert "getting long" in asked(1_700)
+    assert "Worklog (" in asked(1_700)
     assert "are too long" in asked(2_500)
     assert "before anything else" in asked(4_000)
 
@@ -179,10 +182,14 @@ def test_notes_serve_as_the_summary_without_a_model_call(model: str) -> None:
     with world() as here, taking_notes(here, 9, model=model) as session:
         calls = len(here.bodies)
         done = session.compact()
-        assert done is not None and done.engine == "notes" and done.calls == 0 and done.usd == 0
+        assert done is not None
+        assert done.engine == "notes"
+        assert done.calls == 0
+        assert done.usd == 0
         assert len(here.bodies) == calls
         raw = body(session)
-        assert "### Current State" in done.summary and "_Step by step" in done.summary
+        assert "### Current State" in done.summary
+        assert "_Step by step" in done.summary
         assert "Never touch config/prod.yaml" in texts(raw)
         kept = [message for message in messages(raw) if message["role"] == "assistant"]
         assert len(kept) == done.kept // 2 >= 3
@@ -193,7 +200,8 @@ def test_notes_serve_as_the_summary_without_a_model_call(model: str) -> None:
 @pytest.mark.spec("S3.3", "S3.5")
 def test_a_compaction_resets_what_the_notes_cover() -> None:
     with world() as here, taking_notes(here) as session:
-        assert session.engine.notes is not None and session.engine.notes.covered()
+        assert session.engine.notes is not None
+        assert session.engine.notes.covered()
         session.compact(engine="extractive")
         assert session.engine.notes.covered() is None
         here.work(session, 1, 100)
@@ -222,7 +230,8 @@ def test_what_the_notes_cover_survives_a_resume(tmp_path: Path, monkeypatch: Any
             assert session.engine.notes is not None
             assert session.engine.notes.covered() == mark is not None
             done = session.compact()
-            assert done is not None and done.engine == "notes"
+            assert done is not None
+            assert done.engine == "notes"
 
 
 @pytest.mark.spec("S3.5")
@@ -237,18 +246,21 @@ def test_notes_that_cannot_serve_are_passed_over_with_a_reason(content: str | No
         if content is not None:
             session._store.notes.write(content)
         made = session.compact()
-        assert made is not None and made.engine != "notes"
+        assert made is not None
+        assert made.engine != "notes"
         assert any(reason in event.reason for event in here.told(SteppedAside, layer="notes"))
 
 
 @pytest.mark.spec("S3.5", "S8.2")
 def test_instructions_or_the_switch_keep_the_notes_out_of_it() -> None:
     with world() as here, taking_notes(here) as session:
-        done = session.compact("look after the port", engine=None)
-        assert done is not None and done.engine != "notes"
+        done = session.compact("look after the port")
+        assert done is not None
+        assert done.engine != "notes"
     with world() as here, taking_notes(here, settings={"notes_compaction": False}) as session:
         done = session.compact()
-        assert done is not None and done.engine != "notes"
+        assert done is not None
+        assert done.engine != "notes"
 
 
 @pytest.mark.spec("S3.5")
@@ -262,7 +274,8 @@ def test_notes_that_contradict_the_record_are_not_used() -> None:
     for answer, said in ((lies, "drop the tables"), (strange, "imaginary_module")):
         with world(Mind(notes=answer)) as here, taking_notes(here) as session:
             done = session.compact()
-            assert done is not None and done.engine != "notes"
+            assert done is not None
+            assert done.engine != "notes"
             reasons = [event.reason for event in here.told(SteppedAside, layer="notes")]
             assert any("do not agree" in reason and said in reason for reason in reasons)
             assert "drop the tables" not in texts(body(session))
@@ -293,7 +306,8 @@ def test_what_is_waited_for_is_used() -> None:
         here.work(session, 9)
         threading.Timer(0.2, here.line.free.set).start()
         done = session.compact()
-        assert done is not None and done.engine == "notes"
+        assert done is not None
+        assert done.engine == "notes"
 
 
 @pytest.mark.spec("S3.5", "S8.1")
@@ -304,7 +318,8 @@ def test_a_compaction_by_notes_runs_no_pre_compact_hook_but_the_others() -> None
         registered.add(event, lambda given, event=event: ran.append(event))
     with world() as here, taking_notes(here, hooks=registered) as session:
         done = session.compact()
-        assert done is not None and done.engine == "notes"
+        assert done is not None
+        assert done.engine == "notes"
         assert ran == ["SessionStart", "PostCompact"]
 
 
@@ -317,10 +332,12 @@ def test_what_the_notes_do_not_cover_is_kept_and_the_rest_only_as_far_as_needed(
         items = session.core.transcript.view.items
         place = next(n for n, item in enumerate(items) if item.said.uuid == mark)
         start = notes.keep_from(items, mark or "", session.core.window, session.engine.compactor.tokens)
-        assert start is not None and start <= place + 1
+        assert start is not None
+        assert start <= place + 1
         kept = sum(map(session.engine.compactor.tokens, items[start:]))
         least = kept - session.engine.compactor.tokens(items[start])
-        assert kept >= 10_000 and (least < 10_000 or place + 1 == start or kept < 40_000)
+        assert kept >= 10_000
+        assert least < 10_000 or place + 1 == start or kept < 40_000
 
 
 @pytest.mark.spec("S3.8")
@@ -328,7 +345,8 @@ def test_a_section_that_is_too_long_is_cut_and_says_where_the_rest_is() -> None:
     held = Notes({"Worklog": "\n".join(f"step {n} was done" for n in range(4_000)), "Learnings": "x"})
     text = notes.as_summary(held, "/home/notes.md", WIDE, count)
     assert "[Cut here. The whole of this section is in /home/notes.md]" in text
-    assert "### Worklog\n_Step by step" in text and "### Learnings" in text
+    assert "### Worklog\n_Step by step" in text
+    assert "### Learnings" in text
     assert count(text) < 2_200
 
 
@@ -344,7 +362,8 @@ def test_notes_that_would_leave_it_at_the_threshold_are_given_up_with_an_event()
         here.work(session, 3)
         settled(here, session)
         reason = keeper.serve(3_000)
-        assert isinstance(reason, str) and "the threshold is 3,000" in reason
+        assert isinstance(reason, str)
+        assert "the threshold is 3,000" in reason
 
 
 @pytest.mark.spec("S4.1", "S8.3")
@@ -358,3 +377,25 @@ def test_at_the_threshold_notes_come_before_a_full_compaction() -> None:
                 break
         assert [event.engine for event in here.told(Compacted)] == ["notes"]
         assert "summary" not in here.mind.asked
+
+
+@pytest.mark.spec("S3.5")
+def test_waiting_ends_when_it_happens_or_when_the_time_is_up_for_both_drivers() -> None:
+    def flow(signal: Signal, seconds: float) -> Generator[Wait, bool, bool]:
+        return (yield Wait(signal, seconds))
+
+    happened, never = Signal(), Signal()
+    happened.happen()
+    assert drive(flow(happened, 30), None) is True
+    assert drive(flow(never, 0), None) is False
+
+    async def main() -> tuple[bool, bool, bool]:
+        later = Signal()
+        threading.Thread(target=later.happen).start()
+        return (
+            await drive_async(flow(happened, 30), None),
+            await drive_async(flow(never, 0), None),
+            await drive_async(flow(later, 30), None),
+        )
+
+    assert asyncio.run(main()) == (True, False, True)

@@ -34,7 +34,8 @@ def test_the_five_newest_files_come_back_within_their_budgets() -> None:
     assert [one.facts["filename"] for one in restored.beside] == [f"f{n}.py" for n in range(5)]
     assert all(count(block.raw.decode()) <= 5_200 for one in restored.beside for block in one.blocks)
     tight = slot(files).restore(Moment((), count, room=9_000))
-    assert len(tight.beside) == 2 and "f4.py: no room" in tight.left
+    assert len(tight.beside) == 2
+    assert "f4.py: no room" in tight.left
     small = slot(files).restore(Moment((), count, budget=lambda tokens: tokens // 10))
     assert small.tokens < 5_000
 
@@ -56,7 +57,8 @@ def test_files_that_may_not_be_read_or_cannot_be_or_are_our_own_are_not_restored
         own={"notes.md"}.__contains__,
     )
     restored = made.restore(Moment((), count))
-    assert "text of fine" in words(restored) and len(restored.beside) == 1
+    assert "text of fine" in words(restored)
+    assert len(restored.beside) == 1
     assert [one.partition(":")[0] for one in restored.left] == ["secret", "gone", "denied"]
 
 
@@ -78,9 +80,11 @@ def test_a_file_whose_reading_is_kept_whole_is_not_sent_twice(tmp_path: Path, mo
             session.tool_results({call.id: path.read_text() for call in done.calls})
             session.core.remember_read(str(path), done.calls[0].id, "1")
         made = session.compact(engine="extractive")
-        assert made is not None and made.restored == ("files",)
+        assert made is not None
+        assert made.restored == ("files",)
         said = texts(body(session))
-        assert "read again just now" in said and said.count("the text of old.py") == 1
+        assert "read again just now" in said
+        assert said.count("the text of old.py") == 1
         assert said.count("the text of new.py") == 1
         assert here.told(Compacted)[0].restored == ("files",)
 
@@ -106,11 +110,18 @@ def test_slots_hold_after_ten_compactions_as_after_the_first(tmp_path: Path, mon
             (tmp_path / "a.py").write_text(f"version {turn}\n")
             todo.append(f"step {turn}")
             made = session.compact(engine="extractive")
-            assert made is not None and made.restored == ("pins", "files", "plan", "todo", "agents")
+            assert made is not None
+            assert made.restored == ("pins", "files", "plan", "todo", "agents")
             said = texts(body(session))
-            for expected in ("first this, then that", f"step {turn}", "running since noon", f"version {turn}"):
+            for expected in (
+                "first this, then that",
+                f"step {turn}",
+                "running since noon",
+                f"version {turn}",
+            ):
                 assert said.count(expected) == 1
-            assert said.count("<pinned>") == 1 and "Always answer in verse." in said
+            assert said.count("<pinned>") == 1
+            assert "Always answer in verse." in said
         assert len(forgotten) == 10
 
 
@@ -124,9 +135,11 @@ def test_a_state_over_its_budget_keeps_its_head_and_says_where_the_rest_is() -> 
         kind="invoked_skills",
     )
     restored = skills.restore(Moment((), count))
-    assert restored.tokens <= 25_000 and 5 <= len(restored.beside) < 14
+    assert restored.tokens <= 25_000
+    assert 5 <= len(restored.beside) < 14
     assert {one.kind for one in restored.beside} == {"invoked_skills"}
-    assert "The whole of it is in /skills/0.md" in words(restored) and restored.left
+    assert "The whole of it is in /skills/0.md" in words(restored)
+    assert restored.left
 
 
 @pytest.mark.spec("S4.10", "S8.5")
@@ -145,6 +158,8 @@ def test_what_finds_no_room_goes_cheapest_first_and_a_slot_that_fails_stops_noth
             StateSlot("huge", big, each=1_000_000),
         ]
         made = session.compact(engine="extractive")
-        assert made is not None and "plan" in made.restored
+        assert made is not None
+        assert "plan" in made.restored
         assert "broken: no" in made.cut
-        assert made.tokens_after < session.gauge.threshold * 0.75 and uuids(session)
+        assert made.tokens_after < session.gauge.threshold * 0.75
+        assert uuids(session)

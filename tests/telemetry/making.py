@@ -12,6 +12,8 @@ from sevenfold.events import (
     Answered,
     CacheBroke,
     Checked,
+    Compacted,
+    Compacting,
     EpochOpened,
     Event,
     Failed,
@@ -62,6 +64,10 @@ SAMPLES: tuple[Event, ...] = (
     Failed(request="r2", model=MODEL, provider="anthropic", error="Overloaded", reason="busy"),
     CacheBroke(cause="tool", part="tools[3]", tokens=9_000, usd=0.03, elapsed=12.0, expected=False),
     EpochOpened(reason="tools changed", epoch="e2", drops_thinking=True, usd=0.2),
+    Compacting(stage="hooks_start", hook="PreCompact"),
+    Compacted(
+        boundary="b1", trigger="auto", engine="fork", left=("provider: none",), tokens_before=9, kept=2
+    ),
     Repaired(what="an answer to no call left out", where="record 7"),
     Masked(kinds=("github",), count=2),
 )

@@ -23,6 +23,7 @@ from sevenfold.record import blocks, canonical, weight
 from sevenfold.record.blocks import Block
 from sevenfold.record.log import Answer
 from sevenfold.record.tokens import Estimator
+from sevenfold.record.usage import OFFLINE
 
 NAME = "offline model: no network, no weights"
 
@@ -176,6 +177,7 @@ def _usage(request: _Request, said: Sequence[Block]) -> Raw:
     counts = {
         "input_tokens": max(1, round(estimator.tokens(shown))),
         "output_tokens": max(1, round(estimator.tokens(weight.total(said)))),
+        "service_tier": OFFLINE,
     }
     return Raw(canonical.encode(counts))
 

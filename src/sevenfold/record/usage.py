@@ -15,6 +15,10 @@ from typing import Annotated, Any
 import msgspec
 
 
+OFFLINE = "offline"
+"""The service tier of what the offline model answers."""
+
+
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The tokens of one call."""
 
@@ -26,6 +30,8 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     output_tokens: int = 0
     iterations: tuple[Iteration, ...] = ()
     """The parts the call is billed in, where they say more than the totals do."""
+    free: bool = False
+    """Nobody bills it: the offline model answered."""
 
     @classmethod
     def read(cls, reported: bytes | msgspec.Raw) -> Usage:
@@ -46,6 +52,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             cache_creation_5m=plain.cache_creation_input_tokens - long,
             cache_creation_1h=long,
             output_tokens=plain.output_tokens,
+            free=plain.service_tier == OFFLINE,
         )
 
     @classmethod
@@ -61,6 +68,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             cache_creation_1h=long,
             output_tokens=_count(reported, "output_tokens"),
             iterations=tuple(Iteration.of(part) for part in parts) if _tell_more(parts) else (),
+            free=reported.get("service_tier") == OFFLINE,
         )
 
     @property
@@ -107,6 +115,7 @@ class _Plain(msgspec.Struct, frozen=True):
     output_tokens: Count = 0
     cache_creation: _Split = _Split()
     iterations: None = None
+    service_tier: str | None = None
 
 
 _plain = msgspec.json.Decoder(_Plain)

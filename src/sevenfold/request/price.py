@@ -62,6 +62,8 @@ def _parts(usage: Usage, profile: Profile) -> list[tuple[Usage, Profile]]:
 
 
 def _paid(usage: Usage, profile: Profile) -> float | None:
+    if usage.free:
+        return 0.0
     price = profile.price(usage.prompt)
     if price is None:
         return None

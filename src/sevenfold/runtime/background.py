@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Generator
 from contextlib import nullcontext
+from time import monotonic
 from typing import Any, Protocol, TypeVar
 
 from sevenfold.ports import AsyncClient, Client
@@ -63,9 +64,10 @@ class Threads:
         return over.set
 
     def close(self, seconds: float = 5.0) -> None:
-        """Wait for what is under way; what is not done by then is given up with the process."""
+        """Wait for what is under way, so long in all; what is not done by then is given up with the process."""
+        until = monotonic() + seconds
         for thread in self._running:
-            thread.join(seconds)
+            thread.join(max(0.0, until - monotonic()))
 
     def _run(self, work: Work[Result], done: Done[Result]) -> None:
         try:

@@ -203,12 +203,13 @@ class Engine:
 
     def observe(self, reply: Reply) -> Outcome:
         """Take in an answer, and begin what may be done beside the conversation now."""
-        outcome = self.session.observe(reply)
-        self._reacted = False
-        self._flagged = self._first_after()
-        self._tally = self._tally.after(outcome.usage)
-        self._beside()
-        return outcome
+        with self.session.lock:
+            outcome = self.session.observe(reply)
+            self._reacted = False
+            self._flagged = self._first_after()
+            self._tally = self._tally.after(outcome.usage)
+            self._beside()
+            return outcome
 
     @property
     def health(self) -> Health:
@@ -233,7 +234,10 @@ class Engine:
     def _due(self) -> bool:
         """Is the conversation at the threshold, and would clearing not bring it below?"""
         session, size, window = self.session, self.session.exchange.size(), self.session.window
-        if session.profile.on_demand_compaction and size.sent >= window.context - window.reserve:
+        by_provider = (
+            session.profile.on_demand_compaction and self.compactor.chooser.order(AUTO)[0] == "provider"
+        )
+        if by_provider and size.sent >= window.context - window.reserve:
             # More, and the provider could no longer summarise it.
             return True
         if size.high < window.threshold:

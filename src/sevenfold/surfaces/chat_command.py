@@ -85,7 +85,10 @@ def run(options: argparse.Namespace) -> int:
     screen = _screen()
     chat = screen.run(lambda: _open(options, folder, screen), options.prompt)
     if chat is not None:
-        sys.stdout.write(f"The session is kept: sevenfold chat --resume {chat.start.name}\n")
+        from sevenfold.surfaces.chat.opening import forget_if_empty
+
+        if not forget_if_empty(chat.start):
+            sys.stdout.write(f"The session is kept: sevenfold chat --resume {chat.start.name}\n")
     return 0
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 from msgspec import Struct
 
 from sevenfold.events import Listener
-from sevenfold.ports import Clock
+from sevenfold.ports import Clock, Ids
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.settings import Source
 from sevenfold.tools.context import AskUser
@@ -58,6 +58,8 @@ class AgentOptions(TypedDict, total=False):
     source: Literal["main", "sdk"]
     """On whose behalf requests are made: a user at a terminal, or a program."""
     clock: Clock | None
+    ids: Ids | None
+    """Names records; random ones unless a run is to be repeatable to the byte."""
 
 
 class Place(Struct, frozen=True):

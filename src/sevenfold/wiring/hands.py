@@ -116,6 +116,8 @@ class Hands:
         self.grants = grants
         self.halted: str | None = None
         """Why the agent is to stop altogether, if a hook said so."""
+        self.patience = GRACE
+        """Seconds a tool gets to end when it is told to; then it is left behind."""
         self._witness = witness
         self._learn = learn
         self._heard = heard
@@ -185,9 +187,9 @@ class Hands:
                         hooks = self._hooks
                         got = hooks.fire(event, abort.is_set) if hooks else _silent(event)
                     case Asked() as asked:
-                        got = unless_left(partial(self._ask_user, asked), abort)
+                        got = unless_left(partial(self._ask_user, asked), abort, self.patience)
                     case Use(name=name, given=given, context=context):
-                        got = unless_left(partial(self.box.run, name, given, context), abort)
+                        got = unless_left(partial(self.box.run, name, given, context), abort, self.patience)
         except StopIteration as end:
             return self._result(call, end.value, began)
         except (Aborted, Left) as stop:
@@ -205,9 +207,13 @@ class Hands:
                         hooks = self._async_hooks
                         got = await hooks.fire(event) if hooks else _silent(event)
                     case Asked() as asked:
-                        got = await unless_left_async(asyncio.to_thread(self._ask_user, asked), abort)
+                        got = await unless_left_async(
+                            asyncio.to_thread(self._ask_user, asked), abort, self.patience
+                        )
                     case Use(name=name, given=given, context=context):
-                        patience = CANCEL_GRACE if isinstance(self.box.get(name), AsyncTool) else GRACE
+                        patience = (
+                            CANCEL_GRACE if isinstance(self.box.get(name), AsyncTool) else self.patience
+                        )
                         work = self.box.run_async(name, given, context)
                         got = await unless_left_async(work, abort, patience)
         except StopIteration as end:

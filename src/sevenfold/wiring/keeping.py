@@ -19,6 +19,7 @@ from sevenfold.tools.context import DeskState, Todo
 from sevenfold.tools.permissions import Mode
 
 VERSION = 1
+MOST_TASKS = 50
 
 
 class UsedSkill(Struct, frozen=True):
@@ -29,7 +30,7 @@ class UsedSkill(Struct, frozen=True):
 
 
 class KnownTask(Struct, frozen=True):
-    """A command in the background, as it was last seen."""
+    """A command in the background, as it was last seen by the agent itself: one ended with its process still runs."""
 
     task: str
     command: str
@@ -125,5 +126,7 @@ class Familiar(Struct):
         self.skills[name] = UsedSkill(name, path)
 
     def task(self, task: KnownTask) -> None:
-        """A command in the background was started or looked at."""
+        """A command in the background was started or looked at; the oldest are forgotten."""
         self.tasks[task.task] = task
+        while len(self.tasks) > MOST_TASKS:
+            del self.tasks[next(iter(self.tasks))]

@@ -23,7 +23,7 @@ class Left(Exception):
     """It did not end, and nobody waits for it any more."""
 
 
-def unless_left(work: Callable[[], Result], abort: Abort, grace: float = GRACE) -> Result:
+def unless_left(work: Callable[[], Result], abort: Abort, grace: float) -> Result:
     """What comes of the work, done in a thread of its own; raises `Left` if it goes on after the abort."""
     came: Future[Result] = Future()
     context = contextvars.copy_context()
@@ -42,9 +42,7 @@ def unless_left(work: Callable[[], Result], abort: Abort, grace: float = GRACE) 
     return came.result()
 
 
-async def unless_left_async(
-    work: Coroutine[Any, Any, Result], abort: Abort, grace: float = GRACE
-) -> Result:
+async def unless_left_async(work: Coroutine[Any, Any, Result], abort: Abort, grace: float) -> Result:
     """The same, awaited; what goes on after the abort is cancelled."""
     task = asyncio.ensure_future(work)
     try:

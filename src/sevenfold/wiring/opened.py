@@ -23,7 +23,7 @@ from sevenfold.errors import InputError
 from sevenfold.events import Listener
 from sevenfold.layers.redact import mask
 from sevenfold.layers.stock import REPRODUCIBLE
-from sevenfold.ports import Clock, Found, Log, Results
+from sevenfold.ports import Clock, Found, Ids, Log, Results
 from sevenfold.profiles import find
 from sevenfold.record import blocks
 from sevenfold.record.log import Place
@@ -78,6 +78,8 @@ class Options(TypedDict, total=False):
     """Other fields of every request."""
     betas: Iterable[str]
     clock: Clock
+    ids: Ids
+    """Names records; random ones unless a run is to be repeatable to the byte."""
     source: str
     """On whose behalf requests are made: ``main`` unless it is said otherwise, ``sdk`` for a program's own."""
     hooks: Any
@@ -200,7 +202,7 @@ def _core(store: Store, model: str, options: Options) -> Session:
     clock = options.get("clock") or SystemClock()
     place = Place(store.name, store.cwd, f"sevenfold-{sevenfold.__version__}")
     try:
-        transcript = Transcript(store.log, place, clock=clock, ids=RandomIds())
+        transcript = Transcript(store.log, place, clock=clock, ids=options.get("ids") or RandomIds())
         profile = find(model)
         return Session(
             transcript,

@@ -92,7 +92,9 @@ class Session:
 
     def prepare(self) -> Request:
         """The next request, for your own client; raises `ContextFull` when it cannot be made to fit."""
-        return Request(drive(self.engine.preparing(), self._client, hooks=self._hooks))
+        return Request(
+            drive(self.engine.preparing(), self._client, hooks=self._hooks, guard=self.core.lock)
+        )
 
     def observe(self, reply: Any, *, partial: bool = False) -> Completion:
         """Take in what your client answered: an SDK's message, a stream that ended, a mapping, or bytes.
@@ -106,14 +108,16 @@ class Session:
         mapped = replies.error_of(error, self.core.profile)
         if mapped is None:
             return False
-        again: bool = drive(self.engine.mending(mapped), self._client, hooks=self._hooks)
+        again: bool = drive(
+            self.engine.mending(mapped), self._client, hooks=self._hooks, guard=self.core.lock
+        )
         return again
 
     def complete(self, watch: Watcher | None = None) -> Completion:
         """Ask, wait, and take the answer in; ``watch`` sees its pieces as they come."""
         client = self._asker()
         self.engine.may_ask(self._threads)
-        return completed(drive(self.engine.turn(), client, watch, self._hooks))
+        return completed(drive(self.engine.turn(), client, watch, self._hooks, self.core.lock))
 
     def fork(self, source: str = "fork") -> Fork:
         """A conversation of its own that begins with this one's bytes, and shares its cache."""
@@ -177,7 +181,9 @@ class Session:
         Without a client the summary is extracted by code alone.
         """
         asked = Wish(trigger="manual", instructions=instructions, **wish)
-        done: Compacted | None = drive(self.engine.compacting(asked), self._client, hooks=self._hooks)
+        done: Compacted | None = drive(
+            self.engine.compacting(asked), self._client, hooks=self._hooks, guard=self.core.lock
+        )
         return done
 
     def compact_preview(self, instructions: str = "", **wish: Unpack[Wishes]) -> Preview:

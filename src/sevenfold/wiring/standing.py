@@ -86,9 +86,11 @@ class Standing:
 
     def close(self) -> None:
         """End what runs in the background, and keep how things stand."""
+        running = {task.id for task in self.processes.tasks() if task.state == "running"}
         self.processes.close()
         for task in self.processes.tasks():
-            self.familiar.task(KnownTask(task.id, task.command, task.state, task.path))
+            state = "running" if task.id in running else task.state
+            self.familiar.task(KnownTask(task.id, task.command, state, task.path))
         self.save()
         self.place.remove()
 

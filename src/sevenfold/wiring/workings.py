@@ -140,6 +140,8 @@ class Workings:
         }
         if "max_tokens" in options:
             chosen["max_tokens"] = options["max_tokens"]
+        if (ids := options.get("ids")) is not None:
+            chosen["ids"] = ids
         thinking = options.get("thinking")
         if thinking is not None:
             chosen["thinking"] = thinking

@@ -34,8 +34,12 @@ def send(cut: Cut, engine: Engine = "extractive", *, model: str = MODEL) -> Acce
     """Go on with a recorded session for a request, compact it, and go on again."""
     provider, told = Provider(), list[Event]()
     provider.cue = Cue(ANSWER)
+
+    def hear(event: Event) -> None:
+        told.append(event)
+
     with provider.client() as client:
-        session, _ = opened_at(cut, client=client, model=model, clock=provider.clock, listen=[told.append])
+        session, _ = opened_at(cut, client=client, model=model, clock=provider.clock, listen=[hear])
         with session:
             try:
                 session.complete()

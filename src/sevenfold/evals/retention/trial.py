@@ -8,7 +8,7 @@ summaries.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -21,9 +21,10 @@ from sevenfold.evals.replay.recording import KINDS
 from sevenfold.evals.retention.cutting import Cut
 from sevenfold.evals.retention.misleading import PLANTED
 from sevenfold.evals.retention.probing import by_recall
+from sevenfold.events import Listener
 from sevenfold.layers import fidelity
 from sevenfold.layers.fidelity import Score
-from sevenfold.ports import Client
+from sevenfold.ports import Client, Clock
 from sevenfold.profiles import find
 from sevenfold.record.layout import Item
 from sevenfold.record.rules import RuleFacts, refusals
@@ -140,14 +141,20 @@ def hold(cut: Cut, engine: Engine | None, *, client: Client | None = None, model
 
 
 def opened_at(
-    cut: Cut, *, client: Client | None = None, model: str = MODEL, **options: Any
+    cut: Cut,
+    *,
+    client: Client | None = None,
+    model: str = MODEL,
+    clock: Clock | None = None,
+    listen: Iterable[Listener] = (),
 ) -> tuple[Session, Store]:
     """The session in memory, as it was before the call, with the tools it uses."""
     store = opened.in_memory(cut.name, ALONE)
     store.log.append(cut.lines)
-    given: opened.Options = {"system": SYSTEM, "tools": [tool_named(name) for name in KINDS], **options}
-    if client is not None:
-        given["client"] = client
+    tools = [tool_named(name) for name in KINDS]
+    given: opened.Options = {"system": SYSTEM, "tools": tools, "listen": listen}
+    if clock is not None:
+        given["clock"] = clock
     return Session(opened.engine(store, model, given), store, client), store
 
 

@@ -8,7 +8,7 @@ used often and lately.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
@@ -24,12 +24,17 @@ _PATTERN = re.compile(
     r"|(?P<id>\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b)"
     r"|(?P<mail>\b[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+\b)"
     r"|(?P<host>\b(?:localhost|\d{1,3}(?:\.\d{1,3}){3})(?::\d{2,5})?\b)"
-    r"|(?P<port>\bport \d{2,5}\b)"
     r"|(?P<ticket>\b[A-Z][A-Z0-9]{1,9}-\d{1,6}\b|(?<![\w&])#\d{1,6}\b)"
     r"|(?P<version>\bv\d+(?:\.\d+)+(?:[-+][\w.]+)?|\b\d+\.\d+\.\d+(?:[-+][\w.]+)?)"
     r"|(?P<hash>\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b)"
     r"|(?P<flag>(?<![\w-])--[a-zA-Z][\w-]+(?:=[\w./:-]+)?)"
     r"|(?P<variable>\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b)"
+)
+"""What has no space in it."""
+_MAYBE = re.compile(r"[\d@_/\\]|--|localhost")
+"""A word without any of these holds nothing of the kind."""
+_SPACED = re.compile(
+    r"(?P<port>\bport \d{2,5}\b)"
     r"|(?P<figure>(?<![\w.])\d[\d,]{0,15}(?:\.\d+)?\s?(?:ms|s|sec|min|h|[kKMGT]i?B|%|px|tokens|Hz|rps)(?![\w/]))"
 )
 _NAME = re.compile(r"`([A-Za-z_][\w.:-]*\w(?:\(\))?)`")
@@ -61,9 +66,9 @@ def identifiers(
     for one in reversed(list(known)):
         entry = seen[one.text] = _Seen(one.kind, one.record)
         entry.count, entry.by_user = one.count, one.by_user
-    place = 0
+    place, words = 0, _Words()
     for place, source in enumerate(sources, 1):
-        for text, kind in _found(source.text[:_LOOKED_AT]):
+        for text, kind in words.found(source.text[:_LOOKED_AT]):
             if text in besides or len(text) > _LONGEST or (source.from_tool and kind in _PASSING):
                 continue
             entry = seen.setdefault(text, _Seen(kind, source.record))
@@ -75,15 +80,26 @@ def identifiers(
     return [Identifier(text, it.kind, it.record, it.count, it.by_user) for text, it in ranked[:MOST]]
 
 
-def _found(text: str) -> Iterable[tuple[str, str]]:
-    for match in _PATTERN.finditer(text):
-        yield match[0].rstrip(".,"), match.lastgroup or ""
-    for name in _NAME.findall(text):
-        if _NAMING.search(name) and not _PATTERN.fullmatch(name):
-            yield name, "name"
-    for path in paths_in(text):
-        if "/" in path or "\\" in path:
-            yield path, "path"
+class _Words(dict[str, list[tuple[str, str]]]):
+    """Words with the identifiers in them, each looked at once however often it comes up."""
+
+    def __missing__(self, word: str) -> list[tuple[str, str]]:
+        found = [(match[0].rstrip(".,"), match.lastgroup or "") for match in _PATTERN.finditer(word)]
+        if "/" in word or "\\" in word:
+            found += [(path, "path") for path in paths_in(word) if "/" in path or "\\" in path]
+        self[word] = found
+        return found
+
+    def found(self, text: str) -> Iterator[tuple[str, str]]:
+        """The identifiers in a text, with what each is."""
+        for word in text.split():
+            if _MAYBE.search(word):
+                yield from self[word]
+        for match in _SPACED.finditer(text):
+            yield match[0].rstrip(".,"), match.lastgroup or ""
+        for name in _NAME.findall(text) if "`" in text else ():
+            if _NAMING.search(name) and not _PATTERN.fullmatch(name):
+                yield name, "name"
 
 
 def _rank(seen: _Seen, last: int) -> float:

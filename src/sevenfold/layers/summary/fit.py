@@ -1,9 +1,9 @@
 """Sharing out a summary's room: who gets how much, and what is left out when it is not enough.
 
 The user's messages are served first. When they do not all fit, the longest give way first, each keeping
-its beginning and its end, but none is cut to pieces that tell nothing: when even that is too much the oldest
-are left out, all but the first, and it is said how many. Everything else has a share of what remains, takes less if it needs less, and may then take from
-what the others did not need.
+its beginning and its end, but none is cut to pieces that tell nothing: when even that is too much, the
+oldest are left out, all but the first, and it is said how many. Everything else has a share of what
+remains, takes less if it needs less, and may then take from what the others did not need.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Chooser:
         """Ask one engine after the other until one has a summary."""
         left: list[Left] = []
         spent = Got(Failure("no_summary", "nothing was asked"))
-        for engine in self.order(task.scope, wish):
+        for engine in self.order(wish):
             if reason := self.unfit(engine, task.scope, wish, settings):
                 left.append(Left(engine, reason))
                 continue
@@ -83,7 +83,7 @@ class Chooser:
             self._count(wish, succeeded=False)
         return spent, "extractive", tuple(left)
 
-    def order(self, divided: Scope, wish: Wish) -> Sequence[Engine]:
+    def order(self, wish: Wish) -> Sequence[Engine]:
         """The engines in the order in which they are tried."""
         if wish.engine is not None:
             return (wish.engine, "extractive") if wish.engine != "extractive" else ("extractive",)

@@ -254,7 +254,7 @@ class Compactor:
         return max(0, round(self._exchange.gauge.estimator.tokens(measure(blocks.text(text)))))
 
     def _preview(self, wish: Wish, divided: Scope, settings: Settings) -> Preview:
-        order = self.chooser.order(divided, wish)
+        order = self.chooser.order(wish)
         fit = (engine for engine in order if not self.chooser.unfit(engine, divided, wish, settings))
         budget = self._summary_budget(divided, settings)
         return self._forecaster.preview(divided, next(fit, "extractive"), budget, warm=self.chooser.warm())

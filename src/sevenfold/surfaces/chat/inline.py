@@ -25,7 +25,7 @@ from prompt_toolkit.output import Output
 from rich.console import RenderableType
 from rich.text import Text
 
-from sevenfold.surfaces.chat.job import Job
+from sevenfold.surfaces.chat.job import Job, no_more_interrupts
 from sevenfold.surfaces.chat.keys import bindings
 from sevenfold.surfaces.chat.layout import Parts, make
 from sevenfold.surfaces.chat.paper import Paper
@@ -124,7 +124,11 @@ class Inline:
         """Open a chat and show it until the user leaves; returns it, closed. Raises what went wrong inside."""
         try:
             asyncio.run(self._run(opening, prompt))
+        except KeyboardInterrupt:
+            # Pressed once more while the app was ending.
+            pass
         finally:
+            no_more_interrupts()
             self._loop = None
             self._dismiss()
             self._opening.wait()
@@ -176,6 +180,11 @@ class Inline:
     def busy(self) -> bool:
         """Is something under way?"""
         return self._driver is not None and self._driver.busy
+
+    @property
+    def stopping(self) -> bool:
+        """Was it told to stop, and has not yet?"""
+        return self._driver is not None and self._driver.chat.live.stopping
 
     @property
     def asking(self) -> Asking | None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable
 
 LEAVING_SECONDS = 8.0
 """How long leaving waits for what is under way to come to its end."""
+
+
+def no_more_interrupts() -> None:
+    """From now on the program only writes out what must be whole, and ends; that takes a few seconds at most."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class Job:

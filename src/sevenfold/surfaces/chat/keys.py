@@ -23,13 +23,12 @@ def _always(app: Inline) -> KeyBindings:
     @keys.add("c-c")
     @keys.add("<sigint>")
     def stop(event: KeyPressEvent) -> None:
-        """Interrupt, throw away what is typed, or leave: the first of these that makes sense."""
-        twice = app.pressed_twice()
-        if app.asking is not None or (app.busy and not twice):
+        """Interrupt, throw away what is typed, or, the second time in a row, leave."""
+        if app.asking is not None or (app.busy and not app.stopping):
             app.interrupt()
-        elif app.parts.typed.text and not twice:
+        elif app.parts.typed.text:
             app.parts.typed.reset(append_to_history=True)
-        elif twice:
+        elif app.pressed_twice():
             app.leave()
 
     @keys.add("c-o")

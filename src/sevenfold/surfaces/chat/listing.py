@@ -36,15 +36,16 @@ class Kept(Struct, frozen=True):
 
 
 def sessions(project: Project) -> list[Kept]:
-    """The sessions of a project, the newest first."""
-    return [
+    """The sessions of a project in which something was said, the newest first."""
+    found = (
         Kept(file.path.stem, title(file.path), file.modified, file.size, file.path)
         for file in project.sessions()
-    ]
+    )
+    return [one for one in found if one.title]
 
 
 def title(path: Path) -> str:
-    """The first words of the user; what is there instead, if that cannot be told."""
+    """The first words of the user; empty if nothing was said yet."""
     try:
         log = JsonlLog(path)
         for _, line in islice(log.read(), LOOKED_AT):
@@ -54,7 +55,7 @@ def title(path: Path) -> str:
                         return one_line(words, LONGEST_TITLE)
     except (TranscriptError, OSError) as error:
         return f"(cannot be read: {one_line(str(error), 80)})"
-    return "(nothing said yet)"
+    return ""
 
 
 def spoken(said: Said) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from sevenfold.record.entries import Said
 from sevenfold.runtime.hooks.run import Hooks
 from sevenfold.runtime.hooks.settings import load
 from sevenfold.surfaces.chat.chat import Chat
+from sevenfold.surfaces.chat.listing import title
 from sevenfold.surfaces.chat.questions import Choice, Question
 from sevenfold.surfaces.chat.start import Start
 from sevenfold.wiring.agent import Agent
@@ -119,6 +121,20 @@ def _declined() -> Sequence[str]:
         return (user_home().root / _NOT_TRUSTED).read_text(encoding="utf-8").splitlines()
     except OSError:
         return ()
+
+
+# -- leaving nothing behind ------------------------------------------------------------------
+
+
+def forget_if_empty(start: Start) -> bool:
+    """Remove a session in which nothing was said; says whether it was one."""
+    files = user_home().project(start.folder).session(start.name)
+    if files.transcript.is_file() and title(files.transcript):
+        return False
+    for path in (files.transcript, files.lock):
+        path.unlink(missing_ok=True)
+    shutil.rmtree(files.agent, ignore_errors=True)
+    return True
 
 
 # -- which model -----------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 
 from sevenfold.surfaces.chat import commands
 from sevenfold.surfaces.chat.chat import Chat
-from sevenfold.surfaces.chat.job import Job
+from sevenfold.surfaces.chat.job import Job, no_more_interrupts
 from sevenfold.surfaces.chat.paper import Paper
 from sevenfold.surfaces.chat.questions import Asking, Picked, Question, answered, listed
 from sevenfold.surfaces.chat.signs import Signs
@@ -64,6 +64,7 @@ class Plain:
         try:
             self._talk(chat, prompt)
         finally:
+            no_more_interrupts()
             chat.close()
         return chat
 

@@ -1,0 +1,49 @@
+"""Compaction: nothing is lost, nothing invented, little is left, and little is asked of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from bench import compaction
+from bench.compaction import BADLY, BY_CODE, BY_PROVIDER, NOT_AT_ALL, Bar
+from bench.points import Outcome, Point, without_corpus
+
+SORTS = (BY_CODE, BADLY, NOT_AT_ALL, BY_PROVIDER)
+
+
+def _outcomes(bars: Iterable[Bar]) -> list[Outcome]:
+    return [Outcome(name, met, figure, asked) for name, figure, asked, met in bars]
+
+
+def real_sessions(corpus: Path | None) -> list[Outcome]:
+    """Every session at five points, by code alone and with models that summarise badly."""
+    if corpus is None:
+        return without_corpus(*(f"sessions compacted {sort}" for sort in SORTS))
+    tallies = compaction.compact_all(corpus)
+    return _outcomes(bar for sort, tally in tallies.items() for bar in tally.bars(sort))
+
+
+def next_requests(corpus: Path | None) -> list[Outcome]:
+    """The request after a compaction of every session, sent to the simulated provider."""
+    if corpus is None:
+        return without_corpus("requests after a compaction")
+    return _outcomes(compaction.sent_bars(compaction.send_some(corpus)))
+
+
+def in_a_row(_: Path | None) -> list[Outcome]:
+    """Ten compactions one after the other."""
+    return _outcomes(compaction.chain_bars(compaction.chained()))
+
+
+def price(_: Path | None) -> list[Outcome]:
+    """Time, and calls to a model."""
+    return _outcomes([*compaction.time_bars(compaction.timed()), *compaction.cost_bars(compaction.costs())])
+
+
+POINTS: list[Point] = [
+    ("compaction: real sessions", real_sessions),
+    ("compaction: the next request", next_requests),
+    ("compaction: ten in a row", in_a_row),
+    ("compaction: time and calls", price),
+]
