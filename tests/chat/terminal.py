@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import re
+import select
 import signal
+import struct
+import subprocess
 import sys
+import termios
 from collections.abc import Callable
 from pathlib import Path
 
-import pexpect
 import pyte
 
 PATIENCE = 60.0
@@ -24,6 +29,9 @@ KEYS = {
     "alt-enter": "\x1b\r",
     "shift-tab": "\x1b[Z",
 }
+
+_IN_FRONT = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+"""Makes the pseudo-terminal the one whose Ctrl-C is a signal, then becomes the app."""
 
 
 class Terminal:
@@ -47,29 +55,37 @@ class Terminal:
         self._screen = pyte.HistoryScreen(columns, rows, history=5_000)
         self._stream = pyte.ByteStream(self._screen)
         self.raw = b""
-        self._child = pexpect.spawn(
-            sys.executable,
-            ["-m", "sevenfold", "chat", *options],
+        self._keyboard, inside = pty.openpty()
+        self._set_size(columns, rows)
+        self._child = subprocess.Popen(
+            [sys.executable, "-c", _IN_FRONT, sys.executable, "-m", "sevenfold", "chat", *options],
+            stdin=inside,
+            stdout=inside,
+            stderr=inside,
             env=given,
-            cwd=str(folder),
-            dimensions=(rows, columns),
+            cwd=folder,
+            start_new_session=True,
         )
+        os.close(inside)
 
     def __enter__(self) -> Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._child.close(force=True)
+        if self._child.poll() is None:
+            self._child.kill()
+        self._child.wait()
+        os.close(self._keyboard)
 
     def type(self, words: str) -> Terminal:
         """Type words, without Enter."""
-        self._child.send(words)
+        os.write(self._keyboard, words.encode())
         return self
 
     def press(self, *keys: str) -> Terminal:
         """Press keys by their names."""
         for key in keys:
-            self._child.send(KEYS[key])
+            self.type(KEYS[key])
         return self
 
     def say(self, words: str) -> Terminal:
@@ -78,20 +94,22 @@ class Terminal:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the app."""
-        self._child.kill(number)
+        self._child.send_signal(number)
 
     def resize(self, columns: int, rows: int) -> None:
         """The user drags the window's corner."""
-        self._child.setwinsize(rows, columns)
+        self._set_size(columns, rows)
         self._screen.resize(rows, columns)
+        self.signal(signal.SIGWINCH)
 
     def read(self, seconds: float) -> bool:
         """Read what the app writes within this time; False when there will be no more."""
-        try:
-            came = self._child.read_nonblocking(65_536, seconds)
-        except pexpect.TIMEOUT:
+        if not select.select([self._keyboard], [], [], seconds)[0]:
             return True
-        except pexpect.EOF:
+        try:
+            came = os.read(self._keyboard, 65_536)
+        except OSError:
+            # The other end is closed: the app has ended.
             return False
         self.raw += came
         self._stream.feed(came)
@@ -122,10 +140,10 @@ class Terminal:
         """Read to the end; returns the exit code."""
         while self.read(1.0):
             pass
-        self._child.close()
-        return int(
-            self._child.exitstatus if self._child.exitstatus is not None else -self._child.signalstatus
-        )
+        return self._child.wait()
+
+    def _set_size(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self._keyboard, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     @property
     def shown(self) -> str:
@@ -145,5 +163,5 @@ class Terminal:
     @property
     def session(self) -> str:
         """The name of the session, as the app says it at the end."""
-        found = re.findall(rb"--resume (\S+)", self.raw)
-        return found[-1].decode()
+        found = re.findall(r"--resume (\S+)", self.raw.decode(errors="replace"))
+        return str(found[-1])

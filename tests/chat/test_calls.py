@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sevenfold.runtime.loop import Call
 from sevenfold.surfaces.chat.calls import MANY_LINES, ended, in_full, running
 from sevenfold.surfaces.chat.signs import POOR, RICH
@@ -11,11 +13,11 @@ from sevenfold.tools.output import CommandRan, FileChanged, FileRead, TodosChang
 from .printed import printed
 
 
-def call(name="Shell", **given):
+def call(name: str = "Shell", **given: Any) -> Call:
     return Call("toolu_1", name, given)
 
 
-def line(one, output, seconds=0.1, width=80, **more):
+def line(one: Call, output: ToolOutput, seconds: float = 0.1, width: int = 80, **more: Any) -> str:
     return printed(ended(one, output, seconds, number=3, signs=RICH, width=width, **more), width=width)
 
 
@@ -28,11 +30,14 @@ def test_a_command_that_fails_says_so_with_its_code():
     assert "exit 2" in line(call(command="make"), ToolOutput("no", facts=(CommandRan("make", 2),)))
 
 
-def test_an_error_is_told_by_a_sign_a_word_and_its_first_line():
-    shown = line(call(command="rm x"), failed("\nThe user did not permit this.\nmore"))
-    assert shown.splitlines()[0].startswith("✗ Shell rm x · failed")
-    assert "The user did not permit this." in shown
-    assert "more" not in shown
+def test_an_error_is_told_by_a_sign_a_word_its_first_line_and_its_last_ones():
+    shown = line(call(command="make"), failed("\nExit code 1\nmany\nmore\nlines\nAssertionError: 3\n"))
+    assert shown.splitlines()[0].startswith("✗ Shell make · failed")
+    assert [one.strip() for one in shown.splitlines()[1:]] == [
+        "│ Exit code 1",
+        "│ lines",
+        "│ AssertionError: 3",
+    ]
 
 
 def test_a_path_in_the_folder_is_named_from_there():
@@ -50,6 +55,12 @@ def test_an_edit_shows_its_difference_with_signs_and_line_numbers():
     assert "     15 -15" in shown
     assert "     15 +fifteen" in shown
     assert "     14  14" in shown
+
+
+def test_a_difference_that_was_seen_before_it_was_permitted_is_not_shown_again():
+    change = diff("a\n", "b\n", "x")
+    output = ToolOutput("changed", facts=(FileChanged("x", "2", change.text, 1, 1),))
+    assert len(line(call("Edit", path="x"), output, seen=True).splitlines()) == 1
 
 
 def test_a_long_difference_is_cut_and_whole_behind_the_line():

@@ -35,7 +35,7 @@ PARTS = st.lists(
 )
 
 
-def fed(pieces):
+def fed(pieces: list[str]) -> list[str]:
     stream = Stream()
     done = [stream.feed(piece) for piece in pieces]
     return [part for part in [*done, stream.end()] if part]

@@ -10,7 +10,7 @@ from sevenfold.surfaces.chat.questions import Asking, Choice, Picked, Question, 
 from sevenfold.surfaces.chat.signs import POOR, RICH
 from sevenfold.tools import context
 from sevenfold.tools.permissions import Decision
-from sevenfold.tools.wish import Wish
+from sevenfold.tools.wish import Deed, Wish
 from sevenfold.wiring.hands import Asked, Consented
 
 from .printed import printed
@@ -67,7 +67,9 @@ def test_without_a_cursor_a_line_answers():
     assert answered(Question("Why?"), "so") == Picked((), "so")
 
 
-def asked(deed="run", subject="make all", rules=("Shell(make *)",), **given):
+def asked(
+    deed: Deed = "run", subject: str = "make all", rules: tuple[str, ...] = ("Shell(make *)",), **given: str
+) -> Asked:
     wish = Wish("Shell", deed, subject)
     return Asked(
         Call("t", "Shell", given), wish, Decision("ask", "Commands are asked for.", would_allow=rules)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import signal
+from typing import Any
 
 import msgspec
 import pytest
 
 from sevenfold.adapters.home import Home
 from sevenfold.adapters.trust import Trust
+from sevenfold.simulator.provider import Simulator
 
 from .stage import simulated
 from .terminal import Terminal
@@ -28,7 +30,7 @@ def place(tmp_path):
     return {"home": home, "folder": folder}
 
 
-def bare(message):
+def bare(message: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
     """A message without cache markers, which move."""
     blocks = message["content"]
     if isinstance(blocks, str):
@@ -36,7 +38,7 @@ def bare(message):
     return message["role"], [{k: v for k, v in block.items() if k != "cache_control"} for block in blocks]
 
 
-def asked(simulator):
+def asked(simulator: Simulator) -> list[Any]:
     """The bodies of the conversation's own requests that were answered."""
     bodies = [one.body for one in simulator.requests.answered()]
     return [
@@ -80,7 +82,7 @@ def test_a_conversation_from_the_first_question_to_a_killed_and_resumed_session(
 
 
 def test_interrupting_queueing_rewinding_and_leaving(place):
-    with simulated() as (url, simulator), Terminal("--mode", "autonomous", **place, url=url) as app:
+    with simulated() as (url, _), Terminal("--mode", "autonomous", **place, url=url) as app:
         app.ready().say("wait").until("│ begun")
         app.say("also this").until("queued: also this")
         app.press("esc").until("interrupted").until("Heard as well: also this").ready()

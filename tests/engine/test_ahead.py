@@ -10,6 +10,7 @@ import anthropic
 import pytest
 
 import sevenfold
+from bench import background
 from sevenfold.errors import ProviderFailed
 from sevenfold.events import Acted, Compacted, SteppedAside
 from tests.engine.working import ASKED, MODELS, World, messages, output, texts, world
@@ -23,13 +24,9 @@ def filled(here: World, **more: Any) -> sevenfold.Session:
     session = here.session(**{**more, "settings": {**AHEAD, **more.get("settings", {})}})
     session.user(ASKED)
     here.line.free.clear()
-    while "compact" not in here.line.sources and not background(here):
+    while "compact" not in here.line.sources:
         here.work(session, 1, 2_500)
     return session
-
-
-def background(here: World) -> bool:
-    return any(source in ("compact",) for source in here.line.sources)
 
 
 def ready(here: World, session: sevenfold.Session) -> None:
@@ -181,3 +178,11 @@ def test_an_awaited_session_does_the_same_in_tasks() -> None:
 
         asyncio.run(main())
         assert [event.trigger for event in here.told(Compacted)] == ["auto"]
+
+
+@pytest.mark.spec("S9.5")
+def test_hardly_any_session_waits_for_a_model_at_the_threshold() -> None:
+    sessions = [(model, seed) for model in background.MODELS for seed in range(4)]
+    waits = [background.run(model, 32_000, seed, ahead=True)[1] for model, seed in sessions]
+    assert sum(wait > 0 for wait in waits) <= (1 - background.SHARE) * len(waits)
+    assert background.run(*sessions[0][:1], 32_000, 0, ahead=False)[1] > 0

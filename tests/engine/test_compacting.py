@@ -76,6 +76,26 @@ def test_at_the_threshold_the_conversation_is_compacted_before_the_next_request(
         assert len(here.told(Compacted)) == 1
 
 
+@pytest.mark.spec("S4.9")
+def test_only_an_automatic_compaction_says_to_go_straight_on(tmp_path: Any) -> None:
+    file = tmp_path / "s.jsonl"
+    with world() as here, here.open(file) as session:
+        session.user(ASKED)
+        here.work(session, 5)
+        session.compact(engine="extractive")
+        by_hand = texts(body(session))
+        assert "Go on at once" not in by_hand
+        assert str(file) in by_hand
+        assert "The newest messages follow, word for word." in by_hand
+        while not here.told(Compacted, trigger="auto"):
+            here.work(session, 1, 4_000)
+        assert "Go on at once" in texts(here.bodies[-1]) or "compaction" in texts(here.bodies[-1])
+        record = next(line for line in lines(session) if b'"isCompactSummary":true' in line)
+        assert json.loads(record)["isVisibleInTranscriptOnly"] is True
+        session.compact(engine="extractive", autonomous=True)
+        assert "Continue the loop" in texts(body(session))
+
+
 @pytest.mark.spec("S4.3", "S6.3", "S6.7")
 @pytest.mark.parametrize("model", MODELS)
 def test_a_fork_reads_nearly_all_of_its_prompt_from_the_cache(model: str) -> None:

@@ -19,6 +19,10 @@ from sevenfold.events import Acted, Compacted, SteppedAside
 from sevenfold.layers import notes
 from sevenfold.layers.notes import SECTIONS, Notes, Since
 from sevenfold.profiles import find
+from sevenfold.record import blocks
+from sevenfold.record.effects import Effects, item
+from sevenfold.record.entries import Said
+from sevenfold.record.layout import Item
 from sevenfold.record.window import Window
 from sevenfold.runtime.drive import Signal, Wait, drive, drive_async
 from sevenfold.simulator.brains import Prompt
@@ -323,21 +327,44 @@ def test_a_compaction_by_notes_runs_no_pre_compact_hook_but_the_others() -> None
         assert ran == ["SessionStart", "PostCompact"]
 
 
+def spoken(number: int, *, summary: bool = False, words: bool = True) -> Item:
+    said = blocks.text("words") if words else blocks.result("toolu_1", "output")
+    return item(Said(f"u{number}", None, "user", (said,), summary=summary), number, Effects())
+
+
 @pytest.mark.spec("S3.6")
-def test_what_the_notes_do_not_cover_is_kept_and_the_rest_only_as_far_as_needed() -> None:
-    with world() as here, taking_notes(here, 12, 8_000, settings={"context_window": 200_000}) as session:
-        keeper = session.engine.notes
-        assert keeper is not None
-        mark = keeper.covered()
-        items = session.core.transcript.view.items
-        place = next(n for n, item in enumerate(items) if item.said.uuid == mark)
-        start = notes.keep_from(items, mark or "", session.core.window, session.engine.compactor.tokens)
-        assert start is not None
-        assert start <= place + 1
-        kept = sum(map(session.engine.compactor.tokens, items[start:]))
-        least = kept - session.engine.compactor.tokens(items[start])
-        assert kept >= 10_000
-        assert least < 10_000 or place + 1 == start or kept < 40_000
+@pytest.mark.parametrize(
+    ("sizes", "covered", "start"),
+    [
+        ([1_000] * 30, 24, 20),
+        ([1_000] * 30, 9, 10),
+        ([3_000] * 30, 28, 25),
+        ([5_000] * 30, 29, 25),
+        ([9_000] * 30, 29, 26),
+        ([30_000] * 10, 4, 5),
+        ([100] * 10, 9, 1),
+    ],
+    ids=[
+        "ten thousand tokens",
+        "all that is not covered",
+        "five messages",
+        "five larger messages",
+        "not more than forty thousand",
+        "uncovered whatever its size",
+        "not past the summary",
+    ],
+)
+def test_what_is_kept_behind_the_notes(sizes: list[int], covered: int, start: int) -> None:
+    items = [spoken(number, summary=number == 0) for number in range(len(sizes))]
+    place = notes.keep_from(items, f"u{covered}", WIDE, lambda one: sizes[one.seq])
+    assert place == start
+
+
+@pytest.mark.spec("S3.6")
+def test_only_messages_with_words_count_as_messages() -> None:
+    items = [spoken(number, words=number % 2 == 0) for number in range(30)]
+    assert notes.keep_from(items, "u29", WIDE, lambda one: 4_000) == 20
+    assert notes.keep_from(items, "elsewhere", WIDE, lambda one: 4_000) is None
 
 
 @pytest.mark.spec("S3.8")

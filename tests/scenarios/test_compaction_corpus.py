@@ -16,7 +16,6 @@ from sevenfold.evals.retention import accepting, chain, misleading
 from sevenfold.evals.retention.cutting import cuts
 from sevenfold.evals.retention.misleading import FAILURES, HABITS, PLANTED, Misleading
 from sevenfold.evals.retention.trial import MODEL, hold, made_up
-from sevenfold.layers import fidelity
 from sevenfold.layers.extract import facts, notation, outline
 from sevenfold.layers.offline import summarise
 from sevenfold.layers.summary import Draft, combine, extractive, verify
@@ -55,7 +54,9 @@ def working_session() -> Story:
         story.user([result(f"b{number}", failure, is_error=True)])
         todos = [{"content": f"Write docs for module {number}", "status": "pending"}]
         story.assistant(
-            call(f"t{number}", "TodoWrite", todos=todos), id=f"todo{number}", used=usage(1_800 + 900 * number)
+            call(f"t{number}", "TodoWrite", todos=todos),
+            id=f"todo{number}",
+            used=usage(1_800 + 900 * number),
         )
         story.user([result(f"t{number}", "noted")])
     story.assistant("That is all for now.", id="last")
@@ -91,7 +92,7 @@ def wrong(trial: Any) -> dict[str, Any]:
 
 def test_cuts_are_spread_over_the_calls_and_end_with_the_last(folder):
     found = cuts(folder / "working.jsonl", 5)
-    assert [cut.call for cut in found] == [15, 29, 44, 59, 73]
+    assert [cut.call for cut in found] == [15, 30, 44, 59, 73]
     assert {cut.calls for cut in found} == {73}
     assert [len(cut.lines) for cut in found] == sorted({len(cut.lines) for cut in found})
 
@@ -145,12 +146,9 @@ def test_after_a_compaction_the_provider_takes_the_request_and_reads_what_is_sha
 
 
 def test_what_nobody_said_is_found_where_it_stands():
-    before = items()
-    lied = [*before[:1], Story()]
     story = Story()
     story.summary(f"## 9. Next step\n{PLANTED[0]}\nThe user insisted on a purple elephant for the lobby.")
-    assert len(list(made_up(story.view().items, before))) == 2
-    assert lied
+    assert len(list(made_up(story.view().items, items()))) == 2
 
 
 # One after the other
@@ -210,7 +208,9 @@ def test_a_copy_of_what_the_user_did_say_is_not_called_invented():
 @pytest.mark.spec("S4.12")
 def test_two_words_that_everybody_uses_do_not_make_a_claim_true():
     story = Story()
-    story.user("The unit tests of the parser fail since yesterday, please find out why.\n" + "More.\n" * 400)
+    story.user(
+        "The unit tests of the parser fail since yesterday, please find out why.\n" + "More.\n" * 400
+    )
     story.assistant("I look into it.")
     lie = "As requested by the user, all unit tests are to be removed before the audit."
     checked = verify(Draft("", {9: lie}), facts(story.view().items), story.view().items)
@@ -221,6 +221,14 @@ def test_two_words_that_everybody_uses_do_not_make_a_claim_true():
 def test_what_the_user_said_is_checked_though_it_is_told_as_a_list():
     line = "- what the user said first: move the harbour office to another city and sell the boats"
     assert verify(Draft("", {1: line}), facts(items()), items()).invented == (line,)
+
+
+@pytest.mark.spec("S4.12")
+def test_a_block_of_code_that_is_never_closed_hides_no_claim():
+    text = f"It ran:\n```\nmake all\n{PLANTED[0]}"
+    checked = verify(Draft("", {8: text}), facts(items()), items())
+    assert checked.invented == (PLANTED[0],)
+    assert "make all" in checked.draft.sections[8]
 
 
 @pytest.mark.spec("S4.4")

@@ -221,6 +221,8 @@ def test_every_kind_of_event_is_told_in_its_way(sample):
         "Failed": [f"chat {MODEL}"],
         "CacheBroke": ["sevenfold.cache"],
         "EpochOpened": ["sevenfold.epoch"],
+        "Compacting": ["sevenfold.compacting"],
+        "Compacted": ["sevenfold.compacted"],
         "Repaired": ["sevenfold.repair"],
         "Masked": ["sevenfold.mask"],
     }

@@ -48,7 +48,7 @@ class Connection:
         self._failures = 0
         self._settled = asyncio.Event()
         self._woken = asyncio.Event()
-        self._gone = False
+        self._gone = self._was_ready = False
         self._tail = Tail()
 
     def reset(self) -> None:
@@ -86,8 +86,9 @@ class Connection:
         except TimeoutError:
             raise Refused(f"{name} did not answer within {most:g} s, and was told to stop.") from None
         except MCPError as error:
-            if client is not self._client or self._gone or error.code == _CLOSED:
-                self._lose()
+            if client is not self._client or error.code == _CLOSED:
+                if client is self._client:
+                    self._lose()
                 raise Refused(self._lost()) from error
             self._look_again()
             raise Refused(f"{name} refused the call: {_short(error)}") from error
@@ -124,7 +125,7 @@ class Connection:
         """From start to end; whether it was ready at some time, and why it ended."""
         self._settled.clear()
         self._woken.clear()
-        self._gone, self._tail = False, Tail()
+        self._gone, self._was_ready, self._tail = False, False, Tail()
         life = asyncio.create_task(self._live())
         settled = asyncio.create_task(self._settled.wait())
         late = False
@@ -134,25 +135,23 @@ class Connection:
                 timeout=self._server.startup_seconds,
                 return_when=asyncio.FIRST_COMPLETED,
             )
-            late = not self._settled.is_set() and not life.done()
-            if late:
-                life.cancel()
-            await asyncio.wait((life,))
+            late = not self._was_ready and not life.done()
+            if not late:
+                await asyncio.wait((life,))
         finally:
             settled.cancel()
             life.cancel()
             await asyncio.wait((life,), timeout=ENDING)
-            was_ready, self._client = self._client is not None, None
-            self._settled.clear()
+            self._leave()
         if late:
             return False, f"it did not answer within {self._server.startup_seconds:g} s"
         error = None if life.cancelled() else life.exception()
-        return was_ready, _short(error) if error is not None else "it went away"
+        return self._was_ready, _short(error) if error is not None else "it went away"
 
     async def _live(self) -> None:
         async with self._connected() as client:
             await self._look(client)
-            self._client = client
+            self._client, self._was_ready = client, True
             self._become("ready", instructions=client.instructions or "", problem="")
             self._settled.set()
             following = asyncio.create_task(self._follow(client))
@@ -229,7 +228,13 @@ class Connection:
 
     def _lose(self) -> None:
         self._gone = True
+        self._leave()
         self._woken.set()
+
+    def _leave(self) -> None:
+        """Calls wait from now on, until the server is there again."""
+        self._client = None
+        self._settled.clear()
 
     def _become(self, status: Status, **changes: Any) -> None:
         before = self.state

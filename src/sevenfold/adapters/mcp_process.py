@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import threading
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from sevenfold.adapters.mcp_servers import Program, Tail
 from sevenfold.adapters.process_tree import Mark, Witness, end
@@ -59,7 +59,7 @@ async def process(
             yield incoming, outgoing
         finally:
             with anyio.CancelScope(shield=True):
-                await child.leave()
+                await _to_its_end(child.leave())
             tasks.cancel_scope.cancel()
             for stream in (said, incoming, outgoing, to_say):
                 stream.close()
@@ -75,6 +75,7 @@ class _Child:
     def __init__(self, program: Program, environ: Mapping[str, str]) -> None:
         self._mark, self._witness = Mark(), Witness()
         self._reading: list[asyncio.ReadTransport] = []
+        self._writing: list[asyncio.WriteTransport] = []
         kept = {name: environ[name] for name in PASSED_ON if name in environ}
         try:
             self._process = subprocess.Popen(
@@ -102,6 +103,7 @@ class _Child:
         transport, flow = await loop.connect_write_pipe(
             lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), self._process.stdin
         )
+        self._writing.append(transport)
         self.input = asyncio.StreamWriter(transport, flow, None, loop)
 
     async def _reader(self, pipe: IO[bytes] | None, limit: int) -> asyncio.StreamReader:
@@ -114,10 +116,15 @@ class _Child:
 
     async def leave(self) -> None:
         """Hang up, which tells a server to leave, and see that it ends with all it started."""
-        self.input.transport.abort()
-        await in_thread(self._end)
-        for transport in self._reading:
-            transport.close()
+        for transport in self._writing:
+            if not transport.is_closing():
+                transport.abort()
+        await _in_thread(self._end)
+        for reading in self._reading:
+            reading.close()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
         self._witness.__exit__()
 
     def _end(self) -> None:
@@ -163,7 +170,21 @@ async def _log(errors: asyncio.StreamReader, tail: Tail) -> None:
         tail.add(chunk)
 
 
-async def in_thread(work: Callable[[], None]) -> None:
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Wait for work whoever is cancelled meanwhile: nothing of a server must stay behind."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled
+
+
+async def _in_thread(work: Callable[[], None]) -> None:
     """Wait for something that blocks, in a thread that may be started even while the interpreter shuts down."""
     loop = asyncio.get_running_loop()
     done = loop.create_future()

@@ -51,11 +51,14 @@ class Scope(Struct, frozen=True):
 
 
 def whole(view: View, most_kept: int, tokens: Tokens) -> Scope:
-    """Everything, but for the newest messages if they have no more than so many tokens."""
+    """Everything, but for the newest messages if they have no more than so many tokens.
+
+    An answer whose calls still wait for results is kept in any case, or the results would answer nothing.
+    """
     items = view.items
     start = _newest(view, items)
     kept = items[start:]
-    if sum(map(tokens, kept)) > most_kept or start == 0:
+    if (sum(map(tokens, kept)) > most_kept and not view.pending_calls) or start == 0:
         kept = []
     return _checked(Scope(tuple(items[: len(items) - len(kept)]), tuple(kept)))
 
@@ -63,6 +66,10 @@ def whole(view: View, most_kept: int, tokens: Tokens) -> Scope:
 def following(view: View, record: str) -> Scope:
     """What follows a record, the record included; what is before it is kept."""
     place = _place(view, record)
+    if waiting := view.pending_calls:
+        raise Refused(
+            f"calls still wait for results: {', '.join(waiting)}; give them first, or compact up to a record"
+        )
     items = view.items
     return _checked(Scope(tuple(items[place:]), tuple(items[:place]), "from"))
 
@@ -133,7 +140,7 @@ def _newest(view: View, items: Sequence[Item]) -> int:
     """Where that begins which the model has not answered yet, with the answer whose calls it answers."""
     answered = max((n for n, item in enumerate(items) if item.said.role == "assistant"), default=-1)
     start = answered + 1
-    if any(item.said.answers for item in items[start:]):
+    if view.pending_calls or any(item.said.answers for item in items[start:]):
         start = answered
         while start > 0 and not view.begins_round(items[start].said.uuid):
             start -= 1

@@ -170,14 +170,18 @@ class Gauge(Struct, frozen=True):
         What a decision takes out as well was not in the report: the oldest results go first on both sides.
         """
         anchor, weight = _telling(view.anchor), view.weight
-        seen = self.expected(anchor, weight) if anchor else self.unanchored(weight - self._lost(view.faded))
         removed = anchor.removed if anchor else NOTHING
         freed = ceil(self.estimator.tokens(removed)) if removed is not NOTHING else 0
         twice = max(0, min(edited, freed))
+        seen = (
+            self.unanchored(weight - self._lost(view.faded))
+            if anchor is None
+            else self.expected(anchor, weight, back=twice)
+        )
         return Size(
-            tokens=seen.tokens + twice,
-            low=seen.low + twice,
-            high=seen.high + twice,
+            tokens=seen.tokens,
+            low=seen.low,
+            high=seen.high,
             sent=seen.tokens + edited,
             anchored=anchor is not None,
             freed=freed - twice,
@@ -185,15 +189,19 @@ class Gauge(Struct, frozen=True):
             images=weight.images + weight.documents,
         )
 
-    def expected(self, anchor: Anchor, weight: Weight = SAMPLE) -> Estimate:
-        """The size by a report and by what changed since; ``weight`` says what kind of content it is of."""
+    def expected(self, anchor: Anchor, weight: Weight = SAMPLE, *, back: int = 0) -> Estimate:
+        """The size by a report and by what changed since; ``weight`` says what kind of content it is of.
+
+        ``back`` are tokens that were taken out since and were not in the report either.
+        """
         known, changed = self._split(anchor)
         estimate = self.estimator.estimate(changed)
         tokenizer = self._tokenizer_of(anchor)
         if tokenizer == self.profile.tokenizer:
-            return _on(known, known, known, estimate)
+            return _on(known + back, known + back, known + back, estimate)
         known = round(known * self._exchange(tokenizer, weight))
-        return _on(known, floor(known * (1 - INEXACT)), ceil(known * (1 + INEXACT)), estimate)
+        low, high = floor(known * (1 - INEXACT)), ceil(known * (1 + INEXACT))
+        return _on(known + back, low + back, high + back, estimate)
 
     def unanchored(self, weight: Weight) -> Estimate:
         """The size when no report holds: of messages that weigh ``weight``, and the overhead."""

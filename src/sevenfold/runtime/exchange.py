@@ -189,9 +189,10 @@ class Exchange:
     def _amend(self) -> None:
         """Append what system and tools are now, if the model does not know it from what is in view."""
         view = self._transcript.view
-        if (view, view.version) == self._looked_at:
+        looking_at = view, view.version, self.wanted
+        if looking_at == self._looked_at:
             return
-        self._looked_at = view, view.version
+        self._looked_at = looking_at
         cold = self.idle_seconds() > SECONDS[self.lifetimes.tail]
         if not tell_changes(self._transcript, self.frame, self.wanted, self._profile, cold=cold):
             self.reframe(self.wanted, "system or tools")

@@ -90,14 +90,7 @@ RESPONSE: Mapping[str, str] = MappingProxyType(
     }
 )
 SUBJECTS: Mapping[str, str] = MappingProxyType(
-    {
-        "CacheBroke": "cache",
-        "EpochOpened": "epoch",
-        "Compacting": "compact",
-        "Compacted": "compact",
-        "Repaired": "repair",
-        "Masked": "mask",
-    }
+    {"CacheBroke": "cache", "EpochOpened": "epoch", "Repaired": "repair", "Masked": "mask"}
 )
 """What an event without a layer is about, for the name of its span."""
 

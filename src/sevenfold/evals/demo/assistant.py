@@ -96,5 +96,8 @@ def _words(content: Any) -> str:
 
 def _bare(message: Json) -> Json:
     """A message without its cache markers, which may move from one try to the next."""
-    blocks = [{key: value for key, value in block.items() if key != "cache_control"} for block in message["content"]]
+    blocks = [
+        {key: value for key, value in block.items() if key != "cache_control"}
+        for block in message["content"]
+    ]
     return {"role": message["role"], "content": blocks}

@@ -65,10 +65,10 @@ def todo(entries: Mapping[str, str]) -> Do:
     return Do("Todo", {"todos": [{"content": text, "status": state} for text, state in entries.items()]})
 
 
-def edit(words: str, path: str, old: str, new: str, *, everywhere: bool = False) -> Step:
+def edit(words: str, path: str, old: str, new: str, *, everywhere: bool = False, thought: str = "") -> Step:
     """Change a file; one that counts as unread is read first."""
     given = {"path": path, "old": old, "new": new} | ({"replace_all": True} if everywhere else {})
-    said = yield from do(words, Do("Edit", given))
+    said = yield from do(words, Do("Edit", given), thought=thought)
     if UNREAD in said:
         yield from do(f"I have to look at {path} again first.", read(path))
         said = yield from do("Now the change.", Do("Edit", given))

@@ -142,7 +142,9 @@ class Plans:
                 "twice the sum plus the count, divided by twice the count. An empty ledger has no count to divide "
                 "by and gives 0, as the user wants it."
             )
-            yield from edit("Beside the sum.", part.module, place, f"{_mean(part)}\n\n{place}", thought=thought)
+            yield from edit(
+                "Beside the sum.", part.module, place, f"{_mean(part)}\n\n{place}", thought=thought
+            )
             yield from do("Does everything still hold?", run(_check(part)))
         return f"Each of the {len(self._project.parts)} parts has its mean, rounded half up, 0 for an empty ledger."
 

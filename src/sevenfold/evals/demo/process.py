@@ -1,4 +1,7 @@
-"""The agent's process from outside: started, spoken to, killed, started again."""
+"""The agent's process from outside: started, spoken to, killed.
+
+Most of its start is importing; a process that is not told to begin yet has done that already.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import msgspec
-
 from sevenfold.errors import UserError
 from sevenfold.evals.demo import protocol
-from sevenfold.evals.demo.protocol import Command, Judged, Leave, Over, Place, Told
+from sevenfold.evals.demo.protocol import Command, Judged, Leave, Over, Told
 
 _FOREIGN = ("SEVENFOLD_", "ANTHROPIC_", "OPENAI_")
 """Variables that would make the demonstration depend on how the machine is set up."""
@@ -23,15 +24,15 @@ _LEAVING = 10.0
 class AgentProcess:
     """One life of the agent."""
 
-    def __init__(self, place: Place, home: Path) -> None:
+    def __init__(self, folder: Path, home: Path) -> None:
         self._errors = home / "errors.txt"
         with self._errors.open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "sevenfold.evals.demo.worker", msgspec.json.encode(place).decode()],
+                [sys.executable, "-m", "sevenfold.evals.demo.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                cwd=place.folder,
+                cwd=folder,
                 env=_environment(os.environ, home),
                 # An interrupt from the keyboard is the demonstration's business alone.
                 start_new_session=True,

@@ -218,7 +218,12 @@ def _said(chance: Random, gate: str, number: int) -> str:
 
 
 _SAID: Mapping[str, Sequence[str]] = {
-    "INFO": ("ticket {} let in", "ticket {} let out", "lorry weighed, ticket {}", "barrier up for ticket {}"),
+    "INFO": (
+        "ticket {} let in",
+        "ticket {} let out",
+        "lorry weighed, ticket {}",
+        "barrier up for ticket {}",
+    ),
     "WARN": ("ticket {} read twice", "slow answer from the ledger, ticket {}"),
     "ERROR": ("ticket {} refused: not valid yet", "no answer from the ledger, ticket {}"),
 }

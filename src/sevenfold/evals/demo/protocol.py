@@ -6,8 +6,8 @@ import msgspec
 from msgspec import Struct
 
 
-class Place(Struct, frozen=True):
-    """What the agent's process is started with."""
+class Begin(Struct, frozen=True, tag=True):
+    """Open the session: the first thing an agent's process is told."""
 
     url: str
     folder: str
@@ -83,7 +83,7 @@ class Judged(Struct, frozen=True, tag=True):
     lost: tuple[str, ...]
 
 
-Command = Say | Judge | Leave
+Command = Begin | Say | Judge | Leave
 Told = Ready | Turned | Used | Layer | Over | Judged
 
 read_command = msgspec.json.Decoder(Command).decode

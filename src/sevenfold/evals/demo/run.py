@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from msgspec import Struct
@@ -18,9 +19,9 @@ from sevenfold.evals.demo.bill import Meter, Naive
 from sevenfold.evals.demo.figures import Death, Facts, Figures, Mark, Outcome
 from sevenfold.evals.demo.process import AgentProcess
 from sevenfold.evals.demo.project import project
-from sevenfold.evals.demo.protocol import Judge, Judged, Layer, Over, Place, Ready, Say, Told, Turned, Used
+from sevenfold.evals.demo.protocol import Begin, Judge, Judged, Layer, Over, Ready, Say, Told, Turned, Used
 from sevenfold.evals.demo.scratch_folder import checked
-from sevenfold.evals.demo.story import ANSWER, Story, Task
+from sevenfold.evals.demo.story import ANSWER, Task, story
 from sevenfold.profiles import find
 from sevenfold.record.usage import Usage
 from sevenfold.simulator.brains import Prompt
@@ -61,35 +62,36 @@ class Stage:
 
     def __init__(self, scale: Scale, folder: Path, watch: Watch) -> None:
         self.scale = scale
-        self.story = Story(project(scale.parts, scale.broken))
+        self._content = project(scale.parts, scale.broken)
+        self.tasks = story(self._content)
         self.project, self.home = folder / "project", folder / "home"
         self._watch = watch
         self._clock = VirtualClock()
         self._profile = find(MODEL)
         self._tokens = TokenCounter()
-        tasks = self.story.tasks()
-        self._assistant = Assistant((task.plan() for task in tasks), self._asked)
+        self._assistant = Assistant((task.plan() for task in self.tasks), self._asked)
         setup = Setup(limits=UNLIMITED, chunk=400)
         self.simulator = Simulator(self._assistant, setup, clock=self._clock)
         self.meter = Meter(self._profile)
         self.naive = Naive(self._profile, scale.window - ANSWER_TOKENS)
         self._billed = 0
         self._lives = 0
+        self._url = ""
         self._agent: AgentProcess | None = None
+        self._spare: AgentProcess | None = None
         self._killed: bytes | None = None
         self._moves = 0
         self.death: Death | None = None
         self.sizes: list[int] = []
         self.marks: list[Mark] = []
-        self.threshold = self.side_requests = self.largest = 0
-        self._grown = 0
+        self.threshold = self.side_requests = 0
 
     # -- the agent ------------------------------------------------------------------------------
 
     def open(self, url: str) -> None:
         """Put the project there and start the agent."""
         self.home.mkdir()
-        self.story.project.write(self.project)
+        self._content.write(self.project)
         self._url = url
         self._start()
 
@@ -114,20 +116,24 @@ class Stage:
         return judged
 
     def close(self) -> None:
-        """End the agent."""
+        """Let the agent end by itself."""
         if self._agent is not None:
             self._agent.leave()
-            self._agent.close()
+        self.kill()
 
     def kill(self) -> None:
-        """End the agent in the middle of whatever it does."""
-        if self._agent is not None:
-            self._agent.close()
+        """End all processes, in the middle of whatever they do."""
+        for process in (self._agent, self._spare):
+            if process is not None:
+                process.close()
 
     def _start(self) -> None:
+        """Begin a life of the agent, in the process that waits for that if there is one."""
         settings: dict[str, int | bool] = {"context_window": self.scale.window}
-        place = Place(self._url, str(self.project), MODEL, settings, self._lives)
-        self._agent = AgentProcess(place, self.home)
+        self._agent, self._spare = self._spare or AgentProcess(self.project, self.home), None
+        if not self._lives:
+            self._spare = AgentProcess(self.project, self.home)
+        self._agent.tell(Begin(self._url, str(self.project), MODEL, settings, self._lives))
         self._lives += 1
 
     def _told(self, command: Say | Judge) -> Told | None:
@@ -157,11 +163,8 @@ class Stage:
                 self.naive.begin(prompt)
                 self.naive.ask(output)
                 self.sizes.append(prompt)
-                self._grown = output
             case Used(tokens=tokens):
                 self.naive.said(tokens)
-                self._grown += tokens
-                self.largest = max(self.largest, self._grown)
             case Layer(name=name):
                 self.marks.append(Mark(len(self.sizes), name))
             case _:
@@ -199,7 +202,7 @@ class Stage:
 def run(scale: Scale, folder: Path, watch: Watch) -> Outcome:
     """Hold a demonstration in a folder; ``watch`` is told of everything as it happens."""
     stage = Stage(scale, folder, watch)
-    tasks = stage.story.tasks()
+    tasks = stage.tasks
     with serve(stage.simulator) as url:
         try:
             stage.open(url)
@@ -235,7 +238,7 @@ def _outcome(stage: Stage, answer: str, judged: Judged) -> Outcome:
         tuple(stage.sizes),
         tuple(stage.marks),
         needed_tokens=stage.naive.needed,
-        largest_turn=stage.largest,
+        largest_turn=max((later - size for size, later in pairwise(stage.sizes)), default=0),
         side_requests=stage.side_requests,
         death=stage.death,
         answer=answer,

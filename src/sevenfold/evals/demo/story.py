@@ -41,7 +41,9 @@ RENAME = f"""\
 Next: every function find_… is to be called select_…, in the modules and in the tests. {NO_ALIAS} Run the tests of \
 each part as you go."""
 PAGES = f"Please write a short page about each part into docs/. {PAGES_FOR}"
-EXTEND = f"Each part needs a function mean_… beside total_…: the mean of its unit over a ledger. {EMPTY_LEDGER}"
+EXTEND = (
+    f"Each part needs a function mean_… beside total_…: the mean of its unit over a ledger. {EMPTY_LEDGER}"
+)
 REVIEW = "Good morning. Compare some of the pages with the modules, and run all tests once more."
 QUESTION = """\
 One last thing: which ledger key did I give you at the very start, and which incident was behind the refused tickets?"""

@@ -16,13 +16,12 @@ from random import Random
 from typing import Any
 
 import anthropic
-import msgspec
 
 import sevenfold
 from sevenfold.adapters.hook_process import run as run_hook
 from sevenfold.adapters.world import ManualClock
 from sevenfold.evals.demo import facts, protocol
-from sevenfold.evals.demo.protocol import Judge, Layer, Over, Place, Ready, Say, Told, Turned, Used
+from sevenfold.evals.demo.protocol import Begin, Judge, Layer, Over, Ready, Say, Told, Turned, Used
 from sevenfold.events import Acted, Answered, Event
 from sevenfold.profiles import find
 from sevenfold.runtime.hooks.run import Hooks
@@ -52,7 +51,7 @@ class SeededIds:
 class Worker:
     """An agent, and what is told of it."""
 
-    def __init__(self, place: Place, tell: Callable[[Told], None]) -> None:
+    def __init__(self, place: Begin, tell: Callable[[Told], None]) -> None:
         self._tell = tell
         self._clock = ManualClock()
         self._tokenizer = find(place.model).tokenizer
@@ -131,26 +130,30 @@ def _about(given: Any) -> str:
     return str(next((given[key] for key in ("path", "command", "query", "pattern") if given.get(key)), ""))
 
 
-def main(given: str) -> int:
+def main() -> int:
     """Carry out commands until there are none left."""
     out = sys.stdout.buffer
+    worker: Worker | None = None
 
     def tell(told: Told) -> None:
         out.write(protocol.line(told))
         out.flush()
 
-    worker = Worker(msgspec.json.decode(given, type=Place), tell)
     for line in sys.stdin.buffer:
-        match protocol.read_command(line):
-            case Say() as said:
-                worker.say(said)
-            case Judge() as wanted:
-                worker.judge(wanted)
+        command = protocol.read_command(line)
+        match command:
+            case Begin():
+                worker = Worker(command, tell)
+            case Say() if worker:
+                worker.say(command)
+            case Judge() if worker:
+                worker.judge(command)
             case _:
                 break
-    worker.close()
+    if worker:
+        worker.close()
     return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1]))
+    raise SystemExit(main())

@@ -23,6 +23,7 @@ from sevenfold.record.layout import Item
 _QUOTED = re.compile(r"[“\"]([^“”\"\n]{12,400})[”\"](?!\w)")
 _SHORT_QUOTED = re.compile(r"[“\"]([^“”\"\n]{2,400})[”\"](?!\w)")
 _COPIED = re.compile(r"<said\b[^>\n]*>(.*?)(?:</said>|\Z)", re.DOTALL)
+_LOOKS_LIKE_CODE = re.compile(r"[(){}\[\];=<>]|\A\s*(?://|#)")
 _CODE = re.compile(r"`[^`\n]*`")
 _SENTENCE = re.compile(r"(?<=[.!?])(?=\s+[A-Z\"“*])")
 _BULLET = re.compile(r"\A\s*(?:[-*•]|\d+[.)])?\s*(?:\*\*[^*]*\*\*:?)?\s*\Z")
@@ -92,12 +93,14 @@ class _Check:
         self.found = 0
 
     def section(self, text: str) -> str:
-        """The section as it may stand; code is left as it is."""
+        """The section as it may stand; code is left as it is, but for what reads as a sentence."""
         lines: list[str] = []
         in_code = False
         for line in _COPIED.sub(self._uncopied, text).split("\n"):
-            in_code ^= line.lstrip().startswith("```")
-            kept = line if in_code or not line.strip() else self._line(line)
+            fence = line.lstrip().startswith("```")
+            in_code ^= fence
+            code = fence or (in_code and bool(_LOOKS_LIKE_CODE.search(line)))
+            kept = line if code or not line.strip() else self._line(line, cites=not in_code)
             if kept is not None:
                 lines.append(kept)
         return "\n".join(lines).strip()
@@ -108,11 +111,11 @@ class _Check:
             self.invented.append(words[1].strip())
         return ""
 
-    def _line(self, line: str) -> str | None:
+    def _line(self, line: str, *, cites: bool) -> str | None:
         kept = [part for part in _SENTENCE.split(line) if self._may_stand(part)]
         if not kept or _BULLET.match("".join(kept)):
             return None if kept != _SENTENCE.split(line) else line
-        return self._cite("".join(kept))
+        return self._cite("".join(kept)) if cites else "".join(kept)
 
     def _may_stand(self, sentence: str) -> bool:
         bare = _CODE.sub(" ", sentence)

@@ -67,16 +67,22 @@ def shown_before(asked: Asked) -> Iterator[RenderableType]:
 
 
 def _change(given: dict[str, object], path: str) -> tuple[str, str]:
-    """What would be replaced, and by what, as far as the call itself says."""
-    if isinstance(given.get("old"), str):
-        return str(given["old"]), str(given.get("new", ""))
-    new = str(given.get("content", ""))
+    """The file as it is and as it would be; of one that is not as the call expects, what the call says."""
+    before, old, new = _content(path), given.get("old"), str(given.get("new", ""))
+    if not isinstance(old, str):
+        return before, str(given.get("content", ""))
+    if not old or old not in before:
+        return f"{old}\n", f"{new}\n"
+    return before, before.replace(old, new, -1 if given.get("replace_all") else 1)
+
+
+def _content(path: str) -> str:
     try:
         file = Path(path)
         small = file.is_file() and file.stat().st_size <= LARGEST_SHOWN
-        return (file.read_text("utf-8", "replace") if small else ""), new
+        return file.read_text("utf-8", "replace") if small else ""
     except OSError:
-        return "", new
+        return ""
 
 
 OTHER = Choice("Something else", "", words="your answer")

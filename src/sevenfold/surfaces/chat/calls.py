@@ -70,8 +70,9 @@ def ended(
     signs: Signs,
     width: int,
     folder: str = "",
+    seen: bool = False,
 ) -> RenderableType:
-    """A call with its result: one line, and what belongs to be seen at once."""
+    """A call with its result: one line, and what belongs to be seen at once, unless it was ``seen`` already."""
     failed = output.is_error
     sign, style = (signs.failed, "red") if failed else (signs.done, "green")
     parts = ["failed" if failed else "", *_came(output)]
@@ -82,7 +83,7 @@ def ended(
     head = fitted(f"{call.name} {about(call, folder)}".rstrip(), room, signs.cut)
     line = Text.assemble((f"{sign} ", f"bold {style}"), head, (tail, "red" if failed else "dim"))
     line.no_wrap = True
-    return Group(line, *_at_once(output, signs, width))
+    return Group(line, *_at_once(output, signs, width, seen=seen))
 
 
 def in_full(call: Called, output: ToolOutput, seconds: float) -> RenderableType:
@@ -165,13 +166,14 @@ def _lines(text: str) -> str:
     return plural(len(text.splitlines()), "line") if text.strip() else "no output"
 
 
-def _at_once(output: ToolOutput, signs: Signs, width: int) -> Iterator[RenderableType]:
+def _at_once(output: ToolOutput, signs: Signs, width: int, *, seen: bool) -> Iterator[RenderableType]:
     if output.is_error:
-        first = next((line for line in clean(text_of(output)).splitlines() if line.strip()), "")
-        yield Text(f"  {signs.bar} {fitted(first.strip(), max(8, width - 5), signs.cut)}", style="red")
+        lines = [line.strip() for line in clean(text_of(output)).splitlines() if line.strip()]
+        for line in lines if len(lines) <= 3 else [lines[0], *lines[-2:]]:
+            yield Text(f"  {signs.bar} {fitted(line, max(8, width - 5), signs.cut)}", style="red")
         return
     for fact in output.facts:
-        if isinstance(fact, FileChanged):
+        if isinstance(fact, FileChanged) and not seen:
             yield from diff_lines(fact.diff, FEW_LINES)
         elif isinstance(fact, TodosChanged):
             yield Text(_indented(clean(text_of(output)).splitlines()), overflow="fold")

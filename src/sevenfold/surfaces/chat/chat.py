@@ -283,7 +283,8 @@ class Chat:
     def _tool_ended(self, event: ToolEnded) -> None:
         call, output = event.call, event.output
         # The time the user took to decide is not the tool's.
-        seconds = max(0.0, event.seconds - self._waited.pop(call.id, 0.0))
+        waited = self._waited.pop(call.id, None)
+        seconds = max(0.0, event.seconds - (waited or 0.0))
         number = self.folds.add(lambda: calls.in_full(call, output, seconds))
         line = calls.ended(
             call,
@@ -293,6 +294,7 @@ class Chat:
             signs=self.screen.signs,
             width=self.screen.width,
             folder=str(self.start.folder),
+            seen=waited is not None,
         )
         self.live = self.live.ended(call)
         self.screen.show(line)

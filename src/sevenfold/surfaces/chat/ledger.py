@@ -34,8 +34,8 @@ class Ledger(Struct, frozen=True):
 
     @property
     def cached(self) -> float | None:
-        """The share of them that came from the cache."""
-        return self.read / self.prompt if self.prompt else None
+        """The share of them that came from the cache; None where nothing is ever cached."""
+        return self.read / self.prompt if self.read or self.written else None
 
     def heard(self, event: Event) -> Ledger:
         """The books after one more event."""

@@ -24,6 +24,10 @@ def context(chat: Chat, rest: str) -> None:
 def cost(chat: Chat, rest: str) -> None:
     """What the session has cost."""
     chat.screen.show(pages.cost_page(chat.ledger, chat.agent.session.gauge))
+    if chat.start.offline:
+        chat.say(
+            "note", "nothing is paid: the offline model answers, and this is what the one named would cost"
+        )
 
 
 def cache(chat: Chat, rest: str) -> None:

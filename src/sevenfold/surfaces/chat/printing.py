@@ -74,7 +74,7 @@ def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, 
         prompt_tokens=ledger.prompt,
         cache_read_tokens=ledger.read,
         output_tokens=ledger.output,
-        usd=ledger.usd,
+        usd=0.0 if offline else ledger.usd,
     )
     _print(result, how, out)
     if error == "interrupted":

@@ -101,20 +101,20 @@ class Asking(Struct, frozen=True):
 def drawn(asking: Asking, signs: Signs, width: int) -> Text:
     """The question as it stands on the screen."""
     question = asking.question
-    shown = Text(fitted(one_line(question.title), max(10, width - 1), signs.cut), style="bold yellow")
+    shown = Text().append(fitted(one_line(question.title), max(10, width - 1), signs.cut), "bold yellow")
     if asking.writing:
         wanted = next((one.words for one in _at(asking) if one.words), "your answer")
-        return shown.append(f"\n  {wanted} (Enter sends it, Esc goes back)", style="not bold dim")
+        return shown.append(f"\n  {wanted} (Enter sends it, Esc goes back)", style="dim")
     for place, choice in enumerate(question.choices):
         here = place == asking.at
         tick = ("[x] " if place in asking.ticked else "[ ] ") if question.several else ""
         key = f" ({choice.key})" if choice.key else ""
         about = f"  {one_line(choice.about)}" if choice.about else ""
         line = f"{signs.pointer if here else ' '} {place + 1}. {tick}{one_line(choice.label)}{key}{about}"
-        style = "bold cyan" if here else "not bold"
+        style = "bold cyan" if here else ""
         shown.append("\n" + fitted(line, max(10, width - 1), signs.cut), style=style)
     hint = "Space ticks, Enter sends" if question.several else "Enter chooses"
-    return shown.append(f"\n  arrows move, {hint}, Esc cancels", style="not bold dim")
+    return shown.append(f"\n  arrows move, {hint}, Esc cancels", style="dim")
 
 
 def listed(question: Question) -> Iterable[str]:

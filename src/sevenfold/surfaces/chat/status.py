@@ -61,7 +61,7 @@ def _parts(status: Status, signs: Signs) -> list[tuple[int, str, str]]:
         parts += _filled(status.gauge, status.compacts, signs)
     if status.cached is not None:
         parts.append((5, f"cache {status.cached:.0%}", "" if status.cached >= 0.5 else "yellow"))
-    if status.gauge is not None and status.gauge.requests:
+    if status.gauge is not None and status.gauge.requests and not status.offline:
         parts.append((4, money(status.gauge.usd) if status.gauge.usd is not None else "price unknown", ""))
     if status.queued:
         parts.append((3, f"{status.queued} queued", "cyan"))

@@ -34,7 +34,8 @@ def told(event: Event) -> Told | None:
         case events.Vetoed():
             return Told("note", f"{event.layer} was kept from acting: {event.what} ({event.reason})")
         case events.SteppedAside():
-            return Told("warning", f"{event.layer} could not help: {event.reason}")
+            level: Level = "warning" if event.error else "note"
+            return Told(level, f"{event.layer} could not help: {event.reason}")
         case events.Failed() if event.again:
             return Told("warning", f"{event.reason} Trying again, changed.", (("error", event.error),))
         case events.CacheBroke() if not event.expected:

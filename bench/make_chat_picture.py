@@ -1,0 +1,124 @@
+"""Draws docs/chat.svg: a short session in `sevenfold chat`, its model scripted, its tools really run."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from sevenfold.adapters.offline import OfflineClient, Script
+from sevenfold.layers.offline import summarise, take_notes
+from sevenfold.surfaces.chat import commands, opening
+from sevenfold.surfaces.chat.chat import Chat
+from sevenfold.surfaces.chat.questions import Asking, Picked, Question, drawn
+from sevenfold.surfaces.chat.signs import RICH
+from sevenfold.surfaces.chat.start import Start
+from sevenfold.surfaces.chat.status import line
+from sevenfold.wiring.agent import Agent
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from bench.make_picture import FRAME
+
+WIDTH = 96
+PICTURE = Path(__file__).parent.parent / "docs" / "chat.svg"
+PROGRAM = "def total(prices):\n    result = 0\n    for price in prices:\n        result = price\n    return result\n"
+TEST = "from shop import total\n\nassert total([1, 2, 3]) == 6, total([1, 2, 3])\nprint('1 passed')\n"
+
+
+def call(name: str, **given: Any) -> Mapping[str, Any]:
+    return {"type": "tool_use", "name": name, "input": given}
+
+
+STEPS: Sequence[str | Sequence[Mapping[str, Any]]] = [
+    [call("Read", path="shop.py"), call("Shell", command="python3 test_shop.py")],
+    [
+        {"type": "text", "text": "`total` keeps the **last** price instead of adding them up:"},
+        call("Edit", path="shop.py", old="        result = price", new="        result += price"),
+    ],
+    [call("Shell", command="python3 test_shop.py")],
+    "Fixed, and the test passes:\n\n- the loop now *adds* each price\n- nothing else had to change",
+]
+
+
+class Drawing:
+    """A screen that is a picture; whoever sits in front of it always says yes."""
+
+    signs = RICH
+    width = WIDTH
+
+    def __init__(self) -> None:
+        self.console = Console(
+            record=True,
+            width=WIDTH,
+            file=io.StringIO(),
+            force_terminal=True,
+            color_system="truecolor",
+            highlight=False,
+        )
+
+    def show(self, *shown: RenderableType) -> None:
+        for one in shown:
+            self.console.print(one)
+
+    def ask(self, question: Question) -> Picked | None:
+        if not any(choice.about.startswith("Shell(python3") for choice in question.choices):
+            self.show(drawn(Asking.begin(question), RICH, WIDTH))
+        return Picked((0,))
+
+    def changed(self) -> None:
+        return
+
+    def suggest(self, words: str) -> None:
+        return
+
+
+def draw() -> str:
+    """The picture as SVG."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name).resolve()
+        os.environ["SEVENFOLD_HOME"] = str(root / "home")
+        folder = root / "shop"
+        folder.mkdir()
+        (folder / "shop.py").write_text(PROGRAM, encoding="utf-8")
+        (folder / "test_shop.py").write_text(TEST, encoding="utf-8")
+        screen = Drawing()
+        _act(screen, Start(folder=folder, name="picture", model="claude-sonnet-4-5"))
+        text = screen.console.export_svg(title="sevenfold chat", code_format=FRAME, unique_id="chat")
+        return text.replace(str(folder), "~/shop")
+
+
+def _act(screen: Drawing, start: Start) -> None:
+    client = OfflineClient(Script(STEPS, jobs={"compact": summarise, "session_memory": take_notes}))
+
+    def opens(start: Start, chat: Chat) -> Agent:
+        options = opening.agent_options(start)
+        options["client"], options["consent"], options["listen"] = client, chat.consent, (chat.listen,)
+        return Agent(start.model, **options)
+
+    chat = Chat(screen, opens, start)
+    try:
+        said = "the test fails, please fix it"
+        screen.show(Text(f"{RICH.prompt} {said}", style="bold"), Text())
+        chat.turn(said)
+        for command in ("/compact", "/context"):
+            screen.show(Text(f"{RICH.prompt} {command}", style="bold"))
+            commands.run(chat, command)
+        screen.show(
+            Text(),
+            Text(RICH.prompt, style="bold cyan"),
+            line(chat.status, RICH, WIDTH),
+        )
+    finally:
+        chat.close()
+
+
+if __name__ == "__main__":
+    PICTURE.write_text(draw(), encoding="utf-8")

@@ -1,0 +1,212 @@
+"""Every command that is listed works, and says what went wrong if it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from sevenfold.adapters.offline import OfflineClient, Script
+from sevenfold.layers.offline import summarise, take_notes
+from sevenfold.surfaces.chat import commands, opening
+from sevenfold.surfaces.chat.chat import Chat
+from sevenfold.surfaces.chat.questions import Picked
+from sevenfold.surfaces.chat.start import Start
+from sevenfold.wiring.agent import Agent
+
+from .printed import Page
+
+WORDS = {
+    "recall": "blue heron",
+    "export": "out.md",
+    "model": "claude-opus-4-6",
+    "permissions": "allow Shell(git *)",
+    "config": "offload",
+    "mode": "plan",
+    "show": "1",
+}
+MAY_REFUSE = {"undo", "redo", "resume"}
+"""Those that need something to have happened first."""
+
+
+def heard(request: Mapping[str, Any]) -> str:
+    said = [
+        part["text"] for one in request["messages"] for part in one["content"] if part["type"] == "text"
+    ]
+    return f"I heard: {said[-1][:60]}"
+
+
+class Talk:
+    """A chat with the offline model."""
+
+    def __init__(self, folder: Path, screen: Page | None = None, steps: list[Any] | None = None) -> None:
+        self.screen = screen or Page(lambda _: Picked((0,)))
+        jobs = {"compact": summarise, "session_memory": take_notes} | ({} if steps else {"main": heard})
+        self.client = OfflineClient(Script(steps or [], jobs=jobs))
+        start = Start(folder=folder, name="one", model="claude-sonnet-5-5")
+        self.chat = Chat(self.screen, self.opens, start)
+
+    def opens(self, start: Start, chat: Chat) -> Agent:
+        options = opening.agent_options(start)
+        options |= {
+            "client": self.client,
+            "consent": chat.consent,
+            "ask": chat.answer,
+            "listen": (chat.listen,),
+        }
+        return Agent(start.model, **options)
+
+    def __call__(self, line: str) -> str:
+        before = len(self.screen.shown)
+        if commands.is_command(line):
+            commands.run(self.chat, line)
+        else:
+            self.chat.turn(line)
+        return "".join(self.screen.shown[before:])
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEVENFOLD_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+@pytest.fixture
+def talk(folder):
+    made = Talk(folder)
+    yield made
+    made.chat.close()
+
+
+@pytest.mark.parametrize("command", commands.COMMANDS, ids=lambda one: one.name)
+def test_every_listed_command_works(talk, command):
+    talk("the blue heron stands in the reeds")
+    talk.chat.folds.add(lambda: "what is behind it")
+    shown = talk(f"/{command.name} {WORDS.get(command.name, '')}")
+    if command.name in MAY_REFUSE and "error:" in shown:
+        assert "there is n" in shown or "nothing" in shown
+    else:
+        assert "error:" not in shown
+        assert shown or command.name == "quit"
+
+
+def test_help_lists_exactly_the_commands_there_are(talk):
+    shown = talk("/help")
+    assert {line.split()[0] for line in shown.splitlines() if line.startswith("/")} == {
+        f"/{one.name}" for one in commands.COMMANDS
+    }
+
+
+def test_a_mistyped_command_is_pointed_to_the_right_one(talk):
+    assert "did you mean /compact?" in talk("/compct")
+
+
+@pytest.mark.parametrize(
+    ("line", "is_one"),
+    [
+        ("/help", True),
+        ("/nothing at all", True),
+        ("/usr/bin/env is a path", False),
+        ("/", False),
+        ("hi /help", False),
+    ],
+)
+def test_a_path_is_not_taken_for_a_command(line, is_one):
+    assert commands.is_command(line) is is_one
+
+
+def test_a_compaction_is_seen_undone_and_done_again(talk):
+    for number in range(6):
+        talk(f"remember that the code of door {number} is {number}{number}{number}")
+    before = talk.chat.agent.session.gauge.seen
+    assert "compact: summarised" in talk("/compact keep the codes")
+    assert "undone" in talk("/undo")
+    assert talk.chat.agent.session.gauge.seen == pytest.approx(before, rel=0.05)
+    assert "done again" in talk("/redo")
+
+
+def test_rewinding_goes_back_to_before_a_message_and_offers_it_for_another_try(folder):
+    screen = Page(lambda _: Picked((1,)))
+    talk = Talk(folder, screen)
+    talk("first")
+    talk("second")
+    assert "rewound 4 records" in talk("/rewind")
+    assert screen.suggested == ["first"]
+    assert len(talk.chat.agent.session.core.transcript.view) == 0
+    talk.chat.close()
+
+
+def test_another_model_goes_on_with_the_same_conversation(talk):
+    talk("my name is Ada")
+    talk("/model claude-opus-4-6")
+    talk("go on")
+    sent = msgspec.json.decode(talk.chat.agent.session.at(-1))
+    assert sent["model"] == "claude-opus-4-6"
+    assert "my name is Ada" in msgspec.json.encode(sent["messages"]).decode()
+    assert talk.chat.start.name == "one"
+
+
+def test_a_new_session_begins_and_the_one_before_can_be_resumed(talk):
+    talk("the first session")
+    assert "/resume one" in talk("/clear")
+    talk("the second session")
+    assert "you said last: the first session" in talk("/resume one")
+    assert "there is no other session called nobody" in talk("/resume nobody")
+
+
+def test_a_session_that_cannot_be_opened_leaves_the_present_one_in_place(talk):
+    talk("here I am")
+    other = talk.opens(
+        Start(folder=talk.chat.start.folder, name="two", model="claude-sonnet-5-5"), talk.chat
+    )
+    other.session.user("locked")
+    assert "error:" in talk("/resume two")
+    assert "I heard: still here" in talk("still here")
+    other.close()
+
+
+def test_the_conversation_is_exported_once_and_never_over_a_file(talk, folder):
+    talk("the blue heron")
+    talk("/compact")
+    assert "records written to" in talk("/export out.md")
+    assert "the blue heron" in (folder / "out.md").read_text()
+    assert "exists and is not overwritten" in talk("/export out.md")
+    talk("/export out.jsonl")
+    assert all(msgspec.json.decode(line) for line in (folder / "out.jsonl").read_bytes().splitlines())
+
+
+def test_permissions_can_be_granted_and_revoked(talk):
+    assert "Shell(git *)" in talk("/permissions allow Shell(git *)")
+    assert "Shell(git *)" not in talk("/permissions revoke Shell(git *)")
+    assert "was not granted" in talk("/permissions revoke Shell(git *)")
+    assert "error:" in talk("/mode reckless")
+
+
+def test_what_is_shown_of_a_turn_is_numbered_and_opens(folder):
+    (folder / "a.txt").write_text("inside the file\n")
+    call = {"type": "tool_use", "id": "toolu_a", "name": "Read", "input": {"path": "a.txt"}}
+    talk = Talk(
+        folder, steps=[[{"type": "thinking", "thinking": "hm, let me look"}, call], "It is *short*."]
+    )
+    shown = talk("look at it")
+    assert "thought: hm, let me look [1]" in shown
+    assert "✓ Read a.txt · 1 line · [2]" in shown
+    assert "It is short." in shown
+    assert "inside the file" in talk("/show")
+    assert "hm, let me look" in talk("/show 1")
+    assert "There is no [9]" in talk("/show 9")
+    talk.chat.close()
+
+
+def test_an_error_of_the_provider_is_one_line_and_the_chat_goes_on(folder):
+    talk = Talk(folder, steps=["only this"])
+    assert "only this" in talk("one")
+    assert "error: The offline model's script has 1 steps" in talk("two").replace("\n", " ")
+    assert "the offline model answers" in talk("/cost").replace("\n", " ")
+    talk.chat.close()

@@ -1,0 +1,168 @@
+"""Whatever a layer does is seen, says what it saved and how to take it back, and opens to all that is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sevenfold import events
+from sevenfold.surfaces.chat.ledger import Ledger
+from sevenfold.surfaces.chat.pages import cache_page, cost_page
+from sevenfold.surfaces.chat.signs import POOR, RICH
+from sevenfold.surfaces.chat.status import Status, line
+from sevenfold.surfaces.chat.told import told
+from sevenfold.surfaces.chat.window import Contents, Item, picture
+
+from .gauges import gauge
+from .printed import printed
+
+CLEARED = events.Acted(
+    layer="clear",
+    mechanism="size",
+    what="cleared 14 results",
+    why="over the threshold",
+    items=14,
+    tokens_before=151_000,
+    tokens_after=120_000,
+    usd=0.0,
+    reference="dec-1",
+)
+BROKE = events.CacheBroke(
+    cause="tools_changed",
+    part="tool Read",
+    tokens=50_000,
+    usd=0.25,
+    elapsed=3.0,
+    expected=False,
+    diff="-a\n+b",
+)
+
+
+def test_a_layer_that_acts_says_what_it_freed_and_how_to_undo_it():
+    shown = told(CLEARED)
+    assert shown is not None
+    assert shown.line == "clear: cleared 14 results (31k tokens freed, /undo takes it back)"
+    assert dict(shown.detail)["undo"] == "/undo dec-1"
+    assert dict(shown.detail)["why"] == "over the threshold"
+
+
+def test_what_cannot_be_undone_does_not_offer_it():
+    shown = told(
+        events.Acted(layer="offload", mechanism="result", what="stored", why="big", undoable=False)
+    )
+    assert shown is not None
+    assert "/undo" not in shown.line
+    assert dict(shown.detail)["undo"] == "cannot be undone"
+
+
+@pytest.mark.parametrize(
+    ("event", "level", "words"),
+    [
+        (BROKE, "warning", "cache lost: tools changed (tool Read), 50k tokens paid again, $0.25"),
+        (events.SteppedAside(layer="notes", reason="none yet"), "note", "notes could not help: none yet"),
+        (
+            events.SteppedAside(layer="fork", reason="cut", error="Aborted"),
+            "warning",
+            "could not help: cut",
+        ),
+        (events.Masked(kinds=("key",), count=2), "warning", "2 secrets masked (key)"),
+        (events.Vetoed(layer="clear", mechanism="", what="x", reason="no"), "note", "kept from acting"),
+        (
+            events.Compacted(boundary="b", trigger="auto", engine="fork", lost=2, fires_again=True),
+            "warning",
+            "2 facts lost, it is full again at once",
+        ),
+    ],
+)
+def test_losses_and_failures_are_told(event, level, words):
+    shown = told(event)
+    assert shown is not None
+    assert shown.level == level
+    assert words in shown.line
+
+
+def test_what_is_of_no_concern_is_not_shown():
+    quiet = events.CacheBroke(
+        cause="compaction", part="", tokens=9_000, usd=None, elapsed=1.0, expected=True
+    )
+    assert told(quiet) is None
+    assert told(events.Compacted(boundary="b", trigger="auto", engine="fork")) is None
+
+
+def answered(**more: Any) -> events.Answered:
+    return events.Answered(request="r", model="m", provider="p", response="x", **more)
+
+
+def test_the_books_add_up_and_an_unknown_price_makes_the_sum_unknown():
+    books = Ledger()
+    books = books.heard(answered(input_tokens=10, cache_read_tokens=80, cache_write_tokens=10, usd=0.5))
+    books = books.heard(answered(input_tokens=100, usd=0.25, source="compact")).heard(BROKE)
+    assert (books.prompt, books.usd, books.cached) == (200, 0.75, 0.4)
+    assert books.by_source == {"main": 0.5, "compact": 0.25}
+    assert books.heard(answered(usd=None)).usd is None
+
+
+def test_the_cost_and_cache_pages_say_what_was_lost_and_why():
+    books = (
+        Ledger()
+        .heard(answered(input_tokens=1_000, usd=0.02, uncached_usd=0.1, ideal_usd=0.01))
+        .heard(BROKE)
+    )
+    assert "5.0×" in printed(cost_page(books, gauge(0)))
+    shown = printed(cache_page(books))
+    assert "tools changed: tool Read, 50,000 tokens paid again, $0.25 (NOT EXPECTED)" in shown
+    assert "+b" in shown
+
+
+# -- the status line -------------------------------------------------------------------------
+
+
+def status(seen: int = 76_000, **more: Any) -> Status:
+    return Status(model="claude-sonnet-5-5", gauge=gauge(seen), **more)
+
+
+def test_the_status_line_says_who_answers_how_full_it_is_and_how_far_it_is_to_compaction():
+    shown = line(status(cached=0.96, background=("npm run watch",)), RICH, 120).plain
+    assert shown == (
+        "sonnet-5-5 · ask · █████░░░░░░┊ · 42% of 180k · compacts in 90k · cache 96% · $0.42 · runs: npm run watch"
+    )
+
+
+@pytest.mark.parametrize("width", [20, 30, 40, 60, 80, 100])
+@pytest.mark.parametrize("signs", [RICH, POOR])
+def test_the_status_line_fits_and_keeps_how_full_it_is_to_the_last(width, signs):
+    shown = line(status(cached=0.5, mode="plan", background=("x" * 99,), queued=2), signs, width)
+    assert shown.cell_len < width
+    assert "plan" in shown.plain
+
+
+def test_a_full_window_is_told_in_words():
+    assert "compacts next" in line(status(169_000), RICH, 100).plain
+    assert "FULL: /compact or /clear" in line(status(179_500), RICH, 100).plain
+    assert "no auto-compaction" in line(status(compacts=False), RICH, 100).plain
+
+
+def test_the_offline_model_is_named_and_has_no_price():
+    shown = line(status(offline=True), RICH, 60).plain
+    assert "offline model" in shown
+    assert "$" not in shown
+
+
+# -- the window ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [40, 60, 100])
+def test_the_window_is_drawn_to_scale_with_a_letter_for_each_category(width):
+    items = (
+        Item("system", 20_000),
+        Item("tool_result:Read", 60_000, "src/a.py"),
+        Item("user_text", 10_000, "hi"),
+    )
+    shown = printed(picture(Contents(items, gauge(90_000)), RICH, width), width=width)
+    assert max(map(len, shown.splitlines())) <= width
+    drawn = "".join(row for row in shown.splitlines()[1:] if "░" in row or set(row) <= set("RSU┊"))
+    assert drawn.count("R") > drawn.count("S") > drawn.count("U") > 0
+    assert "results of Read" in shown
+    assert "src/a.py" in shown
+    assert "50.0%" in shown

@@ -1,0 +1,143 @@
+"""Hooks that steer or refuse a compaction, requests that are refused as too long, and when to stop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import sevenfold
+from sevenfold.errors import PromptTooLong, Refused
+from sevenfold.events import Compacted, SteppedAside
+from sevenfold.ports import Call
+from tests.engine.working import (
+    ASKED,
+    BOUND,
+    FREE,
+    begun,
+    body,
+    lines,
+    rounds_of,
+    texts,
+    world,
+)
+from tests.hooks.hooking import hooks
+
+
+def raising(error: BaseException, when: str = "compact") -> Callable[[Call], None]:
+    def before(call: Call) -> None:
+        if call.source == when:
+            raise error
+
+    return before
+
+
+@pytest.mark.spec("S8.1", "S4.4")
+def test_a_hook_may_refuse_a_compaction_and_that_is_no_failure() -> None:
+    registered = hooks()
+    registered.add("PreCompact", lambda given: {"decision": "block", "reason": "not today"})
+    with world() as here, begun(here, hooks=registered) as session:
+        known = body(session)
+        assert session.compact() is None
+        assert body(session) == known
+        assert session.health.failures == 0
+        assert "not today" in here.told(SteppedAside, layer="compact")[0].reason
+
+
+@pytest.mark.spec("S8.1", "S4.4", "S4.10", "S4.7")
+def test_hooks_steer_by_json_alone_and_what_they_add_stands_last() -> None:
+    registered = hooks()
+    told: list[Any] = []
+    registered.add("PreCompact", lambda given: {"additionalInstructions": "look after the ports"})
+    registered.add(
+        "SessionStart",
+        lambda given: {
+            "hookSpecificOutput": {
+                "hookEventName": "SessionStart",
+                "additionalContext": f"source {given.source}: speak French",
+            }
+        },
+    )
+    registered.add("PostCompact", lambda given: told.append(given))
+    with world() as here, begun(here, hooks=registered) as session:
+        done = session.compact("keep the flags", engine="fork")
+        assert done is not None
+        asked = json.loads(here.bodies[-1])["messages"][-1]["content"][-1]["text"]
+        assert asked.index("keep the flags") < asked.index("look after the ports")
+        last = json.loads(body(session))["messages"][-1]["content"][-1]
+        assert "source compact: speak French" in last["text"]
+        assert told
+        assert told[0].compact_summary == done.summary
+
+
+@pytest.mark.spec("S4.13")
+@pytest.mark.parametrize("model", [BOUND, FREE])
+@pytest.mark.parametrize("setting", ["auto_compact", "reactive_only", "collapse"])
+def test_a_refused_request_is_compacted_and_repeated_once_a_turn(model: str, setting: str) -> None:
+    given = {"reactive_only": setting == "reactive_only", "collapse": setting == "collapse"}
+    with world() as here, begun(here, 7, model=model, settings=given) as session:
+        refusals = [PromptTooLong("prompt is too long")]
+
+        def before(call: Call) -> None:
+            if call.source == "main" and refusals:
+                raise refusals.pop()
+
+        here.line.before = before
+        here.work(session, 1)
+        assert [event.trigger for event in here.told(Compacted)] == ["reactive"]
+        assert "Looking at part 7." in texts(here.bodies[-1])
+        assert "Looking at part 1." not in texts(here.bodies[-1])
+        refusals.extend([PromptTooLong("prompt is too long")] * 5)
+        with pytest.raises(PromptTooLong):
+            session.complete()
+        assert len(here.told(Compacted)) <= 2
+
+
+@pytest.mark.spec("S4.13")
+def test_with_auto_compaction_off_the_error_is_shown() -> None:
+    with world() as here, begun(here, settings={"auto_compact": False}) as session:
+        here.line.before = raising(PromptTooLong("prompt is too long"), "main")
+        with pytest.raises(PromptTooLong):
+            session.complete()
+        assert not here.told(Compacted)
+
+
+@pytest.mark.spec("S4.13", "S4.11")
+def test_in_ones_own_loop_failed_compacts_even_with_the_breaker_open() -> None:
+    with world() as here, begun(here, 7) as session:
+        session.engine.compactor.chooser.failures = 3
+        request = session.prepare()
+        assert request.body
+        assert session.failed(PromptTooLong("prompt is too long")) is True
+        assert here.told(Compacted)[0].engine != "extractive"
+        here.work(session, 1)
+
+
+@pytest.mark.spec("S4.1")
+def test_a_compaction_that_gains_nothing_is_not_repeated_for_ever() -> None:
+    given = {"context_window": 32_000, "keep_recent_tokens": 100_000}
+    with world() as here, here.session(settings=given, system="word " * 18_500) as session:
+        session.user(ASKED)
+        for _ in range(12):
+            try:
+                here.work(session, 1, 200)
+            except sevenfold.errors.ContextFull:
+                break
+        assert len(here.told(Compacted)) <= 4
+        assert lines(session)
+
+
+@pytest.mark.spec("S4.1", "S3.7")
+@pytest.mark.parametrize("engine", ["fork", "extractive"])
+def test_a_call_that_is_under_way_finds_its_answer_after_the_compaction(engine: Any) -> None:
+    with world() as here, begun(here, 6) as session:
+        answer = session.complete()
+        with pytest.raises(Refused, match="wait for results"):
+            session.compact(span="from", record=rounds_of(session)[2])
+        done = session.compact(engine=engine)
+        assert done is not None
+        session.tool_results({call.id: "the result" for call in answer.calls})
+        here.work(session, 2)
+        assert "the result" in texts(here.bodies[-1])
