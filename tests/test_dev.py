@@ -107,13 +107,13 @@ def test_what_it_does_not_know_is_refused_with_what_there_is(tree: Tree, argumen
 
 
 def test_the_first_run_installs_and_the_second_finds_it_done(tree: Tree) -> None:
-    assert tree.run("demo").stdout == "sevenfold ran profile --example\n"
+    assert tree.run("demo", "--fast").stdout == "sevenfold ran demo --fast\n"
     assert [call.split()[0] for call in tree.asked] == ["venv", "pip", "pip"]
     assert tree.run("demo").returncode == 0
     assert tree.asked == []
 
 
-def test_the_tools_are_added_to_a_core_already_there(tree: Tree) -> None:
+def test_the_tools_are_added_to_what_the_demo_needed(tree: Tree) -> None:
     tree.run("demo")
     assert tree.run("test", "-k", "x").stdout == "python ran -m pytest -k x\n"
     assert [call.split()[0] for call in tree.asked] == ["pip", "pip"]
@@ -170,3 +170,11 @@ def test_an_old_python_is_told_so(
     monkeypatch.setattr(sys, "hexversion", 0x030A0000)
     with pytest.raises(SystemExit, match=r"needs Python 3\.11 or newer"):
         runpy.run_path(str(ROOT / "dev"))
+
+
+def test_the_demo_asks_for_what_it_needs_and_no_more(tree: Tree) -> None:
+    tree.run("demo")
+    pinned = (tree.root / ".dev" / "demo.lock").read_text()
+    names = {line.split("==")[0] for line in pinned.splitlines() if line[:1].isalnum()}
+    assert {"msgspec", "rich", "anthropic", "httpx2", "starlette", "uvicorn"} <= names
+    assert not {"pytest", "mypy", "openai", "hypothesis", "langchain-anthropic"} & names

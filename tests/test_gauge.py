@@ -419,3 +419,22 @@ def test_what_the_providers_edits_take_out_is_sent_but_not_seen():
     gauge, view = followed(story)
     found = gauge.size(view, edited=12_000)
     assert (found.tokens, found.sent) == (50_005, 62_005)
+
+
+@pytest.mark.spec("S0.9")
+def test_results_taken_out_by_the_provider_and_then_here_are_taken_out_once():
+    story = Story()
+    story.user("read it all")
+    calls = [call(f"c{number}", path=f"{number}.py") for number in range(60)]
+    story.assistant(*calls, model=NEWER, used=usage(5_000, 900))
+    story.user([result(f"c{number}", FILE) for number in range(60)])
+    held = tokens(followed(story)[0], FILE) * 60
+    story.assistant("read", model=NEWER, used=usage(9_000, 5))
+    before = followed(story)[0].size(followed(story)[1], edited=round(held))
+    story.clearing(*(f"c{number}" for number in range(60)))
+    gauge, view = followed(story)
+    after = gauge.size(view, edited=round(held))
+    assert held > 10 * before.tokens
+    assert after.low <= after.tokens <= after.high
+    assert after.high < 3 * before.tokens
+    assert after.sent < before.sent

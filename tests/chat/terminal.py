@@ -117,7 +117,10 @@ class Terminal:
 
     def until(self, wanted: str | Callable[[], bool]) -> Terminal:
         """Read on until a text stands on the screen, or something holds."""
-        holds = (lambda: wanted in self.shown) if isinstance(wanted, str) else wanted
+
+        def holds() -> bool:
+            return wanted in self.shown if isinstance(wanted, str) else wanted()
+
         tries = int(PATIENCE / 0.2)
         while not holds():
             tries -= 1

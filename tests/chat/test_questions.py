@@ -6,6 +6,7 @@ import pytest
 
 from sevenfold.runtime.loop import Call
 from sevenfold.surfaces.chat import asking as agent_asks
+from sevenfold.surfaces.chat.momentum import Momentum
 from sevenfold.surfaces.chat.questions import Asking, Choice, Picked, Question, answered, drawn, listed
 from sevenfold.surfaces.chat.signs import POOR, RICH
 from sevenfold.tools import context
@@ -14,6 +15,25 @@ from sevenfold.tools.wish import Deed, Wish
 from sevenfold.wiring.hands import Asked, Consented
 
 from .printed import printed
+
+
+def test_the_y_of_a_word_that_is_being_typed_permits_nothing():
+    momentum = Momentum()
+    momentum.typed(10.0)
+    momentum.asked(10.2, "the da")
+    assert momentum.carries(10.3)
+    assert momentum.carries(11.0)
+    assert not momentum.carries(12.0)
+
+
+def test_whoever_was_not_typing_can_answer_at_once():
+    momentum = Momentum()
+    momentum.typed(10.0)
+    momentum.asked(10.1, "")
+    assert not momentum.carries(10.2)
+    momentum.asked(20.0, "an old draft")
+    assert not momentum.carries(20.1)
+
 
 DRINK = Question(
     "Which?", (Choice("Tea", "t"), Choice("Coffee", "c", "strong"), Choice("Other", words="which"))

@@ -153,9 +153,9 @@ def test_interrupts_at_any_moment_leave_a_session_that_goes_on(place):
                 app.read(moments.random() * 0.6)
                 app.signal(signal.SIGINT)
                 app.say(f"/why 99{turn}").until(f"request number 99{turn}").ready()
-            app.say("still there").until("You said: still there").ready()
+            app.say("still there").until(": still there").ready()
             app.signal(signal.SIGKILL)
             app.ended()
         with Terminal("--continue", **place, url=url) as app:
-            app.ready().say("again").until("You said: again").ready()
+            app.ready().say("again").until(": again").ready()
         assert [one.answer for one in simulator.requests if one.status not in (200, 0)] == []

@@ -42,7 +42,7 @@ BROKE = events.CacheBroke(
 def test_a_layer_that_acts_says_what_it_freed_and_how_to_undo_it():
     shown = told(CLEARED)
     assert shown is not None
-    assert shown.line == "clear: cleared 14 results (31k tokens freed, /undo takes it back)"
+    assert shown.line == "cleared 14 results (31k tokens freed, /undo takes it back)"
     assert dict(shown.detail)["undo"] == "/undo dec-1"
     assert dict(shown.detail)["why"] == "over the threshold"
 

@@ -5,7 +5,7 @@ what reading and writing cost, and how many requests are likely to follow. It pi
 applies, and says what it considered:
 
     room      the request has too many bytes or pictures: the oldest results that hold them go
-    full      the conversation is at the threshold: results go, if that is enough to stay below it
+    full      the conversation is at the threshold: results go, if that is enough to stay below it for a while
     pause     the cache has expired: everything will be written again anyway, so old results go first
     size      results have grown large: they go if reading them again and again would cost more than the
               rewrite, and if the rewrite is small beside what the session has cost so far
@@ -121,9 +121,13 @@ def _full(moment: Moment, considered: list[Option]) -> Plan | None:
     left = moment.most - freed
     much = freed >= window.budget(settings.size_least_tokens)
     saves = moment.most >= window.blocking > left
-    if targets and (left < window.threshold or ((much or saves) and not moment.compacts)):
+    enough = left < window.threshold
+    # Each clearing has everything written again, so one that frees little, with the next one due a few turns later, is
+    # dearer than the compaction it puts off.
+    worth = (enough and much) if moment.compacts else (enough or much or saves)
+    if targets and worth:
         return _clear(moment, "full", targets, "the conversation is at the threshold", considered)
-    because = f"it would free {freed:,} tokens and leave the conversation at the threshold"
+    because = f"it would free {freed:,} tokens" + ("" if enough else " and leave the conversation at the threshold")
     considered.append(Option("clear", freed, because=because))
     if moment.compacts:
         return Plan("the conversation is at the threshold", "compact", "full", options=tuple(considered))

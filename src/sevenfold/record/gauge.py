@@ -167,27 +167,34 @@ class Gauge(Struct, frozen=True):
     def size(self, view: View, *, edited: int = 0) -> Size:
         """The size of the conversation; ``edited`` tokens of it the provider's own edits take out.
 
-        What a decision takes out as well was not in the report: the oldest results go first on both sides.
+        What a decision takes out as well was not in the report: the oldest results go first on both sides. It is
+        never more than is sent, so where much was taken out on both sides a count of what is left may know better.
         """
         anchor, weight = _telling(view.anchor), view.weight
-        removed = anchor.removed if anchor else NOTHING
-        freed = ceil(self.estimator.tokens(removed)) if removed is not NOTHING else 0
-        twice = max(0, min(edited, freed))
-        seen = (
-            self.unanchored(weight - self._lost(view.faded))
-            if anchor is None
-            else self.expected(anchor, weight, back=twice)
-        )
+        freed = twice = 0
+        if anchor is None:
+            seen = self._counted(view)
+        else:
+            freed = ceil(self.estimator.tokens(anchor.removed)) if anchor.removed is not NOTHING else 0
+            twice = max(0, min(edited, freed))
+            seen = self.expected(anchor, weight, back=twice)
+        sent = seen.tokens + edited
+        if twice and (counted := self._counted(view)).high < seen.high:
+            seen, sent = counted, counted.tokens
         return Size(
             tokens=seen.tokens,
             low=seen.low,
             high=seen.high,
-            sent=seen.tokens + edited,
+            sent=sent,
             anchored=anchor is not None,
             freed=freed - twice,
             wire=weight.wire + self.opening.wire,
             images=weight.images + weight.documents,
         )
+
+    def _counted(self, view: View) -> Estimate:
+        """The size of all that is in view, by nothing but its own weight."""
+        return self.unanchored(view.weight - self._lost(view.faded))
 
     def expected(self, anchor: Anchor, weight: Weight = SAMPLE, *, back: int = 0) -> Estimate:
         """The size by a report and by what changed since; ``weight`` says what kind of content it is of.

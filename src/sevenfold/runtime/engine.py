@@ -243,7 +243,9 @@ class Engine:
         if size.high < window.threshold:
             return False
         plan = session.upkeep.plan(session.settings)
-        return plan.chosen != "clear" or size.high - plan.tokens >= window.threshold
+        # What the provider's edits leave out already is not freed again.
+        freed = max(0, plan.tokens - session.exchange.edited)
+        return plan.chosen != "clear" or size.high - freed >= window.threshold
 
     def _compacts(self) -> bool:
         """May the conversation be compacted by itself now?"""

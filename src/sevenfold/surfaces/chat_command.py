@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +103,8 @@ def _print(options: argparse.Namespace, folder: Path) -> int:
     start = _start(options, folder, None)
     if start.offline:
         sys.stderr.write(f"sevenfold: {start.no_key()}\n")
-    with Agent(start.model, **opening.agent_options(start)) as agent:
+    made = opening.agent_options(start)
+    with closing(made["client"]), Agent(start.model, **made) as agent:
         return printing.run(
             agent, prompt, options.output_format, session=start.name, offline=start.offline, out=sys.stdout
         )
@@ -113,7 +115,8 @@ def _open(options: argparse.Namespace, folder: Path, screen: Inline | Plain) -> 
     from sevenfold import __version__
     from sevenfold.surfaces.chat.acting import show_resumed
     from sevenfold.surfaces.chat.chat import Chat
-    from sevenfold.surfaces.chat.opening import open_agent, trust
+    from sevenfold.surfaces.chat.opening import hooks_of, open_agent, trust
+    from sevenfold.surfaces.wording import plural
 
     _ask_for_trust(screen, folder)
     start = _start(options, folder, screen)
@@ -123,6 +126,8 @@ def _open(options: argparse.Namespace, folder: Path, screen: Inline | Plain) -> 
         chat.say("warning", start.no_key())
     if not trust().covers(start.folder):
         chat.say("note", "this folder is not trusted: what it brings along does not count")
+    if skipped := len(hooks_of(folder).skipped):
+        chat.say("warning", f"{plural(skipped, 'hook')} will not run; /hooks says why")
     if start.resumed:
         show_resumed(chat)
     return chat

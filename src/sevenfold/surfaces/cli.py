@@ -19,6 +19,7 @@ from sevenfold.surfaces import (
     chat_command,
     compact_command,
     config_command,
+    demo_command,
     gc_command,
     notes_command,
     profile_command,
@@ -31,6 +32,7 @@ from sevenfold.surfaces import (
 )
 
 COMMANDS = {
+    "demo": demo_command,
     "chat": chat_command,
     "sessions": sessions_command,
     "profile": profile_command,

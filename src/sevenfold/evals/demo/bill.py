@@ -119,6 +119,7 @@ class Naive:
         self._fixed = 0
         self._sent = 0
         self._all = 0
+        self._results = 0
         self.usd = 0.0
 
     @property
@@ -137,8 +138,15 @@ class Naive:
         self._sent += tokens
         self._all += tokens
 
+    def used(self, tokens: int) -> None:
+        """A result; those of one turn are one message, in whatever order they come."""
+        self._results += tokens
+
     def ask(self, output: int) -> None:
         """A request with all that fits, and its answer."""
+        if self._results:
+            self.said(self._results)
+            self._results = 0
         while self._fixed + self._sent > self._room and self._first < len(self._messages) - 1:
             self._sent -= self._messages[self._first]
             self._first += 1

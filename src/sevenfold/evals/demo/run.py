@@ -52,7 +52,7 @@ class Scale(Struct, frozen=True):
 
 
 FULL = Scale(24, 12, 60_000, 190)
-FAST = Scale(4, 2, 36_000, 40)
+FAST = Scale(4, 2, 32_000, 40)
 
 Watch = Callable[[Told], None]
 
@@ -164,7 +164,7 @@ class Stage:
                 self.naive.ask(output)
                 self.sizes.append(prompt)
             case Used(tokens=tokens):
-                self.naive.said(tokens)
+                self.naive.used(tokens)
             case Layer(name=name):
                 self.marks.append(Mark(len(self.sizes), name))
             case _:

@@ -98,6 +98,8 @@ class Trial(Struct, frozen=True, kw_only=True):
     """Does the session, opened again, show the same messages?"""
     before: Sizes
     after: Sizes
+    handed_on: int
+    """Tokens of the summary before this one, which must not wear away."""
     summary: str
 
     @property
@@ -110,12 +112,14 @@ class Trial(Struct, frozen=True, kw_only=True):
         """Why it is more than it should be: empty if it is not, a question mark if nothing explains it."""
         if self.share <= LARGEST_SHARE:
             return ""
-        if self.after.rest > max(LEAST_SUMMARY, LARGEST_SHARE * self.before.rest):
+        allowed = self.handed_on + LARGEST_SHARE * (self.before.rest - self.handed_on)
+        if self.after.rest > max(LEAST_SUMMARY, allowed):
             return "?"
         parts = {
             "system and tools": self.after.opening,
             "the newest round": self.after.kept,
             "the provider's own summary": self.after.signed,
+            "the summary before": self.handed_on,
             "the least summary": self.after.rest if self.after.rest <= LEAST_SUMMARY else 0,
         }
         return max(parts, key=lambda part: parts[part])
@@ -205,6 +209,7 @@ def _looked_at(
         reopened=resume(store.log).encoded() == view.encoded(),
         before=_sizes(opening, kept, hidden, profile.tokenizer),
         after=_sizes(opening, kept, new, profile.tokenizer),
+        handed_on=shown_tokens([one for one in hidden if one.said.summary], profile.tokenizer),
         summary=done.summary,
     )
 

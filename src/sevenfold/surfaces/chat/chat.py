@@ -124,7 +124,7 @@ class Chat:
 
     def switch(self, start: Start) -> None:
         """Go on with another session, or with this one under another model."""
-        self.agent.close()
+        self.close()
         before, self.start = self.start, start
         try:
             self.agent = self._opens(start, self)
@@ -136,8 +136,10 @@ class Chat:
             self.update()
 
     def close(self) -> None:
-        """Write everything out."""
+        """Write everything out, and let go of connections."""
         self.agent.close()
+        if (client := self.agent.workings.options.get("client")) is not None:
+            client.close()
 
     # -- what happens ----------------------------------------------------------------------------
 
@@ -314,11 +316,10 @@ class Chat:
             gauge=session.gauge,
             compacts=session.core.settings.auto_compact,
             cached=self.ledger.cached,
-            background=self._background(),
-            queued=len(self.live.queued),
         )
 
-    def _background(self) -> tuple[str, ...]:
+    def background(self) -> tuple[str, ...]:
+        """The commands that run beside the conversation."""
         processes = self.agent.workings.standing.processes
         running = [one.command for one in processes.tasks() if one.state == "running"]
         return tuple(one_line(command, 40) for command in running)

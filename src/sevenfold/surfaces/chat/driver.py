@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import get_args
 
+from msgspec.structs import replace
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -16,7 +17,11 @@ from sevenfold.surfaces.chat.job import Job
 from sevenfold.surfaces.chat.live import drawn
 from sevenfold.surfaces.chat.status import line
 from sevenfold.surfaces.chat.words import clean
+from sevenfold.surfaces.wording import plural
 from sevenfold.tools.permissions import Mode
+
+MOST_ECHOED = 40
+"""Lines that are shown of what was typed or pasted."""
 
 
 class Driver:
@@ -31,6 +36,11 @@ class Driver:
     def busy(self) -> bool:
         """Is something under way?"""
         return self._job.busy
+
+    @property
+    def moves(self) -> bool:
+        """Does what is drawn change by itself?"""
+        return self.busy or bool(self.chat.background())
 
     def submit(self, text: str) -> None:
         """What was typed is meant: words, or a command."""
@@ -65,8 +75,11 @@ class Driver:
 
     def interrupt(self) -> None:
         """Stop what is under way."""
-        if self.busy:
-            self.chat.interrupt()
+        if not self.busy:
+            return
+        if self.chat.live.doing not in ("", "working") and not self.chat.live.stopping:
+            self.chat.say("note", f"{self.chat.live.doing} cannot be stopped half-way; it ends by itself")
+        self.chat.interrupt()
 
     def next_mode(self) -> None:
         """The next of the modes one may switch to with a key; autonomy has to be asked for by name."""
@@ -83,8 +96,10 @@ class Driver:
         return drawn(chat.live, chat.screen.signs, width, time.monotonic(), str(chat.start.folder))
 
     def status(self, width: int) -> RenderableType:
-        """The status line."""
-        return line(self.chat.status, self.chat.screen.signs, width)
+        """The status line; what waits and what runs beside may change at any moment."""
+        chat = self.chat
+        now = replace(chat.status, background=chat.background(), queued=len(chat.live.queued))
+        return line(now, chat.screen.signs, width)
 
     def close(self) -> None:
         """Stop, and let others open the session."""
@@ -93,5 +108,9 @@ class Driver:
         self.chat.close()
 
     def _echo(self, text: str, *, apart: bool = False) -> None:
-        said = Text(f"{self.chat.screen.signs.prompt} {clean(text)}", style="bold")
+        lines = clean(text).split("\n")
+        if (more := len(lines) - MOST_ECHOED) > 0:
+            lines = [*lines[:MOST_ECHOED], f"… {plural(more, 'more line')}"]
+        shown = "\n".join(lines)
+        said = Text(f"{self.chat.screen.signs.prompt} {shown}", style="bold", overflow="fold")
         self.chat.screen.show(*((Text(), said, Text()) if apart else (said,)))

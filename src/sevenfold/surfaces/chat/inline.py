@@ -28,6 +28,7 @@ from rich.text import Text
 from sevenfold.surfaces.chat.job import Job, no_more_interrupts
 from sevenfold.surfaces.chat.keys import bindings
 from sevenfold.surfaces.chat.layout import Parts, make
+from sevenfold.surfaces.chat.momentum import Momentum
 from sevenfold.surfaces.chat.paper import Paper
 from sevenfold.surfaces.chat.questions import Asking, Picked, Question, drawn
 from sevenfold.surfaces.chat.signs import Signs
@@ -68,6 +69,9 @@ class Inline:
         self._opening = Job(self._over)
         self._pressed = float("-inf")
         self._hint = ""
+        self._moment: tuple[object, ...] = ()
+        self._lines = ""
+        self._momentum = Momentum()
         self.parts: Parts = make(
             signs,
             history,
@@ -86,6 +90,7 @@ class Inline:
             min_redraw_interval=0.03,
             style=self.parts.style,
         )
+        self.parts.typed.on_text_insert += self._noted
         self._app.ttimeoutlen = 0.1
         self._app.timeoutlen = 0.3
 
@@ -169,7 +174,7 @@ class Inline:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK)
-            if self.busy or self._hint:
+            if self._hint or (self._driver is not None and self._driver.moves):
                 if time.monotonic() - self._pressed > AGAIN:
                     self._hint = ""
                 self._app.invalidate()
@@ -190,6 +195,13 @@ class Inline:
     def asking(self) -> Asking | None:
         """The question the user is looking at."""
         return self._asking
+
+    def meant_for_the_draft(self, words: str) -> bool:
+        """Was the user in the middle of a word when the question came? Then what is typed goes where it was meant."""
+        if not self._momentum.carries(time.monotonic()):
+            return False
+        self.parts.typed.insert_text(words if words.isprintable() else "")
+        return True
 
     @property
     def driver(self) -> Driver | None:
@@ -282,14 +294,23 @@ class Inline:
         if self._loop is None:
             self._dismiss()
         elif self._asking is None and self._asked:
+            self._momentum.asked(time.monotonic(), self.parts.typed.text)
             self.moved(Asking.begin(self._asked[0][0]))
 
+    def _noted(self, _: object) -> None:
+        self._momentum.typed(time.monotonic())
+
     def _live(self) -> str:
-        shown = self._driver.live(self.width) if self._driver else None
-        if shown is None:
+        driver, size = self._driver, self._output.get_size()
+        if driver is None:
             return ""
-        lines = self._ansi(shown).split("\n")
-        return "\n".join(lines[-max(3, self._output.get_size().rows - _ROOM_BELOW) :])
+        moment = (driver.chat.live, int(time.monotonic() / TICK), size)
+        if moment != self._moment:
+            # Drawn more often than it changes, and Markdown is not cheap.
+            shown = driver.live(size.columns)
+            lines = [] if shown is None else self._ansi(shown).split("\n")
+            self._moment, self._lines = moment, "\n".join(lines[-max(3, size.rows - _ROOM_BELOW) :])
+        return self._lines
 
     def _question(self) -> str:
         return self._ansi(drawn(self._asking, self.signs, self.width)) if self._asking else ""

@@ -116,7 +116,7 @@ def _choosing(app: Inline) -> KeyBindings:
     def move(event: KeyPressEvent) -> None:
         """Move the pointer, tick, or take what it points to."""
         asking = app.asking
-        if asking is None:
+        if asking is None or app.meant_for_the_draft(event.data):
             return
         match event.key_sequence[0].key:
             case "up":
@@ -131,7 +131,7 @@ def _choosing(app: Inline) -> KeyBindings:
     @keys.add("<any>", filter=choosing)
     def letter(event: KeyPressEvent) -> None:
         """A letter or a number chooses."""
-        if app.asking is not None:
+        if app.asking is not None and not app.meant_for_the_draft(event.data):
             app.moved(app.asking.pressed(event.data.lower()))
 
     @keys.add("enter", filter=writing)

@@ -62,7 +62,7 @@ def _acted(event: events.Acted) -> Told:
     if event.usd and event.usd >= 0.005:
         figures.append(money(event.usd))
     undo = ["/undo takes it back"] if event.undoable and event.reference else []
-    line = f"{event.layer}: {event.what}"
+    line = event.what if event.what.startswith(event.layer) else f"{event.layer}: {event.what}"
     if tail := ", ".join(figures + undo):
         line += f" ({tail})"
     return Told(
