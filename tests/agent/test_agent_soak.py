@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -60,18 +59,14 @@ def test_it_finishes_within_its_window_whatever_fails_on_the_way(folder: Path) -
         seed=7,
     )
     given = {"mode": "autonomous", "system": None, "settings": {"compact_window": 70_000}, "name": "soak"}
-    with world(worker(), faults) as there:
-        with there.agent(
-            folder, model=model, thinking={"type": "adaptive"}, listen=[hear], **given
-        ) as made:
-            done = made.run("Work until you are done; the code word is zebra-99.")
-            assert done.end == "done"
-            assert done.text == "All done."
-            assert there.pauses
-            assert compacted
-            assert all(event.used < event.blocking for event in checked)
-            assert "zebra-99" in texts(there.bodies[-1])
-            assert made.todos.get()[0].content == f"step {TURNS - 3}"
-            assert all(len(found) == len(set(found)) for found in map(list, map(results, there.bodies)))
-        refused = Counter(request.status for request in there.simulator.requests if request.status == 400)
-        assert not refused
+    options = {"thinking": {"type": "adaptive"}, "listen": [hear], **given}
+    with world(worker(), faults) as there, there.agent(folder, **options) as made:
+        done = made.run("Work until you are done; the code word is zebra-99.")
+        assert (done.end, done.text) == ("done", "All done.")
+        assert there.pauses
+        assert compacted
+        assert all(event.used < event.blocking for event in checked)
+        assert "zebra-99" in texts(there.bodies[-1])
+        assert made.todos.get()[0].content == f"step {TURNS - 3}"
+        assert all(len(found) == len(set(found)) for found in map(list, map(results, there.bodies)))
+        assert not [request for request in there.simulator.requests if request.status == 400]

@@ -317,7 +317,8 @@ class Engine:
 
     def _beside(self) -> None:
         settings = self.session.settings
-        if self._runner is None:
+        cap = settings.spending_cap_usd
+        if self._runner is None or (cap is not None and self.session.exchange.own_usd >= cap):
             return
         if self.notes is not None and settings.notes:
             self.notes.check(self._runner)

@@ -92,6 +92,8 @@ class Exchange:
         """Where the last request that was answered had its last marker."""
         self.account = Account.of(transcript.log)
         """What the session has cost so far, and in how many requests."""
+        self.own_usd = 0.0
+        """What the engine's own calls have cost since the session was opened."""
         self._cleared_uses = 0
         self.edited = 0
         """Tokens the provider's own edits took out of the last request."""
@@ -263,8 +265,9 @@ class Exchange:
         return replace(request, number=before.requests, spent=before.usd)
 
     def charge(self, usd: float | None) -> None:
-        """Somebody else's call is on this session's bill."""
+        """A call of the engine's own is on this session's bill."""
         self.account = self.account.billed(usd)
+        self.own_usd += usd or 0.0
 
     def refreshed(self, before: Watched, after: Watched) -> None:
         """A fork has read what this exchange keeps in the cache, so it lives longer."""

@@ -78,14 +78,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = True
     snip: Annotated[bool, layer("Spans of whole rounds may be removed without a summary.")] = True
     compaction: Annotated[
-        bool, layer("The conversation may be compacted at all, by hand or automatically.", stage="planned")
+        bool, layer("The conversation may be compacted at all, by hand or automatically.")
     ] = True
     auto_compact: Annotated[
         bool,
         layer(
             "The conversation is compacted by itself when it reaches the threshold.",
             "compaction",
-            stage="planned",
             yields_to=("reactive_only", "collapse"),
         ),
     ] = True
@@ -95,19 +94,18 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "A request refused as too long is compacted and repeated once.",
             "compaction",
             "auto_compact",
-            stage="planned",
         ),
     ] = True
     reactive_only: Annotated[
         bool,
-        layer("Compaction waits until a request is refused as too long.", "compaction", stage="planned"),
+        layer("Compaction waits until a request is refused as too long.", "compaction"),
     ] = False
     collapse: Annotated[
         bool,
         layer(
             "Finished spans are folded into summaries of their own instead of compacting the whole.",
             "compaction",
-            stage="planned",
+            stage="preview",
         ),
     ] = False
     share_cache: Annotated[
@@ -115,7 +113,6 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         layer(
             "A compaction call repeats the session's prefix to read its cache.",
             "compaction",
-            stage="planned",
         ),
     ] = True
     background_compaction: Annotated[
@@ -124,16 +121,15 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "A summary is prepared in the background before the threshold is reached.",
             "compaction",
             "auto_compact",
-            stage="planned",
             yields_to=("reactive_only", "collapse"),
         ),
     ] = True
     notes: Annotated[
-        bool, layer("A notes file about the session is kept up to date in the background.", stage="planned")
+        bool, layer("A notes file about the session is kept up to date in the background.")
     ] = True
     notes_compaction: Annotated[
         bool,
-        layer("The notes serve as the summary when one is due.", "compaction", "notes", stage="planned"),
+        layer("The notes serve as the summary when one is due.", "compaction", "notes"),
     ] = True
     extraction: Annotated[
         bool, layer("Lasting facts become memory files when a request is finished.", stage="planned")
@@ -306,7 +302,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 10_000
     spending_cap_usd: Annotated[
         Annotated[float, Meta(ge=0, le=MOST)] | None,
-        about("The most the engine's own calls may cost in a session.", "US dollars", stage="planned"),
+        about(
+            "The most the engine's own calls (summaries, notes) may cost from the opening of a session on.",
+            "US dollars",
+        ),
     ] = None
     redaction: Annotated[
         Literal["off", "gate"],
