@@ -356,3 +356,22 @@ def test_what_was_queued_survives_an_interruption() -> None:
         assert "Something else." in texts(model_of(made).requests[-1])
         assert not any(isinstance(event, ToolEnded) for event in events)
         assert any(isinstance(event, Happened) for event in events)
+
+
+def test_closing_an_awaited_agent_stops_a_run_whose_reader_has_gone() -> None:
+    async def work() -> None:
+        async def endless() -> str:
+            """Never ends by itself."""
+            await asyncio.Event().wait()
+            return "never"
+
+        made = async_agent([[use("endless", "c1")]], tools=[endless])
+        events = made.stream("Go.")
+        async for event in events:
+            if isinstance(event, ToolBegan):
+                break
+        await made.close()
+        assert not made.running
+        await events.aclose()
+
+    asyncio.run(work())

@@ -10,6 +10,7 @@ import warnings
 from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import (
     AudioContent,
     BlobResourceContents,
@@ -33,7 +34,7 @@ def add(a: int, b: int = 1) -> int:
 @app.tool()
 def fail(reason: str) -> str:
     """Fails."""
-    raise ValueError(reason)
+    raise ToolError(reason)
 
 
 @app.tool()

@@ -110,11 +110,12 @@ class Agent(_Parts):
     """A model with tools that works until it is done."""
 
     def __init__(self, model: str, **options: Unpack[AgentOptions]) -> None:
-        super().__init__(model, options)
-        workings, given = self._workings, options.get("client")
+        given = options.get("client")
         self._owned = given is None
-        self._client = client_for(workings.model) if given is None else client_of(given)
+        self._client = client_for(model) if given is None else client_of(given)
         self._hooks = options.get("hooks")
+        super().__init__(model, options)
+        workings = self._workings
         self.session = Session(workings.engine, workings.store, self._client, self._hooks)
         """The session it works in: gauge, why, undo, compact, recall…"""
         self._asked = Interruptible(self._client, lambda: workings.loop.stopped)
@@ -206,14 +207,16 @@ class AsyncAgent(_Parts):
     """The same agent with the same names, awaited."""
 
     def __init__(self, model: str, **options: Unpack[AgentOptions]) -> None:
-        super().__init__(model, options)
-        workings, given = self._workings, options.get("client")
+        given = options.get("client")
         self._owned = given is None
-        self._client = async_client_for(workings.model) if given is None else async_client_of(given)
+        self._client = async_client_for(model) if given is None else async_client_of(given)
         self._hooks = options.get("hooks")
+        super().__init__(model, options)
+        workings = self._workings
         self.session = AsyncSession(Session(workings.engine, workings.store), self._client, self._hooks)
         """The session it works in: gauge, why, undo, compact, recall…"""
         self._asked = AsyncInterruptible(self._client, lambda: workings.loop.stopped)
+        self._task: asyncio.Task[Finished] | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -237,16 +240,12 @@ class AsyncAgent(_Parts):
         """See `Agent.stream`."""
         flow, queue = self._begin(prompt), _AsyncQueue()
         self._workings.reporter.sink = queue
-        task = asyncio.ensure_future(self._drive(flow, queue))
+        self._task = task = asyncio.ensure_future(self._drive(flow, queue))
         try:
             while (event := await queue.get()) is not None:
                 yield event
         finally:
-            if not task.done():
-                self.interrupt()
-            await _ended(task)
-            self._workings.reporter.sink = None
-            self._running = False
+            await self._stop(task)
         yield Ended(task.result())
 
     async def _drive(self, flow: Flow[Finished], queue: _AsyncQueue) -> Finished:
@@ -255,8 +254,17 @@ class AsyncAgent(_Parts):
         finally:
             queue.end()
 
+    async def _stop(self, task: asyncio.Task[Finished]) -> None:
+        if not task.done():
+            self.interrupt()
+        await _ended(task)
+        self._workings.reporter.sink = None
+        self._running = False
+
     async def close(self) -> None:
         """See `Agent.close`."""
+        if self._running and self._task is not None:
+            await self._stop(self._task)
         if self._hooks is not None and self._workings.started:
             await self._hooks.fire(self._workings.ending())
         await asyncio.to_thread(self._workings.standing.close)

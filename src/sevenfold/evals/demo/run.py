@@ -130,6 +130,8 @@ class Stage:
     def _start(self) -> None:
         """Begin a life of the agent, in the process that waits for that if there is one."""
         settings: dict[str, int | bool] = {"context_window": self.scale.window}
+        if self._agent is not None:
+            self._agent.close()
         self._agent, self._spare = self._spare or AgentProcess(self.project, self.home), None
         if not self._lives:
             self._spare = AgentProcess(self.project, self.home)

@@ -1,0 +1,266 @@
+"""The parts of the demonstration: the scratch project, the scripted assistant, the books, what is shown."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from rich.console import Console
+
+from sevenfold.evals.demo.assistant import Assistant
+from sevenfold.evals.demo.bill import Meter, Naive
+from sevenfold.evals.demo.figures import Death, Facts, Figures, Mark, Outcome, bars
+from sevenfold.evals.demo.moves import Plan, do, edit, run
+from sevenfold.evals.demo.project import FAULTS, INCIDENT, project
+from sevenfold.evals.demo.protocol import Layer, Over, Ready, Turned, Used
+from sevenfold.evals.demo.scratch_folder import NAME, checked, scratch_folder
+from sevenfold.profiles import find
+from sevenfold.record.usage import Usage
+from sevenfold.simulator.brains import Prompt, Reply
+from sevenfold.surfaces import demo_progress, demo_report
+
+PROFILE = find("claude-opus-4-6")
+
+# The scratch project
+
+
+def test_every_fault_is_found_by_a_test_and_mended_by_its_change(tmp_path: Path) -> None:
+    made = project(len(FAULTS), len(FAULTS))
+    made.write(tmp_path)
+    sound, said = checked(tmp_path)
+    assert not sound
+    assert f"{len(FAULTS)} failed" in said
+    for part in made.broken:
+        change, path = part.change(), tmp_path / part.module
+        assert change is not None
+        text = path.read_text()
+        assert text.count(change.old) == 1
+        path.write_text(text.replace(change.old, change.new))
+    assert checked(tmp_path)[0]
+
+
+def test_the_project_is_the_same_every_time() -> None:
+    assert project(6, 3).files() == project(6, 3).files()
+    assert sum(INCIDENT in text for text in project(2, 1).files().values()) == 1
+
+
+def test_the_scratch_folder_goes_whatever_happens_unless_it_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with suppress(RuntimeError), scratch_folder(keep=False) as folder:
+        assert folder == (tmp_path / NAME).resolve()
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+    with scratch_folder(keep=True) as kept, scratch_folder(keep=False) as other:
+        assert other != kept
+    assert [path.name for path in tmp_path.iterdir()] == [NAME]
+
+
+# The scripted assistant
+
+
+def asked(*messages: Mapping[str, Any]) -> Prompt:
+    return Prompt("m", "", (), messages, 100, {})
+
+
+def said(role: str, *blocks: Mapping[str, Any]) -> dict[str, Any]:
+    return {"role": role, "content": list(blocks)}
+
+
+def words(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def results(reply: Reply, text: str) -> dict[str, Any]:
+    names = [block["id"] for block in reply.blocks if block["type"] == "tool_use"]
+    return said("user", *({"type": "tool_result", "tool_use_id": name, "content": text} for name in names))
+
+
+def two_steps() -> Plan:
+    first = yield from do("first", run("one"), thought="hm")
+    second = yield from do(f"heard {first}", run("two"))
+    return f"then {second}"
+
+
+def spoken(reply: Reply) -> str:
+    return next(str(block["text"]) for block in reply.blocks if block["type"] == "text")
+
+
+def test_a_plan_goes_on_with_what_the_tools_said() -> None:
+    assistant = Assistant(iter([two_steps()]))
+    begin = said("user", words("go"))
+    first = assistant.reply(asked(begin))
+    assert [block["type"] for block in first.blocks] == ["thinking", "text", "tool_use"]
+    second = assistant.reply(asked(begin, said("assistant", *first.blocks), results(first, "42")))
+    assert spoken(second) == "heard 42"
+    assert spoken(assistant.reply(asked(begin, results(second, "43")))) == "then 43"
+    assert (
+        spoken(assistant.reply(asked(begin, said("user", words("more"))))) == "There is nothing left to do."
+    )
+
+
+def test_a_request_that_comes_again_gets_the_same_answer_wherever_its_markers_are() -> None:
+    assistant = Assistant(iter([two_steps()]))
+    marked = {**words("go"), "cache_control": {"type": "ephemeral"}}
+    assert assistant.reply(asked(said("user", marked))) == assistant.reply(asked(said("user", words("go"))))
+    assert assistant.moves == 1
+
+
+def test_what_left_the_context_is_gone_for_the_assistant_too() -> None:
+    assistant = Assistant(iter([two_steps()]))
+    assistant.reply(asked(said("user", words("go"))))
+    assert spoken(assistant.reply(asked(said("user", words("a summary"))))) == "heard "
+
+
+def test_a_file_that_counts_as_unread_is_read_before_it_is_changed() -> None:
+    plan = edit("now", "a.py", "x", "y")
+    assert next(plan).calls[0].tool == "Edit"
+    assert plan.send(["a.py has not been read yet. Read it first."]).calls[0].tool == "Read"
+    assert plan.send(["1 x"]).calls[0].tool == "Edit"
+    with pytest.raises(StopIteration) as end:
+        plan.send(["a.py was changed"])
+    assert end.value.value == "a.py was changed"
+
+
+# The books
+
+
+def body(*texts: str, marked: bool = False) -> bytes:
+    blocks: Sequence[dict[str, Any]] = [words(text) for text in texts]
+    if marked:
+        blocks[-1]["cache_control"] = {"type": "ephemeral", "ttl": "5m"}
+    messages = [{"role": "user", "content": [block]} for block in blocks]
+    return json.dumps({"model": "m", "messages": messages}, separators=(",", ":")).encode()
+
+
+def used(prompt: int, output: int = 0, read: int = 0) -> Usage:
+    return Usage.of(
+        {"input_tokens": prompt - read, "cache_read_input_tokens": read, "output_tokens": output}
+    )
+
+
+def test_at_best_everything_is_written_once_and_read_ever_after() -> None:
+    meter, price = Meter(PROFILE), PROFILE.price(100)
+    assert price is not None
+    size = 4 + 28  # a message, and twenty words at 1.4 tokens each
+    sentence = " ".join(["word"] * 20)
+    meter.add(body(sentence), used(size))
+    assert meter.bill.ideal == pytest.approx(size * price.write_5m / 1e6)
+    meter.add(body(sentence, sentence, marked=True), used(2 * size))
+    again = size * price.read + size * price.write_5m
+    assert meter.bill.ideal == pytest.approx((size * price.write_5m + again) / 1e6)
+    assert meter.bill.paid == pytest.approx(3 * size * price.input / 1e6)
+
+
+def test_tokens_behind_a_change_are_written_again() -> None:
+    meter, price = Meter(PROFILE), PROFILE.price(100)
+    assert price is not None
+    meter.add(body("a", "b", "c"), used(18))
+    before = meter.bill.ideal
+    meter.add(body("a", "x", "c"), used(18))
+    assert meter.bill.ideal - before == pytest.approx((6 * price.read + 12 * price.write_5m) / 1e6)
+
+
+def test_the_naive_way_sends_everything_and_cuts_off_the_oldest() -> None:
+    naive, price = Naive(PROFILE, room=1_000), PROFILE.price(100)
+    assert price is not None
+    naive.said(100)
+    naive.begin(300)
+    naive.ask(50)
+    assert naive.usd == pytest.approx((300 * price.input + 50 * price.output) / 1e6)
+    naive.used(400)
+    naive.used(300)
+    before = naive.usd
+    naive.ask(10)
+    # 200 fixed, 100 asked, 50 answered, 700 of results: the oldest message goes, and then it fits.
+    assert naive.usd - before == pytest.approx((950 * price.input + 10 * price.output) / 1e6)
+    assert naive.needed == 200 + 100 + 50 + 700 + 10
+
+
+# What is shown
+
+OUTCOME = Outcome(
+    Figures(
+        turns=80,
+        peak_context_tokens=20_000,
+        threshold_tokens=21_000,
+        cost_usd=2.0,
+        naive_cost_usd=9.0,
+        ideal_cost_usd=1.9,
+        cache_read_share=0.91,
+        layers={"offload": 3, "clear": 2, "notes": 9, "compact": 1},
+        facts=Facts(40, 3, 0),
+    ),
+    "claude-opus-4-6",
+    sizes=tuple(10_000 + 100 * number for number in range(80)),
+    marks=(Mark(10, "offload"), Mark(30, "clear"), Mark(60, "compact"), Mark(5, "notes")),
+    needed_tokens=170_000,
+    largest_turn=900,
+    side_requests=9,
+    death=Death(40, same_request=True),
+    answer="HV-4417",
+    answered=True,
+    tests="32 tests passed",
+    sound=True,
+)
+
+
+@pytest.mark.parametrize("width", [60, 108])
+def test_the_report_fits_and_says_that_the_model_is_simulated(width: int) -> None:
+    page = io.StringIO()
+    Console(file=page, width=width, highlight=False).print(demo_report.shown(OUTCOME, width))
+    lines = page.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    assert "Simulated" in page.getvalue()
+    signs = next(line for line in lines if "†" in line and "C" in line)
+    assert [sign for sign in signs if not sign.isspace()] == ["o", "c", "†", "C"]
+
+
+def test_a_bar_that_is_missed_is_shown_as_missed() -> None:
+    bad = replace(
+        OUTCOME, figures=replace(OUTCOME.figures, cost_usd=4.0, facts=Facts(1, 1, 1)), lost=("a key",)
+    )
+    assert [bar.met for bar in bars(bad)] == [False, True, False, False, True, True, True]
+    page = io.StringIO()
+    Console(file=page, width=80).print(demo_report.shown(bad, 80))
+    assert "lost: a key" in page.getvalue()
+    assert page.getvalue().count("✗") == 3
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_shows_what_layers_do_and_where_the_turns_are(terminal: bool) -> None:
+    page = io.StringIO()
+    console = Console(file=page, width=70, force_terminal=terminal, highlight=False, color_system=None)
+    with demo_progress.Progress(console) as progress:
+        progress.told(Ready(20_000, resumed=False))
+        for number in range(demo_progress.EVERY):
+            progress.told(Used("Read", f"file{number}.py", 100))
+            progress.told(Turned(10_000, 20))
+        progress.told(Layer("compact", "summarised 9 records", "auto", 20_000, 9_000))
+        progress.told(Ready(20_000, resumed=True))
+        progress.told(Over("done", "All is well."))
+    shown = page.getvalue()
+    assert "The model is simulated" in shown
+    assert "summarised 9 records, 20,000 → 9,000 tokens" in shown
+    assert "killed" in shown
+    assert "All is well." in shown
+    assert "turn 25" in shown
+
+
+def test_without_what_it_needs_the_command_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['uvicorn'] = None\n"
+        "from sevenfold.surfaces.cli import main; raise SystemExit(main(['demo', '--fast']))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert "pip install 'sevenfold[anthropic,simulator]'" in ran.stderr

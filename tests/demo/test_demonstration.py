@@ -1,0 +1,121 @@
+"""The demonstration on the smallest scale, held for real: a server, a process, tools, a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from sevenfold.evals.demo import run as demonstration
+from sevenfold.evals.demo.figures import Outcome, bars
+from sevenfold.evals.demo.protocol import Layer, Ready, Told
+
+SMALL = demonstration.Scale(parts=2, broken=1, window=25_000, killed=24)
+KEYS = {
+    "turns",
+    "peak_context_tokens",
+    "threshold_tokens",
+    "cost_usd",
+    "naive_cost_usd",
+    "ideal_cost_usd",
+    "cache_read_share",
+    "layers",
+    "facts",
+}
+
+
+class Held:
+    """A demonstration that was held twice in the same place."""
+
+    def __init__(self, folder: Path) -> None:
+        self.told: list[Told] = []
+        self.outcome = self._run(folder)
+        self.production = (folder / "project" / "config" / "production.toml").read_text()
+        self.staging = (folder / "project" / "config" / "staging.toml").read_text()
+        self.pages = sorted(path.name for path in (folder / "project" / "docs").iterdir())
+        shutil.rmtree(folder)
+        self.again = self._run(folder)
+
+    def _run(self, folder: Path) -> Outcome:
+        folder.mkdir()
+        return demonstration.run(SMALL, folder, self.told.append)
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> Held:
+    return Held(tmp_path_factory.mktemp("demo") / "here")
+
+
+@pytest.mark.spec("S0.4")
+def test_all_that_must_hold_holds(held: Held) -> None:
+    assert [bar.says for bar in bars(held.outcome) if not bar.met] == []
+
+
+def test_every_layer_fires(held: Held) -> None:
+    assert all(held.outcome.figures.layers[layer] > 0 for layer in demonstration.LAYERS)
+
+
+def test_what_is_told_on_the_way_agrees_with_the_figures(held: Held) -> None:
+    acted = [told.name for told in held.told if isinstance(told, Layer)]
+    for layer, times in held.outcome.figures.layers.items():
+        assert acted.count(layer) == 2 * times
+    assert [told.resumed for told in held.told if isinstance(told, Ready)] == [False, True] * 2
+
+
+def test_the_figures_are_the_same_in_every_run(held: Held) -> None:
+    assert held.again.figures == held.outcome.figures
+    assert held.again.sizes == held.outcome.sizes
+
+
+def test_the_figures_have_the_keys_that_are_documented(held: Held) -> None:
+    figures = json.loads(msgspec.json.encode(held.outcome.figures))
+    assert set(figures) == KEYS
+    assert set(figures["facts"]) == {"in_context", "reachable", "lost"}
+    assert figures["turns"] == len(held.outcome.sizes) > 40
+
+
+def test_the_work_was_really_done(held: Held) -> None:
+    assert held.pages == ["berths.md", "cranes.md", "index.md"]
+    assert "port = 8443" in held.staging
+    assert 'key = "HV-4417"' in held.staging
+    assert "retries = 3" in held.staging
+    assert "port = 443" in held.production
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no such interrupt on Windows")
+def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
+    shell = [sys.executable, "-m", "sevenfold", "demo", "--fast"]
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        shell, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
+    ) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        while "begun" not in (line := child.stdout.readline()):
+            assert line, child.stderr.read()
+        workers = _children(child.pid)
+        assert workers
+        os.killpg(child.pid, signal.SIGINT)
+        child.stdout.read()
+        assert child.wait() == 130
+        assert child.stderr.read().strip() == "sevenfold: interrupted"
+    assert list(tmp_path.iterdir()) == []
+    assert not workers & _processes().keys()
+
+
+def _children(parent: int) -> set[int]:
+    return {child for child, its_parent in _processes().items() if its_parent == parent}
+
+
+def _processes() -> dict[int, int]:
+    """Every process that runs, and its parent."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,stat="], capture_output=True, text=True, check=True)
+    rows = [line.split() for line in listed.stdout.splitlines()]
+    return {int(pid): int(parent) for pid, parent, state in rows if not state.startswith("Z")}
