@@ -27,8 +27,16 @@ from sevenfold.errors import Refused
 from sevenfold.evals.replay.provider import Provider
 from sevenfold.evals.retention import accepting, chain
 from sevenfold.evals.retention.cutting import Cut, cuts
-from sevenfold.evals.retention.misleading import FAILURES, HABITS, Habit, Misleading
-from sevenfold.evals.retention.trial import ALONE, MODEL, SYSTEM, Trial, hold, tool_named
+from sevenfold.evals.retention.misleading import (
+    FAILURES,
+    HABITS,
+    PLAIN_LIES,
+    VEILED_LIES,
+    Habit,
+    Misleading,
+)
+from sevenfold.evals.retention.trial import ALONE, MODEL, SYSTEM, Trial, hold, opened_at, tool_named
+from sevenfold.layers import extract, fidelity, summary
 from sevenfold.layers.offline import summarise, take_notes
 from sevenfold.record import entries
 from sevenfold.runtime.compaction.wish import Compacted, Engine
@@ -144,6 +152,33 @@ def sent_bars(sent: Sequence[accepting.Accepted]) -> list[Bar]:
     good = sum(one.holds for one in sent)
     name = "after it the request is taken, system and tools read from the cache"
     return [(name, f"{good} of {len(sent)}", "all", good == len(sent) > 0)]
+
+
+class Caught(Struct):
+    """How many lies in a summary are noticed: by the engine, and by the independent check the bars rest on."""
+
+    told: int = 0
+    engine: int = 0
+    check: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.engine} of {self.told} taken out, {self.check} seen by the independent check"
+
+
+def catch(corpus: Path) -> dict[str, Caught]:
+    """Lies that nothing was tuned by, each put into a summary of every session at two points."""
+    found = {"plain lies": Caught(), "veiled lies": Caught()}
+    for cut in _all_cuts(corpus, 2):
+        session, _ = opened_at(cut)
+        with session:
+            items = list(session.core.transcript.view.items)
+        known = extract.facts(items)
+        for caught, lies in zip(found.values(), (PLAIN_LIES, VEILED_LIES), strict=True):
+            for lie in lies:
+                caught.told += 1
+                caught.engine += bool(summary.verify(summary.Draft(lie, {1: lie}), known, items).invented)
+                caught.check += bool(fidelity.invented([lie], items))
+    return found
 
 
 # One after the other
@@ -343,6 +378,8 @@ def main(arguments: Sequence[str]) -> int:
             met.append(show(list(tally.bars(sort))))
             print(*(f"      {one[:150]}" for one in dict.fromkeys(tally.invented)), sep="\n")
         met.append(show(sent_bars(send_some(options.folder))))
+        for sort, caught in catch(options.folder).items():
+            print(f"      {sort} nothing was tuned by: {caught}")
     else:
         print(f"no transcripts in {options.folder}: real sessions were not compacted")
     return 0 if all(met) else 1

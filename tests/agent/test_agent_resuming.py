@@ -14,8 +14,13 @@ from typing import Any
 import pytest
 
 import sevenfold
+from sevenfold.adapters.home import user_home
+from sevenfold.adapters.purging.rewrite import World
+from sevenfold.adapters.purging.sessions import find, remove
+from sevenfold.adapters.world import RandomIds, SystemClock
 from sevenfold.errors import TranscriptLocked
 from sevenfold.simulator.invariant import extends
+from sevenfold.tools.context import Todo
 from tests.agent.working import agent, messages, model_of, results, texts, use, world
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,6 +117,38 @@ def test_what_a_tool_did_before_the_process_died_is_kept(folder: Path) -> None:
         assert made.grants.granted == ("Shell(make:*)",)
         assert made.grants.mode == "autonomous"
         assert made.run("And?").text == "Hm."
+
+
+def test_a_question_the_user_had_not_answered_when_the_process_died_is_remembered(folder: Path) -> None:
+    died = in_another_process(
+        folder,
+        """
+        write = use("Write", path="a.txt", content="x")
+        with agent([[write]], consent=lambda asked: die()) as made:
+            made.run("Go.")
+        """,
+    )
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    with agent(["Hm.", "Hm."], folder, name="s") as made:
+        made.run("And?")
+        made.session.compact(engine="extractive")
+        made.run("And now?")
+        told = f"The user was asked about this and has not answered: Write: {folder / 'a.txt'}"
+        assert told in texts(model_of(made).requests[-1])
+        assert made.grants.granted == ()
+
+
+def test_a_session_is_removed_with_what_its_agent_kept(folder: Path, home: Path) -> None:
+    with agent(["Hm."], folder, name="s") as made:
+        made.todos.set([Todo("call 0171 555 0199", "pending")])
+        made.run("Hello.")
+        kept = made.workings.place.folder
+    store = user_home()
+    assert kept / "state.json" in set(store.texts())
+    (found,) = find(store, "s")
+    remove(store, found, World(SystemClock(), RandomIds()))
+    assert not kept.exists()
+    assert list(store.texts()) == []
 
 
 def test_a_file_that_was_read_may_be_changed_in_the_next_process(folder: Path) -> None:

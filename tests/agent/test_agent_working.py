@@ -223,7 +223,6 @@ def test_what_is_queued_while_the_model_speaks_its_last_word_gets_an_answer() ->
     [
         ({"max_turns": 3}, "max_turns"),
         ({"max_output_tokens": 40}, "budget"),
-        ({"max_usd": 0.005}, "budget"),
     ],
 )
 def test_a_limit_ends_the_work_between_turns_and_the_next_run_goes_on(
@@ -237,8 +236,18 @@ def test_a_limit_ends_the_work_between_turns_and_the_next_run_goes_on(
         assert made.workings.core.transcript.view.pending_calls == []
         asked = len(model_of(made).requests)
         assert done.turns == asked
-        again = made.run()
-        assert again.turns == (0 if "max_usd" in limit else done.turns)
+        assert made.run().turns == done.turns
+
+
+def test_a_budget_in_money_is_for_the_whole_session_and_ends_it_for_good() -> None:
+    steps = [[words("Working on it."), use("add", a=n)] for n in range(30)]
+    with world(steps) as there, there.agent(tools=[add], max_usd=0.005) as made:
+        done = made.run("Count to thirty.")
+        assert done.end == "budget"
+        assert 0 < done.turns < 30
+        assert done.usd is not None
+        assert done.usd >= 0.005
+        assert made.run().turns == 0
 
 
 def test_an_answer_cut_off_or_refused_is_told() -> None:

@@ -53,13 +53,17 @@ def test_the_tools_of_a_server_are_named_after_it_and_carry_its_schema(friendly:
     assert friendly.taken.instructions == {"friendly": "Add before you multiply."}
 
 
-def test_a_call_is_answered_for_those_who_wait_and_those_who_await(friendly: McpServers, here: Context) -> None:
+def test_a_call_is_answered_for_those_who_wait_and_those_who_await(
+    friendly: McpServers, here: Context
+) -> None:
     made = box(friendly)
     assert made.run("mcp__friendly__add", {"a": 2, "b": 3}, here).content == "5"
     assert asyncio.run(made.run_async("mcp__friendly__add", {"a": 2}, here)).content == "3"
 
 
-def test_each_kind_of_content_becomes_what_a_model_can_be_shown(friendly: McpServers, here: Context) -> None:
+def test_each_kind_of_content_becomes_what_a_model_can_be_shown(
+    friendly: McpServers, here: Context
+) -> None:
     content = box(friendly).run("mcp__friendly__everything", {}, here).content
     assert isinstance(content, list)
     assert [block["type"] for block in content] == ["text", "image", "text", "text", "text", "text"]
@@ -81,7 +85,9 @@ def test_a_server_gets_a_small_environment(friendly: McpServers, here: Context) 
     names = str(box(friendly).run("mcp__friendly__environment", {}, here).content).split()
     assert "PATH" in names
     assert not [name for name in names if "KEY" in name or "TOKEN" in name]
-    assert set(names) < {*os.environ, "PATH"} | {name for name in names if name.startswith("SEVENFOLD_RUN_")}
+    assert set(names) < {*os.environ, "PATH"} | {
+        name for name in names if name.startswith("SEVENFOLD_RUN_")
+    }
 
 
 def test_progress_is_told_while_it_comes(friendly: McpServers, here: Context) -> None:
@@ -132,7 +138,7 @@ def test_a_server_over_http_is_reached_once_it_listens_and_again_after_a_crash(t
             assert died.is_error
         with _listening(port):
             until(servers, lambda state: state.status == "ready" and state.restarts > 1)
-            until(servers, lambda state: not made.run("mcp__web__add", {"a": 2}, here).is_error)
+            assert made.run("mcp__web__add", {"a": 2}, here).content == "3"
 
 
 class _listening:  # noqa: N801 (used like a function)
@@ -145,7 +151,8 @@ class _listening:  # noqa: N801 (used like a function)
         return None
 
     def __exit__(self, *_: object) -> None:
-        self._child.terminate()
+        # Asked to end, it would wait for us to stop listening.
+        self._child.kill()
         self._child.wait()
 
 
@@ -205,7 +212,7 @@ def test_closing_in_the_middle_of_a_call_is_an_error_result_even_when_awaited(tm
             assert got.is_error
             return str(got.content)
 
-        assert "closed" in asyncio.run(closed())
+        assert "went away" in asyncio.run(closed())
 
 
 @pytest.mark.parametrize(
@@ -214,7 +221,6 @@ def test_closing_in_the_middle_of_a_call_is_an_error_result_even_when_awaited(tm
         ("{'content': 7}", "is none"),
         ("{'content': [{'type': 'text'}]}", "is none"),
         ("{'content': [{'type': 'hologram', 'data': 1}]}", "is none"),
-        ("'fine'", "could not be asked"),
         ("os._exit(1)", "went away"),
         ("print('x' * (33 * 1024 * 1024), flush=True)", "went away"),
         ("say(id=999, result={}) or say(nonsense=1) or print('not json') or None", "no such method"),
@@ -226,6 +232,13 @@ def test_an_answer_of_the_wrong_shape_is_an_error_result(answer: str, says: str,
         got = box(servers).run("mcp__bad__go", {}, context(tmp_path))
         assert got.is_error
         assert says in str(got.content)
+
+
+def test_an_answer_that_is_no_message_is_waited_for_only_as_long_as_a_call_may_take(tmp_path: Path) -> None:
+    code = "def called(name, arguments):\n    return 'fine'"
+    with running(tmp_path, bad=hostile(tmp_path, code, call_seconds=0.2)) as servers:
+        assert "did not answer" in str(box(servers).run("mcp__bad__go", {}, context(tmp_path)).content)
+        assert '"result": "fine"' in servers.states()[0].log
 
 
 def test_a_server_that_lists_nonsense_offers_what_makes_sense(tmp_path: Path) -> None:

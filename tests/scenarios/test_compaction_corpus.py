@@ -275,6 +275,12 @@ def test_a_fork_reads_the_cache_and_notes_and_code_ask_nobody():
     assert [bar for bar in compaction.cost_bars(compaction.costs()) if not bar[3]] == []
 
 
+def test_lies_are_counted_by_who_notices_them(folder):
+    caught = compaction.catch(folder)
+    assert caught["plain lies"].told == 2 * len(misleading.PLAIN_LIES)
+    assert caught["plain lies"].engine > caught["plain lies"].told / 2
+
+
 def test_time_is_taken_with_and_without_an_index():
     found = compaction.timed(1, 60_000)
     assert 0 < found["decode"] < found["indexed"]

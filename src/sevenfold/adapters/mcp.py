@@ -64,7 +64,7 @@ class Connections:
 
     def states(self) -> list[ServerState]:
         """Every server as it is now."""
-        return [connection.state for connection in self._connections.values()]
+        return [connection.now() for connection in self._connections.values()]
 
     def wait(self, seconds: float, settled: Callable[[Sequence[ServerState]], bool] | None = None) -> bool:
         """Wait until no server is still connecting, or ``settled`` of their states; says whether it came to that."""

@@ -51,6 +51,10 @@ class Connection:
         self._gone = self._was_ready = False
         self._tail = Tail()
 
+    def now(self) -> ServerState:
+        """How the server is doing, with what it printed up to now."""
+        return replace(self.state, log=self._tail.text() or self.state.log)
+
     def reset(self) -> None:
         """As if it had never been started, but for what it could do."""
         self._failures = 0
@@ -115,8 +119,8 @@ class Connection:
     def _lost(self) -> str:
         log = self._tail.text()[-500:]
         return (
-            f"The MCP server {self._server.name} went away during the call; what it had done by then is done. "
-            "It is being started again." + (f" It said last: {log}" if log else "")
+            f"The MCP server {self._server.name} went away during the call; what it had done by then is done."
+            + (f" It said last: {log}" if log else "")
         )
 
     # -- one life -------------------------------------------------------------------------------

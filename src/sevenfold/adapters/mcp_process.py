@@ -50,19 +50,20 @@ async def process(
     child = _Child(program, environ)
     said, incoming = anyio.create_memory_object_stream["SessionMessage | Exception"](0)
     outgoing, to_say = anyio.create_memory_object_stream["SessionMessage"](0)
-    async with anyio.create_task_group() as tasks:
-        try:
-            await child.connect()
-            tasks.start_soon(_listen, child.output, said, tail, gone)
-            tasks.start_soon(_speak, child.input, to_say, gone)
-            tasks.start_soon(_log, child.errors, tail)
-            yield incoming, outgoing
-        finally:
-            with anyio.CancelScope(shield=True):
-                await _to_its_end(child.leave())
-            tasks.cancel_scope.cancel()
-            for stream in (said, incoming, outgoing, to_say):
-                stream.close()
+    with said, incoming, outgoing, to_say:
+        async with anyio.create_task_group() as tasks:
+            try:
+                await child.connect()
+                tasks.start_soon(_listen, child.output, said, tail, gone)
+                tasks.start_soon(_speak, child.input, to_say, gone)
+                tasks.start_soon(_log, child.errors, tail)
+                yield incoming, outgoing
+            finally:
+                try:
+                    with anyio.CancelScope(shield=True):
+                        await _to_its_end(child.leave())
+                finally:
+                    tasks.cancel_scope.cancel()
 
 
 class _Child:

@@ -25,6 +25,8 @@ class Grants:
         """Rules the user added in this session."""
         self.pending: tuple[str, ...] = ()
         """What the user is being asked about, in words."""
+        self.unanswered: tuple[str, ...] = ()
+        """What the user was being asked about when an earlier process ended."""
         self.changed: Callable[[], None] = _nobody
         """Called after each change."""
         self._lock = threading.Lock()
@@ -33,7 +35,7 @@ class Grants:
     def restore(self, granted: tuple[str, ...], pending: tuple[str, ...], after_planning: Mode) -> None:
         """Go on where an earlier run stopped."""
         self.now = self.now.allowing(*granted)
-        self.granted, self.pending = granted, pending
+        self.granted, self.unanswered = granted, pending
         if self.now.mode == "plan":
             self._before = after_planning
 

@@ -137,7 +137,8 @@ def permission_states(grants: Grants) -> Iterator[State]:
     rules = grants.now.rules
     lines += [f"Always asked for: {rule}" for rule in rules.ask]
     lines += [f"Refused, do not try: {rule}" for rule in rules.deny]
-    lines += [f"The user was being asked about this and has not answered: {one}" for one in grants.pending]
+    open_questions = (*grants.unanswered, *grants.pending)
+    lines += [f"The user was asked about this and has not answered: {one}" for one in open_questions]
     if len(lines) > 1 or grants.mode != "ask":
         yield State("Permissions", "\n".join(lines), facts={"mode": grants.mode})
 

@@ -1,0 +1,369 @@
+"""A thousand turns with a provider that fails now and then: does the agent get through, and what does it leave behind?
+
+    python bench/soak.py [--turns N] [--seed N]
+
+The agent has its standard tools, a project in a scratch folder and a window of 60,000 tokens; the provider, simulated,
+in a process of its own, refuses every twentieth request and breaks off some answers in the middle. The run must come to
+its end with no request that breaks a rule, memory must not grow with the turns, and a process that opens the session
+afterwards must send, byte for byte, what the first one would have sent. Pauses before a request is made again are not
+waited for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import multiprocessing
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import anthropic
+from msgspec import Struct
+
+import sevenfold
+from sevenfold.evals.demo.assistant import Assistant
+from sevenfold.evals.demo.moves import Move, Plan, do, edit, grep, read, run, todo
+from sevenfold.evals.demo.project import Part, Project, project, python
+from sevenfold.events import Acted, Answered, Event, Failed
+from sevenfold.runtime.drive import Signal
+from sevenfold.simulator.faults import Fault, Faults
+from sevenfold.simulator.limits import Limits
+from sevenfold.simulator.provider import Setup, Simulator
+from sevenfold.simulator.server import serve
+
+TURNS = 1_000
+MODEL = "claude-opus-4-6"
+WINDOW = 60_000
+PARTS = 12
+EVERY = 25
+"""Turns between two looks at the memory."""
+SETTLED = 0.4
+"""The part of the run after which memory should have stopped growing: caches are full, every layer has acted."""
+MOST_GROWTH = 10.0
+"""KB a turn by which it may grow from then on."""
+LOOKED_AT = 12
+"""Past requests that are made again from the transcript."""
+FAULTS = (
+    (0.02, Fault("overloaded")),
+    (0.02, Fault("server_error")),
+    (0.01, Fault("rate_limited", retry_after=1.0)),
+    (0.015, Fault("cut_stream", after=4)),
+    (0.005, Fault("cut_stream", after=6, clean=True)),
+    (0.005, Fault("error_event", after=3)),
+    (0.005, Fault("malformed_event", after=3)),
+)
+HONEST = {200, 429, 500, 529}
+"""Every other status would mean that a request broke a rule."""
+
+
+class Soaked(Struct, frozen=True):
+    """What a run came to."""
+
+    turns: int
+    end: str
+    statuses: dict[int, int]
+    failures: int
+    layers: dict[str, int]
+    memory: tuple[tuple[int, float], ...]
+    """MB that are held, by turn."""
+    same_after: bool
+    """The session opened again makes the same request."""
+    remade: int
+    """Past requests that were made again from the transcript, and were the bytes the provider had got."""
+    seconds: float
+
+    @property
+    def growth(self) -> float:
+        """KB a turn, once it has settled: the slope of the line that fits best."""
+        late = [point for point in self.memory if point[0] >= SETTLED * self.turns]
+        return 1_024 * slope(late)
+
+
+# The work
+
+
+def work(content: Project, turns: int) -> Plan:
+    """Look, change and test, part after part, for so many turns."""
+    done = 0
+    for number in range(turns):
+        part = content.parts[number % len(content.parts)]
+        done += yield from counted(one_round(part, number))
+        if done >= turns:
+            break
+    return "That is all."
+
+
+def counted(plan: Plan) -> Generator[Move, Sequence[str], int]:
+    """A plan, and how many moves it made."""
+    moves = 0
+    sent: Sequence[str] | None = None
+    while True:
+        try:
+            move = next(plan) if sent is None else plan.send(sent)
+        except StopIteration:
+            return moves
+        moves += 1
+        sent = yield move
+
+
+def one_round(part: Part, number: int) -> Plan:
+    """A visit to one part: its limit is changed, checked and noted."""
+    words, unit = part.words(), part.unit.upper()
+    mark = f"MOST_{unit} = {words['most']}"
+    thought = f"Visit {number} to {part.plural}: I look at all of it before I change its limit, and test it afterwards."
+    yield from do(f"Visit {number}: {part.plural}.", read(part.module), read(part.tests), thought=thought)
+    yield from do("Who uses the limit?", grep(f"MOST_{unit}", ".", show="lines", context=1))
+    noted = f"{mark}  # visit {number}\n"
+    text = f"{mark}\n" if number < PARTS else f"{mark}  # visit {number - PARTS}\n"
+    yield from edit("A note beside it.", part.module, text, noted)
+    if number % 4 == 0:
+        yield from do("The tests.", run(f"{python()} check.py {part.plural}"))
+    if number % 9 == 0:
+        yield from do("The week at the gate.", run("cat logs/east-gate.log"))
+    yield from do("So far.", todo({f"visit {number + 1}": "pending", f"visit {number}": "completed"}))
+    return ""
+
+
+# The provider
+
+
+def provide(pipe: Connection, turns: int, seed: int) -> None:
+    """Serve until told to stop, then tell what came in."""
+    assistant = Assistant(iter([work(project(PARTS, 0), turns)]))
+    setup = Setup(limits=Limits(input_tokens=10**12, requests=10**9), chunk=200, log_bytes=8_000_000)
+    simulator = Simulator(assistant, setup, faults=Faults(chances=FAULTS, seed=seed))
+    statuses: Counter[int] = Counter()
+    got: list[bytes] = []
+    with serve(simulator) as url:
+        pipe.send(url)
+        seen = 0
+        while not pipe.poll(0.2):
+            seen = take(simulator, seen, statuses, got)
+        take(simulator, seen, statuses, got)
+    pipe.send((dict(statuses), got))
+
+
+def take(simulator: Simulator, seen: int, statuses: Counter[int], got: list[bytes]) -> int:
+    """Note the requests that came in since."""
+    for received in simulator.requests:
+        if received.number > seen and received.status:
+            statuses[received.status] += 1
+            got.append(sha256(received.raw).digest())
+            seen = received.number
+    return seen
+
+
+@contextmanager
+def provider(turns: int, seed: int) -> Iterator[tuple[str, Connection]]:
+    """A provider in a process of its own, so that its memory is not taken for the agent's."""
+    ours, theirs = multiprocessing.Pipe()
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=provide, args=(theirs, turns, seed), daemon=True)
+    process.start()
+    try:
+        yield ours.recv(), ours
+    finally:
+        process.terminate()
+        process.join()
+        ours.close()
+
+
+# The agent
+
+
+class Swift(Signal):
+    """A pause that is over at once."""
+
+    def wait(self, seconds: float) -> bool:
+        """Do not wait."""
+        return super().wait(0)
+
+
+class Watching:
+    """Counts what the engine tells, and looks at the memory now and then."""
+
+    def __init__(self) -> None:
+        self.turns = self.failures = 0
+        self.layers: Counter[str] = Counter()
+        self.memory: list[tuple[int, float]] = []
+
+    def hear(self, event: Event) -> None:
+        """Something happened."""
+        match event:
+            case Answered(source="main"):
+                self.turns += 1
+                if self.turns % EVERY == 0:
+                    gc.collect()
+                    self.memory.append((self.turns, resident()))
+            case Failed():
+                self.failures += 1
+            case Acted(layer=layer):
+                self.layers[layer] += 1
+            case _:
+                pass
+
+
+def opened(sdk: anthropic.Anthropic, folder: Path, watching: Watching) -> sevenfold.Agent:
+    """The agent, new or resumed."""
+    agent = sevenfold.Agent(
+        MODEL,
+        name="soak",
+        folder=folder,
+        mode="autonomous",
+        client=sdk,
+        settings={"context_window": WINDOW},
+        listen=[watching.hear],
+        thinking={"type": "adaptive"},
+    )
+    agent.workings.loop.signals = Swift
+    return agent
+
+
+def next_request(sdk: anthropic.Anthropic, folder: Path, *, says: str = "") -> tuple[bytes, list[bytes]]:
+    """What the session would send next, and the hashes of some it sent before, made again from the transcript."""
+    agent = opened(sdk, folder, Watching())
+    try:
+        if says:
+            agent.session.user(says)
+        last = agent.session.gauge.requests - 1
+        places = sorted({last * place // (LOOKED_AT - 1) for place in range(LOOKED_AT)}) if says else []
+        past = [sha256(streamed(agent.session.at(place))).digest() for place in places]
+        return agent.session.prepare().body, past
+    finally:
+        agent.close()
+
+
+def streamed(body: bytes) -> bytes:
+    """A body as a client that streams puts it on the wire."""
+    return body[:-1] + b',"stream":true}'
+
+
+def measure(turns: int = TURNS, seed: int = 1) -> Soaked:
+    """Let an agent work for so many turns."""
+    began, watching = time.monotonic(), Watching()
+    with _folder() as folder, provider(turns, seed) as (url, pipe):
+        project(PARTS, 0).write(folder)
+        with anthropic.Anthropic(base_url=url, api_key="simulated-key", max_retries=0) as sdk:
+            agent = opened(sdk, folder, watching)
+            try:
+                finished = agent.run(
+                    "Visit every part again and again, and note each visit beside its limit."
+                )
+            finally:
+                agent.close()
+            first, past = next_request(sdk, folder, says="What is next?")
+            second, _ = next_request(sdk, folder)
+        pipe.send("stop")
+        statuses, got = pipe.recv()
+    return Soaked(
+        watching.turns,
+        finished.end,
+        statuses,
+        watching.failures,
+        dict(watching.layers),
+        tuple(watching.memory),
+        same_after=first == second,
+        remade=sum(digest in set(got) for digest in past),
+        seconds=time.monotonic() - began,
+    )
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """A scratch folder with a home of its own beside the project."""
+    made = Path(tempfile.mkdtemp(prefix="sevenfold-soak-")).resolve()
+    before = os.environ.get("SEVENFOLD_HOME")
+    os.environ["SEVENFOLD_HOME"] = str(made / "home")
+    (made / "project").mkdir()
+    try:
+        yield made / "project"
+    finally:
+        os.environ.pop("SEVENFOLD_HOME")
+        if before is not None:
+            os.environ["SEVENFOLD_HOME"] = before
+        shutil.rmtree(made, ignore_errors=True)
+
+
+# Memory
+
+
+def resident() -> float:
+    """MB this process holds; NaN where the system does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return float("nan")
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1_048_576
+
+
+def slope(points: Sequence[tuple[int, float]]) -> float:
+    """How steep the line is that fits the points best."""
+    if len(points) < 2:
+        return 0.0
+    mean_x = sum(x for x, _ in points) / len(points)
+    mean_y = sum(y for _, y in points) / len(points)
+    spread = sum((x - mean_x) ** 2 for x, _ in points)
+    return sum((x - mean_x) * (y - mean_y) for x, y in points) / spread
+
+
+# The verdict
+
+
+def bars(soaked: Soaked, turns: int) -> list[tuple[str, str, bool]]:
+    """What must hold: (name, figure, met)."""
+    broken = {status: times for status, times in soaked.statuses.items() if status not in HONEST}
+    return [
+        (
+            "the run comes to its end",
+            f"{soaked.end} after {soaked.turns} turns",
+            soaked.end == "done" and soaked.turns > turns,
+        ),
+        ("no request breaks a rule", f"{broken or 'none'} of {sum(soaked.statuses.values())}", not broken),
+        ("failures met", f"{soaked.failures}", soaked.failures > 0),
+        (
+            "memory, KB a turn",
+            f"{soaked.growth:.1f}, at most {MOST_GROWTH:g}",
+            not soaked.growth > MOST_GROWTH,
+        ),
+        ("opened again, the next request is the same", str(soaked.same_after), soaked.same_after),
+        (
+            "past requests made again, byte for byte",
+            f"{soaked.remade} of {LOOKED_AT}",
+            soaked.remade == LOOKED_AT,
+        ),
+    ]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run, print, and say by the exit status whether all bars are met."""
+    parser = argparse.ArgumentParser(description="A long run with a provider that fails now and then.")
+    parser.add_argument("--turns", type=int, default=TURNS)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    soaked = measure(options.turns, options.seed)
+    print(
+        f"{soaked.turns} turns in {soaked.seconds:.0f} s; layers: {soaked.layers}; answers: {soaked.statuses}"
+    )
+    print(
+        "memory, MB by turn: "
+        + "  ".join(
+            f"{turn}: {size:.0f}" for turn, size in soaked.memory[:: max(1, len(soaked.memory) // 10)]
+        )
+    )
+    judged = bars(soaked, options.turns)
+    for name, figure, met in judged:
+        print(f"{'pass' if met else 'FAIL'}  {name}: {figure}")
+    return 0 if all(met for *_, met in judged) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

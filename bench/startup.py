@@ -1,0 +1,135 @@
+"""How long does `sevenfold chat` take to its prompt, and what takes it?
+
+    python bench/startup.py [--runs N]
+
+In a terminal of its own (a pseudo-terminal, 100 columns), in an empty folder with an empty home and no key, as a user
+has it on the first day. Measured is the time from the start of the process to the first sign of the prompt; beside it,
+in turns, a Python that does nothing, and one that only imports all the command may come to need. A process that waited
+more than it worked was kept waiting by others: then there is no verdict.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+MOST_SECONDS = 0.5
+WORKED = "chat, working"
+RUNS = 7
+PATIENCE = 30.0
+PROMPT = "›"
+"""What the input line begins with."""
+BARE = [sys.executable, "-c", "pass"]
+IMPORTS = [sys.executable, "-c", "import sevenfold.surfaces.cli, sevenfold.surfaces.chat.chat"]
+CHAT = [sys.executable, "-m", "sevenfold", "chat"]
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[()][A-Z0-9]")
+
+
+def spent(command: Sequence[str]) -> float:
+    """Seconds a command takes to its end."""
+    begin = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - begin
+
+
+def to_prompt(command: Sequence[str], folder: Path) -> tuple[float, float]:
+    """Seconds until a command in a terminal shows its prompt, and how many of these it worked."""
+    home = folder / "home"
+    environ = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+    environ |= {"SEVENFOLD_HOME": str(home), "TERM": "xterm-256color"}
+    begin = time.perf_counter()
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(folder)
+        os.execvpe(command[0], list(command), environ)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+    try:
+        _until(terminal, PROMPT, begin + PATIENCE)
+        passed = time.perf_counter() - begin
+    finally:
+        os.kill(child, signal.SIGKILL)
+        _, _, used = os.wait4(child, 0)
+        os.close(terminal)
+    return passed, used.ru_utime + used.ru_stime
+
+
+def _until(terminal: int, sign: str, deadline: float) -> None:
+    shown = b""
+    while sign not in _ESCAPES.sub("", shown.decode(errors="replace")):
+        ready, _, _ = select.select([terminal], [], [], max(0.0, deadline - time.perf_counter()))
+        piece = os.read(terminal, 65_536) if ready else b""
+        if not piece:
+            raise TimeoutError(f"no prompt; the terminal shows: {shown.decode(errors='replace')[-500:]!r}")
+        shown += piece
+
+
+def measure(runs: int = RUNS) -> dict[str, float]:
+    """The median of each, in seconds; all take turns."""
+    found: dict[str, list[float]] = {"bare": [], "imports": [], "chat": [], WORKED: []}
+    folder = Path(tempfile.mkdtemp(prefix="sevenfold-startup-"))
+    try:
+        to_prompt(CHAT, folder)
+        for _ in range(runs):
+            found["bare"].append(spent(BARE))
+            found["imports"].append(spent(IMPORTS))
+            passed, worked = to_prompt(CHAT, folder)
+            found["chat"].append(passed)
+            found[WORKED].append(worked)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return {name: statistics.median(each) for name, each in found.items()}
+
+
+def slowest_imports(most: int = 12) -> list[tuple[float, str]]:
+    """Milliseconds each module takes by itself when the command is imported, the slowest first."""
+    told = subprocess.run(
+        [sys.executable, "-X", "importtime", *IMPORTS[1:]], check=True, capture_output=True, text=True
+    )
+    rows = [
+        line.removeprefix("import time:").split("|") for line in told.stderr.splitlines() if "|" in line
+    ]
+    own = [(int(row[0]) / 1_000, row[2].strip()) for row in rows if row[0].strip().isdigit()]
+    return sorted(own, reverse=True)[:most]
+
+
+def verdict(found: dict[str, float]) -> bool | None:
+    """Is it quick enough? None where the machine is too busy to tell."""
+    if found["chat"] < MOST_SECONDS:
+        return True
+    return None if found[WORKED] < found["chat"] / 2 else False
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure, print, and say by the exit status whether the bar is met."""
+    parser = argparse.ArgumentParser(description="How long the terminal app takes to its prompt.")
+    parser.add_argument("--runs", type=int, default=RUNS)
+    options = parser.parse_args(arguments)
+    found = measure(options.runs)
+    for name, seconds in found.items():
+        print(f"{name:14}{seconds * 1_000:7.0f} ms")
+    for milliseconds, module in slowest_imports():
+        print(f"              {milliseconds:7.1f} ms  importing {module}")
+    met = verdict(found)
+    word = {True: "pass", False: "FAIL", None: "none"}[met]
+    busy = "" if met is not None else "; the machine is too busy to tell"
+    print(f"{word}  to the prompt: {found['chat']:.2f} s (under {MOST_SECONDS} s){busy}")
+    return 1 if met is False else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
