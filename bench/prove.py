@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS = ROOT.parent / "shared" / "corpus"
-MODULES = ("corpus", "counting", "cost", "session", "compaction", "robustness")
+MODULES = ("corpus", "counting", "cost", "session", "compaction", "robustness", "agent")
 """Of `bench/points`, in the order they are run."""
 VERDICTS = {True: "pass", False: "FAIL", None: "skip"}
 

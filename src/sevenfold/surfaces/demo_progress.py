@@ -33,14 +33,12 @@ def console_for(file: TextIO) -> Console:
 class Progress:
     """Shows what is told, as it is told."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, live: bool | None = None) -> None:
         self.console = console
-        self._live = (
-            Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
-        )
+        live = console.is_terminal if live is None else live
+        self._live = Live(console=console, auto_refresh=False, transient=True) if live else None
         self._turns = self._size = self._threshold = self._notes = 0
         self._doing = ""
-        self._begun = False
 
     def __enter__(self) -> Self:
         self.console.print(

@@ -1,0 +1,51 @@
+"""Draws docs/demo.svg: the end of a real run of `sevenfold demo`, with no web font in it."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.make_picture import FRAME
+from sevenfold.evals.demo.figures import Outcome
+from sevenfold.evals.demo.protocol import Layer, Over, Ready, Told
+from sevenfold.evals.demo.run import FULL, run
+from sevenfold.evals.demo.scratch_folder import scratch_folder
+from sevenfold.surfaces.demo_progress import Progress
+from sevenfold.surfaces.demo_report import shown
+
+WIDTH = 96
+FIRST_LINES = 12
+"""Lines of the progress that are shown before the report."""
+PICTURE = Path(__file__).parent.parent / "docs" / "demo.svg"
+
+
+def held() -> tuple[Outcome, list[Told]]:
+    """A whole demonstration, and all that was told on the way."""
+    told: list[Told] = []
+    with scratch_folder(keep=False) as folder:
+        return run(FULL, folder, told.append), told
+
+
+def draw(outcome: Outcome, told: list[Told]) -> str:
+    """The picture as SVG: how it begins, and how it ends."""
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False)
+    console.print("$ ./dev demo", style="bold")
+    progress = Progress(console, live=False)
+    with progress:
+        lines = 0
+        for one in told:
+            lines += isinstance(one, Layer | Over | Ready) and not (
+                isinstance(one, Layer) and one.name == "notes"
+            )
+            if lines > FIRST_LINES:
+                break
+            progress.told(one)
+    console.print("          …", style="dim")
+    console.print(shown(outcome, WIDTH))
+    return console.export_svg(title="sevenfold demo", code_format=FRAME, unique_id="demo")
+
+
+if __name__ == "__main__":
+    PICTURE.write_text(draw(*held()), encoding="utf-8")
