@@ -14,7 +14,7 @@ from sevenfold.evals.demo.scratch_folder import scratch_folder
 def demonstration(_: Path | None) -> list[Outcome]:
     """What must hold of the demonstration, and that its figures are the same twice."""
     outcomes = []
-    for _ in range(2):
+    for _run in range(2):
         with scratch_folder(keep=False) as folder:
             outcomes.append(run(FULL, folder, lambda told: None))
     first, second = outcomes

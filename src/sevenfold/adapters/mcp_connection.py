@@ -147,9 +147,9 @@ class Connection:
             life.cancel()
             await asyncio.wait((life,), timeout=ENDING)
             self._leave()
+            error = life.exception() if life.done() and not life.cancelled() else None
         if late:
             return False, f"it did not answer within {self._server.startup_seconds:g} s"
-        error = None if life.cancelled() else life.exception()
         return self._was_ready, _short(error) if error is not None else "it went away"
 
     async def _live(self) -> None:

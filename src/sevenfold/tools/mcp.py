@@ -72,8 +72,9 @@ class McpTool:
     def run(self, given: Input, context: Context) -> ToolOutput:
         """Have the server do it, and stop waiting when told to."""
         coming = self._call(self._own_name, given, context.progress)
-        while not wait([coming], _TICK).done:
-            if context.abort.is_set():
+        while not coming.done():
+            wait([coming], _TICK)
+            if context.abort.is_set() and not coming.done():
                 coming.cancel()
                 raise Aborted()
         return output_of(coming.result())

@@ -1,0 +1,105 @@
+"""Servers that come late, or change, are announced to the model; what was sent before stays as it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sevenfold
+from sevenfold.simulator.brains import Step
+from sevenfold.wiring.hands import Asked, Consented
+from sevenfold.wiring.mcp import Following, McpServers
+from tests.agent.working import agent, blocks, model_of, results, texts, use, world
+from tests.mcp_servers.serving import STARTUP, hostile, running
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEVENFOLD_HOME", str(tmp_path / "home"))
+
+
+def own() -> str:
+    """The agent's own tool."""
+    return "own"
+
+
+def yes(asked: Asked) -> Consented:
+    return Consented(True)
+
+
+def following(made: sevenfold.Agent, servers: McpServers) -> Following:
+    workings = made.workings
+    return Following(servers, list(workings.box), workings.core, workings.hands)
+
+
+def ready(servers: McpServers) -> None:
+    assert servers._connections is not None
+    assert servers._connections.wait(STARTUP)
+
+
+def test_a_server_that_connects_late_is_announced_and_its_tools_can_be_used(tmp_path: Path) -> None:
+    steps = [[use("own", "c1")], "Ready.", [use("mcp__late__go", "c2")], "Done."]
+    with (
+        running(tmp_path, late=hostile(tmp_path, "")) as servers,
+        agent(steps, tools=[own], consent=yes) as made,
+    ):
+        follow = following(made, servers)
+        made.run("Begin.")
+        ready(servers)
+        follow()
+        made.run("Go on.")
+        first, later = model_of(made).requests[0], model_of(made).requests[-1]
+        assert later["tools"] == first["tools"]
+        assert later["system"] == first["system"]
+        (added,) = blocks(later, "tool_addition")
+        assert added["tool"]["definition"]["name"] == "mcp__late__go"
+        assert "Be gentle." in texts(later)
+        assert results(later)["c2"] == "fine"
+
+
+def test_a_server_that_is_ready_before_the_first_words_is_in_the_first_request(tmp_path: Path) -> None:
+    with running(tmp_path, s=hostile(tmp_path, "")) as servers, agent(["Hi."], tools=[own]) as made:
+        follow = following(made, servers)
+        ready(servers)
+        follow()
+        made.run("Begin.")
+        (request,) = model_of(made).requests
+        assert [tool["name"] for tool in request["tools"]] == ["mcp__s__go", "own"]
+        assert not blocks(request, "tool_addition")
+
+
+def test_nothing_is_announced_while_servers_stay_as_they_are(tmp_path: Path) -> None:
+    with running(tmp_path, s=hostile(tmp_path, "")) as servers:
+        tools = servers.tools()
+        with agent(["One.", "Two."], tools=[own, *tools]) as made:
+            follow = Following(servers, [own_tool(made)], made.workings.core, made.workings.hands)
+            made.run("Begin.")
+            follow()
+            made.run("Go on.")
+            one, two = model_of(made).requests
+            assert two["messages"][: len(one["messages"]) - 1] == one["messages"][:-1]
+            assert not blocks(two, "tool_addition")
+
+
+def own_tool(made: sevenfold.Agent) -> Any:
+    return made.workings.box.get("own")
+
+
+@pytest.mark.spec("S2.1")
+def test_the_provider_is_told_to_spare_results_of_tools_that_came_late(tmp_path: Path) -> None:
+    steps = [Step("One."), Step([use("mcp__late__go", "c1")]), Step("Two.")]
+    with running(tmp_path, late=hostile(tmp_path, "")) as servers, world(steps) as outside:
+        with outside.agent(tmp_path, consent=yes) as made:
+            follow = following(made, servers)
+            made.run("Begin.")
+            ready(servers)
+            follow()
+            made.run("Go on.")
+        first, *_, last = outside.bodies
+        assert last["tools"] == first["tools"]
+        assert "mcp__late__go" in json.dumps(last["messages"])
+        if "context_management" in first:
+            assert "mcp__late__go" in json.dumps(last["context_management"])
