@@ -154,9 +154,11 @@ def test_every_module_has_its_place_in_the_import_contracts() -> None:
 # What an install brings and an import costs
 
 
-def core_distributions() -> set[str]:
-    """All that a plain install of the core brings, itself included, by the installed metadata."""
-    brought, waiting = {"sevenfold"}, list(pyproject()["project"]["dependencies"])
+def core_distributions(*extras: str) -> set[str]:
+    """All that an install of the core, or of it and extras, brings, itself included, by the installed metadata."""
+    project = pyproject()["project"]
+    named = [one for extra in extras for one in project["optional-dependencies"][extra]]
+    brought, waiting = {"sevenfold"}, [*project["dependencies"], *named]
     while waiting:
         requirement = Requirement(waiting.pop())
         name = canonicalize_name(requirement.name)
@@ -179,9 +181,11 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert shown.stdout.strip() == "[]"
 
 
-def test_the_demo_installs_the_core_and_no_more() -> None:
+def test_the_demo_installs_what_it_needs_and_no_more() -> None:
     dev = runpy.run_path(str(ROOT / "dev"))
-    pins = dev["core_pins"](LOCK.read_text(encoding="utf-8"))
-    names = {line.split("==")[0] for line in pins.splitlines() if not line.startswith(" ")}
-    assert names == core_distributions() - {"sevenfold"}
+    pins = dev["demo_pins"](LOCK.read_text(encoding="utf-8"))
+    pinned = [line for line in pins.splitlines() if not line.startswith(" ")]
+    here = [Requirement(line.rstrip(" \\")) for line in pinned]
+    names = {one.name for one in here if one.marker is None or one.marker.evaluate({"extra": ""})}
+    assert names == core_distributions("anthropic", "simulator") - {"sevenfold"}
     assert pins.count("--hash=") >= len(names)

@@ -308,3 +308,12 @@ def test_in_small_windows_the_same_rules_hold_in_proportion(now: Moment, context
     if made.cause == "size":
         assert small.total > 40_000 * scale - 1
         assert made.tokens >= 20_000 * scale - 1
+
+
+@pytest.mark.spec("S2.4")
+def test_a_clearing_that_frees_little_does_not_put_off_a_compaction() -> None:
+    full = moment(*[3_000] * 8, size=WINDOW.threshold + 100)
+    assert clear.plan(full).chosen == "clear", "with nobody to compact, it is all there is"
+    assert clear.plan(replace(full, compacts=True)).chosen == "compact"
+    rich = moment(*[3_000] * 12, size=WINDOW.threshold + 100, compacts=True)
+    assert clear.plan(rich).chosen == "clear", "what frees enough for a while is cheaper"

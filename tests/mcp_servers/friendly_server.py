@@ -53,12 +53,6 @@ def everything() -> list[Any]:
 
 
 @app.tool()
-def much(characters: int) -> str:
-    """Says a lot."""
-    return "x" * characters
-
-
-@app.tool()
 def die() -> str:
     """Ends the server in the middle of the call."""
     print("about to die", file=sys.stderr, flush=True)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.simulator.brains import Step
 from sevenfold.wiring.hands import Asked, Consented
 from sevenfold.wiring.mcp import Following, McpServers
 from tests.agent.working import agent, blocks, model_of, results, texts, use, world
@@ -35,11 +34,6 @@ def following(made: sevenfold.Agent, servers: McpServers) -> Following:
     return Following(servers, list(workings.box), workings.core, workings.hands)
 
 
-def ready(servers: McpServers) -> None:
-    assert servers._connections is not None
-    assert servers._connections.wait(STARTUP)
-
-
 def test_a_server_that_connects_late_is_announced_and_its_tools_can_be_used(tmp_path: Path) -> None:
     steps = [[use("own", "c1")], "Ready.", [use("mcp__late__go", "c2")], "Done."]
     with (
@@ -48,7 +42,7 @@ def test_a_server_that_connects_late_is_announced_and_its_tools_can_be_used(tmp_
     ):
         follow = following(made, servers)
         made.run("Begin.")
-        ready(servers)
+        assert servers.wait(STARTUP)
         follow()
         made.run("Go on.")
         first, later = model_of(made).requests[0], model_of(made).requests[-1]
@@ -63,12 +57,23 @@ def test_a_server_that_connects_late_is_announced_and_its_tools_can_be_used(tmp_
 def test_a_server_that_is_ready_before_the_first_words_is_in_the_first_request(tmp_path: Path) -> None:
     with running(tmp_path, s=hostile(tmp_path, "")) as servers, agent(["Hi."], tools=[own]) as made:
         follow = following(made, servers)
-        ready(servers)
+        assert servers.wait(STARTUP)
         follow()
         made.run("Begin.")
         (request,) = model_of(made).requests
         assert [tool["name"] for tool in request["tools"]] == ["mcp__s__go", "own"]
         assert not blocks(request, "tool_addition")
+
+
+def test_a_huge_answer_is_put_away_like_any_other(tmp_path: Path) -> None:
+    code = "def called(name, arguments):\n    return {'content': [{'type': 'text', 'text': 'x' * 500_000}]}"
+    with running(tmp_path, s=hostile(tmp_path, code)) as servers:
+        steps = [[use("mcp__s__go", "c1")], "Done."]
+        with agent(steps, tools=servers.tools(), consent=yes) as made:
+            made.run("Begin.")
+            shown = str(results(model_of(made).requests[-1])["c1"])
+            assert len(shown) < 10_000
+            assert "500,000" in shown
 
 
 def test_nothing_is_announced_while_servers_stay_as_they_are(tmp_path: Path) -> None:
@@ -90,16 +95,17 @@ def own_tool(made: sevenfold.Agent) -> Any:
 
 @pytest.mark.spec("S2.1")
 def test_the_provider_is_told_to_spare_results_of_tools_that_came_late(tmp_path: Path) -> None:
-    steps = [Step("One."), Step([use("mcp__late__go", "c1")]), Step("Two.")]
+    steps = ["One.", [use("mcp__late__go", "c1")], "Two."]
     with running(tmp_path, late=hostile(tmp_path, "")) as servers, world(steps) as outside:
         with outside.agent(tmp_path, consent=yes) as made:
             follow = following(made, servers)
             made.run("Begin.")
-            ready(servers)
+            assert servers.wait(STARTUP)
             follow()
             made.run("Go on.")
         first, *_, last = outside.bodies
         assert last["tools"] == first["tools"]
         assert "mcp__late__go" in json.dumps(last["messages"])
-        if "context_management" in first:
-            assert "mcp__late__go" in json.dumps(last["context_management"])
+        assert "mcp__late__go" not in json.dumps(first["context_management"])
+        (clearing,) = (edit for edit in last["context_management"]["edits"] if "exclude_tools" in edit)
+        assert "mcp__late__go" in clearing["exclude_tools"]

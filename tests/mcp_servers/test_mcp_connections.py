@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -37,10 +37,9 @@ def box(servers: McpServers) -> Toolbox:
     return Toolbox(servers.tools())
 
 
-def until(servers: McpServers, test: object) -> ServerState:
+def until(servers: McpServers, test: Callable[[ServerState], bool]) -> ServerState:
     """The only server's state, once it passes a test."""
-    assert servers._connections is not None
-    assert servers._connections.wait(STARTUP, lambda states: test(states[0]))  # type: ignore[operator]
+    assert servers.wait(STARTUP, lambda states: test(states[0]))
     return servers.states()[0]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it has no types of its own
 
 from sevenfold.adapters.mcp_servers import Address, Program
 from sevenfold.adapters.trust import Trust

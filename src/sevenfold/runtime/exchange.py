@@ -33,7 +33,7 @@ from sevenfold.request.watch import SECONDS, Break, Forecast, Sent, Watched
 from sevenfold.runtime import edited
 from sevenfold.runtime.amending import tell_changes, withdraw_changes
 from sevenfold.runtime.history import Account, answered_at, last_tail
-from sevenfold.runtime.opening import Entry, enter, frame_of, learned
+from sevenfold.runtime.opening import ADOPTED, Entry, enter, frame_of, learned
 from sevenfold.runtime.transcript import Transcript
 
 
@@ -107,6 +107,8 @@ class Exchange:
         entered = self._enter(frame, lifetimes or Lifetimes())
         self.frame, self.lifetimes = entered.frame, entered.lifetimes
         self.gauge = learned(profile, transcript.told, *self.frame.tools, *self.frame.system)
+        if entered.opens == ADOPTED:
+            self.gauge = replace(self.gauge, overhead=None)
         if entered.opens and not transcript.read_only:
             self.open(entered.opens, drops_thinking=entered.drops_thinking)
             if entered.anew:

@@ -30,6 +30,10 @@ AMENDED = "amended"
 _EDITS = "context_management"
 
 
+ADOPTED = "adopted"
+"""The reason of the epoch in which another program's transcript is gone on with."""
+
+
 class Amendment(Struct, frozen=True):
     """What is appended to the conversation because system or tools have changed."""
 
@@ -57,7 +61,7 @@ def enter(view: View, wanted: Frame, lifetimes: Lifetimes, profile: Profile, *, 
     epoch = view.epoch
     if epoch is None:
         adopts = bool(view.items)
-        return Entry(wanted, lifetimes, "adopted" if adopts else "start", drops_thinking=adopts)
+        return Entry(wanted, lifetimes, ADOPTED if adopts else "start", drops_thinking=adopts)
     stored, kept = frame_of(epoch), Lifetimes(**epoch.lifetimes)
     if stored.model != wanted.model:
         return Entry(wanted, lifetimes, "model", drops_thinking=True, anew=True)
@@ -113,7 +117,10 @@ def learned(profile: Profile, told: Iterable[Measured | Epoch], *before_messages
     gauge = Gauge.of(profile, *before_messages)
     for one in told:
         match one:
-            case Epoch(system=system, tools=tools):
+            case Epoch(system=system, tools=tools, reason=reason):
+                if reason == ADOPTED:
+                    # What was reported before concerns another program's system and tools.
+                    gauge = replace(gauge, overhead=None)
                 gauge = gauge.opened(*map(bytes, tools), *map(bytes, system))
             case report:
                 gauge = gauge.observe(report)

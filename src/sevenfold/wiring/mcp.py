@@ -94,9 +94,12 @@ class McpServers:
 
     def tools(self, wait_seconds: float | None = None) -> list[Tool]:
         """Take a snapshot, once servers have had this time to connect; its tools."""
-        if self._connections:
-            self._connections.wait(self._wait_seconds if wait_seconds is None else wait_seconds)
+        self.wait(self._wait_seconds if wait_seconds is None else wait_seconds)
         return list(self.take().tools)
+
+    def wait(self, seconds: float, settled: Callable[[Sequence[ServerState]], bool] | None = None) -> bool:
+        """Wait until no server is still connecting, or ``settled`` of their states; says whether it came to that."""
+        return self._connections is None or self._connections.wait(seconds, settled)
 
     def take(self) -> Snapshot:
         """What servers offer now."""

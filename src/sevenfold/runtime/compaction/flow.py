@@ -282,6 +282,10 @@ class Compactor:
                 # Notes have limits of their own, and are not cut any further.
                 budget += self.count(got.found.text)
             verdict = self._checker.check(got, divided, budget, view)
+            if got.signed is not None and verdict.invented:
+                # A signed block cannot be corrected: what has no source must not reach the model, so our text goes.
+                got = replace(got, signed=None)
+                verdict = self._checker.check(got, divided, budget, view)
             result = Result(
                 wish=wish,
                 divided=divided,
