@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any, cast
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from sevenfold.adapters.anthropic import AnthropicClient
 from sevenfold.adapters.offline import OfflineClient, Script
 from sevenfold.events import Event, Veto
-from sevenfold.ports import Log, Results
+from sevenfold.ports import Call, Log, Reply, Results, Watcher
 from sevenfold.settings import Layer, Settings, resolve
 from sevenfold.simulator.brains import Prompt, ScriptedBrain
 from sevenfold.simulator.clock import VirtualClock
@@ -142,9 +143,20 @@ def calls(*names: str, thinking: str = "") -> list[dict[str, Any]]:
     ]
 
 
+class Billing(OfflineClient):
+    """An offline model whose answers are billed as a provider's would be."""
+
+    def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
+        reply = super().ask(call, watch)
+        usage = Raw(
+            bytes(reply.answer.usage).replace(b'"service_tier":"offline"', b'"service_tier":"standard"')
+        )
+        return replace(reply, answer=replace(reply.answer, usage=usage))
+
+
 def scripted(*steps: Said, model: str = "claude-opus-4-6", then: Said = "Done.", **options: Any) -> Held:
     """A session whose model plays these steps, then says the same ever after."""
-    client = OfflineClient(Script([*steps, *[then] * 200]))
+    client = Billing(Script([*steps, *[then] * 200]))
     return Held(client, model=model, clock=VirtualClock(), **options)
 
 

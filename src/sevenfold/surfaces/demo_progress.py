@@ -115,8 +115,10 @@ class Progress:
     def _state(self) -> Text:
         filled = chart.bar(self._size, self._threshold, GAUGE)
         state = (
-            f"turn {self._turns:<4} ▕{filled:<{GAUGE}}▏ {count(self._size)} of {count(self._threshold)} tokens, "
-            f"{plural(self._notes, 'note')} taken  "
+            f"turn {self._turns:<4} ▕{filled:<{GAUGE}}▏ {count(self._size)} of {count(self._threshold)}  "
+            f"{plural(self._notes, 'note')}  "
         )
         room = self.console.width - len(state) - 1
-        return Text(state + (shortened(self._doing, room) if room > 1 else ""), style="dim")
+        shown = Text(state + (shortened(self._doing, room) if room > 1 else ""), style="dim")
+        shown.truncate(self.console.width - 1)
+        return shown
