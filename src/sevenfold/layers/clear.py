@@ -127,7 +127,9 @@ def _full(moment: Moment, considered: list[Option]) -> Plan | None:
     worth = (enough and much) if moment.compacts else (enough or much or saves)
     if targets and worth:
         return _clear(moment, "full", targets, "the conversation is at the threshold", considered)
-    because = f"it would free {freed:,} tokens" + ("" if enough else " and leave the conversation at the threshold")
+    because = f"it would free {freed:,} tokens" + (
+        "" if enough else " and leave the conversation at the threshold"
+    )
     considered.append(Option("clear", freed, because=because))
     if moment.compacts:
         return Plan("the conversation is at the threshold", "compact", "full", options=tuple(considered))

@@ -14,7 +14,6 @@ from typing import Annotated, Any
 
 import msgspec
 
-
 OFFLINE = "offline"
 """The service tier of what the offline model answers."""
 

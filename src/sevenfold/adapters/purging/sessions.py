@@ -1,4 +1,4 @@
-"""Removing a session: its transcript, what was stored beside it, its notes, what its agent keeps, its index and its lock."""
+"""Removing a session: its transcript, stored results, notes, its agent's state, its index and its lock."""
 
 from __future__ import annotations
 

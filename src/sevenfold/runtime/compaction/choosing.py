@@ -105,7 +105,9 @@ class Chooser:
             return "no client to ask was given"
         cap = settings.spending_cap_usd
         if cap is not None and self._exchange.own_usd >= cap:
-            return f"the engine's own calls have cost ${self._exchange.own_usd:.2f}, and may cost ${cap:.2f}"
+            return (
+                f"the engine's own calls have cost ${self._exchange.own_usd:.2f}, and may cost ${cap:.2f}"
+            )
         if self.resting and wish.trigger == "auto":
             return f"no model had a summary in the last {self.failures} compactions"
         if engine == "provider":

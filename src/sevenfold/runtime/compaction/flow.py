@@ -281,11 +281,7 @@ class Compactor:
             if engine == "notes" and isinstance(got.found, Draft):
                 # Notes have limits of their own, and are not cut any further.
                 budget += self.count(got.found.text)
-            verdict = self._checker.check(got, divided, budget, view)
-            if got.signed is not None and verdict.invented:
-                # A signed block cannot be corrected: what has no source must not reach the model, so our text goes.
-                got = replace(got, signed=None)
-                verdict = self._checker.check(got, divided, budget, view)
+            got, verdict = self._checked(got, divided, budget)
             result = Result(
                 wish=wish,
                 divided=divided,
@@ -322,6 +318,17 @@ class Compactor:
         self._teller.done(done, self.chooser.failures)
         self.last, self.made = done, self.made + 1
         return done
+
+    def _checked(self, got: Got, divided: Scope, budget: int) -> tuple[Got, Verdict]:
+        """What was found, held against the record.
+
+        A signed block cannot be corrected, and what has no source must not reach the model: then our text goes.
+        """
+        verdict = self._checker.check(got, divided, budget, self._transcript.view)
+        if got.signed is None or not verdict.invented:
+            return got, verdict
+        got = replace(got, signed=None)
+        return got, self._checker.check(got, divided, budget, self._transcript.view)
 
     def _write(
         self, result: Result, budget: int, context: Sequence[str]
