@@ -109,3 +109,16 @@ def test_the_provider_is_told_to_spare_results_of_tools_that_came_late(tmp_path:
         assert "mcp__late__go" not in json.dumps(first["context_management"])
         (clearing,) = (edit for edit in last["context_management"]["edits"] if "exclude_tools" in edit)
         assert "mcp__late__go" in clearing["exclude_tools"]
+
+
+def test_an_agent_is_given_its_servers_and_ends_them_with_itself(tmp_path: Path) -> None:
+    steps = [[use("mcp__s__go", "c1")], "Done."]
+    with agent(steps, tools=[own], consent=yes, system=None, mcp={"s": hostile(tmp_path, "")}) as made:
+        made.run("Begin.")
+        first, later = model_of(made).requests[0], model_of(made).requests[-1]
+        assert [tool["name"] for tool in first["tools"]] == ["mcp__s__go", "own"]
+        assert "Be gentle." in json.dumps(first["system"])
+        assert results(later)["c1"] == "fine"
+        servers = made.workings.servers
+        assert servers is not None
+    assert [state.status for state in servers.states()] == ["closed"]

@@ -466,9 +466,9 @@ def test_every_text_uses_exactly_the_fields_of_its_class() -> None:
 def test_every_text_is_small_enough_to_be_read_by_a_person_or_is_other_peoples_words() -> None:
     for kind in static.ALL:
         assert size(kind().render()) <= kind.cap == 3 * KB
-    for kind in every_text():
-        if kind.cap > 40 * KB:
-            assert kind.body, f"{kind.file} may be long, and none of it is somebody else's words"
+    for text in every_text():
+        if text.cap > 40 * KB:
+            assert text.body, f"{text.file} may be long, and none of it is somebody else's words"
 
 
 def test_a_text_over_its_cap_with_nothing_to_cut_is_an_error() -> None:

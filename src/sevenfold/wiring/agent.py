@@ -174,7 +174,7 @@ class Agent(_Parts):
             self._stop(self._work)
         if self._hooks is not None and self._workings.started:
             self._hooks.fire(self._workings.ending())
-        self._workings.standing.close()
+        self._workings.close()
         self.session.close()
         if self._owned:
             self._client.close()
@@ -267,7 +267,7 @@ class AsyncAgent(_Parts):
             await self._stop(self._task)
         if self._hooks is not None and self._workings.started:
             await self._hooks.fire(self._workings.ending())
-        await asyncio.to_thread(self._workings.standing.close)
+        await asyncio.to_thread(self._workings.close)
         await self.session.close()
         if self._owned:
             await self._client.close()

@@ -38,6 +38,8 @@ class AgentOptions(TypedDict, total=False):
     """Puts the model's questions to the user."""
     hooks: Any
     """`Hooks`, or `AsyncHooks` for an agent that is awaited."""
+    mcp: Any
+    """Servers whose tools it may use: by name, as a configuration has them, or a `McpServers`."""
     max_turns: int | None
     """Requests in one run."""
     max_usd: float | None

@@ -53,7 +53,8 @@ class McpServers:
         wait_seconds: float = WAIT_SECONDS,
     ) -> None:
         self._configured = found
-        self._wait_seconds = wait_seconds
+        self.wait_seconds = wait_seconds
+        """How long an agent waits for slow servers before it begins."""
         self._connections = (
             Connections(found.servers, environ=environ, pauses=pauses) if found.servers else None
         )
@@ -94,7 +95,7 @@ class McpServers:
 
     def tools(self, wait_seconds: float | None = None) -> list[Tool]:
         """Take a snapshot, once servers have had this time to connect; its tools."""
-        self.wait(self._wait_seconds if wait_seconds is None else wait_seconds)
+        self.wait(self.wait_seconds if wait_seconds is None else wait_seconds)
         return list(self.take().tools)
 
     def wait(self, seconds: float, settled: Callable[[Sequence[ServerState]], bool] | None = None) -> bool:

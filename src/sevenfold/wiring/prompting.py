@@ -5,7 +5,7 @@ What a project brings (its instruction files, its skills, what its git says) cou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from sevenfold.adapters import instructions
@@ -32,6 +32,7 @@ class Prompting:
         skills: Skills,
         kept_results: int | None,
         scratch: Path,
+        others: Iterable[SectionSource] = (),
     ) -> None:
         self._folder = folder
         self._trusted = trusted
@@ -50,7 +51,7 @@ class Prompting:
         ]
         if kept_results is not None:
             sources.append(SectionSource.of(session.Clearing, lambda: session.Clearing(kept_results)))
-        self._sections: Sections = standard(sources)
+        self._sections: Sections = standard([*sources, *others])
 
     def prompt(self) -> SystemPrompt:
         """The prompt as it is now."""

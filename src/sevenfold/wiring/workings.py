@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -38,6 +39,9 @@ from sevenfold.wiring.prompting import Prompting
 from sevenfold.wiring.standard_tools import standard_tools
 from sevenfold.wiring.standing import Standing
 
+if TYPE_CHECKING:
+    from sevenfold.wiring.mcp import McpServers
+
 
 class Workings:
     """Everything of an agent that does not wait."""
@@ -52,9 +56,14 @@ class Workings:
         self.trusted = Trust(user_folder(os.environ)).covers(self.folder)
         self.reporter = Reporter()
         self.place, self.store = self._stored(options.get("name"))
+        self.servers: McpServers | None = None
+        """MCP servers whose tools it may use."""
         try:
+            self.servers = self._servers()
             self._assemble()
         except BaseException:
+            if self.servers is not None:
+                self.servers.close()
             self.store.log.close()
             self.place.remove()
             raise
@@ -75,6 +84,15 @@ class Workings:
         recall = opened.Recalled(store.log, None, results)
         return place, replace(store, results=results, recall=recall, cwd=str(self.folder))
 
+    def _servers(self) -> McpServers | None:
+        given = self.options.get("mcp")
+        if given is None:
+            return None
+        # Here, because most agents have none.
+        from sevenfold.wiring.mcp import McpServers
+
+        return given if isinstance(given, McpServers) else McpServers.of(given, self.folder, files=False)
+
     def _assemble(self) -> None:
         options = self.options
         private_folder(self.place.scratch)
@@ -91,6 +109,7 @@ class Workings:
         self.engine = self._engine()
         self.core = self.engine.session
         self.hands = self._hands()
+        self._follow = self._following()
         limits = Limits(options.get("max_turns"), options.get("max_usd"), options.get("max_output_tokens"))
         self.loop = Loop(
             self.engine,
@@ -112,8 +131,23 @@ class Workings:
     def _box(self) -> Toolbox:
         given = self.options.get("tools")
         if given is not None:
-            return Toolbox(toolkit.as_tools(given))
-        return Toolbox(standard_tools(self.standing.processes, skills=self.skills))
+            self._own = list(toolkit.as_tools(given))
+        else:
+            self._own = list(standard_tools(self.standing.processes, skills=self.skills))
+        if self.servers is None:
+            return Toolbox(self._own)
+        from sevenfold.wiring.mcp import together
+
+        return together(self._own, self.servers.tools())
+
+    def _following(self) -> Callable[[], None]:
+        """Keeps the agent in step with its servers."""
+        if self.servers is None:
+            return lambda: None
+        from sevenfold.wiring.mcp import Following
+
+        prompt = self.prompting.prompt if self.options.get("system") is None else None
+        return Following(self.servers, self._own, self.core, self.hands, prompt)
 
     def _prompting(self) -> Prompting:
         settings = self.store.settings.current()
@@ -127,6 +161,7 @@ class Workings:
             skills=self.skills,
             kept_results=min(settings.gap_keep, settings.size_keep) if settings.layers else None,
             scratch=self.place.scratch,
+            others=[self.servers.section()] if self.servers else [],
         )
 
     def _engine(self) -> Engine:
@@ -195,6 +230,12 @@ class Workings:
             "permission_mode": self.standing.grants.mode,
         }
 
+    def close(self) -> None:
+        """Keep how things stand, and end what runs beside the agent."""
+        self.standing.close()
+        if self.servers is not None:
+            self.servers.close()
+
     @property
     def started(self) -> bool:
         """Were hooks told that the session began?"""
@@ -206,6 +247,7 @@ class Workings:
 
     def _news(self) -> list[HookInput]:
         """What hooks have not been told: that the session began or goes on, and which instructions were read."""
+        self._follow()
         told: list[HookInput] = []
         if not self._told_start:
             source: Literal["resume", "startup"] = "resume" if self._resumed else "startup"

@@ -71,6 +71,7 @@ COMMANDS = (
         anytime=True,
     ),
     Command("hooks", "what runs at which moment", looking.hooks, anytime=True),
+    Command("mcp", "MCP servers and how they are doing", looking.mcp, "[NAME to start anew]", anytime=True),
     Command("resume", "go on with another session", acting.resume, "[NAME]"),
     Command("rewind", "go back to an earlier message", acting.rewind),
     Command("export", "write the conversation to a file", acting.export, "FILE", anytime=True),

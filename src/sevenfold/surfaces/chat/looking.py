@@ -63,6 +63,16 @@ def hooks(chat: Chat, rest: str) -> None:
     chat.screen.show(pages.hooks_page(held.hooks if held else (), held.skipped if held else ()))
 
 
+def mcp(chat: Chat, rest: str) -> None:
+    """How MCP servers are doing; with a name, that one is started anew."""
+    from sevenfold.surfaces.mcp_page import mcp_page
+
+    servers = chat.agent.workings.servers
+    if servers is not None and rest:
+        servers.restart(rest)
+    chat.screen.show(mcp_page(servers.states() if servers else (), servers.problems if servers else ()))
+
+
 def config(chat: Chat, rest: str) -> None:
     """Settings that are not at their default, or one in full."""
     if rest and rest not in by_name():

@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sevenfold.adapters.home import user_home
 from sevenfold.adapters.hook_process import run as run_hook
@@ -24,9 +25,15 @@ from sevenfold.surfaces.chat.start import Start
 from sevenfold.wiring.agent import Agent
 from sevenfold.wiring.agent_options import AgentOptions
 from sevenfold.wiring.clients import client_for
+from sevenfold.wiring.mcp_config import PROJECT_FILE, USER_FILE
+
+if TYPE_CHECKING:
+    from sevenfold.wiring.mcp import McpServers
 
 HOOKS_FILE = "hooks.json"
 PROJECT_HOOKS = Path(".sevenfold") / HOOKS_FILE
+MCP_SECONDS = 0.5
+"""How long a chat waits for MCP servers before it can be typed into; others are announced when they are there."""
 _NOT_TRUSTED = "chat-not-trusted"
 
 
@@ -71,7 +78,20 @@ def agent_options(start: Start) -> AgentOptions:
     }
     if start.mode is not None:
         options["mode"] = start.mode
+    if (servers := servers_of(start.folder)) is not None:
+        options["mcp"] = servers
     return options
+
+
+def servers_of(folder: Path) -> McpServers | None:
+    """The MCP servers of the user, and of the folder if it is trusted; None if there are none to speak of."""
+    if not any(path.is_file() for path in (folder / PROJECT_FILE, user_folder(os.environ) / USER_FILE)):
+        return None
+    from sevenfold.wiring.mcp import McpServers
+
+    servers = McpServers.of(None, folder)
+    servers.wait_seconds = MCP_SECONDS
+    return servers
 
 
 def hooks_of(folder: Path) -> Hooks:
