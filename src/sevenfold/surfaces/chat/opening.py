@@ -115,7 +115,7 @@ def trust() -> Trust:
 TRUST = Question(
     "Do you trust this folder?",
     (
-        Choice("Yes", "y", "its settings, hooks, skills and instructions count from now on"),
+        Choice("Yes", "y", "its settings, hooks, MCP servers, skills and instructions count"),
         Choice("No", "n", "work here without them; 'sevenfold trust' changes that"),
     ),
 )
