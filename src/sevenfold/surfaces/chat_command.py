@@ -161,7 +161,9 @@ def _ask_for_trust(screen: Inline | Plain, folder: Path) -> None:
     from sevenfold.surfaces.chat import opening
 
     if opening.undecided(folder):
-        screen.show(Text(f"{folder} may bring settings, hooks, MCP servers, skills and instructions of its own."))
+        screen.show(
+            Text(f"{folder} may bring settings, hooks, MCP servers, skills and instructions of its own.")
+        )
         picked = screen.ask(opening.TRUST)
         opening.decide(folder, -1 if picked is None else picked.place)
 
