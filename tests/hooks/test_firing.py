@@ -314,7 +314,10 @@ def test_cancelling_an_async_session_ends_running_hooks(tmp_path):
             await firing
         return running_hooks()
 
-    assert asyncio.run(cancelled()) == []
+    for thread in asyncio.run(cancelled()):
+        # One that is just about to end may still be listed.
+        thread.join(10)
+        assert not thread.is_alive()
 
 
 @pytest.mark.spec("S8.1")
