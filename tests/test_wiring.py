@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+import sevenfold
 from sevenfold.adapters.anthropic import AnthropicClient
 from sevenfold.adapters.jsonl import JsonlLog
 from sevenfold.adapters.memory import MemoryLog
@@ -93,3 +94,10 @@ def test_the_stand_in_makes_the_first_prompt_as_large_as_it_was():
 def test_a_transcript_without_an_answer_cannot_be_played():
     with pytest.raises(InputError, match="nothing to play"):
         Recording.of(MemoryLog())
+
+
+def test_an_answer_may_have_no_more_tokens_than_the_model_can_give():
+    with sevenfold.Session.in_memory(model="qwen3") as session:
+        assert session.core.exchange.frame.max_tokens == find("qwen3").max_output
+    with sevenfold.Session.in_memory(model="claude-sonnet-5-5") as session:
+        assert session.core.exchange.frame.max_tokens == 8_000

@@ -37,6 +37,8 @@ from sevenfold.settings import Fixed, Resolved, Source, resolve
 from sevenfold.settings import Layer as SettingsLayer
 
 Lifetime = Literal["5m", "1h"]
+USUAL_ANSWER = 8_000
+"""Tokens an answer may have if nobody says, and the model can give so many."""
 
 
 class Tool(Struct, frozen=True):
@@ -228,7 +230,7 @@ def _wanted(model: str, options: Options) -> Wanted:
     lifetime = options.get("lifetime", "5m")
     return Wanted(
         model,
-        options.get("max_tokens", 8_000),
+        options.get("max_tokens", min(USUAL_ANSWER, find(model).max_output)),
         system,
         tuple(one.schema for one in tools),
         {str(one.schema.get("name", "")): one.kind for one in tools},
