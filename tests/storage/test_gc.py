@@ -51,6 +51,15 @@ def gc(worker: Worker, *options: str) -> list[str]:
     return [path.name.partition("-")[0] for path in worker.files.stored_results()]
 
 
+@pytest.mark.parametrize(("days", "left"), [("30", []), ("300", ["t1"])])
+def test_limits_come_from_the_settings_unless_they_are_given(worker, monkeypatch, days, left):
+    monkeypatch.setenv("SEVENFOLD_KEEP_RESULTS_DAYS", days)
+    worker.result("t1", "one")
+    compact(worker)
+    compact(worker)
+    assert gc(worker) == left
+
+
 def test_without_limits_a_result_lives_as_long_as_its_transcript(worker):
     worker.result("t1", "one")
     compact(worker)

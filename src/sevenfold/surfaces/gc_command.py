@@ -27,10 +27,16 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_argument(
-        "--days", type=_limit, metavar="N", help="keep results this long (default: always)"
+        "--days",
+        type=_limit,
+        metavar="N",
+        help="keep results this long (default: the setting keep_results_days)",
     )
     command.add_argument(
-        "--megabytes", type=_limit, metavar="N", help="keep this much of them (default: all)"
+        "--megabytes",
+        type=_limit,
+        metavar="N",
+        help="keep this much (default: the setting keep_results_megabytes)",
     )
     command.add_argument("--dry-run", action="store_true", help="only say what would be removed")
 
@@ -40,12 +46,16 @@ def run(options: argparse.Namespace) -> int:
     from sevenfold.adapters.collecting import Limits, collect
     from sevenfold.adapters.home import user_home
     from sevenfold.adapters.jsonl import JsonlLog
+    from sevenfold.adapters.settings_files import load
     from sevenfold.adapters.world import SystemClock
     from sevenfold.runtime.resume import resume
 
+    settings = load().settings
+    days = settings.keep_results_days if options.days is None else options.days
+    megabytes = settings.keep_results_megabytes if options.megabytes is None else options.megabytes
     result = collect(
         user_home(),
-        Limits(options.days, options.megabytes),
+        Limits(days, megabytes),
         SystemClock().now(),
         lambda transcript: resume(JsonlLog(transcript)),
         dry_run=options.dry_run,
