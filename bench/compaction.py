@@ -323,17 +323,10 @@ def _held(provider: Provider, engine: Engine, turns: int) -> Compacted:
             words = "".join(f"line {line} of part {turn}: nothing of note\n" for line in range(300))
             session.tool_results({call.id: words for call in answer.calls})
         if engine == "notes":
-            _wait_for_notes(session)
+            session.settle(10)
         done = session.compact(engine=engine)
         assert done is not None, "nobody is there to refuse a compaction"
         return done
-
-
-def _wait_for_notes(session: Session) -> None:
-    """They are taken beside the session, which would not wait for them."""
-    patience = time.monotonic() + 10
-    while session.notes() is None and time.monotonic() < patience:
-        time.sleep(0.01)
 
 
 def cost_bars(found: Mapping[Engine, Cost]) -> Iterator[Bar]:

@@ -31,7 +31,7 @@ def filled(here: World, **more: Any) -> sevenfold.Session:
 
 def ready(here: World, session: sevenfold.Session) -> None:
     here.line.free.set()
-    session._threads.close(30)
+    session.settle(30)
 
 
 @pytest.mark.spec("S9.5")
@@ -67,7 +67,7 @@ def test_at_the_threshold_nobody_waits_for_a_model() -> None:
             waited += any(source != "main" for source in here.line.sources[asked:])
             done = session.observe(here.sdk.messages.create(**turn))
             here.answer(session, done, 1_500)
-            session._threads.close(30)
+            session.settle(30)
             assert len(here.told(Compacted)) - len(known) <= 1
         assert waited == 0
 
@@ -106,10 +106,10 @@ def test_there_is_one_at_a_time_and_its_failure_is_only_told() -> None:
         session.user(ASKED)
         while not here.told(SteppedAside, layer="compact"):
             here.work(session, 1, 2_500)
-            session._threads.close(30)
+            session.settle(30)
         asked = here.line.sources.count("compact")
         here.work(session, 1, 50)
-        session._threads.close(30)
+        session.settle(30)
         assert here.line.sources.count("compact") == asked
         assert not here.told(Compacted)
     with world() as here, filled(here) as session:
@@ -129,7 +129,7 @@ def test_hooks_and_listeners_may_refuse_it() -> None:
             session.user(ASKED)
             while session.gauge.seen < session.gauge.threshold * 0.95:
                 here.work(session, 1, 1_000)
-                session._threads.close(30)
+                session.settle(30)
             assert "compact" not in here.line.sources
             assert not here.told(Compacted)
 
@@ -140,7 +140,7 @@ def test_where_notes_would_serve_nothing_is_prepared() -> None:
         session.user(ASKED)
         while not here.told(Compacted):
             here.work(session, 1, 1_500)
-            session._threads.close(30)
+            session.settle(30)
         assert here.told(Compacted)[0].engine == "notes"
         assert here.told(Acted, layer="notes")
         assert "compact" not in here.line.sources
@@ -150,10 +150,10 @@ def test_where_notes_would_serve_nothing_is_prepared() -> None:
 def test_closing_a_session_ends_what_is_under_way() -> None:
     with world() as here:
         session = filled(here)
-        session._threads.close(0)
+        session.settle(0)
         session.core.close()
         here.line.free.set()
-        session._threads.close(30)
+        session.settle(30)
         assert not here.told(Compacted)
         session.close()
 

@@ -170,5 +170,5 @@ def test_with_collapse_on_a_manual_compaction_works_and_notes_go_on() -> None:
         done = session.compact(engine="fork")
         assert done is not None
         assert done.trigger == "manual"
-        session._threads.close(30)
+        session.settle(30)
         assert "notes" in here.mind.asked

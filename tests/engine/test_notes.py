@@ -50,7 +50,7 @@ def count(text: str) -> int:
 
 def settled(here: World, session: sevenfold.Session) -> None:
     """Wait until nothing is under way beside the session."""
-    session._threads.close(30)
+    session.settle(30)
 
 
 def taking_notes(here: World, turns: int = 8, size: int = 2_000, **more: Any) -> sevenfold.Session:

@@ -107,11 +107,15 @@ class Tasks:
 
         return stop
 
+    async def settle(self, seconds: float) -> None:
+        """Wait for what is under way, at most so long."""
+        if self._running:
+            await asyncio.wait(list(self._running), timeout=seconds)
+
     async def close(self, seconds: float = 5.0) -> None:
         """Wait for what is under way, then end it."""
         running = list(self._running)
-        if running:
-            await asyncio.wait(running, timeout=seconds)
+        await self.settle(seconds)
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)

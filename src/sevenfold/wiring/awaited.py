@@ -204,6 +204,10 @@ class AsyncSession:
         """See `Session.rewind`."""
         self._session.rewind(record)
 
+    async def settle(self, seconds: float = 5.0) -> None:
+        """See `Session.settle`."""
+        await self._tasks.settle(seconds)
+
     async def close(self) -> None:
         """See `Session.close`."""
         await self._tasks.close()

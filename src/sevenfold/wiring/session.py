@@ -215,9 +215,13 @@ class Session:
         """Go on from an earlier record, or from the start."""
         self.core.rewind(record)
 
+    def settle(self, seconds: float = 5.0) -> None:
+        """Wait for what goes on beside the conversation (notes, a summary being prepared), at most so long."""
+        self._threads.close(seconds)
+
     def close(self) -> None:
         """Write everything out and let others open the session."""
-        self._threads.close()
+        self.settle()
         self._store.recall.close()
         self.core.close()
         if self._client is not None and self._given is None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import uuid
 from collections.abc import Callable
 from random import Random
@@ -32,9 +31,8 @@ TURN_SECONDS = 8.0
 """What an answer takes."""
 SESSION = "demo"
 KEY = "simulated-key"
-_BACKGROUND = "sevenfold"
-"""What the engine calls its threads."""
 _PATIENCE = 60.0
+"""How long work beside the conversation is waited for, so that runs repeat."""
 
 
 class SeededIds:
@@ -58,7 +56,7 @@ class Worker:
         self._counter = Counter()
         self._sdk = anthropic.Anthropic(base_url=place.url, api_key=KEY, max_retries=0)
         hooks = Hooks(run=run_hook, environ=os.environ, project_dir=place.folder)
-        hooks.add("PreToolUse", lambda event: _wait())
+        hooks.add("PreToolUse", lambda event: self._agent.session.settle(_PATIENCE))
         self._agent = sevenfold.Agent(
             place.model,
             name=SESSION,
@@ -99,7 +97,7 @@ class Worker:
                 tokens = self._counter.tokens(self._counter.measure(result), self._tokenizer)
                 self._tell(Used(call.name, _about(call.input), tokens))
             case Ended(finished=finished):
-                _wait()
+                self._agent.session.settle(_PATIENCE)
                 self._tell(Over(finished.end, finished.text))
             case _:
                 pass
@@ -114,13 +112,6 @@ class Worker:
                 self._tell(Layer(layer, what, why, before, after))
             case _:
                 pass
-
-
-def _wait() -> None:
-    """Let work beside the conversation come to its end."""
-    for thread in threading.enumerate():
-        if thread.name == _BACKGROUND:
-            thread.join(_PATIENCE)
 
 
 def _about(given: Any) -> str:
