@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -64,7 +65,7 @@ Record = dict[str, Any]
 # Writing
 
 
-class Writer:
+class Writer(ABC):
     """Writes a session of any length without ever holding it; subclasses know the shape of the records."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -117,13 +118,13 @@ class Writer:
         start = self._chance.randrange(len(self._stock) - size)
         return self._stock[start : start + size]
 
+    @abstractmethod
     def round(self, number: int, result: str) -> None:
         """An answer with a call, and the result."""
-        raise NotImplementedError
 
+    @abstractmethod
     def compaction(self, summary: str, *, keeps: bool) -> None:
         """A compaction, which may keep the newest round."""
-        raise NotImplementedError
 
 
 class OwnWriter(Writer):

@@ -6,7 +6,6 @@
     │   ├── InputError            a message, block or id cannot be accepted; nothing was stored
     │   ├── ContextFull           the next request would not fit; the text names what can be done
     │   ├── Refused               what was asked for cannot be done now; the text says why and what can
-    │   ├── UnknownModelError     no profile and no default fits that name
     │   └── TranscriptError       a transcript cannot be opened or written
     │       ├── TranscriptMissing     there is no such file
     │       ├── TranscriptForeign     the file is not a transcript in any format known here
@@ -59,10 +58,6 @@ class ContextFull(UserError):
 
 class Refused(UserError):
     """That cannot be done now."""
-
-
-class UnknownModelError(UserError):
-    """There is no profile for this model."""
 
 
 class TranscriptError(UserError):

@@ -56,9 +56,8 @@ class Budget(Struct, frozen=True):
 
     def alone(self, tool: str) -> int | None:
         """Characters a result of this tool may have; None: as many as it likes."""
-        stated = self.settings.offload_by_tool.get(tool)
-        if stated is not None:
-            return None if stated == "never" else stated
+        if tool in self.settings.offload_by_tool:
+            return self.settings.offload_limit(tool)
         usual = self.window.budget(self.settings.offload_characters)
         if self.kinds.get(tool) != READER:
             return usual

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from sevenfold.events import Event, Listener, Proposed, Veto, Vetoed
 from sevenfold.ports import Clock
 
+_log = logging.getLogger(__name__)
 Told = TypeVar("Told", bound=Event)
 
 
@@ -55,6 +57,7 @@ class Announcer:
                 answer = listener(stamped)
             except Exception as error:  # noqa: BLE001 (whatever a listener does, the session goes on)
                 self.problems = [*self.problems[-9:], error]
+                _log.warning("a listener failed on %s: %r", type(stamped).__name__, error)
                 continue
             if reason is None and isinstance(answer, Veto):
                 reason = answer.reason

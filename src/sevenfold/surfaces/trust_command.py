@@ -13,7 +13,7 @@ folder only if you trust those who write it. It holds for that folder alone, not
 _EXAMPLES = """\
 examples:
   sevenfold trust                 trust this folder
-  sevenfold trust ~/work/shop     trust another one
+  sevenfold trust ~/code/shop     trust another one
   sevenfold trust --revoke        trust this folder no longer
   sevenfold trust --list          show all trusted folders"""
 

@@ -8,6 +8,7 @@ the class of its input, and the schema follows from it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -74,7 +75,7 @@ class AsyncTool(Tool, Protocol):
 Given = TypeVar("Given", bound=Struct)
 
 
-class StandardTool(Generic[Given]):
+class StandardTool(ABC, Generic[Given]):
     """A tool whose input has a type."""
 
     name: ClassVar[str]
@@ -99,9 +100,9 @@ class StandardTool(Generic[Given]):
         """What this call is about to do: nothing anybody need be asked about, unless a subclass says otherwise."""
         return Wish(self.name)
 
+    @abstractmethod
     def act(self, given: Given, context: Context) -> ToolOutput:
         """Do it."""
-        raise NotImplementedError
 
     def _typed(self, given: Input) -> Given:
         typed: Given = msgspec.convert(given, self.input)  # type: ignore[assignment]  # a ClassVar cannot be generic
