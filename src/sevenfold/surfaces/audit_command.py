@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sevenfold.errors import TranscriptForeign
 from sevenfold.surfaces import transcripts
@@ -27,6 +27,7 @@ SOMETHING_LOST = 1
 LONGEST_SHOWN = 160
 """Characters of a fact or statement that are shown; --json has all of it."""
 
+SUMMARY = "check what the compactions of a session kept, left within reach, or lost"
 HELP = """\
 Check the compactions of a recorded session. Facts are taken from the records each compaction hid (messages,
 corrections, wishes and decisions of the user, files changed, failures, open tasks, the last step, exact names)
@@ -43,15 +44,8 @@ examples:
 exit code: 0 if nothing is lost, 1 if something is, 2 after an error"""
 
 
-def add(commands: Any) -> None:
-    """Describe the command to the command line."""
-    command = commands.add_parser(
-        "audit",
-        help="check what the compactions of a session kept, left within reach, or lost",
-        description=HELP,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
     command.add_argument("session", metavar="SESSION", help="a transcript, or the id of a session")
     command.add_argument("--json", action="store_true", help="print the figures as JSON")
 

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from sevenfold.surfaces.chat.plain import Plain
     from sevenfold.surfaces.chat.start import Start
 
-_HELP = """\
+SUMMARY = "talk to an agent in the terminal"
+HELP = """\
 Talk to an agent that reads, searches and changes files, runs commands and keeps within its window for as long as you
 like. Every session is kept and can be resumed. Without a key the offline model answers, and says so."""
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   sevenfold chat                              begin a session in this folder
   sevenfold chat --continue                   go on with the newest one
@@ -37,15 +38,8 @@ exit code of -p: 0 done, 1 stopped before it was done, 2 could not begin, 130 in
 MODES = ("ask", "accept_edits", "plan", "autonomous")
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Describe the command."""
-    command = commands.add_parser(
-        "chat",
-        help="talk to an agent in the terminal",
-        description=_HELP,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
     command.add_argument("prompt", nargs="?", default="", metavar="PROMPT", help="what to begin with")
     which = command.add_mutually_exclusive_group()
     which.add_argument(

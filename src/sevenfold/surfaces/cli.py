@@ -1,8 +1,8 @@
 """The command line.
 
-Each command is a module with two functions: `add` describes it, `run` carries it out. Describing imports next to
-nothing, so that `sevenfold --help` is quick. An error the user can mend is one line on the error stream and exit
-code 2; any other is not hidden.
+Each command is a module: what it says of itself, the `arguments` it takes, and `run`, which carries it out.
+Describing imports next to nothing, so that `sevenfold --help` is quick. An error the user can mend is one line
+on the error stream and exit code 2; any other is not hidden.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import Protocol
 
 import sevenfold as package
 from sevenfold.errors import UserError
@@ -31,7 +32,25 @@ from sevenfold.surfaces import (
     trust_command,
 )
 
-COMMANDS = {
+
+class Command(Protocol):
+    """A module that is a command."""
+
+    SUMMARY: str
+    """One line, for the list of commands."""
+    HELP: str
+    EXAMPLES: str
+
+    def arguments(self, command: argparse.ArgumentParser) -> None:
+        """Declare what it takes."""
+        ...
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Carry it out; returns the exit code."""
+        ...
+
+
+COMMANDS: dict[str, Command] = {
     "demo": demo_command,
     "chat": chat_command,
     "sessions": sessions_command,
@@ -58,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is not None and hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
     try:
-        code: int = COMMANDS[options.command].run(options)
+        code = COMMANDS[options.command].run(options)
         sys.stdout.flush()
     except UserError as error:
         sys.stderr.write(f"sevenfold: {error}\n")
@@ -82,6 +101,14 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"sevenfold {package.__version__}")
     commands = top.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
-    for command in COMMANDS.values():
-        command.add(commands)
+    for name, command in COMMANDS.items():
+        command.arguments(
+            commands.add_parser(
+                name,
+                help=command.SUMMARY,
+                description=command.HELP,
+                epilog=command.EXAMPLES,
+                formatter_class=argparse.RawDescriptionHelpFormatter,
+            )
+        )
     return top

@@ -28,6 +28,7 @@ JUST_NOW = 60
 """Seconds since the last change within which somebody may still be writing."""
 ENGINES = ("provider", "fork", "plain", "extractive", "notes")
 
+SUMMARY = "summarise a recorded session into a new file, and show what that kept"
 HELP = """\
 Summarise a recorded session, and show what that kept. The result is a new file: all the old one's bytes, and behind
 them a boundary, the summary and what goes with it, in the shape other tools also read. Everything before stays in it,
@@ -46,15 +47,8 @@ examples:
 exit code: 0 if nothing is lost, 1 if a fact is neither in the context nor found by recall, 2 after an error"""
 
 
-def add(commands: Any) -> None:
-    """Describe the command to the command line."""
-    command = commands.add_parser(
-        "compact",
-        help="summarise a recorded session into a new file, and show what that kept",
-        description=HELP,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
     command.add_argument("file", metavar="FILE", help="a transcript, or the id of a session")
     part = command.add_mutually_exclusive_group()
     part.add_argument(

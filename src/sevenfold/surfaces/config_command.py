@@ -12,12 +12,13 @@ if TYPE_CHECKING:
 
     from sevenfold.settings import Resolved, Setting
 
-_HELP = """\
+SUMMARY = "show every setting, its value, and where that came from"
+HELP = """\
 Show every setting: its value, where the value came from, and what it does. Values come from, the later over
 the earlier: defaults, the user's settings.toml, the project's .sevenfold/settings.toml (only in folders you
 trust), variables such as SEVENFOLD_OFFLOAD=off, and the calling code."""
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   sevenfold config                         all settings
   sevenfold config offload_characters      one of them, in full
@@ -28,15 +29,8 @@ exit code: 0, or 2 if a setting has a value that cannot be used"""
 _STAGES = {"preview": "preview: may still change", "planned": "planned: has no effect yet"}
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Describe the command."""
-    command = commands.add_parser(
-        "config",
-        help="show every setting, its value, and where that came from",
-        description=_HELP,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
     command.add_argument("name", nargs="?", metavar="NAME", help="show only this setting, in full")
     command.add_argument("--json", action="store_true", help="print JSON instead of the report")
     command.add_argument(

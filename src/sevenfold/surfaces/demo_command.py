@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from sevenfold.evals.demo.protocol import Told
     from sevenfold.evals.demo.run import Scale
 
-_HELP = """\
+SUMMARY = "watch an agent work for hundreds of turns, offline, with a simulated model"
+HELP = """\
 Watch an agent work in a window that is far too small for what it does. It mends, renames, documents and
 extends a small project in a scratch folder, for hundreds of turns; it is killed once and resumed; and in
 the end it is asked for what it was told at the start. The model is simulated: its answers are scripted, and
 there is neither a network nor a key nor a bill. Everything else is real: the requests go over HTTP through
 the official SDK, every tool call is carried out, and the simulated provider enforces its rules and bills by
 its price list. Ends with 1 if anything that must hold does not."""
+EXAMPLES = """\
+examples:
+  sevenfold demo                         375 turns, about a minute
+  sevenfold demo --fast --json           the figures alone, in seconds
+  sevenfold demo --keep                  and look at the session it leaves behind"""
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Describe the command."""
-    command = commands.add_parser(
-        "demo",
-        help="watch an agent work for hundreds of turns, offline, with a simulated model",
-        description=_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
     command.add_argument("--fast", action="store_true", help="a smaller project: seconds, not a minute")
     command.add_argument("--json", action="store_true", help="the figures as JSON; progress goes to stderr")
     command.add_argument("--keep", action="store_true", help="leave the scratch folder for you to look at")

@@ -5,27 +5,21 @@ from __future__ import annotations
 import argparse
 import sys
 
-_HELP = """\
+SUMMARY = "remove stored tool results that nobody will ask for again"
+HELP = """\
 Remove stored tool results whose transcript is gone, and what unfinished writes left behind. With a limit, also
 results that are older, or beyond that size the oldest ones. Never removed is what a session still sees, what
 it has pinned, and what undoing its last compaction would bring back."""
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   sevenfold gc --dry-run                 say what would go, and how many bytes
   sevenfold gc --days 30                 also what is older than 30 days
   sevenfold gc --megabytes 500           also the oldest, until no more than 500 MB are left"""
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Describe the command."""
-    command = commands.add_parser(
-        "gc",
-        help="remove stored tool results that nobody will ask for again",
-        description=_HELP,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
     command.add_argument(
         "--days",
         type=_limit,

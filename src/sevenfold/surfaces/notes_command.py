@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sevenfold.errors import Refused
 from sevenfold.surfaces import transcripts
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 NO_NOTES = 1
 """The exit code when there are none."""
 
+SUMMARY = "show the running notes of a session, or bring them up to date"
 HELP = """\
 Show the notes of a recorded session: ten sections that say what it is about, where the work stands and what was
 learnt. --update writes or completes them, with one request to the session's model.
@@ -40,15 +41,8 @@ examples:
 exit code: 0 if there are notes, 1 if not, 2 after an error"""
 
 
-def add(commands: Any) -> None:
-    """Describe the command to the command line."""
-    command = commands.add_parser(
-        "notes",
-        help="show the running notes of a session, or bring them up to date",
-        description=HELP,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
     command.add_argument("file", metavar="FILE", help="a transcript, or the id of a session")
     command.add_argument("--update", action="store_true", help="bring the notes up to date first")
     command.add_argument(

@@ -20,14 +20,15 @@ FAILED = 2
 """The exit code when there is nothing to show."""
 
 
-_HELP = """\
+SUMMARY = "show where the context and the money of recorded sessions went"
+HELP = """\
 Show where the context and the money of recorded agent sessions went: tokens by category, the size of the
 context from call to call, compactions and clearings, where the prompt cache was lost and why, what it cost
 and what it might have cost, the largest items, and reads that were repeated for nothing.
 
 Reads Claude Code transcripts, Sevenfold's own, and Codex rollouts. Nothing leaves this machine."""
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   sevenfold profile --example                          a small session that comes with Sevenfold
   sevenfold profile session.jsonl                      one session
@@ -38,15 +39,8 @@ examples:
 exit code: 0 if at least one file was profiled, else 2"""
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Describe the command."""
-    command = commands.add_parser(
-        "profile",
-        help="show where the context and the money of recorded sessions went",
-        description=_HELP,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
     command.add_argument(
         "paths",
         nargs="*",

@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 DECLINED = 1
 """The exit code when the user said no."""
 
-_HELP = """\
+SUMMARY = "remove a session, or mask one leaked secret everywhere"
+HELP = """\
 Remove a session with everything that belongs to it, or mask one leaked secret wherever it was stored: in
 transcripts, tool results, notes and memories. This is the only command that rewrites a transcript. It needs
 the session to itself, says what it will do and asks first. What was purged, and when, is written down in
 purged.jsonl, and never what it was. A session whose transcript was masked goes on without its earlier
 reasoning, because that was bound to what stood there."""
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   sevenfold purge --session support-42              remove a session
   sevenfold purge --secret-digest 3fa91c22          mask a secret that sevenfold scan has named
@@ -34,15 +35,8 @@ examples:
 exit code: 0 if it was done or there was nothing to do, 1 if you said no, 2 if it could not be done"""
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Describe the command."""
-    command = commands.add_parser(
-        "purge",
-        help="remove a session, or mask one leaked secret everywhere",
-        description=_HELP,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
     what = command.add_mutually_exclusive_group(required=True)
     what.add_argument("--session", metavar="SESSION", help="remove this session")
     what.add_argument("--secret-digest", metavar="DIGEST", help="mask the secret that scan names so")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 NOTHING_FOUND = 1
 """The exit code when nothing fits, as with grep."""
 
+SUMMARY = "search a session for what was said, above all for what has left the context"
 HELP = """\
 Search a recorded session for what was said: by the exact text (a path, an id, an error line, a sentence) or by
 its words. Found are records that have left the context; --all includes those the model still sees. If nothing
@@ -39,15 +40,8 @@ examples:
 exit code: 0 if something was found, 1 if not, 2 after an error"""
 
 
-def add(commands: Any) -> None:
-    """Describe the command to the command line."""
-    command = commands.add_parser(
-        "recall",
-        help="search a session for what was said, above all for what has left the context",
-        description=HELP,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
     command.add_argument("session", metavar="SESSION", help="a transcript, or the id of a session")
     command.add_argument("query", metavar="QUERY", nargs="+", help="what to look for")
     command.add_argument("--kind", metavar="K", help="only this kind: user, assistant, tool_use, edit…")

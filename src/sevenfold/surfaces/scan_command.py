@@ -21,11 +21,12 @@ FAILED = 2
 SHOWN = 5
 """Lines and records named for each secret; `--json` names all."""
 
-_HELP = """\
+SUMMARY = "look for secrets in what was stored"
+HELP = """\
 Look for secrets (keys of providers, tokens, private keys, passwords in addresses) in transcripts, stored tool
 results, notes and memories. Each is named by its kind and the beginning of its hash, and never shown."""
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   sevenfold scan                          everything Sevenfold keeps for you
   sevenfold scan ~/.claude/projects       all *.jsonl, *.json, *.txt and *.md files in a folder and below
@@ -36,15 +37,8 @@ exit code: 0 if there is none, 1 if there is one, 2 if nothing could be read"""
 _KINDS = frozenset({".jsonl", ".json", ".txt", ".md"})
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Describe the command."""
-    command = commands.add_parser(
-        "scan",
-        help="look for secrets in what was stored",
-        description=_HELP,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
     command.add_argument(
         "paths",
         nargs="*",

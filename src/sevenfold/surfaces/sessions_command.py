@@ -12,11 +12,12 @@ from sevenfold.errors import Refused
 if TYPE_CHECKING:
     from sevenfold.surfaces.chat.listing import Kept
 
-_HELP = """\
+SUMMARY = "list the sessions of a folder, or remove one"
+HELP = """\
 List the sessions that are kept for a folder, the newest first: name, age, size, and the first words of the user.
 `sevenfold chat --resume NAME` goes on with one."""
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   sevenfold sessions                     those of this folder
   sevenfold sessions --json              for scripts
@@ -24,15 +25,8 @@ examples:
   sevenfold purge --help                 remove a leaked secret from all of them"""
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Describe the command."""
-    command = commands.add_parser(
-        "sessions",
-        help="list the sessions of a folder, or remove one",
-        description=_HELP,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
     command.add_argument(
         "action", nargs="?", choices=("list", "delete"), default="list", help="default: list"
     )

@@ -9,20 +9,19 @@ import sys
 from sevenfold.errors import UserError
 from sevenfold.surfaces.options import positive
 
-_HELP = """\
+SUMMARY = "serve a simulated provider: the real wire formats and rules, no model, no key, no bill"
+HELP = """\
 Serve a simulated provider on this machine. It speaks the Messages, Chat Completions and Responses APIs,
 enforces their rules with their error texts, and keeps a prompt cache like theirs, so a client can be tried
 without a network or a bill. There is no model inside: it repeats what it is told."""
+EXAMPLES = """\
+examples:
+  sevenfold simulate --port 8080
+  ANTHROPIC_BASE_URL=http://127.0.0.1:8080 ANTHROPIC_API_KEY=simulated-key sevenfold chat"""
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Describe the command."""
-    command = commands.add_parser(
-        "simulate",
-        help="serve a simulated provider: the real wire formats and rules, no model, no key, no bill",
-        description=_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
     command.add_argument("--port", type=positive, help="where to listen (default: a free one)")
     command.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
     command.add_argument(

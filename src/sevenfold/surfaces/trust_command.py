@@ -6,11 +6,12 @@ import argparse
 import sys
 from pathlib import Path
 
-_HELP = """\
+SUMMARY = "let a folder bring settings of its own"
+HELP = """\
 Trust a folder: from then on what it brings counts, such as the settings in .sevenfold/settings.toml. Trust a
 folder only if you trust those who write it. It holds for that folder alone, not for folders in it."""
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   sevenfold trust                 trust this folder
   sevenfold trust ~/code/shop     trust another one
@@ -18,15 +19,8 @@ examples:
   sevenfold trust --list          show all trusted folders"""
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Describe the command."""
-    command = commands.add_parser(
-        "trust",
-        help="let a folder bring settings of its own",
-        description=_HELP,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
     command.add_argument(
         "folder", nargs="?", type=Path, default=Path(), metavar="FOLDER", help="default: this one"
     )
