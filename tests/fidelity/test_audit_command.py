@@ -60,8 +60,8 @@ def forgotten() -> Story:
 
 def command(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str]:
     parser = argparse.ArgumentParser()
-    audit_command.add(parser.add_subparsers(dest="command"))
-    code = audit_command.run(parser.parse_args(["audit", *map(str, arguments)]))
+    audit_command.arguments(parser)
+    code = audit_command.run(parser.parse_args([*map(str, arguments)]))
     return code, capsys.readouterr().out
 
 

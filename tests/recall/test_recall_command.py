@@ -32,8 +32,8 @@ def session(tmp_path: Path) -> Path:
 
 def recall(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str]:
     parser = argparse.ArgumentParser()
-    recall_command.add(parser.add_subparsers(dest="command"))
-    code = recall_command.run(parser.parse_args(["recall", *map(str, arguments)]))
+    recall_command.arguments(parser)
+    code = recall_command.run(parser.parse_args([*map(str, arguments)]))
     return code, capsys.readouterr().out
 
 

@@ -41,8 +41,8 @@ def sevenfold(home, capsys):
     def run(*arguments):
         parser = argparse.ArgumentParser()
         commands = parser.add_subparsers(dest="command")
-        for command in COMMANDS.values():
-            command.add(commands)
+        for name, command in COMMANDS.items():
+            command.arguments(commands.add_parser(name))
         options = parser.parse_args(arguments)
         assert COMMANDS[options.command].run(options) == 0
         return capsys.readouterr().out

@@ -28,9 +28,8 @@ def run(module: Any, *arguments: object) -> int:
     """Carry out a command given as its module."""
     assert isinstance(module, ModuleType)
     parser = argparse.ArgumentParser()
-    module.add(parser.add_subparsers())
-    name = module.__name__.rpartition(".")[2].removesuffix("_command")
-    return int(module.run(parser.parse_args([name, *map(str, arguments)])))
+    module.arguments(parser)
+    return int(module.run(parser.parse_args([*map(str, arguments)])))
 
 
 def thought(words: str = "hm") -> Block:

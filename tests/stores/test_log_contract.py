@@ -9,13 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sevenfold.adapters.drafted import DraftedLog
 from sevenfold.adapters.jsonl import JsonlLog
 from sevenfold.adapters.memory import MemoryLog
 from sevenfold.ports import Log
 
+
+def drafted(folder: Path) -> Log:
+    """A draft behind a file that is there and has nothing in it yet."""
+    path = folder / "log.jsonl"
+    path.touch()
+    return DraftedLog(path)
+
+
 MAKERS: dict[str, Callable[[Path], Log]] = {
     "memory": lambda folder: MemoryLog(),
     "jsonl": lambda folder: JsonlLog.open(folder / "log.jsonl"),
+    "drafted": drafted,
 }
 
 

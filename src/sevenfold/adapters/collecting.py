@@ -18,8 +18,9 @@ from msgspec import Struct
 
 from sevenfold.adapters.home import Home, Project, SessionFiles
 from sevenfold.adapters.jsonl import JsonlLog
+from sevenfold.adapters.lines import explain
 from sevenfold.adapters.lock import FileLock
-from sevenfold.adapters.storing import explain, is_temporary
+from sevenfold.adapters.storing import is_temporary
 from sevenfold.errors import TranscriptLocked
 from sevenfold.record import entries
 from sevenfold.record.decisions import Carry, Offload, Pin

@@ -7,7 +7,6 @@ is a setting; forced or not, they survive the end of the process, and forced one
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
@@ -15,10 +14,9 @@ from pathlib import Path
 
 from sevenfold.adapters import lines
 from sevenfold.adapters.lock import FileLock
-from sevenfold.errors import TranscriptError, TranscriptFull
+from sevenfold.errors import TranscriptError
 
 _LINE_END = 0x0A
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Sync(StrEnum):
@@ -83,7 +81,7 @@ class JsonlLog:
             if self._sync is Sync.ALWAYS or (durable and self._sync is Sync.DURABLE):
                 os.fsync(self._fd)
         except OSError as error:
-            raise self._explain(error) from error
+            raise lines.explain(error, self.path) from error
         return first
 
     def read(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
@@ -114,11 +112,3 @@ class JsonlLog:
             written += count
             self._size += count
             self._torn = data[written - 1] != _LINE_END
-
-    def _explain(self, error: OSError) -> TranscriptError:
-        if error.errno in _NO_ROOM:
-            return TranscriptFull(
-                f"{self.path}: no room for the record ({error.strerror}); everything before it is intact. "
-                "Free some space and try again"
-            )
-        return lines.explain(error, self.path)

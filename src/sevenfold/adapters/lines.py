@@ -12,7 +12,13 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from sevenfold.errors import TranscriptDenied, TranscriptError, TranscriptForeign, TranscriptMissing
+from sevenfold.errors import (
+    TranscriptDenied,
+    TranscriptError,
+    TranscriptForeign,
+    TranscriptFull,
+    TranscriptMissing,
+)
 
 LINE_LIMIT = 64 * 1024 * 1024
 """Bytes. The largest body a provider takes is half of that."""
@@ -91,5 +97,10 @@ def explain(error: OSError, path: Path) -> TranscriptError:
             return TranscriptDenied(f"{path}: {error.strerror}; check its owner and permissions")
         case errno.EISDIR:
             return TranscriptForeign(f"{path}: this is a directory; name a file inside it")
+        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
+            return TranscriptFull(
+                f"{path}: no room for the record ({error.strerror}); everything before it is intact. "
+                "Free some space and try again"
+            )
         case _:
             return TranscriptError(f"{path}: {error.strerror or error}")

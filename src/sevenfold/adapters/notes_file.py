@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sevenfold.adapters.storing import explain, private_folder, write_whole
+from sevenfold.adapters.lines import explain
+from sevenfold.adapters.storing import private_folder, write_whole
 
 LARGEST = 4 * 1024 * 1024
 

@@ -14,8 +14,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 
+from sevenfold.adapters.lines import explain
 from sevenfold.adapters.names import safe_name
-from sevenfold.adapters.storing import explain, is_temporary, private_folder, write_whole
+from sevenfold.adapters.storing import is_temporary, private_folder, write_whole
 from sevenfold.errors import ResultMissing
 
 ENDINGS = (".json", ".txt")

@@ -11,8 +11,8 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from sevenfold.adapters.jsonl import JsonlLog
-from sevenfold.errors import TranscriptDenied, TranscriptError
+from sevenfold.adapters.lines import explain
+from sevenfold.errors import TranscriptDenied
 
 TEMPORARY = ".tmp"
 """How the name of an unfinished file ends; it begins with a dot."""
@@ -83,11 +83,6 @@ def private_folder(folder: Path) -> None:
 def is_temporary(path: Path) -> bool:
     """Whether this is a file whose writing was never finished."""
     return path.name.startswith(".") and path.name.endswith(TEMPORARY)
-
-
-def explain(error: OSError, path: Path) -> TranscriptError:
-    """The system's error in words that say what to do; a full disk is told apart."""
-    return JsonlLog(path)._explain(error)
 
 
 def _force(folder: Path) -> None:

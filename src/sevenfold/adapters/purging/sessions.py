@@ -8,13 +8,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from sevenfold.adapters.home import Home, SessionFiles
+from sevenfold.adapters.lines import explain
 from sevenfold.adapters.lock import FileLock
 from sevenfold.adapters.names import safe_name
 from sevenfold.adapters.purging import journal
 from sevenfold.adapters.purging.journal import Purge
 from sevenfold.adapters.purging.rewrite import World
 from sevenfold.adapters.recall_index import side_file
-from sevenfold.adapters.storing import explain
 
 
 class Extent(Struct, frozen=True):
