@@ -112,7 +112,7 @@ def test_results_that_were_moved_to_disk_are_searched_too(
 def test_what_is_no_transcript_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "list.jsonl"
     other.write_text('{"a":1}\n')
-    with pytest.raises(TranscriptForeign, match="nothing in it can be searched"):
+    with pytest.raises(TranscriptForeign, match="JSON records of an unknown kind"):
         recall(capsys, other, "a")
     with pytest.raises(TranscriptMissing):
         recall(capsys, tmp_path / "none.jsonl", "a")

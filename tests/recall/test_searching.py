@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping
 
 import pytest
@@ -253,19 +254,25 @@ def test_a_sub_agent_in_the_same_file_is_no_neighbour_of_the_conversation() -> N
 
 
 class Opinion:
-    """Somebody who knows which records are meant."""
+    """Somebody who knows which records are meant, and that the match is at their beginning."""
 
+    name = "hearsay"
     weight = 2.0
 
     def __init__(self, **scores: float) -> None:
         self._scores = scores
 
-    def scores(self, query: str) -> Mapping[str, float]:
-        return self._scores
+    def scores(self, db: sqlite3.Connection, query: str) -> Mapping[int, float]:
+        rows = db.execute("SELECT piece.id, uuid FROM piece JOIN record ON record.id = piece.record")
+        return {piece: self._scores[uuid] for piece, uuid in rows if uuid in self._scores}
+
+    def place(self, query: str, text: str) -> int:
+        return 0
 
 
 def test_another_scorer_brings_in_what_no_word_leads_to(index: RecallIndex) -> None:
-    assert found(index, "clock hands", scorers=[Opinion(cause=0.7, unknown=0.9)]) == ["cause"]
+    (hit,) = index.search("clock hands", scorers=[Opinion(cause=0.7)])
+    assert (hit.uuid, hit.matched, hit.exact) == ("cause", ("hearsay",), False)
     assert found(index, "clock hands", scorers=[Opinion(cause=0.7)], kind="user") == []
 
 
@@ -273,6 +280,13 @@ def test_scores_of_several_are_added_on_one_scale(index: RecallIndex) -> None:
     query = "tides shown after midnight on displays"
     ranked = index.search(query, scorers=[Opinion(ask=50.0, rule=100.0)])
     assert [(hit.uuid, round(hit.score, 6)) for hit in ranked] == [("ask", 2.0), ("rule", 2.0)]
+    assert [hit.matched for hit in ranked] == [("words", "hearsay"), ("hearsay",)]
+
+
+def test_another_scorer_may_stand_in_for_the_words_but_not_for_the_exact_text(index: RecallIndex) -> None:
+    assert found(index, "tides shown after midnight", scorers=[Opinion(rule=1.0)], words=False) == ["rule"]
+    ranked = index.search("generated files", scorers=[Opinion(ask=9.0)], words=False)
+    assert [(hit.uuid, hit.matched) for hit in ranked] == [("rule", ("exact",)), ("ask", ("hearsay",))]
 
 
 # Tools

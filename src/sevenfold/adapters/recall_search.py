@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from msgspec import Struct
 
 from sevenfold.memory import recall
 from sevenfold.memory.excerpts import beginning, excerpt
 from sevenfold.memory.nearness import together
-from sevenfold.memory.recall import Hit, Match, Near, Place, Query, Scorer
+from sevenfold.memory.recall import Hit, Match, Near, Place, Query
 
 LOOKED_AT = 20_000
 """Pieces whose text is compared with the query at most; the shortest first."""
@@ -29,6 +30,23 @@ NEIGHBOUR = 160
 """Characters of a neighbour that are shown."""
 
 
+class Scorer(Protocol):
+    """Another opinion on what fits, by meaning for example."""
+
+    name: str
+    """What a hit is said to be matched by."""
+    weight: float
+    """How much it counts beside the words, which count 1."""
+
+    def scores(self, db: sqlite3.Connection, query: str) -> Mapping[int, float]:
+        """A score above 0 for each piece of the index worth considering, by its number."""
+        ...
+
+    def place(self, query: str, text: str) -> int:
+        """Where in the text of such a piece the part begins that fits best."""
+        ...
+
+
 class Wanted(Struct, frozen=True):
     """What is asked for beside the query itself."""
 
@@ -36,7 +54,8 @@ class Wanted(Struct, frozen=True):
     k: int
     left_out: Container[str]
     around: int
-    scorers: Sequence[Scorer]
+    scorers: Sequence[Scorer] = ()
+    words: bool = True
 
 
 class Row(Struct, frozen=True):
@@ -72,6 +91,10 @@ class Search:
         self._wanted = wanted
         self._pieces: dict[str, int] = {}
         """The piece of each record that is shown."""
+        self._matched: dict[str, list[str]] = {}
+        """What else than its exact text each record was found by."""
+        self._found_by: dict[str, Scorer] = {}
+        """Who alone brought a record in, and can say where in its piece the match is."""
 
     def hits(self) -> list[Hit]:
         """What fits, the best first."""
@@ -83,14 +106,14 @@ class Search:
         ranked = sorted(exact, key=lambda uuid: -exact[uuid])[: self._wanted.k]
         scores = {uuid: 1 + exact[uuid] for uuid in ranked}
         if len(ranked) < self._wanted.k and not (ranked and self._is_quotation()):
-            others = {uuid: score for uuid, score in self._by_words().items() if uuid not in scores}
+            others = {uuid: score for uuid, score in self._otherwise().items() if uuid not in scores}
             ranked += sorted(others, key=lambda uuid: -others[uuid])[: self._wanted.k - len(ranked)]
             scores |= others
         return [self._hit(uuid, scores[uuid], uuid in exact) for uuid in ranked]
 
     def _is_quotation(self) -> bool:
         """Is it so long that, found word for word, it leaves nothing else to look for?"""
-        return len(self._query.features) >= QUOTATION and not self._wanted.scorers
+        return len(self._query.features) >= QUOTATION
 
     # -- the query as it is ----------------------------------------------------------------
 
@@ -138,10 +161,30 @@ class Search:
         texts = self._db.execute("SELECT text FROM piece WHERE record = ?", (record,))
         return any(needle in recall.folded(text) for (text,) in texts)
 
-    # -- its words -------------------------------------------------------------------------
+    # -- its words, and what they mean -----------------------------------------------------
+
+    def _otherwise(self) -> dict[str, float]:
+        """Records that fit by their words, or that another scorer brings in."""
+        words = self._by_words() if self._wanted.words else {}
+        self._matched = {uuid: ["words"] for uuid in words}
+        return recall.fused([(1.0, words), *self._opinions()])
+
+    def _opinions(self) -> Iterator[tuple[float, dict[str, float]]]:
+        for scorer in self._wanted.scorers:
+            scores = scorer.scores(self._db, self._text)
+            rows = self._db.execute(f"{_ROWS} WHERE piece.id {_AMONG}", (json.dumps(list(scores)),))
+            best: dict[str, Row] = {}
+            for row in filter(self._may_show, (Row(*found) for found in rows)):
+                if row.uuid not in best or scores[row.piece] > scores[best[row.uuid].piece]:
+                    best[row.uuid] = row
+            for uuid, row in best.items():
+                if self._pieces.setdefault(uuid, row.piece) == row.piece and uuid not in self._matched:
+                    self._found_by[uuid] = scorer
+                self._matched.setdefault(uuid, []).append(scorer.name)
+            yield scorer.weight, {uuid: scores[row.piece] for uuid, row in best.items()}
 
     def _by_words(self) -> dict[str, float]:
-        """Records that fit by their words, or that another scorer brings in."""
+        """Records that fit by their words."""
         found, weights = self._features()
         pieces = recall.matches(found, weights)
         places, shown = self._records(pieces)
@@ -154,7 +197,7 @@ class Search:
             if fits >= recall.ENOUGH:
                 words[row.uuid] = fits * smooth[place]
                 self._pieces.setdefault(row.uuid, row.piece)
-        return recall.fused([(1.0, words), *self._opinions()])
+        return words
 
     def _records(self, pieces: Mapping[int, Match]) -> tuple[dict[Place, Match], dict[Place, Row]]:
         """The best pieces by the records they are of, and the piece of each that would be shown."""
@@ -194,14 +237,6 @@ class Search:
         ]
         return telling, weights
 
-    def _opinions(self) -> Iterator[tuple[float, dict[str, float]]]:
-        for scorer in self._wanted.scorers:
-            scores = {uuid: score for uuid, score in scorer.scores(self._text).items() if score > 0}
-            rows = self._db.execute(f"{_ROWS} WHERE record.uuid {_AMONG}", (json.dumps(list(scores)),))
-            known = {row.uuid: row.piece for row in (Row(*found) for found in rows) if self._may_show(row)}
-            self._pieces = known | self._pieces
-            yield scorer.weight, {uuid: score for uuid, score in scores.items() if uuid in known}
-
     def _postings(self, phrase: str, most: int) -> list[int]:
         found = self._db.execute("SELECT rowid FROM words WHERE words MATCH ? LIMIT ?", (phrase, most))
         return [piece for (piece,) in found]
@@ -215,7 +250,8 @@ class Search:
             " FROM piece JOIN record ON record.id = piece.record WHERE piece.id = ?",
             (piece,),
         ).fetchone()
-        shown, marks = excerpt(text, self._query)
+        scorer = None if exact else self._found_by.get(uuid)
+        shown, marks = excerpt(text, self._query, scorer.place(self._text, text) if scorer else None)
         around = self._wanted.around
         return Hit(
             uuid=uuid,
@@ -230,6 +266,7 @@ class Search:
             marks=marks,
             before=self._near(lane, place - around, place - 1),
             after=self._near(lane, place + 1, place + around),
+            matched=("exact",) if exact else tuple(self._matched[uuid]),
         )
 
     def _near(self, lane: int, first: int, last: int) -> tuple[Near, ...]:

@@ -14,11 +14,11 @@ EXCERPT = 320
 Span = tuple[int, int]
 
 
-def excerpt(text: str, query: Query) -> tuple[str, tuple[Span, ...]]:
-    """The part of a text around the match, and where in it the matches are."""
+def excerpt(text: str, query: Query, place: int | None = None) -> tuple[str, tuple[Span, ...]]:
+    """The part of a text around the match, or from a place on, and where in it the matches are."""
     spans = _exact(text, query) or _words(text, query)
-    first = _densest(spans)
-    start = max(0, first[0] - EXCERPT // 3)
+    first = _densest(spans) if place is None else (place, place)
+    start = max(0, first[0] - EXCERPT // 3) if place is None else place
     end = min(len(text), max(start + EXCERPT, first[1]))
     lead, tail = "…" if start else "", "…" if end < len(text) else ""
     shift = len(lead) - start

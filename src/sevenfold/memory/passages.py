@@ -42,7 +42,7 @@ _CHANGES = frozenset(
 _NO_WORDS = frozenset(
     {"type", "id", "tool_use_id", "signature", "data", "encrypted_content", "cache_control"}
 )
-_LONG_RUN = re.compile(r"(\s\s)\s+")
+_LONG_RUN = re.compile(r"\s\s\s+")
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -70,7 +70,9 @@ def passages(entry: Entry) -> list[Passage]:
 
 def tidy(text: str) -> str:
     """The text as it is kept: what no database takes replaced, long runs of white space shortened."""
-    return _LONG_RUN.sub(r"\1", _UNSTORABLE.sub("\ufffd", text))
+    if not text.isascii() or "\0" in text:
+        text = _UNSTORABLE.sub("\ufffd", text)
+    return _LONG_RUN.sub(lambda run: run[0][:2], text)
 
 
 def pieces(text: str) -> Iterator[str]:

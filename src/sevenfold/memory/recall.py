@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -41,7 +40,7 @@ _NO_SPACES = (
 _DENSE = re.compile(f"([{_NO_SPACES}])")
 DENSE_RUN = re.compile(f"[{_NO_SPACES}]+")
 _WORD = re.compile(r"[^\W_]+")
-_HUMPED = re.compile(r"[^\W_]*[a-z][A-Z][^\W_]*")
+_BETWEEN_HUMPS = re.compile(r"[a-z][A-Z]")
 _HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _FILLERS = frozenset(
     _WORD.findall(
@@ -80,17 +79,8 @@ class Hit(Struct, frozen=True):
     """Where in the excerpt the matches are."""
     before: tuple[Near, ...] = ()
     after: tuple[Near, ...] = ()
-
-
-class Scorer(Protocol):
-    """Another opinion on what fits, by meaning for example."""
-
-    weight: float
-    """How much it counts beside the words, which count 1."""
-
-    def scores(self, query: str) -> Mapping[str, float]:
-        """A score above 0 for each record worth considering, by its id."""
-        ...
+    matched: tuple[str, ...] = ()
+    """What it was found by: ``exact``, ``words``, ``meaning``."""
 
 
 class Query(Struct, frozen=True):
@@ -152,7 +142,22 @@ def spaced(text: str) -> str:
 
 def humps(text: str) -> str:
     """The parts of the words that are written in camel case."""
-    return " ".join(" ".join(_HUMP.findall(word)) for word in _HUMPED.findall(text))
+    return " ".join(" ".join(_HUMP.findall(word)) for word in _humped(text))
+
+
+def _humped(text: str) -> Iterator[str]:
+    """The words written in camel case: one looks for their humps, for most words have none."""
+    end = 0
+    for hump in _BETWEEN_HUMPS.finditer(text):
+        start = hump.start()
+        if start < end:
+            continue
+        while start > 0 and text[start - 1].isalnum():
+            start -= 1
+        word = _WORD.match(text, start)
+        if word is not None:
+            end = word.end()
+            yield word[0]
 
 
 def phrase(text: str, *, open_end: bool = False) -> str:
