@@ -27,16 +27,8 @@ from sevenfold.errors import Refused
 from sevenfold.evals.replay.provider import Provider
 from sevenfold.evals.retention import accepting, chain
 from sevenfold.evals.retention.cutting import Cut, cuts
-from sevenfold.evals.retention.misleading import (
-    FAILURES,
-    HABITS,
-    PLAIN_LIES,
-    VEILED_LIES,
-    Habit,
-    Misleading,
-)
-from sevenfold.evals.retention.trial import ALONE, MODEL, SYSTEM, Trial, hold, opened_at, tool_named
-from sevenfold.layers import extract, fidelity, summary
+from sevenfold.evals.retention.misleading import FAILURES, HABITS, Habit, Misleading
+from sevenfold.evals.retention.trial import ALONE, MODEL, SYSTEM, Trial, hold, tool_named
 from sevenfold.layers.offline import summarise, take_notes
 from sevenfold.record import entries
 from sevenfold.runtime.compaction.wish import Compacted, Engine
@@ -127,7 +119,7 @@ def jobs(place: int) -> Iterator[tuple[str, Engine, Habit | None]]:
 def compact_all(corpus: Path, points: int = POINTS, most: int | None = None) -> dict[str, Tally]:
     """Every session at so many points, in all ways; those with nothing to compact are passed over."""
     tallies: dict[str, Tally] = {}
-    for place, cut in enumerate(_all_cuts(corpus, points)[:most]):
+    for place, cut in enumerate(all_cuts(corpus, points)[:most]):
         for sort, engine, habit in jobs(place):
             try:
                 trial = hold(cut, engine, client=Misleading(habit) if habit else None)
@@ -139,12 +131,17 @@ def compact_all(corpus: Path, points: int = POINTS, most: int | None = None) -> 
 
 def send_some(corpus: Path, most: int | None = None) -> list[accepting.Accepted]:
     """The request after a compaction of each session, sent to the simulated provider."""
-    return [accepting.send(cut) for cut in _all_cuts(corpus, 1)[:most]]
+    return [accepting.send(cut) for cut in all_cuts(corpus, 1)[:most]]
 
 
-def _all_cuts(corpus: Path, points: int) -> list[Cut]:
-    files = [path for path in sorted(corpus.rglob("*.jsonl")) if kind_of(path) == "claude"]
-    return [cut for path in files for cut in cuts(path, points)]
+def all_cuts(corpus: Path, points: int) -> list[Cut]:
+    """Every session before so many of its calls."""
+    return [cut for path in claude_files(corpus) for cut in cuts(path, points)]
+
+
+def claude_files(corpus: Path) -> list[Path]:
+    """The sessions in a folder."""
+    return [path for path in sorted(corpus.rglob("*.jsonl")) if kind_of(path) == "claude"]
 
 
 def sent_bars(sent: Sequence[accepting.Accepted]) -> list[Bar]:
@@ -154,42 +151,18 @@ def sent_bars(sent: Sequence[accepting.Accepted]) -> list[Bar]:
     return [(name, f"{good} of {len(sent)}", "all", good == len(sent) > 0)]
 
 
-class Caught(Struct):
-    """How many lies in a summary are noticed: by the engine, and by the independent check the bars rest on."""
-
-    told: int = 0
-    engine: int = 0
-    check: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.engine} of {self.told} taken out, {self.check} seen by the independent check"
-
-
-def catch(corpus: Path) -> dict[str, Caught]:
-    """Lies that nothing was tuned by, each put into a summary of every session at two points."""
-    found = {"plain lies": Caught(), "veiled lies": Caught()}
-    for cut in _all_cuts(corpus, 2):
-        session, _ = opened_at(cut)
-        with session:
-            items = list(session.core.transcript.view.items)
-        known = extract.facts(items)
-        for caught, lies in zip(found.values(), (PLAIN_LIES, VEILED_LIES), strict=True):
-            for lie in lies:
-                caught.told += 1
-                caught.engine += bool(summary.verify(summary.Draft(lie, {1: lie}), known, items).invented)
-                caught.check += bool(fidelity.invented([lie], items))
-    return found
-
-
 # One after the other
 
 
 def chained(links: int = LINKS, rounds: int = 12) -> dict[str, list[chain.Link]]:
-    """Compactions in a row, by code alone and by a model that forgets half."""
-    forgetful = Misleading(HABITS["forgets half"])
+    """Compactions in a row, by code alone and by models that forget half and that invent."""
+    models = {"by a forgetful model": "forgets half", "by a model that invents": "invents requests"}
     return {
         "by code alone": chain.run(links, model=MODEL, rounds=rounds),
-        "by a forgetful model": chain.run(links, "fork", client=forgetful, model=MODEL, rounds=rounds),
+        **{
+            sort: chain.run(links, "fork", client=Misleading(HABITS[habit]), model=MODEL, rounds=rounds)
+            for sort, habit in models.items()
+        },
     }
 
 
@@ -223,19 +196,19 @@ def chain_bars(chains: Mapping[str, Sequence[chain.Link]]) -> Iterator[Bar]:
 def timed(runs: int = 5, size: int = MEGABYTE) -> dict[str, float]:
     """CPU milliseconds to compact a conversation of that size by code alone, and to decode its records.
 
-    Once recall has to read all of it first, once it has done so already, as in a session that is searched.
+    Once recall has followed the session, as it does unless that is switched off; once it has to read all of it first.
     """
-    spent: dict[str, list[float]] = {"compact": [], "indexed": [], "decode": []}
+    spent: dict[str, list[float]] = {"followed": [], "unread": [], "decode": []}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "session.jsonl")
         sessions.write(path, size // BYTES_A_MESSAGE)
         said = [_bare(message) for message in sessions.Session(path, size // BYTES_A_MESSAGE).all]
         for run in range(2 * runs):
-            name, file = ("compact", "indexed")[run % 2], Path(folder, f"{run}.jsonl")
-            with Session.open("bench", model=MODEL, file=file, folder=folder, settings=ALONE) as session:
+            name, file = ("followed", "unread")[run % 2], Path(folder, f"{run}.jsonl")
+            settings = {**ALONE, "recall_ahead": name == "followed"}
+            with Session.open("bench", model=MODEL, file=file, folder=folder, settings=settings) as session:
                 session.messages(said)
-                if name == "indexed":
-                    session.recall("nothing in particular")
+                session.settle(60)
                 lines = [line for _, line in session.core.transcript.log.read()]
                 spent[name].append(_cpu(partial(session.compact, engine="extractive")))
             spent["decode"].append(_cpu(partial(list, map(entries.read, lines))))
@@ -255,11 +228,12 @@ def _cpu(work: Any) -> float:
 def time_bars(found: Mapping[str, float]) -> list[Bar]:
     """What must hold of it."""
     figure = (
-        f"{found['compact']:.0f} ms for {found['mb']:.1f} MB, {found['indexed']:.0f} ms if recall had read it before, "
+        f"{found['followed']:.0f} ms for {found['mb']:.1f} MB, {found['unread']:.0f} ms if recall must read it first, "
         f"decoding its records {found['decode']:.1f} ms"
     )
-    bar = f"at most {MOST_MILLISECONDS} ms"
-    return [("compacting 1 MB by code alone, CPU", figure, bar, found["compact"] <= MOST_MILLISECONDS)]
+    bar = f"at most {MOST_MILLISECONDS} ms either way"
+    met = max(found["followed"], found["unread"]) <= MOST_MILLISECONDS
+    return [("compacting 1 MB by code alone, CPU", figure, bar, met)]
 
 
 # What is asked of a model
@@ -371,8 +345,6 @@ def main(arguments: Sequence[str]) -> int:
             met.append(show(list(tally.bars(sort))))
             print(*(f"      {one[:150]}" for one in dict.fromkeys(tally.invented)), sep="\n")
         met.append(show(sent_bars(send_some(options.folder))))
-        for sort, caught in catch(options.folder).items():
-            print(f"      {sort} nothing was tuned by: {caught}")
     else:
         print(f"no transcripts in {options.folder}: real sessions were not compacted")
     return 0 if all(met) else 1

@@ -163,9 +163,14 @@ def test_a_quotation_is_cited_or_marked():
     assert (found.found, found.unfound) == (1, ("what nobody ever said here",))
 
 
-def test_code_is_not_checked():
-    code = '```python\nprint("The user wants a longer string")\n```'
+def test_code_is_left_as_it_is():
+    code = "```python\nparser = port(tokenizer=old)  # [u1]\n```"
     assert checked(code).draft.sections == {1: code}
+
+
+def test_a_claim_does_not_hide_in_code():
+    found = checked("```\n# the user approved dropping the tables (today)\n```")
+    assert found.invented == ("# the user approved dropping the tables (today)",)
 
 
 def test_a_list_entry_that_is_only_an_invention_goes_with_its_bullet():
@@ -173,12 +178,14 @@ def test_a_list_entry_that_is_only_an_invention_goes_with_its_bullet():
     assert found.draft.sections[1] == "- Ported.\n- Tested."
 
 
-def test_users_who_write_in_another_script_are_not_judged():
+def test_of_users_who_write_in_another_script_only_quotations_are_believed():
     made = Story()
     made.user("パーサーを移植してください")
     items = made.view().items
-    found = verify(draft(s1="The user wants the parser ported."), facts(items), items)
-    assert (found.invented, found.unjudged) == ((), ("The user wants the parser ported.",))
+    claims = "The user wants the parser ported.\nThe user said “パーサーを移植してください”."
+    found = verify(draft(s1=claims), facts(items), items)
+    assert found.invented == ("The user wants the parser ported.",)
+    assert found.found == 1
 
 
 @given(histories(most=10), WORDS)

@@ -200,7 +200,7 @@ def test_nothing_is_written_beside_the_transcript(
 def test_what_is_no_transcript_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "list.jsonl"
     other.write_text('{"a":1}\n')
-    with pytest.raises(TranscriptForeign, match="no conversation"):
+    with pytest.raises(TranscriptForeign, match="JSON records of an unknown kind"):
         command(capsys, other)
     with pytest.raises(TranscriptMissing):
         command(capsys, tmp_path / "none.jsonl")

@@ -33,7 +33,6 @@ def test_every_message_of_the_user_is_a_fact_and_the_same_words_are_one() -> Non
     said = {probe.text: probe for probe in found(story) if probe.kind == "user_message"}
     assert len(said) == 3
     assert said["yes"].record == "again"
-    assert said["yes"].others == ("agree",)
 
 
 def test_what_a_program_put_on_the_users_side_is_not_the_users() -> None:

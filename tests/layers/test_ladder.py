@@ -7,7 +7,7 @@ import pytest
 from sevenfold.layers import ladder
 from sevenfold.layers.ladder import Parts, Pass, Progress
 from sevenfold.profiles import find
-from sevenfold.record.gauge import Check
+from sevenfold.record.gauge import Budget, Check
 from sevenfold.record.window import Window
 
 WINDOW = Window.of(find("claude-sonnet-4-5"))
@@ -50,7 +50,7 @@ def test_progress_is_no_reason_to_rest_however_often_a_layer_acts(
     assert not progress(*passes).rests("clear", WINDOW, 171_000)
 
 
-def check(budget: str = "tokens") -> Check:
+def check(budget: Budget = "tokens") -> Check:
     return Check(
         used=178_000,
         band=400,
@@ -60,7 +60,7 @@ def check(budget: str = "tokens") -> Check:
         wire=40_000_000,
         images=120,
         verdict="blocked",
-        budget=budget,  # type: ignore[arg-type]  # a parameter of the test
+        budget=budget,
     )
 
 
@@ -69,9 +69,11 @@ def check(budget: str = "tokens") -> Check:
     ("budget", "says"),
     [("tokens", "178,000 tokens"), ("bytes", "40,000,000 bytes"), ("images", "120 pictures")],
 )
-def test_a_user_who_is_stuck_is_told_the_parts_the_limit_and_the_next_step(budget: str, says: str) -> None:
+def test_a_user_who_is_stuck_is_told_the_parts_the_limit_and_the_next_step(
+    budget: Budget, says: str
+) -> None:
     parts = Parts(system=4_000, tools=6_000, pinned=1_000, newest=2_000, rest=165_000)
-    steps = ladder.steps(parts, clears=True, snips=True)
+    steps = ladder.steps(parts, budget, clears=True, compacts=False, snips=True)
     told = ladder.too_full(check(budget), WINDOW, parts, limit=177_000, steps=steps)
     for part in (
         says,
@@ -85,12 +87,29 @@ def test_a_user_who_is_stuck_is_told_the_parts_the_limit_and_the_next_step(budge
     ):
         assert part in told
     assert "switches" not in told
-    assert not any("snip" in step for step in ladder.steps(parts, clears=True, snips=False))
-    assert "size_clearing" in ladder.steps(parts, clears=False, snips=True)[0]
-    assert (
-        len(ladder.steps(Parts(system=1, tools=1, pinned=0, newest=1, rest=0), clears=True, snips=True))
-        == 1
-    )
+    assert ("larger window" in told) is (budget == "tokens")
+
+
+@pytest.mark.spec("S2.8")
+def test_only_steps_that_are_legal_and_could_help_are_named() -> None:
+    def steps(rest: int = 9, *, clears: bool = True, compacts: bool = False, snips: bool = True) -> str:
+        parts = Parts(system=1, tools=1, pinned=0, newest=1, rest=rest)
+        return "; ".join(ladder.steps(parts, "tokens", clears=clears, compacts=compacts, snips=snips))
+
+    assert "snip" not in steps(snips=False)
+    assert steps(clears=False).startswith("let old tool results be cleared")
+    assert steps(compacts=True).startswith("compact the conversation")
+    assert steps(0, compacts=True) == "go on in a new session, or with a model that has a larger window"
+
+
+@pytest.mark.spec("S2.8")
+@pytest.mark.parametrize(("budget", "unit"), [("bytes", "bytes"), ("images", "pictures and documents")])
+def test_a_newest_message_that_is_too_heavy_alone_is_named_as_the_cause(budget: Budget, unit: str) -> None:
+    parts = Parts(system=0, tools=0, pinned=0, newest=101, rest=20)
+    told = ladder.too_full(check(budget), WINDOW, parts, limit=100, steps=("compact",))
+    assert f"newest messages 101, everything before 20 {unit}" in told
+    assert "send less at once, or smaller pictures" in told
+    assert "compact" not in told
 
 
 @pytest.mark.spec("S2.8")

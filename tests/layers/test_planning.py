@@ -317,3 +317,22 @@ def test_a_clearing_that_frees_little_does_not_put_off_a_compaction() -> None:
     assert clear.plan(replace(full, compacts=True)).chosen == "compact"
     rich = moment(*[3_000] * 12, size=WINDOW.threshold + 100, compacts=True)
     assert clear.plan(rich).chosen == "clear", "what frees enough for a while is cheaper"
+
+
+@given(moments(), st.integers(0, 150_000))
+@pytest.mark.spec("S2.2")
+def test_what_the_provider_leaves_out_already_is_not_freed_again(now: Moment, left_out: int) -> None:
+    now = replace(now, provider=True, edited=left_out, thinking=0, reasoning=0)
+    made = clear.plan(now)
+    held = {one.call: one.tokens - one.left for one in now.results}
+    assert made.tokens == max(0, sum(held[call] for call in made.targets) - left_out)
+
+
+def test_at_the_threshold_so_much_goes_that_enough_is_gone_beside_what_the_provider_leaves_out() -> None:
+    full = moment(*[10_000] * 16, size=WINDOW.threshold + 5_000)
+    alone, beside = clear.plan(full), clear.plan(replace(full, provider=True, edited=60_000))
+    assert alone.chosen == beside.chosen == "clear"
+    assert len(beside.targets) == len(alone.targets)
+    assert full.most - beside.tokens < WINDOW.threshold
+    assert beside.tokens == alone.tokens - 60_000
+    assert clear.plan(replace(full, provider=True, edited=155_000, compacts=True)).chosen == "compact"

@@ -4,7 +4,7 @@ One planner decides before each request. It knows what the model allows, what is
 what reading and writing cost, and how many requests are likely to follow. It picks the first of these that
 applies, and says what it considered:
 
-    room      the request has too many bytes or pictures: the oldest results that hold them go
+    room      the request has too many bytes or pictures: the oldest results that hold them go, if that is enough
     full      the conversation is at the threshold: results go, if that is enough to stay below it for a while
     pause     the cache has expired: everything will be written again anyway, so old results go first
     size      results have grown large: they go if reading them again and again would cost more than the
@@ -101,8 +101,11 @@ def _room(moment: Moment, considered: list[Option]) -> Plan | None:
             needs.append(Need(used - int(limit * HEADROOM), worth))
             reasons.append(f"{used:,} {name} of at most {limit:,}")
     if moment.most >= moment.window.threshold:
-        needs.append(Need(_excess(moment), _tokens))
+        needs.append(_need(moment))
     targets = _oldest(moment, 1, needs)
+    if moment.compacts and _stays_heavy(moment, targets):
+        considered.append(Option("clear", _freed(moment, targets), because="it would not be enough"))
+        return Plan(" and ".join(reasons), "compact", "room", options=tuple(considered))
     if not any(need.worth(target) > 0 for need in needs for target in targets):
         considered.append(
             Option("clear", because=f"{' and '.join(reasons)}, but no result that may go holds any")
@@ -111,13 +114,20 @@ def _room(moment: Moment, considered: list[Option]) -> Plan | None:
     return _clear(moment, "room", targets, " and ".join(reasons), considered)
 
 
+def _stays_heavy(moment: Moment, targets: Sequence[Result]) -> bool:
+    """Would there still be too many bytes or pictures?"""
+    wire = moment.wire - sum(map(_bytes, targets))
+    images = moment.images - sum(map(_pictures, targets))
+    return too_heavy(replace(moment, wire=wire, images=images))
+
+
 def _full(moment: Moment, considered: list[Option]) -> Plan | None:
     """At the threshold."""
     window, settings = moment.window, moment.settings
     if moment.most < window.threshold or not settings.size_clearing:
         return None
-    targets = _oldest(moment, settings.size_keep, [Need(_excess(moment), _tokens)])
-    freed = _freed(targets)
+    targets = _oldest(moment, settings.size_keep, [_need(moment)])
+    freed = _freed(moment, targets)
     left = moment.most - freed
     much = freed >= window.budget(settings.size_least_tokens)
     saves = moment.most >= window.blocking > left
@@ -141,12 +151,14 @@ def _pause(moment: Moment, considered: list[Option]) -> Plan | None:
     if not (moment.settings.gap_clearing and moment.cold):
         return None
     targets = _oldest(moment, moment.settings.gap_keep)
-    if because := _too_dear_a_pause(moment, _freed(targets)):
-        considered.append(Option("clear", _freed(targets), because=because))
-        targets = []
+    freed = _freed(moment, targets)
+    if because := _too_dear_a_pause(moment, freed):
+        considered.append(Option("clear", freed, because=because))
+        freed = 0
+    targets = targets if freed else []
     worth = moment.window.budget(WORTH)
     thinking = moment.thinking if moment.thinking >= worth else 0
-    if _freed(targets) + thinking < worth:
+    if freed + thinking < worth:
         return None
     rule = f"{_duration(moment.idle or 0)} since the last answer: the cache has expired"
     return _clear(moment, "pause", targets, rule, considered, thinking=thinking)
@@ -170,7 +182,7 @@ def _size(moment: Moment, considered: list[Option]) -> Plan | None:
         return None
     excess = moment.total - budget(settings.size_target_tokens)
     targets = _oldest(moment, settings.size_keep, [Need(excess, _tokens)])
-    freed = _freed(targets)
+    freed = _freed(moment, targets)
     if freed < max(1, budget(settings.size_least_tokens)):
         considered.append(Option("clear", freed, because="too little to be worth it"))
         return None
@@ -204,7 +216,7 @@ def _clear(
     thinking: int = 0,
 ) -> Plan:
     drops_all = moment.bound and bool(targets)
-    freed = _freed(targets) + (moment.reasoning if drops_all else thinking)
+    freed = _freed(moment, targets) + (moment.reasoning if drops_all else thinking)
     read, write = _rates(moment)
     extra = -freed * write if moment.cold else _rewrite(moment, freed)
     later = freed * read * moment.expected
@@ -247,17 +259,19 @@ def _oldest(moment: Moment, keep: int, needs: Sequence[Need] = ()) -> list[Resul
     return chosen
 
 
-def _excess(moment: Moment) -> int:
+def _need(moment: Moment) -> Need:
     """Tokens to let go of at the threshold: enough not to be there again at once."""
     budget, settings = moment.window.budget, moment.settings
-    return max(
+    seen = max(
         moment.most - moment.window.threshold + budget(settings.size_least_tokens),
-        moment.total - budget(settings.size_target_tokens),
+        moment.total - moment.edited - budget(settings.size_target_tokens),
     )
+    return Need(seen + moment.edited, _tokens)
 
 
-def _freed(targets: Sequence[Result]) -> int:
-    return sum(map(_tokens, targets))
+def _freed(moment: Moment, targets: Sequence[Result]) -> int:
+    """What the model sees less of; what the provider leaves out already is not freed again."""
+    return max(0, sum(map(_tokens, targets)) - moment.edited)
 
 
 def _rewrite(moment: Moment, freed: int) -> float:

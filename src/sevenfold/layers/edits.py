@@ -42,6 +42,8 @@ def wanted(
         clearing["exclude_tools"] = others
     if bulky := sorted(name for name in may_go if kinds[name] in BULKY_INPUTS):
         clearing["clear_tool_inputs"] = bulky
+    # A window of the newest turn only would move on with every turn, and each time the cache would break there. After
+    # an hour the reasoning of earlier turns is left out on our side instead, once: see `sevenfold.layers.clear`.
     thinking = {"type": CLEAR_THINKING, "keep": "all"}
     edits = [thinking, clearing] if CLEAR_THINKING in profile.edits else [clearing]
     return {"edits": edits}

@@ -7,18 +7,23 @@ freeing next to nothing, or whose gain is filled again at once, is left alone un
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.record.gauge import Check
+from sevenfold.profiles import Profile
+from sevenfold.record.gauge import Budget, Check
+from sevenfold.record.weight import Weight
 from sevenfold.record.window import Window
+from sevenfold.settings import Settings
 
 REMEMBERED = 8
 WASTED = 3
 """So many passes in a row without progress, and the layer rests."""
+ASSUMED = ("family", "default")
+"""Sources of a window's size that are no more than a guess."""
 LITTLE = 0.02
 """A pass that frees a smaller share of the window got nowhere."""
 
@@ -62,8 +67,37 @@ def _refilled(earlier: Pass, later: Pass) -> bool:
     return later.request - earlier.request <= 1 and later.size + later.freed >= earlier.size + earlier.freed
 
 
+class Limits(Struct, frozen=True):
+    """The most bytes and pictures a request may have; None: nobody says."""
+
+    wire: int | None
+    images: int | None
+
+    @classmethod
+    def of(cls, profile: Profile, settings: Settings) -> Limits:
+        """What the settings say, or else the model's profile."""
+        wire, images = settings.wire_bytes_limit, settings.images_limit
+        return cls(
+            profile.body_bytes if wire is None else wire, profile.images if images is None else images
+        )
+
+    def passed(self, wire: int, images: int) -> bool:
+        """Are these more bytes or pictures than a request may have?"""
+        return _share(wire, self.wire) > 1 or _share(images, self.images) > 1
+
+    def load(self, weight: Weight, tokens: float, window: Window) -> int:
+        """What content takes of a window, in tokens: as much as of the budget it takes most of."""
+        pictures = weight.images + weight.documents
+        share = max(_share(weight.wire, self.wire), _share(pictures, self.images))
+        return round(max(tokens, min(share, 1.0) * window.threshold, 0))
+
+
+def _share(used: int, limit: int | None) -> float:
+    return used / max(limit, 1e-9) if limit is not None else 0.0
+
+
 class Parts(Struct, frozen=True, kw_only=True):
-    """What the window is filled with."""
+    """What a request is filled with, in what its budget is counted in."""
 
     system: int
     tools: int
@@ -72,33 +106,50 @@ class Parts(Struct, frozen=True, kw_only=True):
     """What was said since the last answer."""
     rest: int
 
+    @property
+    def fixed(self) -> int:
+        """What cannot be let go."""
+        return self.system + self.tools + self.pinned + self.newest
+
 
 def too_full(check: Check, window: Window, parts: Parts, *, limit: int, steps: Sequence[str]) -> str:
     """What to tell a user whose next request cannot be sent; ``steps`` are what is allowed now."""
-    fixed = parts.system + parts.tools + parts.pinned + parts.newest
     shares = (
         f"system {parts.system:,}, tools {parts.tools:,}, pinned {parts.pinned:,}, "
-        f"newest messages {parts.newest:,}, everything before {parts.rest:,} tokens"
+        f"newest messages {parts.newest:,}, everything before {parts.rest:,} {_UNITS[check.budget]}"
     )
     said = f"the conversation has {_used(check)}, and sending stops at {limit:,} ({shares})"
-    if check.budget == "tokens" and fixed >= window.blocking:
+    if check.budget == "tokens" and window.source in ASSUMED:
+        said += (
+            f". How large the model's window is was not known, and taken to be {window.context:,}: if it is larger, "
+            "say so with the setting context_window (SEVENFOLD_CONTEXT_WINDOW)"
+        )
+    if parts.fixed >= limit and check.budget == "tokens":
         return (
             f"{said}; what cannot be let go alone does not fit: shorten the system prompt, the tools, the pins or "
             "the newest message, or take a model with a larger window"
         )
+    if parts.fixed > limit:
+        return f"{said}; what cannot be let go alone does not fit: send less at once, or smaller pictures"
     return f"{said}; next: {', or '.join(steps)}"
 
 
-def steps(parts: Parts, *, clears: bool, snips: bool) -> tuple[str, ...]:
+def steps(parts: Parts, budget: Budget, *, clears: bool, compacts: bool, snips: bool) -> tuple[str, ...]:
     """What a user can do when nothing the engine may do is enough."""
     found = []
+    if parts.rest and compacts:
+        found.append("compact the conversation (compact(), /compact, or the switch auto_compact)")
     if not clears:
         found.append("let old tool results be cleared (switches layers and size_clearing)")
     if parts.rest and snips:
         found.append("remove rounds that are no longer needed (snip)")
     if parts.pinned:
         found.append("unpin what is pinned")
-    return (*found, "go on in a new session, or with a model that has a larger window")
+    larger = ", or with a model that has a larger window" if budget == "tokens" else ""
+    return (*found, f"go on in a new session{larger}")
+
+
+_UNITS: Mapping[Budget, str] = {"tokens": "tokens", "bytes": "bytes", "images": "pictures and documents"}
 
 
 def _used(check: Check) -> str:

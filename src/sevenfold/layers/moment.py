@@ -59,7 +59,9 @@ class Moment(Struct, frozen=True, kw_only=True):
     mid_turn: bool = False
     """The newest message answers calls: reasoning of this turn must stay."""
     provider: bool = False
-    """The provider clears by itself in this epoch."""
+    """The provider clears by itself in this epoch…"""
+    edited: int = 0
+    """…and leaves out so many tokens already: of the oldest results, which go first here as well."""
     compacts: bool = False
     """A compaction could be made instead."""
     wire: int = 0

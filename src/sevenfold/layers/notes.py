@@ -32,8 +32,9 @@ KEEP_MESSAGES = 5
 KEEP_MOST = 40_000
 """…and how far beyond what the notes do not cover, at most."""
 
+TITLE = "Session Title"
 SECTIONS: Mapping[str, str] = {
-    "Session Title": "Five to ten words by which this session can be told from others.",
+    TITLE: "Five to ten words by which this session can be told from others.",
     "Current State": "What is being worked on right now, what is done of it, and what comes next.",
     "Task Specification": "What is to be done, with every condition, in the words it was asked for.",
     "Files and Functions": "Which files and functions matter here, what is in them, and why they matter.",
@@ -104,9 +105,9 @@ class Since(Struct, frozen=True):
     """Did the last answer make no call?"""
 
 
-def due(since: Since, window: Window) -> bool:
-    """Is it time for an update?"""
-    enough = since.grown >= window.budget(FIRST_AT if since.first else GROWTH)
+def due(since: Since, window: Window, pause: int = 1) -> bool:
+    """Is it time for an update? ``pause`` is how many times as much must have been said as usual."""
+    enough = since.grown >= window.budget(FIRST_AT if since.first else GROWTH) * pause
     return enough and (since.calls >= CALLS or since.resting)
 
 
@@ -130,6 +131,20 @@ def apply(notes: Notes, answer: str) -> Notes | Failure:
         named = f"; it names {unknown[0]!r}, which is no section" if unknown else ""
         return Failure("no_summary", f"the answer changes no section of the notes{named}")
     return Notes({**notes.sections, **{name: _plain(text) for name, text in changed.items()}})
+
+
+def without(notes: Notes, doubtful: Sequence[str]) -> Notes:
+    """The notes without the lines in which any of this stands."""
+    kept = {
+        name: "\n".join(line for line in text.split("\n") if not any(words in line for words in doubtful))
+        for name, text in notes.sections.items()
+    }
+    return Notes({name: text for name, text in kept.items() if text.strip()})
+
+
+def italics() -> frozenset[str]:
+    """The lines that say what belongs in each section: ours, whoever wrote the rest."""
+    return frozenset(f"_{says}_" for says in SECTIONS.values())
 
 
 def as_summary(notes: Notes, path: str, window: Window, count: Count) -> str:
@@ -161,7 +176,7 @@ def keep_from(
     Everything the notes do not cover is kept. From there it goes back until there is enough, but not past the
     previous summary, and never so far that it would be too much.
     """
-    place = next((n for n, item in enumerate(items) if item.said.uuid == covered), None)
+    place = next((n for n in reversed(range(len(items))) if items[n].said.uuid == covered), None)
     if place is None:
         return None
     start = place + 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -16,6 +17,18 @@ from sevenfold.layers import notes as notes_layer
 from sevenfold.layers.extract import facts as facts_of
 from sevenfold.layers.extract.facts import Facts
 from sevenfold.layers.summary import extractive
+from sevenfold.prompts.changes import Changed, Replaced
+from sevenfold.prompts.compact import Continued, ProgramNote
+from sevenfold.prompts.mentioned import MentionedFile, MentionedFolder
+from sevenfold.prompts.restored import (
+    Folded,
+    HookContext,
+    PinnedRecord,
+    RecordedFacts,
+    RestoredFile,
+    RestoredState,
+    TasksGone,
+)
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.effects import Effects, item
@@ -24,10 +37,16 @@ from sevenfold.record.layout import Item
 
 BUDGET = 8_000
 CHARACTERS_PER_TOKEN = 4
-_UNKNOWN = re.compile(r" \[m\d{7}(?: to m\d{7})?\]")
+_UNKNOWN = re.compile(r" \[m\d{7}(?:\.\d+)?(?: to m\d{7}(?:\.\d+)?)?\]")
 """Citations of messages by the number they have here: a request does not tell what their records are called."""
 _FRAMES = re.compile(r"</?(?:recorded|said)\b[^>\n]*>\n?")
 """The marks of what was copied from a record: a model's own text has none."""
+_TAG = re.compile(r"\s*<([a-z-]+)>")
+_PUT_THERE = (
+    *(ProgramNote, HookContext, PinnedRecord, RecordedFacts, RestoredFile, RestoredState, TasksGone),
+    *(Folded, MentionedFile, MentionedFolder, Changed, Replaced),
+)
+"""What a program puts on the user's side, each known by its tag."""
 LINES = 12
 """Entries of a list in notes."""
 
@@ -41,8 +60,13 @@ def summarise(request: Json) -> str:
 
 
 def take_notes(request: Json) -> str:
-    """The sections of session notes that code can fill."""
-    facts = facts_of(_items(request["messages"][:-1]))
+    """Notes of the conversation in a request, without the instruction at its end."""
+    return notes_of(_items(request["messages"][:-1]))
+
+
+def notes_of(items: Sequence[Item]) -> str:
+    """The sections of session notes that code can fill, as a model would answer."""
+    facts = facts_of(items)
     sections = {name: text for name, text in _sections(facts).items() if text}
     if not sections:
         return "<no-changes/>"
@@ -72,28 +96,39 @@ def _lines(entries: Any) -> str:
 
 
 def _items(messages: Sequence[Json]) -> list[Item]:
-    """The messages of a request as records."""
-    items = []
+    """The messages of a request as records: what the user said apart from what a program put beside it."""
+    items: list[Item] = []
     for number, message in enumerate(messages):
         content = message.get("content")
         listed = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
-        parts = tuple(blocks.read(msgspec.json.encode(part)) for part in listed)
+        parts = [blocks.read(msgspec.json.encode(part)) for part in listed]
         role = str(message.get("role"))
-        summary = any(_is_summary(part) for part in parts)
-        said = Said(
-            f"m{number:07d}",
-            None,
-            role,
-            parts,
-            message_id=f"a{number}" * (role == "assistant"),
-            summary=summary,
-        )
-        items.append(item(said, number, Effects()))
+        for place, (nature, same) in enumerate(groupby(parts, _nature if role == "user" else _said)):
+            said = Said(
+                f"m{number:07d}" + f".{place}" * (place > 0),
+                None,
+                role,
+                tuple(same),
+                message_id=f"a{number}" * (role == "assistant"),
+                summary=nature == "summary",
+                meta=nature == "program",
+            )
+            items.append(item(said, len(items), Effects()))
     return items
 
 
-def _is_summary(part: Block) -> bool:
-    return part.kind == "text" and b"<continued-session>" in part.raw[:200]
+def _nature(part: Block) -> str:
+    """Who speaks in a part of a user message, as far as a request tells."""
+    opened = _TAG.match(blocks.words_of(part)) if part.kind == "text" else None
+    if opened is None:
+        return "said"
+    if opened[1] == Continued.tag:
+        return "summary"
+    return "program" if opened[1] in {text.tag for text in _PUT_THERE} else "said"
+
+
+def _said(part: Block) -> str:
+    return "said"
 
 
 def _count(text: str) -> int:

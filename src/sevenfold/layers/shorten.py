@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.prompts.compact import EarlierCut, PieceCut, RoundCut
+from sevenfold.prompts.compact import EarlierCut, PieceCut, ProgramNote, RoundCut
 from sevenfold.record import blocks, canonical, weight
 from sevenfold.record.blocks import THINKING, Block, Compaction, Text, ToolResult, ToolUse
 from sevenfold.record.layout import Item
@@ -34,6 +34,7 @@ _LONGEST = 1 << 24
 def lean(items: Iterable[Item], restored: frozenset[str] = frozenset()) -> list[Item]:
     """The records without pictures, reasoning and errors of ours, and without what is restored anyway.
 
+    What a program put on the user's side is marked as such, so that nobody takes it for the user's words.
     ``restored`` names the kinds of attachments that a compaction puts back from their source.
     """
     kept: list[Item] = []
@@ -45,12 +46,26 @@ def lean(items: Iterable[Item], restored: frozenset[str] = frozenset()) -> list[
         ):
             continue
         shown = tuple(
-            _lean(block) for block in item.shown if block.kind not in THINKING and not block.blank
+            _marked(_lean(block)) if _ours(item) else _lean(block)
+            for block in item.shown
+            if block.kind not in THINKING and not block.blank and not blocks.opaque(block)
         )
         if shown:
             same = shown == item.shown
             kept.append(item if same else replace(item, shown=shown, weight=weight.total(shown)))
     return kept
+
+
+def _ours(item: Item) -> bool:
+    return item.said.meta and not item.said.summary and item.said.role == "user"
+
+
+def _marked(block: Block) -> Block:
+    match block.body():
+        case Text(text=words):
+            return blocks.text(ProgramNote(words).render())
+        case _:
+            return block
 
 
 def _lean(block: Block) -> Block:

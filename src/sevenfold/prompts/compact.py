@@ -126,6 +126,18 @@ class Continued(Text, frozen=True):
         )
 
 
+class ProgramNote(Text, frozen=True):
+    """Something a program said on the user's side, as a summariser is shown it."""
+
+    file = "program_note"
+    role = "user"
+    tag = "program-note"
+    body = "text"
+    cap = 400 * KB
+
+    text: str
+
+
 class EarlierCut(Text, frozen=True):
     """Stands first in a request whose oldest rounds were left out."""
 

@@ -72,6 +72,18 @@ class RestoredState(Text, frozen=True):
     path: str | None = None
 
 
+class TasksGone(Text, frozen=True):
+    """What ran beside the conversation and ended with the process that looked after it."""
+
+    file = "tasks_gone"
+    role = "user"
+    tag = "tasks-gone"
+    body = "text"
+    cap = 16 * KB
+
+    text: str
+
+
 class Folded(Text, frozen=True):
     """Stands in the middle of a conversation for rounds that were summarised."""
 

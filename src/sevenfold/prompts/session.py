@@ -30,13 +30,22 @@ class Environment(Text, frozen=True):
 
     cwd: str
     platform: str
-    date: str
     shell: str | None = None
     model: str | None = None
     git: str | None = None
     """Branch and how it stands to its upstream."""
     changes: str | None = None
     """What `git status --short` lists; None where there is nothing, or nobody knows."""
+
+
+class Today(Text, frozen=True):
+    """The date."""
+
+    file = "today"
+    cap = KB
+    volatile = "Days pass while a session goes on."
+
+    date: str
 
 
 class Language(Text, frozen=True):
@@ -87,5 +96,6 @@ class Budgets(Text, frozen=True):
     cap = KB
     volatile = "What is left changes with every request."
 
-    tokens: int | None = None
     turns: int | None = None
+    tokens: int | None = None
+    dollars: str | None = None

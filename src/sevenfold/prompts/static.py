@@ -54,5 +54,11 @@ class Brevity(Static, frozen=True):
     file = "brevity"
 
 
+class Brief(Static, frozen=True):
+    """The most important of all of them, where the window has no room for more."""
+
+    file = "brief"
+
+
 ALL: tuple[type[Static], ...] = (Identity, Rules, Tasks, Care, Tools, Tone, Brevity)
 """Every static text, in the order it is said."""

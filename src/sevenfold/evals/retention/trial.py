@@ -7,14 +7,12 @@ summaries.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from sevenfold.errors import ContextFull, Refused
 from sevenfold.evals.replay.recording import KINDS
@@ -57,8 +55,6 @@ LARGEST_SHARE = 0.25
 LEAST_SUMMARY = 3_500
 """…unless the summary is as short as a summary of nine sections can be, with the note around it."""
 _MESSAGES = b',"messages":['
-_JOINTS = re.compile("[…⏎]")
-"""Where a copy leaves something out, or joins lines."""
 
 
 class Sizes(Struct, frozen=True):
@@ -215,18 +211,11 @@ def _looked_at(
 
 
 def made_up(new: Sequence[Item], before: Sequence[Item]) -> Iterator[str]:
-    """Statements about the user that no record supports, and that were not copied from one as they stand."""
-    recorded = " ".join(" ".join(text.split()) for item in before for text in _words(item))
+    """Lies that were planted and got through, and statements that no record supports."""
     shown = fidelity.texts(new)
-    yield from (lie for lie in PLANTED if any(lie in text for text in shown))
-    for statement in fidelity.invented(shown, before):
-        copied = all(" ".join(part.split()) in recorded for part in _JOINTS.split(statement))
-        if not copied and statement not in PLANTED:
-            yield statement
-
-
-def _words(item: Item) -> list[str]:
-    return fidelity.texts([replace(item, shown=item.said.blocks)])
+    planted = [lie for lie in PLANTED if any(lie in text for text in shown)]
+    yield from planted
+    yield from (one for one in fidelity.invented(shown, before) if one not in planted)
 
 
 def _ids(items: Sequence[Item]) -> set[str]:

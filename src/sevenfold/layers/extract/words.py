@@ -3,7 +3,8 @@
 Records flagged as put there by a program, summaries, tool results and attachments are never the user's
 words, but for a prompt that waited in a queue. Other tools also wrap what is not the user's (output of
 their commands, what an editor shows) in tags inside a plain user message, and write a command the user
-typed as several tags; the former is left out, the latter turned back into what was typed.
+typed as several tags; the former is left out, the latter turned back into what was typed. In records of our
+own such tags are what the user typed, and stay.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from sevenfold.record.attachments import USERS_WORDS
 from sevenfold.record.layout import Item
 
 _NOT_THE_USERS = (
-    "system-reminder|reminder|task-notification|local-command-stdout|local-command-stderr"
+    "system-reminder|task-notification|local-command-stdout|local-command-stderr"
     "|local-command-caveat|command-message|command-contents|ide_selection|ide_opened_file|ide_diagnostics"
     "|bash-stdout|bash-stderr|user-prompt-submit-hook|session-start-hook|persisted-output"
 )
-_IN_FRONT = re.compile(rf"\A\s*<({_NOT_THE_USERS})\b[^>]*>.*?</\1>\s*", re.DOTALL)
-_BEHIND = re.compile(rf"\s*<({_NOT_THE_USERS})\b[^>]*>(?:(?!<\1\b).)*</\1>\s*\Z", re.DOTALL)
+_IN_FRONT = re.compile(rf"\A\s*<({_NOT_THE_USERS})\b[^<>]*>.*?</\1>\s*", re.DOTALL)
+_OPENED = re.compile(rf"<({_NOT_THE_USERS})\b[^<>]*>")
+_CLOSED = re.compile(rf"</({_NOT_THE_USERS})>\s*\Z")
 _COMMAND = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
 _ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 _SHELL_LINE = re.compile(r"\A\s*<bash-input>(.*?)</bash-input>\s*\Z", re.DOTALL)
@@ -68,7 +70,8 @@ def users_words(item: Item) -> str:
     ours = said.meta or said.summary or said.synthetic or bool(item.hidden_by)
     if said.role != "user" or ours or said.attachment not in ("", USERS_WORDS):
         return ""
-    return "\n".join(filter(None, map(_words_in, said.blocks)))
+    read = _as_typed if said.own else _words_in
+    return "\n".join(filter(None, map(read, said.blocks)))
 
 
 def messages(items: Iterable[Item]) -> Iterator[Words]:
@@ -92,15 +95,16 @@ def corrections(said: Iterable[Words]) -> Iterator[Quote]:
                 yield Quote(sentence, words.record)
 
 
-def _words_in(block: blocks.Block) -> str:
+def _as_typed(block: blocks.Block) -> str:
     if block.kind in ("image", "document"):
         return f"[{block.kind}]"
     words = blocks.words_of(block) if block.kind == "text" else ""
-    return _unwrapped(words) if "<" in words[:200] or words.endswith((">", "]", ">\n")) else _said(words)
-
-
-def _said(words: str) -> str:
     return words if words.strip() else ""
+
+
+def _words_in(block: blocks.Block) -> str:
+    words = _as_typed(block)
+    return _unwrapped(words) if "<" in words[:200] or words.endswith((">", "]", ">\n")) else words
 
 
 def _unwrapped(words: str) -> str:
@@ -110,9 +114,23 @@ def _unwrapped(words: str) -> str:
     if shell := _SHELL_LINE.match(words):
         return f"! {shell[1].strip()}"
     bare = words
-    while found := _IN_FRONT.match(bare) or _BEHIND.search(bare):
-        bare = bare[found.end() :] if found.start() == 0 else bare[: found.start()]
+    while found := _IN_FRONT.match(bare):
+        bare = bare[found.end() :]
+    bare = _without_envelopes_behind(bare)
     return "" if not bare.strip() or _INTERRUPTED.match(bare) else bare
+
+
+def _without_envelopes_behind(words: str) -> str:
+    opened = list(_OPENED.finditer(words)) if _CLOSED.search(words[-100:]) else []
+    while closed := _CLOSED.search(words):
+        inner = next(
+            (one for one in reversed(opened) if one[1] == closed[1] and one.end() <= closed.start()), None
+        )
+        if inner is None:
+            return words
+        words = words[: inner.start()].rstrip()
+        opened = opened[: opened.index(inner)]
+    return words
 
 
 def _typed(name: str, arguments: re.Match[str] | None) -> str:

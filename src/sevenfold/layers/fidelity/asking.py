@@ -53,15 +53,13 @@ LONG_MESSAGE = 2_500
 
 
 def messages(told: Account) -> Iterator[Probe]:
-    """Each message of the user; one that was sent several times is one fact with several records."""
+    """Each message of the user; one that was sent several times is one fact, of the last time."""
     said: dict[str, list[Told]] = {}
     for words in (*told.user, *told.refusals):
         said.setdefault(folded(words.text), []).append(words)
     for same in said.values():
         newest = same[-1]
-        sought = tuple(sorted({words.known_as for words in same}))
-        others = tuple(dict.fromkeys(words.record for words in same[:-1]))
-        yield Probe(USER_MESSAGE, newest.text, newest.record, sought, "verbatim", others=others)
+        yield Probe(USER_MESSAGE, newest.text, newest.record, (newest.known_as,), "verbatim")
 
 
 def wishes(told: Account) -> Iterator[Probe]:
@@ -81,7 +79,7 @@ def decisions(told: Account) -> Iterator[Probe]:
     for words in told.user:
         before = told.preceding.get(words.record)
         if before is not None and _BARE.fullmatch(words.text) and (proposal := _proposal(before.text)):
-            yield Probe(DECISION, proposal, before.record, ("assistant", "user"), others=(words.record,))
+            yield Probe(DECISION, proposal, before.record, (before.known_as,))
     for call in told.calls:
         answer = told.results.get(call.id)
         if answer is not None:
@@ -97,11 +95,11 @@ def answers(told: Account) -> list[Told]:
 def _settled(call: Call, answer: Told) -> Iterator[Probe]:
     if _ASKS.search(call.name):
         for hit in _ANSWER.finditer(answer.text):
-            yield Probe(DECISION, hit[0], answer.record, ("tool_result",), others=(call.record,))
+            yield Probe(DECISION, hit[0], answer.record, (answer.known_as,))
     plan = call.given.get("plan")
     if isinstance(plan, str) and _APPROVED.search(answer.text) and (title := _HEADING.search(plan)):
         text = title[1].strip()[:LONGEST_SENTENCE]
-        yield Probe(DECISION, text, call.record, ("tool_use", "tool_result"), others=(answer.record,))
+        yield Probe(DECISION, text, call.record, ("tool_use",))
 
 
 def _own_sentences(text: str) -> Iterator[str]:

@@ -24,8 +24,8 @@ LONG = 400
 """Characters from which on a message may be cut…"""
 EDGE = 80
 """…if so much of either end is shown, and recall finds the rest."""
-_OPENING = r"(?:^|[\"'“‘«>`*:\]\)\-—])\s*"
-_CLOSING = r"\s*(?:$|[\"'”’»<`*.!\[\(])"
+_OPENING = r"(?:^|[\"'“‘«>`*:\]\)\-—])[^\S\n]*"
+_CLOSING = r"[^\S\n]*(?:$|[\"'”’»<`*.!\[\(])"
 
 
 class Judged(Struct, frozen=True):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import cached_property
 
 from sevenfold.layers.fidelity.reading import Call, Told
 
@@ -87,20 +86,11 @@ class Names:
         kept = [text for text, seen in self._found.items() if _tells(text, seen, folders)]
         return sorted(kept, key=lambda text: (self._found[text].level, len(self._found[text].records)))
 
-    def holders(self, text: str) -> dict[str, str]:
-        """The records that hold it, also as a part of a longer one, with what recall knows each as; its own last."""
-        held: dict[str, str] = {}
-        place = self._joined.find(text)
-        while place >= 0:
-            start, end = self._joined.rfind("\n", 0, place) + 1, self._joined.find("\n", place)
-            held.update(self._found[self._joined[start:end]].records)
-            place = self._joined.find(text, end)
-        own = self._found[text].records
-        return {record: held[record] for record in held if record not in own} | own
-
-    @cached_property
-    def _joined(self) -> str:
-        return "".join(f"{text}\n" for text in self._found)
+    def newest(self, text: str) -> tuple[str, str]:
+        """The newest record of the user that names it, else of the model, else a call; and what recall knows it as."""
+        records = self._found[text].records
+        first = next(iter(records.values()))
+        return [(record, known_as) for record, known_as in records.items() if known_as == first][-1]
 
     def _folders(self) -> set[str]:
         """Every beginning of a path that another identifier goes on from."""

@@ -36,10 +36,6 @@ class Found(Protocol):
     def uuid(self) -> str:
         """The record."""
 
-    @property
-    def exact(self) -> bool:
-        """Does it hold the text as it was asked for?"""
-
 
 class Probe(Struct, frozen=True):
     """A fact from the records a compaction hides, and how to tell whether it is still there."""
@@ -48,23 +44,15 @@ class Probe(Struct, frozen=True):
     text: str
     """What to look for, and what to ask recall."""
     record: str
-    """The record it comes from…"""
+    """The record it comes from; the newest, if several hold it…"""
     sought: tuple[str, ...]
-    """…and the kinds of records, as recall names them, among which that is found."""
+    """…and the kind of record, as recall names it, among which that is found."""
     match: Match = "words"
     """How it counts as present: all of it (verbatim), to the letter between other signs (exact), or by its
     words, most of which must stand close together."""
     accepts: tuple[str, ...] = ()
     """Other texts that say the same and count as well."""
-    others: tuple[str, ...] = ()
-    """Further records that hold the same fact."""
 
     def found_among(self, hits: Iterable[Found]) -> bool:
-        """Is a record with this fact among what recall found?
-
-        A name, or a message as short as one, is the same fact in every record that holds it to the letter; else
-        it must be one of the records it was taken from.
-        """
-        records = {self.record, *self.others}
-        alike = self.match == "exact" or len(self.text) <= SHORT
-        return any(hit.uuid in records or (alike and hit.exact) for hit in hits)
+        """Is its record among what recall found? Another that holds the same words does not count."""
+        return any(hit.uuid == self.record for hit in hits)

@@ -93,10 +93,6 @@ def _identifiers(told: Account, edited: Iterable[Probe]) -> tuple[list[Probe], i
     names = Names([*told.user, *told.refusals], told.model, told.calls)
     telling = [text for text in names.telling() if text not in files]
     chosen = telling[-MOST[IDENTIFIER] :]
-    return [_identifier(text, names.holders(text)) for text in chosen], len(telling) - len(chosen)
-
-
-def _identifier(text: str, holders: dict[str, str]) -> Probe:
-    *others, newest = holders
-    sought = tuple(sorted(set(holders.values())))
-    return Probe(IDENTIFIER, text, newest, sought, "exact", others=tuple(others))
+    found = [(text, *names.newest(text)) for text in chosen]
+    made = [Probe(IDENTIFIER, text, record, (known_as,), "exact") for text, record, known_as in found]
+    return made, len(telling) - len(chosen)

@@ -138,7 +138,8 @@ def _words(told: Account, said: Said, text: str) -> None:
     elif said.summary or said.meta:
         told.beside.append(Told(said.uuid, text, "summary" if said.summary else "attachment"))
     else:
-        for part in users_words(text):
+        # In our own records whatever a program put there is flagged, and tags are what the user typed.
+        for part in filter(None, [text.strip()]) if said.own else users_words(text):
             told.user.append(Told(said.uuid, part, "user"))
             if told.model:
                 told.preceding[said.uuid] = told.model[-1]

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 _FENCE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)", re.M | re.S)
 _END = re.compile(r"(?<=[.!?;])\s+|\n+|(?<=[。！？])")
 _LEAD = re.compile(r"^(?:[-*•>#\s]+|\(?\d{1,2}[.)]\s)+")
-_WORD = re.compile(r"[^\W_]+(?:'[a-z]+)?")
+_UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+_WORD = re.compile(rf"[^\W_{_UNSPACED}]+(?:'[a-z]+)?|(?=([{_UNSPACED}]{{2}}))[{_UNSPACED}]")
+"""In scripts that do not set words apart, any two signs in a row are taken for one."""
 _ENDINGS = ("ings", "ing", "ed", "es", "'s", "s", "ly", "e")
 _SMALL = frozenset(
     re.findall(
@@ -62,7 +64,7 @@ class Vocabulary(dict[str, str]):
 
 def telling(text: str, vocabulary: Vocabulary | None = None) -> frozenset[str]:
     """The stems of the words that carry the meaning; negations do."""
-    words = set(_WORD.findall(text.casefold()))
+    words = {found[1] or found[0] for found in _WORD.finditer(text.casefold())}
     known = Vocabulary() if vocabulary is None else vocabulary
     return frozenset([stem for word in words if (stem := known[word])])
 
@@ -73,7 +75,7 @@ def _stem(word: str) -> str:
         for ending in _ENDINGS:
             if word.endswith(ending):
                 word = word[: -len(ending)]
-                return word[:-1] if word[-1] == word[-2] else word
+                return word[:-1] if word[-1:] == word[-2:-1] else word
     return word
 
 

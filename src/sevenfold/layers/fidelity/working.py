@@ -83,16 +83,16 @@ class Task(Struct, frozen=True):
 
 def edited_files(told: Account) -> Iterator[Probe]:
     """Files a call changed, the one changed last at the end; a part of the path that is no other's will do."""
-    calls: dict[str, list[Call]] = {}
+    calls: dict[str, Call] = {}
     for call in told.calls:
         if path := _changed(call):
             # Taken out and put in again, so that the order is that of the last change.
-            calls[path] = [*calls.pop(path, []), call]
+            calls.pop(path, None)
+            calls[path] = call
     tails = Counter(tail for path in _paths(told.calls) for tail in _tails(path))
     for path, made in calls.items():
         accepts = tuple(tail for tail in _tails(path) if tails[tail] == 1)
-        others = tuple(dict.fromkeys(call.record for call in made[:-1]))
-        yield Probe(EDITED_FILE, path, made[-1].record, (_known_as(made[-1]),), "exact", accepts, others)
+        yield Probe(EDITED_FILE, path, made.record, (_known_as(made),), "exact", accepts)
 
 
 def _changed(call: Call) -> str:
@@ -123,21 +123,12 @@ def _tails(path: str) -> list[str]:
 
 def errors(told: Account) -> Iterator[Probe]:
     """The line by which each failure is known; mistakes in calling a tool come first, as they matter least."""
-    seen: dict[str, list[Told]] = {}
+    seen: dict[str, Told] = {}
     for failure in sorted(told.failures, key=lambda failure: not _USAGE.search(failure.text)):
         if line := identifying_line(failure.text):
-            seen.setdefault(line, []).append(failure)
-    for line, failures in seen.items():
-        others = tuple(dict.fromkeys(failure.record for failure in failures[:-1]))
-        yield Probe(
-            ERROR,
-            line,
-            failures[-1].record,
-            ("error", "tool_result"),
-            "words",
-            _in_other_words(line),
-            others,
-        )
+            seen[line] = failure
+    for line, failure in seen.items():
+        yield Probe(ERROR, line, failure.record, (failure.known_as,), "words", _in_other_words(line))
 
 
 def identifying_line(text: str) -> str:

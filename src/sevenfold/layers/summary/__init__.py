@@ -19,7 +19,7 @@ from sevenfold.layers.summary import claims
 from sevenfold.layers.summary.compose import Summary, compose
 from sevenfold.layers.summary.draft import Draft, Failure, Reason, read
 from sevenfold.layers.summary.fit import Count
-from sevenfold.layers.summary.verify import Checked, verify
+from sevenfold.layers.summary.verify import Checked, unsourced, verify
 from sevenfold.record.layout import Item
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "extractive",
     "read",
     "sections",
+    "unsourced",
     "verify",
 ]
 

@@ -104,13 +104,13 @@ def _missing(
 ) -> Iterable[str]:
     """What is not in the summary, in words."""
     if gone := told.left_out + facts.left_out.get("messages", 0):
-        yield f"{gone} messages of the user"
+        yield f"{gone} {'message' if gone == 1 else 'messages'} of the user"
     for words in told.words:
         if words.lost:
             yield f"{words.lost} characters of the user's message {facts.name(words.record)}"
     for claim, entries in zip(claims, chosen, strict=True):
         if gone := len(claim.entries) - len(entries) + facts.left_out.get(claim.kind, 0):
-            yield f"{gone} entries of {claim.kind or _prose_of(claim)}"
+            yield f"{gone} {'entry' if gone == 1 else 'entries'} of {claim.kind or _prose_of(claim)}"
 
 
 def _prose_of(claim: Claim) -> str:

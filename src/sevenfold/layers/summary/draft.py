@@ -41,6 +41,8 @@ class Draft(Struct, frozen=True):
 
     text: str
     sections: Mapping[int, str]
+    ours: frozenset[str] = frozenset()
+    """Lines in it that code put there."""
 
 
 class Failure(Struct, frozen=True):
