@@ -8,9 +8,10 @@ import os
 
 import pytest
 
+from sevenfold.tools.context import ROOM
 from sevenfold.tools.files import MOST_BYTES, version
 from sevenfold.tools.output import FileRead
-from sevenfold.tools.read import LONGEST_LINE, MOST_CHARACTERS, MOST_IMAGE_BYTES, MOST_LINES, Read
+from sevenfold.tools.read import LONGEST_LINE, MOST_IMAGE_BYTES, MOST_LINES, Read
 from tests.tools.handling import Hands, context_in
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
@@ -53,7 +54,7 @@ def test_what_is_shown_of_a_large_file_stays_within_bounds(hands, tmp_path, cont
     (tmp_path / "big").write_bytes(content)
     output = hands("Read", path="big")
     assert not output.is_error
-    assert len(output.content) < MOST_CHARACTERS + 300
+    assert len(output.content) < ROOM + 300
     assert output.content.count("\n") <= MOST_LINES
     assert not output.facts[0].whole
 

@@ -7,9 +7,9 @@ import os
 import pytest
 
 from sevenfold.tools import ripgrep
-from sevenfold.tools.context import Abort
+from sevenfold.tools.context import ROOM, Abort
 from sevenfold.tools.globs import Glob
-from sevenfold.tools.search import LONGEST_LINE, MOST_CHARACTERS, FindFiles, Grep
+from sevenfold.tools.search import LONGEST_LINE, FindFiles, Grep
 from sevenfold.tools.walking import PlainSearch
 from tests.tools.handling import Hands, context_in
 
@@ -140,7 +140,7 @@ def test_links_are_not_followed(hands, tree):
 def test_much_that_is_found_is_bounded(hands, tmp_path):
     (tmp_path / "big").write_text("needle " + "x" * 10_000 + "\n" + "needle\n" * 100_000)
     shown = hands.good("Grep", pattern="needle", show="lines", limit=5_000)
-    assert len(shown) < MOST_CHARACTERS + 200
+    assert len(shown) < ROOM + 200
     assert "there is more" in shown
     assert len(shown.splitlines()[0]) < LONGEST_LINE + 20
     assert len(hands.good("Grep", pattern="needle", show="lines", limit=3).splitlines()) == 4
@@ -157,6 +157,29 @@ def test_a_stopped_search_is_an_error_result(hands, tree):
     hands.context = context_in(tree, abort=abort)
     assert "stopped" in hands.bad("Grep", pattern="main")
     assert "stopped" in hands.bad("Glob", pattern="*")
+
+
+def test_a_pattern_that_never_ends_is_ended(tmp_path):
+    (tmp_path / "a").write_text("a" * 60 + "!\n")
+    hands = Hands(context_in(tmp_path), Grep(PlainSearch(seconds=1.0)))
+    assert "longer than 1 s" in hands.bad("Grep", pattern="(a|a)+$")
+
+
+def test_a_search_runs_nothing_of_the_folder_it_is_in(tmp_path, monkeypatch):
+    for module in ("json", "re", "msgspec", "sitecustomize"):
+        (tmp_path / f"{module}.py").write_text("open('evil', 'w')\n")
+    (tmp_path / "a").write_text("needle\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend("")
+    hands = Hands(context_in(tmp_path), Grep(PlainSearch()))
+    assert hands.good("Grep", pattern="needle") == "a"
+    assert not (tmp_path / "evil").exists()
+
+
+def test_without_python_to_start_a_search_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.executable", None)
+    assert "sevenfold[agent]" in Hands(context_in(tmp_path), Grep(PlainSearch())).bad("Grep", pattern="x")
 
 
 def test_files_are_found_by_name_the_newest_first(hands, tree):

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.adapters.processes import KEPT_AT_EACH_END, MOST_IN_A_FILE, LocalProcesses
+from sevenfold.adapters.command_output import KEPT_AT_EACH_END, MOST_IN_A_FILE
+from sevenfold.adapters.processes import LocalProcesses
 from sevenfold.tools import ToolOutput
 from sevenfold.tools.context import Abort
 from sevenfold.tools.shell import Shell, ShellOutput, ShellStop
@@ -191,6 +192,33 @@ def test_a_stopped_command_ends_with_all_it_started(hands, tmp_path, witness, te
     witness.assert_all_ended()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="strays are found in /proc")
+def test_a_daemon_that_sheds_its_environment_is_found_by_the_pipe_it_holds(hands, tmp_path, witness):
+    script = tmp_path / "daemon.py"
+    script.write_text(LEAVES)
+    line = f"env -i {shlex.join([sys.executable, str(script)])} > witness; sleep 1000"
+    output = stopped_once_begun(hands, line, witness)
+    assert "it was stopped" in output.content
+    witness.assert_all_ended()
+
+
+def test_a_daemon_left_behind_by_a_command_out_of_time_is_ended_with_it(hands, tmp_path, witness):
+    script = tmp_path / "daemon.py"
+    script.write_text(LEAVES)
+    line = f"setsid {shlex.join([sys.executable, str(script)])} > witness; sleep 1000"
+    assert "longer than 2 s" in hands.bad("Shell", command=line, timeout=2.0)
+    witness.assert_all_ended()
+
+
+def test_ending_one_command_touches_nobody_else(hands, tmp_path, witness):
+    other = hands("Shell", command="echo x > witness; exec sleep 1000 3> witness", background=True).facts[0]
+    assert witness.begun.wait(PLENTY)
+    assert "longer than" in hands.bad("Shell", command="sleep 1000", timeout=0.2)
+    assert "running" in hands.good("ShellOutput", task=other.task)
+    hands("ShellStop", task=other.task)
+    witness.assert_all_ended()
+
+
 def test_a_stopped_spawner_leaves_nobody_behind(hands, tmp_path, witness):
     output = stopped_once_begun(hands, f"{python(tmp_path, SPAWNS)} 3 > witness", witness)
     assert "it was stopped" in output.content
@@ -312,4 +340,4 @@ def test_files_a_line_names_are_known_by_where_they_lead(hands, tmp_path):
     (tmp_path / ".env").touch()
     (tmp_path / "innocent").symlink_to(".env")
     wish = hands.box.wish("Shell", {"command": "base64 --wrap=0 'inno'cent none"}, hands.context)
-    assert wish.paths == (str(tmp_path.resolve() / ".env"),)
+    assert wish.paths == (str(tmp_path.resolve() / "innocent"), str(tmp_path.resolve() / ".env"))

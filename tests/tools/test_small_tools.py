@@ -14,11 +14,11 @@ from sevenfold.memory.recall import Hit, Near
 from sevenfold.prompts.given import Skills as SkillsText
 from sevenfold.tools import Permissions, Toolbox
 from sevenfold.tools.ask import AskUserTool
-from sevenfold.tools.context import Todo, Verdict
+from sevenfold.tools.context import ROOM, Todo, Verdict
 from sevenfold.tools.output import PlanChanged, SkillUsed, TodosChanged
 from sevenfold.tools.plan import PlanFile, PlanReady, PlanStart
-from sevenfold.tools.recall import MOST_CHARACTERS, RecallTool
-from sevenfold.tools.skills import LONGEST_BODY, SkillTool, discover
+from sevenfold.tools.recall import RecallTool
+from sevenfold.tools.skills import LONGEST_BODY, Skills, SkillTool
 from sevenfold.tools.todo import TodoList, TodoTool
 from sevenfold.wiring.standard_tools import background_folder, standard_tools
 from tests.tools.handling import Hands, context_in
@@ -109,7 +109,10 @@ class Memory:
 
     def search(self, query, *, kind=None, k=10):
         near = (Near("u0", "user", "before\nit"),)
-        hit = Hit("u1", "result", "Shell", "2026-11-01", 0, 1, 1.0, True, f"{query} was here", (), near, ())
+        by = ("meaning",) if query == "paraphrase" else ()
+        hit = Hit(
+            "u1", "result", "Shell", "2026-11-01", 0, 1, 1.0, True, f"{query} was here", (), near, (), by
+        )
         return [hit] * k if query != "nothing" else []
 
     def fetch(self, reference):
@@ -129,14 +132,21 @@ def test_what_left_the_context_is_found_with_what_stood_beside_it(tmp_path):
 
 
 @pytest.mark.spec("S10.2")
+def test_what_is_merely_alike_in_meaning_is_said_to_be(tmp_path):
+    hands = Hands(context_in(tmp_path, recall=Memory()), RecallTool())
+    assert "alike in meaning only" in hands.good("Recall", query="paraphrase", limit=1)
+    assert "alike" not in hands.good("Recall", query="port 5433", limit=1)
+
+
+@pytest.mark.spec("S10.2")
 def test_a_record_is_fetched_whole_in_pieces(tmp_path):
     hands = Hands(context_in(tmp_path, recall=Memory()), RecallTool())
     shown, offset = 0, 0
     while offset < 100_000:
         piece = hands.good("Recall", record="u1", offset=offset)
-        assert len(piece) < MOST_CHARACTERS + 100
+        assert len(piece) < ROOM + 100
         shown += piece.partition("\n")[0].count("x")
-        offset += MOST_CHARACTERS
+        offset += ROOM
     assert shown == 100_000
     assert "there is no u9" in hands.bad("Recall", record="u9")
     assert hands.bad("Recall")
@@ -177,7 +187,7 @@ def folders(tmp_path):
 
 
 def test_skills_are_listed_by_name_and_description_and_the_first_counts(folders):
-    skills = discover(folders)
+    skills = Skills(folders)
     assert skills.listing() == {
         "long": "long",
         "quoted": "With: a colon",
@@ -191,7 +201,7 @@ def test_skills_are_listed_by_name_and_description_and_the_first_counts(folders)
 
 
 def test_the_body_of_a_skill_is_loaded_when_it_is_used(folders, tmp_path):
-    hands = Hands(context_in(tmp_path), SkillTool(discover(folders)))
+    hands = Hands(context_in(tmp_path), SkillTool(Skills(folders)))
     output = hands("Skill", skill="release", arguments="1.2")
     assert "Read checklist.md first." in output.content
     assert "description" not in output.content
@@ -219,7 +229,7 @@ def test_a_tool_whose_service_is_missing_says_so(tmp_path):
 
 @pytest.fixture
 def standard(tmp_path, folders):
-    return Toolbox(standard_tools(LocalProcesses(background_folder(tmp_path)), skills=discover(folders)))
+    return Toolbox(standard_tools(LocalProcesses(background_folder(tmp_path)), skills=Skills(folders)))
 
 
 def test_the_standard_tools_are_described_and_need_no_more_than_they_say(standard):

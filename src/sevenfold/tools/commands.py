@@ -16,14 +16,16 @@ from sevenfold.tools.words import names
 
 _OPERATORS = ("&&", "||", "|&", ";", "|", "&", "\n")
 _BLANK = " \t"
-_REDIRECTION = re.compile(r"(\d*)(&>>|&>|>>|>\||>&|<>|<&|>|<)")
+_REDIRECTION = re.compile(r"([0-9]{0,3})(&>>|&>|>>|>\||>&|<>|<&|>|<)")
 _NAME = re.compile(r"\$(?:\w+|\{\w+\}|[?#@*!$-])")
 _ASSIGNMENT = re.compile(r"\w+(?:\[[^]]*\])?\+?=")
 _CRUDE = re.compile(r"\$\(|&&|\|\||[;&|(){}`\n<>]")
 RESERVED = names(
     "if then else elif fi for while until do done case esac in function select time coproc ! { } [["
 )
-_HARMLESS = ("/dev/null", "/dev/stdout", "/dev/stderr")
+_HARMLESS = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr")
+_NETWORK = ("/dev/tcp/", "/dev/udp/")
+"""What bash opens a connection for, where it redirects."""
 
 
 class Simple(Struct, frozen=True):
@@ -35,8 +37,12 @@ class Simple(Struct, frozen=True):
     """As it was written."""
     assigns: bool = False
     """It sets variables for itself."""
+    reads: tuple[str, ...] = ()
+    """Files it is given as input."""
     writes: tuple[str, ...] = ()
     """Files it sends output to."""
+    feeds: bool = False
+    """Its output is the next one's input."""
     literal: bool = True
     """No word is completed by the shell: no variable, no pattern, no home directory."""
 
@@ -64,6 +70,11 @@ def read(line: str) -> Line:
     return Line(commands)
 
 
+def _line_end(line: str, start: int) -> int:
+    end = line.find("\n", start)
+    return end if end >= 0 else len(line)
+
+
 def _crude_words(chunk: str) -> tuple[str, ...]:
     return tuple(re.sub(r"[\"'\\]", "", chunk).split())
 
@@ -85,53 +96,57 @@ class _Reader:
         return found
 
     def _simple(self) -> Simple | None:
+        """The next simple command, and past the operator behind it; None if nothing is there."""
         words: list[str] = []
+        reads: list[str] = []
         writes: list[str] = []
-        literal, assigns, start = True, False, self._at
-        while self._at < len(self._line):
-            rest = self._line[self._at :]
-            if rest[0] in _BLANK or rest.startswith("\\\n"):
-                self._at += 1 + (rest[0] == "\\")
-            elif rest[0] == "#":
-                self._at += len(rest.split("\n", 1)[0])
-            elif redirection := _REDIRECTION.match(rest):
-                writes += self._redirect(redirection)
-            elif operator := next((one for one in _OPERATORS if rest.startswith(one)), ""):
-                text = self._line[start : self._at].strip()
+        literal, assigns, start, operator, line = True, False, self._at, "", self._line
+        while self._at < len(line) and not operator:
+            at = self._at
+            if line[at] in _BLANK:
+                self._at += 1
+            elif line.startswith("\\\n", at):
+                self._at += 2
+            elif line[at] == "#":
+                self._at = _line_end(line, at)
+            elif redirection := _REDIRECTION.match(line, at):
+                self._redirect(redirection, reads, writes)
+            elif operator := next((one for one in _OPERATORS if line.startswith(one, at)), ""):
                 self._at += len(operator)
-                return self._made(words, text, assigns, writes, literal)
             else:
-                before = self._at
                 word, plain = self._word()
-                raw = self._line[before : self._at]
-                if not words and _ASSIGNMENT.match(raw):
+                if not words and _ASSIGNMENT.match(line, at, self._at):
                     assigns = True
                 else:
                     words.append(word)
                 literal = literal and plain
-        return self._made(words, self._line[start:].strip(), assigns, writes, literal)
-
-    def _made(
-        self, words: list[str], text: str, assigns: bool, writes: list[str], literal: bool
-    ) -> Simple | None:
         if words and words[0] in RESERVED:
             raise _Odd(f"the shell's own {words[0]!r}")
-        if not (words or assigns or writes):
+        if not (words or assigns or reads or writes):
             return None
-        return Simple(tuple(words), text, assigns, tuple(writes), literal)
+        text = line[start : self._at - len(operator)].strip()
+        feeds = operator in ("|", "|&")
+        return Simple(tuple(words), text, assigns, tuple(reads), tuple(writes), feeds, literal)
 
-    def _redirect(self, found: re.Match[str]) -> list[str]:
+    def _redirect(self, found: re.Match[str], reads: list[str], writes: list[str]) -> None:
         sign = found[2]
-        self._at += found.end()
+        self._at = found.end()
         if self._line[self._at : self._at + 1] in ("<", "(", ">"):
             raise _Odd("a here-document or process substitution")
         while self._line[self._at : self._at + 1] in tuple(_BLANK):
             self._at += 1
         target, literal = self._word()
-        duplicates = sign in (">&", "<&") and re.fullmatch(r"\d+|-", target)
-        if not target or (not literal and not duplicates):
+        if sign in (">&", "<&") and re.fullmatch(r"[0-9]+|-", target):
+            return
+        if not target or not literal:
             raise _Odd("a redirection to a place not written out")
-        return [] if sign in ("<", "<&") or duplicates or target in _HARMLESS else [target]
+        if target.startswith(_NETWORK):
+            raise _Odd("a network connection")
+        if target not in _HARMLESS:
+            if "<" in sign:
+                reads.append(target)
+            if ">" in sign:
+                writes.append(target)
 
     def _word(self) -> tuple[str, bool]:
         """The next word without its quotes, and whether the shell leaves it as it is."""
@@ -155,6 +170,8 @@ class _Reader:
                 word.append(self._variable())
                 literal = False
             else:
+                if sign.isspace():
+                    raise _Odd("a blank that shells do not agree about")
                 literal = literal and sign not in "*?[{" and not (sign == "~" and self._opens_home(start))
                 word.append(sign)
                 self._at += 1
@@ -209,20 +226,7 @@ class _Reader:
         if found:
             self._at = found.end()
             return found[0]
-        if self._line[self._at + 1 : self._at + 2] in (
-            "",
-            " ",
-            "\t",
-            "\n",
-            ";",
-            "|",
-            "&",
-            "/",
-            ".",
-            "%",
-            "=",
-            ":",
-        ):
+        if self._line[self._at + 1 : self._at + 2] in ("", *" \t\n;|&/.%=:"):
             self._at += 1
             return "$"
         raise _Odd(f"a substitution ({self._line[self._at : self._at + 3]})")

@@ -18,6 +18,11 @@ from msgspec.structs import replace
 from sevenfold.memory.recall import Hit
 from sevenfold.tools.wish import Wish
 
+ROOM = 48_000
+"""Characters of one result, where the window has its full size."""
+KEPT_FILES = 200
+"""Files the model knows, the newest, that are kept for another process."""
+
 
 class Abort:
     """Says that a call should stop; one that has a parent stops with it."""
@@ -77,8 +82,8 @@ class Desk:
         self._files.clear()
 
     def state(self) -> DeskState:
-        """As data."""
-        return DeskState(str(self.cwd), dict(self._files))
+        """As data; of files that were seen long ago the model needs another look in another process."""
+        return DeskState(str(self.cwd), dict(list(self._files.items())[-KEPT_FILES:]))
 
     def restore(self, state: DeskState) -> None:
         """Go on where another desk stopped."""
@@ -201,6 +206,8 @@ class Context(Struct, frozen=True, kw_only=True):
     """Told of output while it is still coming."""
     unchanged: Callable[[str, str], str | None] = _never
     """The call that still shows this version of a file, whole; None: it must be shown again."""
+    room: int = ROOM
+    """The most characters a result should have; small windows leave less."""
     may_read: Callable[[str], bool] = _always
     """Whether a file a search comes across may be shown; by its resolved path."""
     ask: AskUser | None = None

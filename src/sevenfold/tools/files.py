@@ -25,6 +25,10 @@ from sevenfold.tools.context import Context
 
 MOST_BYTES = 32 * 1024 * 1024
 """The largest file that is held in memory: for editing, and for telling versions apart by content."""
+LONGEST_PATH = 4_000
+"""Bytes of a path. Step by step longer ones could be made, and no other program could open them."""
+_MADE_UP = ("/proc", "/sys")
+"""Folders without stored files: reading there may block, and shows environments with keys in them."""
 _STEPS = os.supports_dir_fd >= {os.open, os.mkdir, os.rename, os.unlink} and hasattr(os, "O_NOFOLLOW")
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_PATH", os.O_RDONLY) | _NO_LINKS
@@ -47,6 +51,8 @@ def place(path: str, context: Context) -> Place:
     except UnicodeEncodeError:
         raise InputError(f"{path!r} cannot be a path: it holds half a character") from None
     named = os.path.normpath(context.desk.cwd / Path(path).expanduser())
+    if len(os.fsencode(named)) > LONGEST_PATH:
+        raise InputError(f"{path[:100]!r}… cannot be a path: it has more than {LONGEST_PATH:,} bytes")
     # Not of the tidied path: behind a link, ".." leads elsewhere than the words say.
     return Place(named, os.path.realpath(context.desk.cwd / Path(path).expanduser()))
 
@@ -54,6 +60,7 @@ def place(path: str, context: Context) -> Place:
 @contextmanager
 def opened(real: str) -> Iterator[BinaryIO]:
     """A regular file for reading, by its resolved path."""
+    must_be_stored(real)
     with _parent(real) as (folder, name):
         try:
             descriptor = os.open(name, os.O_RDONLY | _NO_LINKS | _AT_ONCE, dir_fd=folder)
@@ -67,6 +74,12 @@ def opened(real: str) -> Iterator[BinaryIO]:
         raise Refused(f"{real} is {_sort(mode)}, not a file that can be read.")
     with os.fdopen(descriptor, "rb") as file:
         yield file
+
+
+def must_be_stored(real: str) -> None:
+    """Raise for what only looks like a file: it says what the system, or this very program, is doing just now."""
+    if any(f"{real}/".startswith(f"{folder}/") for folder in _MADE_UP):
+        raise Refused(f"{real} is no stored file but made up by the system; look at it with a command.")
 
 
 def content(real: str) -> bytes:

@@ -1,29 +1,26 @@
 """Any Python function as a tool: the schema comes from its type hints, the words from its docstring.
 
-Dataclasses, TypedDicts, Structs, Literals, Optionals and defaults are all understood. A parameter is described by
-``Annotated[int, "how many"]`` or in the docstring's list of arguments. A parameter whose type is `Context` is not
-shown to the model: it gets the context of the call. What JSON has no shape for is refused when the tool is made,
+Functions may be plain, `async` or generators; without hints and docstring the name has to say it all. A parameter is
+described by ``Annotated[int, "how many"]`` or in the docstring's list of arguments. A parameter whose type is `Context`
+is not shown to the model: it gets the context of the call. What no schema can say is refused when the tool is made,
 with the parameter's name.
 """
 
 from __future__ import annotations
 
 import asyncio
-import copy
 import inspect
 import re
 import textwrap
 import threading
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
-
-import msgspec
-from msgspec import Meta, Struct
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from typing import Any
 
 from sevenfold.errors import InputError
 from sevenfold.tools.context import Context
-from sevenfold.tools.output import ToolOutput
-from sevenfold.tools.schemas import schema_of
+from sevenfold.tools.function_parameters import Parameters, unwrapped
+from sevenfold.tools.function_results import lines, shown, words
+from sevenfold.tools.output import ToolOutput, failed
 from sevenfold.tools.tool import Input, Kind, Tool
 from sevenfold.tools.wish import Wish
 
@@ -32,6 +29,8 @@ _ARGUMENTS = re.compile(r"^(?:Args|Arguments|Parameters):\s*$")
 _SECTION = re.compile(r"^[A-Z]\w*:\s*$")
 _LISTED = re.compile(r"^\s+\**(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
 _FIELD = re.compile(r"^\s*:param\s+(?:[^:]*\s)?(\w+):\s*(.*)$")
+_STOPPED = "[stopped here]"
+_TICK = 0.05
 
 
 def function_tool(
@@ -43,59 +42,30 @@ def function_tool(
     concurrent: bool = False,
     asks: bool = False,
 ) -> Tool:
-    """A function, sync or async, as a tool.
+    """A function, plain or async, as a tool.
 
     ``kind`` says that its results can be had again and may be cleared when old; ``asks`` that it needs permission.
     """
-    name = name or getattr(function, "__name__", "")
+    if not callable(function):
+        raise InputError(f"{function!r} is neither a function nor a tool, so no model can call it")
+    meant = unwrapped(function)
+    name = name or getattr(meant, "__name__", "") or type(meant).__name__
     if not _NAME.fullmatch(name):
         raise InputError(f"{name!r} cannot be the name of a tool: letters, digits, _ and -; pass name=…")
-    words, listed = _documented(function)
-    if not (description or words):
-        raise InputError(
-            f"{name}: the model needs to know what it does; give the function a docstring or pass description=…"
-        )
-    made = _AwaitedFunction if _is_async(function) else _Function
+    said, listed = _documented(meant)
+    made = _AwaitedFunction if _is_async(function) else FunctionTool
     return made(
-        function, name, description or words, _Parameters.of(function, name, listed), kind, concurrent, asks
+        function,
+        name,
+        description or said or f"{name.replace('_', ' ').strip().capitalize()}.",
+        Parameters.of(function, name, listed),
+        kind,
+        concurrent,
+        asks,
     )
 
 
-class _Parameters(Struct, frozen=True):
-    """What a function takes, as a class of inputs."""
-
-    input: type[Struct]
-    schema: Mapping[str, Any]
-    positional: tuple[str, ...]
-    context: tuple[str, ...]
-
-    @classmethod
-    def of(cls, function: Callable[..., Any], tool: str, listed: Mapping[str, str]) -> _Parameters:
-        signature = inspect.signature(function)
-        hints = _hints(function, tool)
-        fields: list[tuple[str, Any, Any]] = []
-        context = tuple(name for name in signature.parameters if hints.get(name) is Context)
-        for name, parameter in signature.parameters.items():
-            if name not in context:
-                hint = _described(_hint_of(parameter, hints, tool), listed.get(name, ""))
-                _check(tool, name, hint)
-                fields.append((name, hint, _default(parameter)))
-        given = msgspec.defstruct(f"{tool}_input", fields, kw_only=True, forbid_unknown_fields=True)
-        positional = tuple(
-            name
-            for name, one in signature.parameters.items()
-            if one.kind is inspect.Parameter.POSITIONAL_ONLY
-        )
-        return cls(given, schema_of(given), positional, context)
-
-    def bind(self, given: Input, context: Context) -> tuple[list[Any], dict[str, Any]]:
-        typed = msgspec.convert(given, self.input)
-        named = {name: getattr(typed, name) for name in self.input.__struct_fields__}
-        named.update(dict.fromkeys(self.context, context))
-        return [named.pop(name) for name in self.positional], named
-
-
-class _Function:
+class FunctionTool:
     """A function that is called."""
 
     def __init__(
@@ -103,7 +73,7 @@ class _Function:
         function: Callable[..., Any],
         name: str,
         description: str,
-        parameters: _Parameters,
+        parameters: Parameters,
         kind: Kind,
         concurrent: bool,
         asks: bool,
@@ -113,6 +83,9 @@ class _Function:
         self.kind = kind
         self.concurrent = concurrent
         self.schema = parameters.schema
+        generates = inspect.isgeneratorfunction(unwrapped(function))
+        self.listens = bool(parameters.context) or generates or _is_async(function)
+        """Does it end when it is told to? A plain function cannot be ended from outside."""
         self._asks = asks
         self._function = function
         self._parameters = parameters
@@ -122,106 +95,98 @@ class _Function:
         return Wish(self.name, "call" if self._asks else "none")
 
     def run(self, given: Input, context: Context) -> ToolOutput:
-        """Call it."""
+        """Call it, and take what it yields as it comes."""
+        came = self._called(given, context)
+        if inspect.isawaitable(came) or isinstance(came, AsyncIterator):
+            return _awaited_elsewhere(came, context, self.name)
+        return _drained(came, context) if isinstance(came, Iterator) else shown(came)
+
+    def _called(self, given: Input, context: Context) -> Any:
         positional, named = self._parameters.bind(given, context)
-        return _output(self._function(*positional, **named))
+        return self._function(*positional, **named)
 
 
-class _AwaitedFunction(_Function):
+class _AwaitedFunction(FunctionTool):
     """A function that is awaited; from code that does not await, in an event loop of its own."""
-
-    def run(self, given: Input, context: Context) -> ToolOutput:
-        """Await it in a thread of its own: there may be a loop running in this one."""
-        came: list[ToolOutput | BaseException] = []
-
-        def work() -> None:
-            try:
-                came.append(asyncio.run(self.run_async(given, context)))
-            except BaseException as error:  # noqa: BLE001 (raised again in the thread that waits)
-                came.append(error)
-
-        thread = threading.Thread(target=work, name=f"tool {self.name}")
-        thread.start()
-        thread.join()
-        if isinstance(came[0], BaseException):
-            raise came[0]
-        return came[0]
 
     async def run_async(self, given: Input, context: Context) -> ToolOutput:
         """Await it."""
-        positional, named = self._parameters.bind(given, context)
-        coming: Coroutine[Any, Any, Any] = self._function(*positional, **named)
-        return _output(await coming)
+        return await _awaited(self._called(given, context), context)
+
+
+async def _awaited(came: Any, context: Context) -> ToolOutput:
+    """What comes of a coroutine, or of an iterator that has to be awaited."""
+    if not isinstance(came, AsyncIterator):
+        return shown(await came)
+    pieces: list[str] = []
+    async for one in came:
+        _take(one, pieces, context)
+        if context.abort.is_set():
+            if isinstance(came, AsyncGenerator):
+                await came.aclose()
+            pieces.append(_STOPPED)
+            break
+    return ToolOutput(lines(pieces))
+
+
+def _awaited_elsewhere(came: Any, context: Context, tool: str) -> ToolOutput:
+    """The same in a thread of its own: there may be a loop running in this one."""
+    done: list[ToolOutput | BaseException] = []
+
+    def work() -> None:
+        done.append(asyncio.run(_unless_stopped(came, context)))
+
+    thread = threading.Thread(target=work, name=f"tool {tool}", daemon=True)
+    thread.start()
+    thread.join()
+    if isinstance(done[0], BaseException):
+        raise done[0]
+    return done[0]
+
+
+async def _unless_stopped(came: Any, context: Context) -> ToolOutput | BaseException:
+    """What comes of it, an error included, or that it was cancelled because the call is to stop."""
+
+    async def work() -> ToolOutput | BaseException:
+        try:
+            return await _awaited(came, context)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 (raised again in the thread that waits)
+            return error
+
+    task = asyncio.ensure_future(work())
+    while not task.done():
+        await asyncio.wait((task,), timeout=_TICK)
+        if context.abort.is_set():
+            task.cancel()
+            await asyncio.wait((task,))
+    return failed(_STOPPED) if task.cancelled() else task.result()
+
+
+def _drained(came: Iterator[Any], context: Context) -> ToolOutput:
+    """All that is yielded, a line each, unless something is returned in the end; an abort is an end too."""
+    pieces: list[str] = []
+    try:
+        while not context.abort.is_set():
+            _take(next(came), pieces, context)
+    except StopIteration as end:
+        return ToolOutput(lines(pieces)) if end.value is None else shown(end.value)
+    if isinstance(came, Generator):
+        came.close()
+    return ToolOutput(lines([*pieces, _STOPPED]))
+
+
+def _take(one: Any, pieces: list[str], context: Context) -> None:
+    pieces.append(words(one))
+    context.progress(f"{lines(pieces[-1:])}\n")
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 (an object whose call is a coroutine function)
+    called = getattr(unwrapped(function), "__call__", None)  # noqa: B004 (an object's own call may be async)
+    return any(
+        inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in (function, called)
     )
-
-
-def _output(came: Any) -> ToolOutput:
-    if isinstance(came, ToolOutput):
-        return came
-    if isinstance(came, str):
-        return ToolOutput(came)
-    try:
-        return ToolOutput(msgspec.json.encode(came).decode())
-    except (TypeError, ValueError, OverflowError):
-        return ToolOutput(str(came))
-
-
-def _hints(function: Callable[..., Any], tool: str) -> dict[str, Any]:
-    target = function if hasattr(function, "__annotations__") else type(function).__call__
-    try:
-        return get_type_hints(target, include_extras=True)
-    except (NameError, TypeError) as error:
-        raise InputError(
-            f"{tool}: its type hints cannot be resolved ({error}); import what they name"
-        ) from error
-
-
-def _hint_of(parameter: inspect.Parameter, hints: Mapping[str, Any], tool: str) -> Any:
-    if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
-        raise InputError(f"{tool}: a tool cannot take {parameter}; name each parameter")
-    if parameter.name not in hints:
-        raise InputError(
-            f"{tool}: parameter {parameter.name} has no type hint; give it one, for example str"
-        )
-    return hints[parameter.name]
-
-
-def _described(hint: Any, listed: str) -> Any:
-    """The hint with its description where JSON schemas have theirs."""
-    if get_origin(hint) is Annotated:
-        inner, *about = get_args(hint)
-        words = [one for one in about if isinstance(one, str)]
-        metas = [one for one in about if isinstance(one, Meta)]
-        for meta in metas:
-            inner = Annotated[inner, meta]
-        hint, listed = inner, (words or [listed])[0]
-        if any(meta.description for meta in metas):
-            listed = ""
-    return Annotated[hint, Meta(description=listed)] if listed else hint
-
-
-def _check(tool: str, name: str, hint: Any) -> None:
-    try:
-        schema_of(hint)
-    except InputError as error:
-        raise InputError(
-            f"{tool}: parameter {name}: {error} Use str, int, float, bool, None, list, dict, Literal, an enum, "
-            "a dataclass, a TypedDict or a union of these."
-        ) from error
-
-
-def _default(parameter: inspect.Parameter) -> Any:
-    value = parameter.default
-    if value is inspect.Parameter.empty:
-        return msgspec.NODEFAULT
-    if isinstance(value, list | dict | set | bytearray):
-        return msgspec.field(default_factory=lambda: copy.deepcopy(value))
-    return value
 
 
 def _documented(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:

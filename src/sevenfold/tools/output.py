@@ -51,7 +51,7 @@ class TaskChanged(Struct, frozen=True, tag=True):
 
     task: str
     command: str
-    state: Literal["running", "completed", "failed", "killed"]
+    state: Literal["running", "completed", "failed", "killed", "gone"]
     path: str
     """Where its output goes."""
 

@@ -8,7 +8,7 @@ What refuses beats what asks, and what asks beats what allows. Where no rule spe
 - *autonomous*: everything inside the workspace is free, commands and addresses included.
 
 In no mode is anything outside the workspace touched by a file tool without consent, nor are the files in it that
-decide what runs later (hooks, settings). Everything here is a pure function of the rules and the wish.
+decide what runs later (hooks, settings, start-up files). Everything here is a pure function of the rules and the wish.
 """
 
 from __future__ import annotations
@@ -20,22 +20,17 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.errors import InputError
 from sevenfold.tools.commands import Line, Simple, read
-from sevenfold.tools.globs import Glob
+from sevenfold.tools.disguises import disguises, hidden
+from sevenfold.tools.guarded import guard_of
+from sevenfold.tools.looking import only_looks, shows_files
 from sevenfold.tools.rules import Rule, Scope, parsed
 from sevenfold.tools.suggesting import suggested
 from sevenfold.tools.wish import Wish
-from sevenfold.tools.words import names
 
 Mode = Literal["ask", "accept_edits", "plan", "autonomous"]
-ONLY_LOOK = names(
-    "basename cat cd cmp cut df diff dirname du echo false grep head ls nl pwd stat tail true uname wc whoami"
-)
-"""Commands that change nothing whatever their options; in front of files outside the workspace they ask as well."""
-SHOW_FILES = names("cat cmp cut diff grep head nl tail wc")
-"""Those of them that show what is in files."""
-GUARDED = (".git/**", ".sevenfold/**", ".claude/**", ".mcp.json", ".envrc", ".vscode/**", ".husky/**")
-"""Files in a workspace that decide what runs later."""
+_MOVES = frozenset({"cd", "pushd", "popd"})
 
 
 class Decision(Struct, frozen=True):
@@ -59,6 +54,9 @@ class Rules(Struct, frozen=True):
     @classmethod
     def of(cls, lists: Mapping[str, Sequence[str]]) -> Rules:
         """From lists of lines under the keys allow, ask and deny."""
+        for name in lists:
+            if name not in cls.__struct_fields__:
+                raise InputError(f"there is no list of rules {name!r}; there are allow, ask and deny")
         return cls(*(parsed(lists.get(name, ())) for name in ("allow", "ask", "deny")))
 
     def as_data(self) -> dict[str, list[str]]:
@@ -84,6 +82,8 @@ class Permissions(Struct, frozen=True, kw_only=True):
     """Further folders that count as the workspace."""
     readable: tuple[str, ...] = ()
     """Folders that may be read without asking, such as that of stored results."""
+    guarded: tuple[str, ...] = ()
+    """Folders in which nothing is written without asking, such as that of the user's own settings."""
     home: str = ""
     mode: Mode = "ask"
     rules: Rules = Rules()
@@ -119,12 +119,17 @@ class Permissions(Struct, frozen=True, kw_only=True):
     def _touching(self, rules: Sequence[Rule], wish: Wish, line: Line | None) -> Rule | None:
         """The first rule that fits any part of the wish; of a command, also a file it names."""
         wishes = [wish, *(Wish("Read", "read", path) for path in wish.paths)]
+        wishes += [Wish("Edit", "write", path) for path in wish.writes]
+        runs = tuple(disguises(line)) if line and rules else ()
         return next(
-            (rule for rule in rules if any(rule.touches(one, self._scope, line) for one in wishes)), None
+            (rule for rule in rules if any(rule.touches(one, self._scope, runs) for one in wishes)), None
         )
 
     def _by_rule(self, wish: Wish) -> Decision | None:
-        rule = next((one for one in self.rules.allow if one.allows(wish, self._scope)), None)
+        # A rule about much cannot have meant what is guarded, unless it says so.
+        guard = self._guard(wish.subject).casefold() if wish.deed == "write" else ""
+        allowing = (one for one in self.rules.allow if guard in one.pattern.casefold())
+        rule = next((one for one in allowing if one.allows(wish, self._scope)), None)
         return Decision("allow", f"The rule {rule} allows this.", str(rule)) if rule else None
 
     def _commands(self, wish: Wish, line: Line) -> Decision | None:
@@ -135,35 +140,32 @@ class Permissions(Struct, frozen=True, kw_only=True):
                 return Decision("allow", f"The rule {rule} allows this.", str(rule))
         if not line.plain or not line.commands or self._unsure(line):
             return None
-        used = []
+        used, looking = [], not _moves(line)
         for command in line.commands:
             fitting = next((one for one in rules if one.allows_command(command)), None)
-            if fitting is None and not self._only_looks(command, wish, line):
+            if fitting is None and not (looking and self._only_looks(command, wish)):
                 return None
             used += [str(fitting)] if fitting else []
         if not used:
             return Decision("allow", "It only looks at things in the workspace.")
         return Decision("allow", f"Allowed by {', '.join(dict.fromkeys(used))}.", used[0])
 
-    def _only_looks(self, command: Simple, wish: Wish, line: Line) -> bool:
-        if command.assigns or command.writes or not command.literal or wish.outside or not command.words:
+    def _only_looks(self, command: Simple, wish: Wish) -> bool:
+        words = command.words
+        if command.assigns or command.writes or not command.literal or wish.outside or not words:
             return False
-        name = command.words[0]
-        if name in SHOW_FILES and any(rule.tool == "Read" for rule in (*self.rules.deny, *self.rules.ask)):
+        if shows_files(words) and self._has_rules(Wish("Read", "read")):
             # One that goes through folders may come upon what is not to be read.
             return False
-        # What follows a change of folder was not looked at from there.
-        return name in ONLY_LOOK and (name != "cd" or len(line.commands) == 1)
+        return only_looks(words)
 
     def _unsure(self, line: Line) -> bool:
         """Rules about commands exist, and this line does not show all it runs."""
-        shown = line.plain and all(
-            command.literal or not set("$*?[{~") & set(command.words[0])
-            for command in line.commands
-            if command.words
-        )
-        about = Wish("Shell", "run")
-        return not shown and any(rule.about(about) for rule in (*self.rules.deny, *self.rules.ask))
+        return hidden(line) != "" and self._has_rules(Wish("Shell", "run"))
+
+    def _has_rules(self, wish: Wish) -> bool:
+        """Are there rules that refuse or ask about such things?"""
+        return any(rule.about(wish) for rule in (*self.rules.deny, *self.rules.ask))
 
     # -- by mode ---------------------------------------------------------------------------------
 
@@ -173,8 +175,8 @@ class Permissions(Struct, frozen=True, kw_only=True):
         if wish.deed == "call":
             return Decision("deny", "While planning only tools that change nothing may be used.")
         if line is not None:
-            only_looks = line.plain and all(self._only_looks(one, wish, line) for one in line.commands)
-            if not only_looks:
+            looking = line.plain and not _moves(line)
+            if not (looking and all(self._only_looks(one, wish) for one in line.commands)):
                 return Decision("deny", "While planning only commands that change nothing may be run.")
         return None
 
@@ -187,18 +189,22 @@ class Permissions(Struct, frozen=True, kw_only=True):
             case "write":
                 return self._writing(wish)
             case "run":
-                if self.mode == "autonomous" and line is not None:
-                    if self._unsure(line):
-                        return self._asked(
-                            wish, f"The line does not show all it runs ({line.why or 'variables'})."
-                        )
-                    return Decision("allow", "Commands are free in this mode.")
-                why = line.why if line else ""
-                return self._asked(wish, f"Commands are asked for{f'; this one has {why}' if why else ''}.")
+                return self._running(wish, line or read(wish.subject))
             case _:
                 if self.mode == "autonomous":
                     return Decision("allow", "This is free in this mode.")
                 return self._asked(wish, "This is asked for in this mode.")
+
+    def _running(self, wish: Wish, line: Line) -> Decision:
+        if self.mode != "autonomous":
+            return self._asked(
+                wish, f"Commands are asked for{f'; this one has {line.why}' if line.why else ''}."
+            )
+        if self._unsure(line):
+            return self._asked(wish, f"The line does not show all it runs ({hidden(line)}).")
+        if guarded := next(filter(self._guard, wish.writes), None):
+            return self._asked(wish, f"It writes {guarded}, which decides what runs later.")
+        return Decision("allow", "Commands are free in this mode.")
 
     def _reading(self, wish: Wish) -> Decision:
         if self._inside(wish.subject, *self.readable):
@@ -210,22 +216,26 @@ class Permissions(Struct, frozen=True, kw_only=True):
             return Decision("allow", "It is the plan.")
         if not self._inside(wish.subject):
             return self._asked(wish, f"{wish.subject} lies outside the workspace {self.workspace}.")
-        if self._guarded(wish.subject):
-            return self._asked(wish, f"{wish.subject} decides what runs later.")
+        if self._guard(wish.subject):
+            return self._asked(wish, f"{wish.subject} decides what runs later, or as whom.")
         if self.mode in ("accept_edits", "autonomous"):
             return Decision("allow", "Files in the workspace may be changed in this mode.")
         return self._asked(wish, "Changes are asked for in this mode.")
 
     def _asked(self, wish: Wish, why: str) -> Decision:
-        return Decision("ask", why, would_allow=suggested(wish, self.workspace))
+        guard = self._guard(wish.subject) if wish.deed == "write" else ""
+        if guard in self.guarded:
+            return Decision("ask", why)
+        return Decision("ask", why, would_allow=suggested(wish, self.workspace, guarded=guard != ""))
 
     def _inside(self, path: str, *further: str) -> bool:
         folders = (self.workspace, *self.roots, *further)
         return any(PurePosixPath(path).is_relative_to(folder) for folder in folders)
 
-    def _guarded(self, path: str) -> bool:
-        for folder in (self.workspace, *self.roots):
-            if PurePosixPath(path).is_relative_to(folder):
-                beneath = PurePosixPath(path).relative_to(folder).as_posix()
-                return any(Glob(f"**/{glob}", ignore_case=True).covers(beneath) for glob in GUARDED)
-        return False
+    def _guard(self, path: str) -> str:
+        return guard_of(path, (self.workspace, *self.roots), self.guarded)
+
+
+def _moves(line: Line) -> bool:
+    """Does a line change the folder? What stands beside that was not looked at from there."""
+    return len(line.commands) > 1 and any(_MOVES & set(command.words) for command in line.commands)

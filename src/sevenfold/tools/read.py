@@ -23,7 +23,6 @@ from sevenfold.tools.wish import Wish
 
 MOST_LINES = 2_000
 LONGEST_LINE = 2_000
-MOST_CHARACTERS = 48_000
 MOST_IMAGE_BYTES = 3_750_000
 """A picture may have 5 MB once it is written as base64."""
 _HEAD = 8_192
@@ -65,8 +64,8 @@ class Read(StandardTool[ReadInput]):
         with files.opened(path) as file:
             head = file.read(_HEAD)
             file.seek(0)
-            if picture := _picture(head):
-                return _image(file, picture, path, context)
+            if kind := picture(head):
+                return _image(file, kind, path, context)
             _refuse_binary(head, path)
             if path.endswith(".ipynb"):
                 return _notebook(file.read(files.MOST_BYTES), path, given, context)
@@ -76,7 +75,7 @@ class Read(StandardTool[ReadInput]):
 
 
 def _text(file: BinaryIO, path: str, given: ReadInput, context: Context) -> ToolOutput:
-    window = Window(given)
+    window = Window(given, context.room)
     digest = hashlib.blake2b(digest_size=12)
     small = _is_small(file)
 
@@ -115,11 +114,12 @@ def _shown(
 class Window:
     """The lines that are shown of all that pass by."""
 
-    def __init__(self, given: ReadInput) -> None:
+    def __init__(self, given: ReadInput, room: int) -> None:
         self._first = given.offset or 1
         self._most = min(given.limit or MOST_LINES, MOST_LINES)
         self._shown: list[str] = []
-        self._room = MOST_CHARACTERS
+        self._room = room
+        self._longest = min(LONGEST_LINE, room // 2)
         self._seen = 0
         self._cut = False
         self.full = False
@@ -129,8 +129,8 @@ class Window:
         self._seen = number
         if number < self._first or self.full:
             return
-        self._cut = self._cut or len(line) > LONGEST_LINE
-        said = f"{number:>6}\t{_short(line)}"
+        self._cut = self._cut or len(line) > self._longest
+        said = f"{number:>6}\t{_short(line, self._longest)}"
         if len(self._shown) == self._most or len(said) + 1 > self._room:
             self.full = True
             return
@@ -160,10 +160,8 @@ class Window:
         return "\n".join(self._shown)
 
 
-def _short(line: str) -> str:
-    if len(line) <= LONGEST_LINE:
-        return line
-    return f"{line[:LONGEST_LINE]}… (a long line, cut here)"
+def _short(line: str, most: int) -> str:
+    return line if len(line) <= most else f"{line[:most]}… (a long line, cut here)"
 
 
 def _lines(file: BinaryIO, pass_on: Callable[[bytes], None]) -> Iterator[tuple[int, str]]:
@@ -203,13 +201,14 @@ def _notebook(raw: bytes, path: str, given: ReadInput, context: Context) -> Tool
 def _given_lines(
     lines: Iterable[str], raw: bytes, path: str, given: ReadInput, context: Context
 ) -> ToolOutput:
-    window = Window(given)
+    window = Window(given, context.room)
     for number, line in enumerate(lines, 1):
         window.take(number, line)
     return _shown(window, path, files.version(raw), given, context, ended=True)
 
 
-def _picture(head: bytes) -> str:
+def picture(head: bytes) -> str:
+    """Which kind of picture begins like this; empty if none does."""
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for start, kind in _PICTURES.items() if head.startswith(start)), "")

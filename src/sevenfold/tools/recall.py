@@ -13,9 +13,12 @@ from sevenfold.tools.context import Context, Recall
 from sevenfold.tools.output import ToolOutput
 from sevenfold.tools.tool import StandardTool
 
-MOST_CHARACTERS = 40_000
 _EXCERPT = 1_500
 _BESIDE = 200
+_MATCHED: dict[tuple[str, ...], str] = {
+    ("exact",): "the exact text",
+    ("meaning",): "alike in meaning only, perhaps about something else",
+}
 
 
 class RecallInput(Struct, forbid_unknown_fields=True):
@@ -48,27 +51,29 @@ class RecallTool(StandardTool[RecallInput]):
         if context.recall is None:
             raise Refused("What has left the view cannot be searched in this session.")
         if given.record:
-            return ToolOutput(_record(context.recall, given))
+            return ToolOutput(_record(context.recall, given, context.room))
         if not given.query.strip():
             raise InputError("Say what to look for in query, or name a record.")
-        return ToolOutput(_hits(context.recall.search(given.query, kind=given.kind, k=given.limit)))
+        hits = context.recall.search(given.query, kind=given.kind, k=given.limit)
+        return ToolOutput(_hits(hits, context.room))
 
 
-def _record(recall: Recall, given: RecallInput) -> str:
+def _record(recall: Recall, given: RecallInput, room: int) -> str:
     words = recall.fetch(given.record).decode(errors="replace")
-    shown = words[given.offset : given.offset + MOST_CHARACTERS]
+    shown = words[given.offset : given.offset + room]
     left = len(words) - given.offset - len(shown)
     return f"{shown}\n({left:,} more characters; offset={given.offset + len(shown)})" if left > 0 else shown
 
 
-def _hits(hits: Sequence[Hit]) -> str:
+def _hits(hits: Sequence[Hit], room: int) -> str:
     if not hits:
         return "Nothing fits. Try fewer or other words: names, paths, numbers or error texts work best."
     shown: list[str] = []
-    room = MOST_CHARACTERS
+    most = room
     for hit in hits:
         what = f"{hit.kind} ({hit.tool})" if hit.tool else hit.kind
-        lines = [f"record {hit.uuid} · {hit.timestamp or 'no time'} · {what}"]
+        by = _MATCHED.get(hit.matched, " and ".join(hit.matched))
+        lines = [" · ".join(filter(None, (f"record {hit.uuid}", hit.timestamp or "no time", what, by)))]
         lines += [f"  before, {near.kind}: {_line(near.text)}" for near in hit.before]
         lines += [hit.excerpt[:_EXCERPT]]
         lines += [f"  after, {near.kind}: {_line(near.text)}" for near in hit.after]
@@ -77,7 +82,7 @@ def _hits(hits: Sequence[Hit]) -> str:
         if room < 0:
             break
         shown.append(words)
-    return "\n\n".join(shown)
+    return "\n\n".join(shown or [words[:most]])
 
 
 def _line(text: str) -> str:

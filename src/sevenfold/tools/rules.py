@@ -15,14 +15,16 @@ allows, narrowly.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.errors import InputError
-from sevenfold.tools.commands import RESERVED, Line, Simple, read
+from sevenfold.tools.commands import Simple, read
+from sevenfold.tools.disguises import Disguise
 from sevenfold.tools.globs import Glob
 from sevenfold.tools.wish import Wish
 from sevenfold.tools.words import names
@@ -30,11 +32,13 @@ from sevenfold.tools.words import names
 _RULE = re.compile(r"([A-Za-z*][\w*.-]*)(?:\((.+)\))?", re.DOTALL)
 _OTHER_NAMES = {"Bash": "Shell"}
 _FAMILIES = {"read": "Read", "write": "Edit"}
-_LAUNCHERS = names(
-    "sudo doas env command builtin exec nohup nice ionice time timeout xargs find setsid stdbuf watch eval ssh "
-    "sh bash zsh dash ksh fish busybox"
-)
-_SHELLS = names("sh bash zsh dash ksh fish eval")
+_MIGHTY = {
+    "cargo": names("--config"),
+    "git": names(
+        "--contents --exec --ext-diff --no-index --open-files-in-pager --output --receive-pack --upload-pack"
+    ),
+}
+"""Options with which a harmless subcommand runs anything, or writes and reads files anywhere."""
 
 
 class Scope(Struct, frozen=True):
@@ -85,8 +89,8 @@ class Rule(Struct, frozen=True):
             return self._address(wish.subject, broad=False)
         return _star(self.pattern).fullmatch(wish.subject) is not None
 
-    def touches(self, wish: Wish, scope: Scope, line: Line | None = None) -> bool:
-        """Does it fit any part or name of the wish, read broadly?"""
+    def touches(self, wish: Wish, scope: Scope, runs: Iterable[Disguise] = ()) -> bool:
+        """Does it fit any part or name of the wish, read broadly? ``runs`` is what a command line may run."""
         if not self.about(wish):
             return False
         if not self.pattern:
@@ -97,25 +101,38 @@ class Rule(Struct, frozen=True):
         if wish.deed == "fetch":
             return self._address(wish.subject, broad=True)
         if wish.deed == "run":
-            known = line or read(wish.subject)
-            return wish.subject.strip() == self.pattern or any(
-                self._words(words) for command in known.commands for words in _disguises(command)
-            )
+            return wish.subject.strip() == self.pattern or any(map(self._within, runs))
         return _star(self.pattern).fullmatch(wish.subject) is not None
 
     def allows_command(self, command: Simple) -> bool:
         """Does it fit this command, which sets no variables and writes no files?"""
-        if command.assigns or command.writes or not command.words or " " in command.words[0]:
+        if command.assigns or command.writes or not command.words:
             return False
-        return not self.pattern or self._words(command.words)
-
-    def _words(self, words: tuple[str, ...]) -> bool:
+        if not self.pattern:
+            return True
+        if "*" not in self.pattern:
+            return command.text == self.pattern or _same(command, self.pattern)
+        begun = tuple(self.pattern.removesuffix(":*").partition("*")[0].split())
+        if " " in command.words[0] or _mighty(command.words, len(begun)):
+            return False
         if self.pattern.endswith(":*"):
-            first = tuple(self.pattern.removesuffix(":*").split())
-            return words[: len(first)] == first
+            return command.words[: len(begun)] == begun
+        return _star(self.pattern).fullmatch(" ".join(command.words)) is not None
+
+    def _within(self, run: Disguise) -> bool:
+        """Does it fit what may begin at one of these places? However many they are, each is looked at once."""
+        text, starts = run.text, run.starts
+        if self.pattern.endswith(":*"):
+            begun = " ".join(self.pattern.removesuffix(":*").split())
+            ends = (at + len(begun) for at in starts if text.startswith(begun, at))
+            return any(text[end : end + 1] in ("", " ") for end in ends)
         if "*" in self.pattern:
-            return _star(self.pattern).fullmatch(" ".join(words)) is not None
-        return words == tuple(self.pattern.split()) or " ".join(words) == self.pattern
+            begun = self.pattern.partition("*")[0]
+            # What fits from a later place on fits from the first one too: "*" stands for what is between.
+            first = next((at for at in starts if text.startswith(begun, at)), None)
+            return first is not None and _star(self.pattern).fullmatch(text, first) is not None
+        whole = " ".join(word for command in read(self.pattern).commands for word in command.words)
+        return text.endswith(whole) and len(text) - len(whole) in starts
 
     def _path(self, path: str, scope: Scope, *, broad: bool) -> bool:
         base, pattern = scope.workspace, self.pattern
@@ -147,28 +164,18 @@ def _star(pattern: str) -> re.Pattern[str]:
     return re.compile(re.escape(first) + middle + last, re.DOTALL)
 
 
-def _disguises(command: Simple, depth: int = 3) -> Iterator[tuple[str, ...]]:
-    """The words of a command as they are, without a path, and behind whatever leads up to it."""
-    words = tuple(command.words)
-    if not words:
-        return
-    yield words
-    bare = (PurePosixPath(words[0]).name, *words[1:])
-    yield bare
-    while bare and (bare[0] in RESERVED or _is_assignment(bare[0])):
-        bare = bare[1:]
-        yield bare
-    if bare and bare[0] in _LAUNCHERS and depth:
-        for number in range(1, len(bare)):
-            yield from _disguises(Simple(bare[number:], ""), depth - 1)
-        if bare[0] in _SHELLS:
-            for word in bare[1:]:
-                for inner in read(word).commands:
-                    yield from _disguises(inner, depth - 1)
+def _same(command: Simple, pattern: str) -> bool:
+    """Is the pattern this command, but for the way it is written?"""
+    meant = read(pattern)
+    bare = [replace(one, text="", feeds=False) for one in (command, *meant.commands)]
+    return meant.plain and bare[1:] == bare[:1]
 
 
-def _is_assignment(word: str) -> bool:
-    return re.match(r"\w+=", word) is not None
+def _mighty(words: tuple[str, ...], named: int) -> bool:
+    """Are there options, behind the words a rule names, that it cannot have meant? Or what may be short for one?"""
+    options = _MIGHTY.get(words[0], frozenset())
+    given = (word.partition("=")[0] for word in words[named:] if word.startswith("--") and word != "--")
+    return any(option.startswith(one) for one in given for option in options)
 
 
 def parsed(lines: Iterable[str]) -> tuple[Rule, ...]:

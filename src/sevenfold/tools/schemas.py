@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -13,14 +13,26 @@ _REFERENCE = "#/$defs/"
 _NULL = {"type": "null"}
 
 
-def schema_of(kind: Any) -> dict[str, Any]:
-    """The schema of a class of inputs; raises `InputError` for types JSON has no shape for."""
+def schema_of(kind: Any, shape: Callable[[Any], dict[str, Any]] | None = None) -> dict[str, Any]:
+    """The schema of a class of inputs; raises `InputError` for types JSON has no shape for.
+
+    ``shape`` knows the schemas of further types, or raises `NotImplementedError`.
+    """
     try:
-        raw = msgspec.json.schema(kind)
-    except (TypeError, ValueError) as error:
-        raise InputError(str(error)) from error
-    schema: dict[str, Any] = _plain(raw, raw.get("$defs", {}), ())
-    return schema
+        raw = msgspec.json.schema(kind, schema_hook=shape)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise InputError(f"no schema can say what {_named(kind)} is.") from error
+    return plain(raw)
+
+
+def plain(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema from elsewhere, in the same form."""
+    made: dict[str, Any] = _plain(schema, schema.get("$defs", {}), ())
+    return made
+
+
+def _named(kind: Any) -> str:
+    return kind.__qualname__ if isinstance(kind, type) else str(kind)
 
 
 def _plain(part: Any, definitions: Mapping[str, Any], within: tuple[str, ...]) -> Any:
@@ -60,7 +72,11 @@ def _object(
     rest = {key: value for key, value in part.items() if key in ("type", "description", "required")}
     if not rest.get("required"):
         rest.pop("required", None)
-    return {**rest, "properties": properties, "additionalProperties": False}
+    return {
+        **rest,
+        "properties": properties,
+        "additionalProperties": _plain(part.get("additionalProperties", False), definitions, within),
+    }
 
 
 def _optional(one: dict[str, Any]) -> dict[str, Any]:

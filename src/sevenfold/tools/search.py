@@ -21,7 +21,6 @@ from sevenfold.tools.output import ToolOutput
 from sevenfold.tools.tool import StandardTool
 from sevenfold.tools.wish import Wish
 
-MOST_CHARACTERS = 40_000
 LONGEST_LINE = 400
 FILES_SHOWN = 100
 LINES_SHOWN = 200
@@ -118,7 +117,7 @@ class Grep(StandardTool[GrepInput]):
                 shown = (f"{_short(path, context)}: {number}" for path, number in _counts(found))
             case _:
                 shown = (_short(path, context) for path, _ in _counts(found))
-        return ToolOutput(_bounded(shown, given.limit) or "Nothing was found.")
+        return ToolOutput(_bounded(shown, given.limit, context.room) or "Nothing was found.")
 
 
 class GlobInput(Struct, forbid_unknown_fields=True):
@@ -158,7 +157,9 @@ class FindFiles(StandardTool[GlobInput]):
             if glob.matches(os.path.relpath(path, root)) and context.may_read(path)
         ]
         fitting.sort(key=lambda path: (-_changed(path), path))
-        shown = _bounded((_short(path, context) for path in fitting[:FILES_SHOWN]), FILES_SHOWN)
+        shown = _bounded(
+            (_short(path, context) for path in fitting[:FILES_SHOWN]), FILES_SHOWN, context.room
+        )
         if len(fitting) > FILES_SHOWN:
             shown += f"\n({FILES_SHOWN} of {len(fitting):,} files, the newest first; narrow the pattern for the rest)"
         return ToolOutput(shown or "No file fits.")
@@ -186,6 +187,7 @@ def _root(path: str, context: Context) -> str:
     root = context.wish.subject if context.wish else files.place(path, context).real
     if not files.exists(root):
         raise Refused(f"There is no {root}; look from the working directory {context.desk.cwd}.")
+    files.must_be_stored(root)
     return root
 
 
@@ -212,9 +214,8 @@ def _lines(found: Iterator[Line], context: Context, *, apart: bool) -> Iterator[
         yield f"{_short(line.path, context)}{sign}{line.number}{sign}{text}"
 
 
-def _bounded(lines: Iterator[str], most: int) -> str:
+def _bounded(lines: Iterator[str], most: int, room: int) -> str:
     shown: list[str] = []
-    room = MOST_CHARACTERS
     for line in lines:
         room -= len(line) + 1
         if len(shown) >= most or room < 0:

@@ -7,24 +7,21 @@ processes themselves are somebody else's part: whoever makes these tools hands t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
 from msgspec import Meta, Struct
 
 from sevenfold.errors import Refused
-from sevenfold.tools import files
-from sevenfold.tools.commands import read
 from sevenfold.tools.context import Context
 from sevenfold.tools.output import CommandRan, TaskChanged, ToolOutput
+from sevenfold.tools.places import places
 from sevenfold.tools.tool import StandardTool
 from sevenfold.tools.wish import Wish
 
 SECONDS = 120.0
 MOST_SECONDS = 600.0
-MOST_CHARACTERS = 48_000
-"""What one look at a task shows."""
 _QUIET = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 """Nobody sits there to page, or to be asked."""
 
@@ -72,8 +69,8 @@ class Task(Protocol):
         ...
 
     @property
-    def state(self) -> Literal["running", "completed", "failed", "killed"]:
-        """What became of it."""
+    def state(self) -> Literal["running", "completed", "failed", "killed", "gone"]:
+        """What became of it; gone: the process that looked after it ended first."""
         ...
 
     @property
@@ -84,6 +81,11 @@ class Task(Protocol):
     @property
     def code(self) -> int | None:
         """Its exit code, once it has one."""
+        ...
+
+    @property
+    def unread(self) -> int:
+        """Bytes of its output that nobody has looked at."""
         ...
 
 
@@ -109,6 +111,10 @@ class Processes(Protocol):
 
     def wait(self, name: str, seconds: float, stopped: Callable[[], bool]) -> Task:
         """A task as it is when it has ended, or after this time."""
+        ...
+
+    def read(self, name: str, most: int) -> bytes:
+        """What a task has printed since this was last called, or as much of it."""
         ...
 
     def stop(self, name: str) -> Task:
@@ -146,10 +152,10 @@ class Shell(StandardTool[ShellInput]):
         """Running that line."""
         if "\0" in given.command:
             raise Refused("The command holds a NUL character, which no shell takes.")
-        places = list(_places(given.command, context))
-        outside = dict.fromkeys(word for word, real in places if not context.inside(real))
-        paths = dict.fromkeys(real for _, real in places if files.exists(real))
-        return Wish(self.name, "run", given.command, outside=tuple(outside), paths=tuple(paths))
+        found = places(given.command, context)
+        return Wish(
+            self.name, "run", given.command, outside=found.outside, paths=found.named, writes=found.written
+        )
 
     def act(self, given: ShellInput, context: Context) -> ToolOutput:
         """Run it, or start it."""
@@ -193,22 +199,15 @@ class ShellOutput(StandardTool[OutputInput]):
     def __init__(self, processes: Processes) -> None:
         super().__init__()
         self._processes = processes
-        self._seen: dict[str, int] = {}
 
     def act(self, given: OutputInput, context: Context) -> ToolOutput:
         """Look."""
         task = self._processes.wait(given.task, given.wait, context.abort.is_set)
-        with files.opened(os.path.realpath(task.path)) as file:
-            file.seek(self._seen.get(task.id, 0))
-            raw = file.read(MOST_CHARACTERS)
-            self._seen[task.id] = file.tell()
-            more = os.fstat(file.fileno()).st_size - file.tell()
-        ended = (
-            "" if task.state == "running" else f", exit code {task.code}" if task.code is not None else ""
-        )
+        raw = self._processes.read(given.task, context.room)
+        more = task.unread - len(raw)
         rest = f"\n({more:,} more bytes: look again, or read {task.path})" if more > 0 else ""
         words = raw.decode(errors="replace") or "(nothing new)"
-        return ToolOutput(f"{task.id}: {task.state}{ended}\n{words}{rest}", facts=(_fact(task),))
+        return ToolOutput(f"{task.id}: {_became(task)}\n{words}{rest}", facts=(_fact(task),))
 
 
 class StopInput(Struct, forbid_unknown_fields=True):
@@ -259,14 +258,11 @@ def _told(ran: Ran) -> str:
     return output or "(no output)"
 
 
+def _became(task: Task) -> str:
+    if task.state == "gone":
+        return "gone (it ended with the process that started it)"
+    return task.state if task.code is None else f"{task.state}, exit code {task.code}"
+
+
 def _fact(task: Task) -> TaskChanged:
     return TaskChanged(task.id, task.command, task.state, task.path)
-
-
-def _places(command: str, context: Context) -> Iterator[tuple[str, str]]:
-    """The words of a line that could be paths, and where each would lead."""
-    for simple in read(command).commands:
-        for word in simple.words[1:]:
-            for path in {word, word.partition("=")[2], word[2:] if word.startswith("-") else ""} - {""}:
-                if "\0" not in path:
-                    yield word, os.path.realpath(context.desk.cwd / path)

@@ -35,30 +35,32 @@ class Skill(Struct, frozen=True):
     """Its file, with links resolved."""
 
 
-class Skills(Struct, frozen=True):
-    """All skills by name, and what could not be read."""
+class Skills:
+    """The skills in some folders, by name; where two have one name the first folder's counts."""
 
-    known: Mapping[str, Skill] = {}
-    problems: tuple[str, ...] = ()
+    def __init__(self, folders: Iterable[Path] = ()) -> None:
+        self._folders = tuple(folders)
+        self.known: Mapping[str, Skill] = {}
+        self.problems: tuple[str, ...] = ()
+        """What could not be read."""
+        self.look()
 
-    def listing(self) -> dict[str, str]:
-        """Names and descriptions, for `sevenfold.prompts.given.Skills.of`."""
-        return {name: skill.description for name, skill in sorted(self.known.items())}
-
-
-def discover(folders: Iterable[Path]) -> Skills:
-    """The skills in these folders; where two have one name the first folder's counts."""
-    known: dict[str, Skill] = {}
-    problems: list[str] = []
-    for folder in folders:
-        for file in sorted(folder.glob(f"*/{FILE}")):
+    def look(self) -> None:
+        """Look into the folders: some may be new, others gone."""
+        known: dict[str, Skill] = {}
+        problems: list[str] = []
+        for file in (file for folder in self._folders for file in sorted(folder.glob(f"*/{FILE}"))):
             try:
                 skill = _read(file)
             except (InputError, Refused, OSError) as error:
                 problems.append(f"{file}: {error}")
                 continue
             known.setdefault(skill.name, skill)
-    return Skills(known, tuple(problems))
+        self.known, self.problems = known, tuple(problems)
+
+    def listing(self) -> dict[str, str]:
+        """Names and descriptions, for `sevenfold.prompts.given.Skills.of`."""
+        return {name: skill.description for name, skill in sorted(self.known.items())}
 
 
 def _read(file: Path) -> Skill:
@@ -123,8 +125,8 @@ class SkillTool(StandardTool[SkillInput]):
                 f"There is no skill {given.skill!r}; there are: {', '.join(self._skills.known) or 'none'}."
             )
         _, body = _parts(files.content(skill.path).decode(errors="replace"))
-        if len(body) > LONGEST_BODY:
-            body = f"{body[:LONGEST_BODY]}\n(There is more: read {skill.path}.)"
+        if len(body) > (most := min(LONGEST_BODY, context.room)):
+            body = f"{body[:most]}\n(There is more: read {skill.path}.)"
         lines = [
             f"Skill {skill.name}, from {Path(skill.path).parent}. Files it names are in that folder.",
             "",

@@ -1,4 +1,7 @@
-"""Rules worth offering when the user is asked: wide enough to be of use, no wider than what was seen."""
+"""Rules worth offering when the user is asked: wide enough to be of use, no wider than what was seen.
+
+Of a command line that is the line itself, but for a few programs whose subcommands do the same whatever follows.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,38 @@ from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
 from sevenfold.tools.commands import Simple, read
+from sevenfold.tools.rules import Rule
 from sevenfold.tools.wish import Wish
 from sevenfold.tools.words import names
 
-_SUBCOMMAND = re.compile(r"[a-z][a-z0-9-]*")
-_RUNS_ANYTHING = names(
-    "sh bash zsh dash fish python python3 node deno bun perl ruby php lua sudo doas env xargs find eval exec ssh "
-    "timeout nohup time npx uvx make docker kubectl rm dd mkfs chmod chown curl wget"
-)
-"""Too mighty for a rule about their beginning."""
+_HARMLESS = {
+    "cargo": names("build check clippy doc fmt test tree"),
+    "docker": names("images logs ps"),
+    "git": names(
+        "add blame branch commit describe diff log ls-files rev-parse show stash status switch tag"
+    ),
+    "npm": names("ls outdated test view"),
+    "pip": names("check freeze list show"),
+    "ruff": names("check format"),
+}
+"""Subcommands that stay what they are whatever follows. All other commands may become anything with other words."""
+_DEEP = 4
+"""Folders nearer to the root than this hold too much: homes, and the system's own."""
 _SPECIAL = re.compile(r"[*?\[\]{}]")
 
 
-def suggested(wish: Wish, workspace: str) -> tuple[str, ...]:
-    """Rules that together would allow the wish; none where only a single consent is sensible."""
+def suggested(wish: Wish, workspace: str, *, guarded: bool = False) -> tuple[str, ...]:
+    """Rules that together would allow the wish; none where only a single consent is sensible.
+
+    ``guarded``: of a file, it alone is meant and not its neighbours.
+    """
     match wish.deed:
         case "run":
-            return _for_line(wish.subject)
+            return _for_line(wish)
         case "read" | "write":
-            return _for_path("Read" if wish.deed == "read" else "Edit", wish.subject, workspace)
+            tool = "Read" if wish.deed == "read" else "Edit"
+            pattern = _for_path(PurePosixPath(wish.subject), workspace, guarded)
+            return () if _SPECIAL.search(wish.subject) else (f"{tool}({pattern})",)
         case "fetch":
             host = urlsplit(wish.subject).hostname
             return (f"{wish.tool}(domain:{host})",) if host else ()
@@ -35,31 +51,31 @@ def suggested(wish: Wish, workspace: str) -> tuple[str, ...]:
             return ()
 
 
-def _for_line(text: str) -> tuple[str, ...]:
-    line = read(text)
+def _for_line(wish: Wish) -> tuple[str, ...]:
+    text, line = wish.subject.strip(), read(wish.subject)
     if not line.plain or any(command.assigns or command.writes for command in line.commands):
         # What is not plain is allowed word for word or not at all.
-        return () if "*" in text or not text.strip() else (f"Shell({text.strip()})",)
-    rules = [_for_command(command) for command in line.commands if command.words]
+        return () if "*" in text or not text else (f"Shell({text})",)
+    rules = [_for_command(command, wish.outside) for command in line.commands if command.words]
     return tuple(dict.fromkeys(rules)) if all(rules) else ()
 
 
-def _for_command(command: Simple) -> str:
+def _for_command(command: Simple, outside: tuple[str, ...]) -> str:
     """A rule for one command; none for words that would mean more in a rule than in the line."""
-    first, *others = command.words
-    if PurePosixPath(first).name in _RUNS_ANYTHING or not _SUBCOMMAND.fullmatch(first):
-        words = " ".join(command.words)
-        return "" if "*" in words else f"Shell({words})"
-    if others and _SUBCOMMAND.fullmatch(others[0]):
-        return f"Shell({first} {others[0]}:*)"
-    return f"Shell({first}:*)"
+    program, *others = command.words
+    if command.literal and not command.reads and not set(outside) & set(others):
+        rule = Rule("Shell", " ".join((program, *others[:1])) + ":*")
+        if set(others[:1]) & _HARMLESS.get(program, frozenset()) and rule.allows_command(command):
+            return str(rule)
+    return "" if "*" in command.text else f"Shell({command.text})"
 
 
-def _for_path(tool: str, path: str, workspace: str) -> tuple[str, ...]:
-    folder = PurePosixPath(path).parent
-    if _SPECIAL.search(path):
-        return ()
+def _for_path(path: PurePosixPath, workspace: str, guarded: bool) -> str:
+    """The folder of a file, or the file alone where its neighbours are another matter."""
+    folder = path.parent
     if folder.is_relative_to(workspace):
-        beneath = folder.relative_to(workspace).as_posix()
-        return (f"{tool}({'' if beneath == '.' else beneath}/**)".replace("(/**", "(./**"),)
-    return (f"{tool}({folder.as_posix().rstrip('/')}/**)",)
+        beneath = path.relative_to(workspace) if guarded else folder.relative_to(workspace) / "**"
+        return beneath.as_posix() if "/" in beneath.as_posix() else f"./{beneath}"
+    private = any(part.startswith(".") for part in path.parts)
+    alone = guarded or private or len(folder.parts) < _DEEP
+    return path.as_posix() if alone else f"{folder}/**"

@@ -1,8 +1,8 @@
 """All tools of a session by their names; the one place where calls are checked and run.
 
-Nothing is ever raised into the loop: a tool nobody knows, an input that does not fit, an error of any class, each
-becomes an error result that says what can be done. Names and schemas come in the order of names, so that the same
-tools always give the same bytes.
+Nothing is ever raised into the loop: a tool nobody knows, an input that does not fit, an error of any class, one that
+would end a program included, each becomes an error result that says what can be done. Names and schemas come in the
+order of names, so that the same tools always give the same bytes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from sevenfold.errors import InputError, SevenfoldError
 from sevenfold.tools.checking import problems, without_nulls
 from sevenfold.tools.context import Abort, Context
 from sevenfold.tools.output import ToolOutput, failed
+from sevenfold.tools.soundness import sound
 from sevenfold.tools.tool import AsyncTool, Input, Tool
 from sevenfold.tools.wish import Wish
 
@@ -72,9 +73,12 @@ class Toolbox:
             return checked
         tool, clean = checked
         try:
-            return tool.wish(clean, context)
-        except Exception as error:  # noqa: BLE001 (a tool may come from anybody; the loop goes on)
+            wish: Any = tool.wish(clean, context)
+        except BaseException as error:  # noqa: BLE001 (a tool may come from anybody; the loop goes on)
             return _told(tool, error)
+        if isinstance(wish, Wish):
+            return wish
+        return failed(f"{name} does not say what it is about to do, so it cannot be permitted.")
 
     def run(self, name: str, given: Any, context: Context) -> ToolOutput:
         """Carry out a call; ``context.wish`` is what was permitted."""
@@ -82,10 +86,7 @@ class Toolbox:
         if isinstance(checked, ToolOutput):
             return checked
         tool, clean = checked
-        try:
-            return tool.run(clean, context)
-        except Exception as error:  # noqa: BLE001 (a tool may come from anybody; the loop goes on)
-            return _told(tool, error)
+        return sound(_ran(tool, clean, context), name)
 
     async def run_async(self, name: str, given: Any, context: Context) -> ToolOutput:
         """The same, awaited: in a thread of its own unless the tool can be awaited. Cancelling it stops the tool."""
@@ -96,12 +97,14 @@ class Toolbox:
         context = replace(context, abort=Abort(context.abort))
         try:
             if isinstance(tool, AsyncTool):
-                return await tool.run_async(clean, context)
-            return await _in_thread(tool, clean, context)
-        except asyncio.CancelledError:
+                return sound(await tool.run_async(clean, context), name)
+            return sound(await _in_thread(tool, clean, context), name)
+        except asyncio.CancelledError as error:
+            if not _cancelled():
+                return _told(tool, error)
             context.abort.set()
             raise
-        except Exception as error:  # noqa: BLE001 (a tool may come from anybody; the loop goes on)
+        except BaseException as error:  # noqa: BLE001 (a tool may come from anybody; the loop goes on)
             return _told(tool, error)
 
     def _checked(self, name: str, given: Any) -> tuple[Tool, Input] | ToolOutput:
@@ -122,24 +125,25 @@ class Toolbox:
         return tool, given
 
 
+def _ran(tool: Tool, given: Input, context: Context) -> ToolOutput:
+    """What came of a call, in the thread it is made in: no interrupt from the keyboard is ever raised there."""
+    try:
+        return tool.run(given, context)
+    except BaseException as error:  # noqa: BLE001 (a tool may come from anybody; the loop goes on)
+        return _told(tool, error)
+
+
 async def _in_thread(tool: Tool, given: Input, context: Context) -> ToolOutput:
     """A thread for each call: commands may take minutes, and a shared pool would make others wait for them."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[ToolOutput] = loop.create_future()
 
-    def settle(came: ToolOutput | Exception) -> None:
-        if done.cancelled():
-            return
-        if isinstance(came, Exception):
-            done.set_exception(came)
-        else:
+    def settle(came: ToolOutput) -> None:
+        if not done.cancelled():
             done.set_result(came)
 
     def work() -> None:
-        try:
-            came: ToolOutput | Exception = tool.run(given, context)
-        except Exception as error:  # noqa: BLE001 (handed over to whoever awaits)
-            came = error
+        came = _ran(tool, given, context)
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, came)
 
@@ -147,7 +151,13 @@ async def _in_thread(tool: Tool, given: Input, context: Context) -> ToolOutput:
     return await done
 
 
-def _told(tool: Tool, error: Exception) -> ToolOutput:
+def _cancelled() -> bool:
+    """Was it this task that somebody cancelled, and not something a tool waited for?"""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _told(tool: Tool, error: BaseException) -> ToolOutput:
     if isinstance(error, SevenfoldError):
         return failed(str(error))
     if isinstance(error, OSError) and error.strerror:
@@ -155,4 +165,11 @@ def _told(tool: Tool, error: Exception) -> ToolOutput:
         return failed(f"{tool.name}: the system says: {error.strerror}{where}.")
     if isinstance(error, msgspec.ValidationError):
         return failed(f"The input does not fit {tool.name}: {error}. Correct it and call again.")
-    return failed(f"{tool.name} failed: {type(error).__name__}: {error}")
+    return sound(failed(f"{tool.name} failed: {type(error).__name__}{_says(error)}"), tool.name)
+
+
+def _says(error: BaseException) -> str:
+    try:
+        return f": {error}" if str(error) else ""
+    except Exception:  # noqa: BLE001 (an error of anybody's may not even be able to say what it is)
+        return ""

@@ -1,39 +1,49 @@
-"""Searching in plain Python, for machines without ripgrep: the same results, only slower."""
+"""Searching in plain Python, for machines without ripgrep: the same results, only slower.
+
+The pattern is the model's own, and Python's expressions can take for ever over a bad one while nothing else in the
+process moves. So the search runs in a process of its own, which is ended when its time is up.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import msgspec
 
 from sevenfold.errors import InputError, Refused
 from sevenfold.tools import files
 from sevenfold.tools.globs import Glob
 from sevenfold.tools.search import Line, Query
+from sevenfold.tools.searching import SECONDS, printed
 
 _HEAD = 8_192
+_CHILD = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from sevenfold.tools.walking import search
+search(sys.argv[2])
+"""
 
 
 class PlainSearch:
-    """Walks through folders and reads what is in them."""
+    """Walks through folders and reads what is in them; a search for a pattern gets so many seconds."""
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._seconds = seconds
 
     def lines(self, query: Query, stopped: Callable[[], bool]) -> Iterator[Line]:
         """Lines that fit and their neighbours, file by file in the order of paths."""
-        flags = (
-            (re.IGNORECASE if query.ignore_case else 0)
-            | (re.DOTALL if query.multiline else 0)
-            | re.MULTILINE
-        )
-        try:
-            pattern = re.compile(query.pattern, flags)
-        except (re.error, OverflowError, RecursionError) as error:
-            raise InputError(f"{query.pattern!r} is no regular expression: {error}.") from error
-        glob = Glob(query.glob) if query.glob else None
-        root = query.root
-        for path in [root] if Path(root).is_file() else sorted(self.files(root, stopped)):
-            if glob is None or glob.matches(os.path.relpath(path, root)):
-                yield from _in_file(path, pattern, query)
+        if not sys.executable:
+            raise Refused("Searching needs ripgrep here; install it with: pip install 'sevenfold[agent]'")
+        asked = json.dumps(msgspec.to_builtins(query))
+        child = [sys.executable, "-I", "-c", _CHILD, _importing(), asked]
+        for raw in printed(child, b"\n", stopped, seconds=self._seconds):
+            yield Line(*json.loads(raw))
 
     def files(self, root: str, stopped: Callable[[], bool]) -> Iterator[str]:
         """All files beneath a folder that are not ignored."""
@@ -50,6 +60,37 @@ class PlainSearch:
                 path = f"{folder}/{name}"
                 if not Path(path).is_symlink() and not _ignored(here, path, False):
                     yield path
+
+
+def search(given: str) -> None:
+    """In the child: print each line that a query, as JSON, finds."""
+    try:
+        for line in _found(Query(**json.loads(given))):
+            # Paths may be no text, which this way of writing them survives.
+            sys.stdout.write(json.dumps(msgspec.structs.astuple(line)) + "\n")
+    except InputError as error:
+        sys.exit(str(error))
+
+
+def _importing() -> str:
+    """Where the child finds this package and what it needs; never in the folder it happens to be in."""
+    own = str(Path(__file__).parents[2])
+    return json.dumps([*(path for path in sys.path if Path(path).is_absolute()), own])
+
+
+def _found(query: Query) -> Iterator[Line]:
+    flags = (
+        (re.IGNORECASE if query.ignore_case else 0) | (re.DOTALL if query.multiline else 0) | re.MULTILINE
+    )
+    try:
+        pattern = re.compile(query.pattern, flags)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise InputError(f"{query.pattern!r} is no regular expression: {error}.") from error
+    glob = Glob(query.glob) if query.glob else None
+    root = query.root
+    for path in [root] if Path(root).is_file() else sorted(PlainSearch().files(root, lambda: False)):
+        if glob is None or glob.matches(os.path.relpath(path, root)):
+            yield from _in_file(path, pattern, query)
 
 
 def _in_file(path: str, pattern: re.Pattern[str], query: Query) -> Iterator[Line]:

@@ -23,4 +23,6 @@ class Wish(Struct, frozen=True):
     outside: tuple[str, ...] = ()
     """Of a command line: words that lead out of the workspace."""
     paths: tuple[str, ...] = ()
-    """Of a command line: the files its words name, with links resolved."""
+    """Of a command line: the files its words name, as they are named and with links resolved."""
+    writes: tuple[str, ...] = ()
+    """Of a command line: the files it is seen to write, likewise."""
