@@ -218,24 +218,22 @@ def test_exactly_the_models_with_preserved_thinking_are_bound() -> None:
 
 @pytest.mark.spec("S9.1", "S9.2")
 @pytest.mark.parametrize(
-    ("name", "modes", "off", "always_on"),
+    ("name", "modes", "off"),
     [
-        ("claude-sonnet-4-5", {"enabled", "disabled"}, "disabled", False),
-        ("claude-opus-4-6", {"adaptive", "enabled", "disabled"}, "disabled", False),
-        ("claude-opus-4-7", {"adaptive", "disabled"}, "disabled", False),
-        ("claude-opus-5", {"adaptive", "disabled"}, "disabled", False),
-        ("claude-fable-5", {"adaptive"}, None, True),
-        ("claude-opus-5-5", {"adaptive"}, None, True),
-        ("claude-sonnet-5-5", {"adaptive", "between_tools"}, "between_tools", False),
-        ("claude-haiku-5-5", {"adaptive", "disabled"}, "disabled", False),
-        ("gpt-5.4", set(), None, False),
+        ("claude-sonnet-4-5", {"enabled", "disabled"}, "disabled"),
+        ("claude-opus-4-6", {"adaptive", "enabled", "disabled"}, "disabled"),
+        ("claude-opus-4-7", {"adaptive", "disabled"}, "disabled"),
+        ("claude-opus-5", {"adaptive", "disabled"}, "disabled"),
+        ("claude-fable-5", {"adaptive"}, None),
+        ("claude-opus-5-5", {"adaptive"}, None),
+        ("claude-sonnet-5-5", {"adaptive", "between_tools"}, "between_tools"),
+        ("claude-haiku-5-5", {"adaptive", "disabled"}, "disabled"),
+        ("gpt-5.4", set(), None),
     ],
 )
-def test_thinking_modes_and_how_to_switch_it_off(
-    name: str, modes: set[str], off: str | None, always_on: bool
-) -> None:
+def test_thinking_modes_and_how_to_switch_it_off(name: str, modes: set[str], off: str | None) -> None:
     thinking = find(name).thinking
-    assert (set(thinking.modes), thinking.off, thinking.always_on) == (modes, off, always_on)
+    assert (set(thinking.modes), thinking.off) == (modes, off)
 
 
 @pytest.mark.spec("S9.1")
@@ -273,6 +271,14 @@ def test_claude_caches_at_four_markers_with_a_look_back_of_twenty_for_five_minut
         (300, 3_600),
     )
     assert cache.runs_collapse
+
+
+@pytest.mark.spec("S9.4", "S9.7")
+def test_a_summary_nobody_can_read_comes_behind_those_that_can_be_checked() -> None:
+    assert find("claude-sonnet-5-5").engines == ("provider", "fork", "plain")
+    for name in ("gpt-5.6-terra", "gpt-6.1-sol"):
+        assert find(name).on_demand_compaction
+        assert find(name).engines == ("fork", "plain", "provider")
 
 
 @pytest.mark.spec("S9.7")
@@ -397,3 +403,17 @@ def test_a_listing_does_not_take_back_the_window_the_user_asked_for_by_suffix() 
 def test_a_listing_makes_an_unknown_window_a_known_one() -> None:
     listed = find("house-model").listed(max_input_tokens=32_768)
     assert (listed.window, listed.window_source) == (32_768, "listing")
+
+
+@pytest.mark.spec("S9.1", "S9.7")
+def test_behind_another_api_a_model_has_nothing_that_only_its_own_has():
+    claude = find("claude-sonnet-5-5")
+    assert claude.over("messages") == claude
+    behind = claude.over("chat")
+    assert (behind.wire, behind.window, behind.prices) == ("chat", claude.window, claude.prices)
+    assert (behind.edits, behind.cache.markers) == ((), 0)
+    assert (behind.on_demand_compaction, behind.thinking.bound) == (False, False)
+    gpt = find("gpt-5.6")
+    assert gpt.on_demand_compaction
+    assert not gpt.over("chat").on_demand_compaction
+    assert find("house-model").over("messages").thinking.bound

@@ -98,11 +98,6 @@ class Thinking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """The mode that thinks least before answering, or None where thinking cannot be switched off."""
         return next((mode for mode in ("disabled", "between_tools") if mode in self.modes), None)
 
-    @property
-    def always_on(self) -> bool:
-        """Whether the model thinks whatever the request says."""
-        return bool(self.modes) and self.off is None
-
 
 class Betas(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The beta header each feature asks for; None where it needs none or does not exist."""
@@ -113,8 +108,6 @@ class Betas(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     block_binding: str | None = None
     tool_changes: str | None = None
     inline_tools: str | None = None
-    clear_at: str | None = None
-    effort_changes: str | None = None
     window_1m: str | None = None
 
 
@@ -137,8 +130,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     source: str = ""
     """Where the prices come from, if not from the provider's current pages."""
     window: int = DEFAULT_WINDOW
-    window_source: Literal["suffix", "listing", "table", "default"] = "default"
-    """Who says so; `default` means that nobody does."""
+    window_source: Literal["suffix", "listing", "table", "family", "default"] = "default"
+    """Who says so; `family` means that models with such names usually have it, `default` that nobody knows."""
     economic_window: int | None = None
     """The prompt size beyond which the price steps up so far that staying below is worth a compaction."""
     prices: tuple[Price, ...] = ()
@@ -162,12 +155,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The server can compact by itself at a token threshold."""
     on_demand_compaction: bool = False
     """The server compacts when asked to, in a request of its own."""
+    engines: tuple[Literal["provider", "fork", "plain"], ...] = ("provider", "fork", "plain")
+    """The ways to a summary, in the order in which they are tried."""
     pinned_edits: bool = False
     """Can delete results from a cached prefix by reference."""
     output_may_overrun: bool = False
     """Takes a request whose prompt and `max_tokens` together exceed the window."""
-    context_aware: bool = False
-    """Is told by the provider how much of its window is left."""
     images: int | None = None
     """Images and document pages per request."""
     body_bytes: int | None = None
@@ -176,6 +169,22 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def price(self, prompt: int) -> Price | None:
         """The price row for a prompt of that many tokens, or None where prices are unknown."""
         return next((row for row in reversed(self.prices) if prompt > row.above or row.above == 0), None)
+
+    def over(self, wire: Literal["messages", "chat", "responses"]) -> Profile:
+        """The profile of the same model behind another API than its own: without what only its own has."""
+        if wire in (self.wire, "messages"):
+            return msgspec.structs.replace(self, wire=wire)
+        changes: dict[str, Any] = {"threshold_compaction": False, "on_demand_compaction": False}
+        if self.wire == "messages":
+            changes |= {
+                "cache": msgspec.structs.replace(self.cache, automatic=True, markers=0),
+                "thinking": Thinking(modes=self.thinking.modes),
+                "betas": Betas(),
+                "tool_changes": False,
+                "edits": (),
+                "pinned_edits": False,
+            }
+        return msgspec.structs.replace(self, wire=wire, **changes)
 
     def listed(
         self,
@@ -188,6 +197,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         changes = _capabilities(self, capabilities or {})
         if max_input_tokens and self.window_source != "suffix":
             changes |= {"window": max_input_tokens, "window_source": "listing"}
+            if not self.known:
+                changes["note"] = (
+                    f"No facts about the model {self.model!r} but what its server says: a window of "
+                    f"{max_input_tokens:,} tokens. Its costs are unknown."
+                )
         if max_tokens:
             changes["max_output"] = max_tokens
         return msgspec.structs.replace(self, **changes)
@@ -218,7 +232,7 @@ def _find(asked: str) -> Profile:
     if suffixed:
         facts |= {"window": LONG_WINDOW, "window_source": "suffix"}
     elif "window" in facts:
-        facts["window_source"] = "table"
+        facts["window_source"] = "table" if facts.get("known", True) else "family"
     return msgspec.convert({**facts, "model": model}, Profile)
 
 

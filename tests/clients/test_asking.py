@@ -20,6 +20,7 @@ from sevenfold.errors import (
     Unreachable,
 )
 from sevenfold.ports import Piece
+from sevenfold.record.blocks import THINKING
 from sevenfold.record.usage import Usage
 from sevenfold.simulator.faults import Fault
 from sevenfold.simulator.provider import Setup
@@ -37,7 +38,7 @@ def test_an_answer_comes_back_with_its_blocks_its_pieces_and_what_it_cost(
     seen: list[Piece] = []
     answer = way.ask(provider.url, way.call(tools=TOOLS), seen.append).answer
     assert words(answer) == SAID
-    assert [block.kind for block in answer.blocks if block.kind != "thinking"] == ["text", "tool_use"]
+    assert [block.kind for block in answer.blocks if block.kind not in THINKING] == ["text", "tool_use"]
     assert answer.blocks[-1].id
     assert msgspec.json.decode(answer.blocks[-1].raw)["input"] == {"a": [1, 2.5]}
     assert answer.stop_reason == "tool_use"

@@ -139,3 +139,13 @@ def test_a_refusal_in_any_words_is_an_error_of_ours(api: str, status: int, words
     error = asked(api, transport)
     assert isinstance(error, ModelError)
     assert error.status == status
+
+
+@pytest.mark.parametrize("api", list(MODELS))
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_answer_nested_too_deeply_to_be_read_is_an_error_of_ours(api: str, *, streamed: bool) -> None:
+    deep = b'{"id":"x","error":%b}' % (b"[" * 100_000 + b"]" * 100_000)
+    kind = "text/event-stream" if streamed else "application/json"
+    came = asked(api, answering(b"data: " + deep + b"\n\n" if streamed else deep, kind=kind))
+    assert isinstance(came, ModelError)
+    assert "nested too deeply" in str(came)

@@ -410,6 +410,70 @@ def test_openai_refuses_a_broken_structure(gpt: openai.OpenAI, messages: Any, wo
         gpt.chat.completions.create(model="gpt-5", messages=messages)
 
 
+MODELS_BY_API = {"chat": "gpt-5", "responses": "gpt-5.6"}
+ANTHROPICS = {"name": "read", "input_schema": {"type": "object"}}
+NESTED = {"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}
+FLAT = {"type": "function", "name": "read", "parameters": {"type": "object"}}
+
+
+@pytest.mark.spec("S9.7")
+@pytest.mark.parametrize(
+    ("api", "tool", "words"),
+    [
+        ("chat", ANTHROPICS, r"Missing required parameter: 'tools\[1\]\.type'"),
+        ("chat", FLAT, r"Missing required parameter: 'tools\[1\]\.function'"),
+        ("chat", {"type": "function", "function": {}}, r"parameter: 'tools\[1\]\.function\.name'"),
+        ("chat", {"type": "bash_20250124"}, "Invalid value: 'bash_20250124'"),
+        ("chat", {"type": "function", "function": {"name": "a b"}}, "does not match pattern"),
+        (
+            "chat",
+            {"type": "function", "function": {"name": "read", "parameters": {"type": "string"}}},
+            "Invalid schema for function 'read'.*got 'type: \"string\"'",
+        ),
+        ("responses", ANTHROPICS, r"Missing required parameter: 'tools\[1\]\.type'"),
+        ("responses", NESTED, r"Missing required parameter: 'tools\[1\]\.name'"),
+    ],
+)
+def test_openai_refuses_tools_in_the_shape_of_another_api(
+    gpt: openai.OpenAI, api: str, tool: Any, words: str
+) -> None:
+    create: Any = gpt.chat.completions.create if api == "chat" else gpt.responses.create
+    said: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "tools": [NESTED, tool]}
+    if api == "responses":
+        said = {"input": "hi", "tools": [FLAT, tool]}
+    with pytest.raises(openai.BadRequestError, match=words):
+        create(model=MODELS_BY_API[api], **said)
+
+
+@pytest.mark.spec("S9.7")
+def test_openai_refuses_content_blocks_of_another_api(gpt: openai.OpenAI) -> None:
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "x"}
+    said: Any = [{"role": "user", "content": [{"type": "text", "text": "hi"}, result]}]
+    with pytest.raises(openai.BadRequestError, match="Invalid value: 'tool_result'") as raised:
+        gpt.chat.completions.create(model="gpt-5", messages=said)
+    assert raised.value.param == "messages[0].content[1].type"
+
+
+@pytest.mark.spec("S9.7")
+def test_openai_seals_reasoning_on_request_and_refuses_seals_it_did_not_make() -> None:
+    brain = ScriptedBrain(lambda prompt: [{"type": "thinking", "thinking": "hm"}, text("ok")])
+    with (
+        serve(Simulator(brain)) as own,
+        openai.OpenAI(base_url=f"{own}/v1", api_key="simulated-key", max_retries=0) as gpt,
+    ):
+        plain = gpt.responses.create(model="gpt-5.6", input="hi")
+        assert [item.type for item in plain.output] == ["reasoning", "message"]
+        wanted: Any = {"include": ["reasoning.encrypted_content"], "store": False}
+        first = gpt.responses.create(model="gpt-5.6", input="hi", **wanted)
+        [thought, words] = [item.to_dict() for item in first.output]
+        talk: Any = [{"role": "user", "content": "hi"}, thought, words, {"role": "user", "content": "so?"}]
+        assert gpt.responses.create(model="gpt-5.6", input=talk, **wanted).output_text == "ok"
+        talk[1] = {**thought, "encrypted_content": "c2VhbGVk"}
+        with pytest.raises(openai.BadRequestError) as raised:
+            gpt.responses.create(model="gpt-5.6", input=talk, **wanted)
+        assert raised.value.code == "invalid_encrypted_content"
+
+
 def test_openai_raises_its_own_errors(gpt: openai.OpenAI, url: str) -> None:
     with pytest.raises(openai.NotFoundError) as raised:
         gpt.chat.completions.create(model="no-such", messages=[{"role": "user", "content": "hi"}])

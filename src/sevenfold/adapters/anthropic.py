@@ -9,6 +9,7 @@ send, so they get the request decoded; what they send back is read by the same r
 from __future__ import annotations
 
 from typing import Any, Unpack
+from urllib.parse import quote
 
 import msgspec
 
@@ -75,6 +76,10 @@ class MessagesWire:
     def place(self, call: Call) -> Place:
         """Whom the call went to."""
         return Place(ANTHROPIC, self._url, model_of(call))
+
+    def models(self, model: str) -> str:
+        """Where Anthropic says what it knows of a model."""
+        return f"/v1/models/{quote(model, safe='')}"
 
 
 def _made(module: Any, maker: Any, options: Options) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from sevenfold.errors import RequestRefused
+from sevenfold.errors import InputError, RequestRefused
 from sevenfold.record.blocks import THINKING
 
 Json = Mapping[str, Any]
@@ -66,10 +66,10 @@ def chat_request(body: bytes, *, stream: bool, room: str, reasoning: str | None)
     return msgspec.json.encode(request)
 
 
-def decoded(body: bytes, api: str) -> Json:
-    """A request decoded, if all that matters in it can be said in that API."""
+def decoded(body: bytes, api: str, also: frozenset[str] = frozenset()) -> Json:
+    """A request decoded, if all that matters in it can be said in that API, which may know more."""
     asked: Json = msgspec.json.decode(body)
-    if foreign := sorted(set(asked) - EXPRESSED - SILENT):
+    if foreign := sorted(set(asked) - EXPRESSED - SILENT - also):
         raise RequestRefused(f"{api} has nothing like {', '.join(foreign)}: leave it out for this model")
     return asked
 
@@ -90,6 +90,20 @@ def function(tool: Json) -> dict[str, Any]:
         raise RequestRefused(f"the tool {tool.get('name') or tool['type']} runs at Anthropic: leave it out")
     made = {"name": tool["name"], "parameters": tool["input_schema"]}
     return made | {key: tool[key] for key in ("description", "strict") if key in tool}
+
+
+def from_function(tool: Json) -> Json:
+    """A function, as either of OpenAI's APIs has them, as a tool's definition; any other definition as it is."""
+    if tool.get("type") != "function":
+        return tool
+    told = tool.get("function", tool)
+    if not isinstance(told, Mapping) or not told.get("name"):
+        raise InputError(
+            'a tool of type "function" has a name: {"type": "function", "function": {"name": …}}'
+        )
+    made = {key: told[key] for key in ("name", "description") if told.get(key) is not None}
+    made["input_schema"] = told.get("parameters") or {"type": "object", "properties": {}}
+    return made if told.get("strict") is None else made | {"strict": told["strict"]}
 
 
 def image_url(block: Json, where: str) -> str:
@@ -115,6 +129,11 @@ def blocks_of(message: Json) -> Sequence[Json]:
     """The content of a message as blocks."""
     content = message["content"]
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def is_sealed(block: Json) -> bool:
+    """Is it a summary that only the Responses API can read? The readable one is always sent with it."""
+    return block["type"] == "compaction" and block.get("content") is None and "encrypted_content" in block
 
 
 def inexpressible(block: Json, where: str) -> RequestRefused:
@@ -166,7 +185,7 @@ def _user(blocks: Sequence[Json], where: str) -> Iterator[Json]:
             parts.append({"type": "text", "text": block["text"]})
         elif block["type"] == "image":
             parts.append(_image(block, path))
-        else:
+        elif not is_sealed(block):
             raise inexpressible(block, path)
     if all(part["type"] == "text" for part in parts):
         # Many servers' templates take a plain string and nothing else.

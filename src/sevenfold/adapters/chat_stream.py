@@ -106,12 +106,12 @@ class ChatReader:
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
         self._stop: str | None = None
-        self._refused = self._ended = False
+        self._spoke = self._refused = self._ended = False
 
     @property
     def whole(self) -> bool:
-        """The reason for stopping has come, or the mark at the end."""
-        return self._head is not None and (self._ended or self._stop is not None)
+        """The reason for stopping has come, or the mark at the end; a server that chose nothing has not answered."""
+        return self._spoke and (self._ended or self._stop is not None)
 
     def event(self, data: bytes) -> list[Piece]:
         """Take one chunk of a stream."""
@@ -123,6 +123,8 @@ class ChatReader:
     def body(self, raw: bytes) -> list[Piece]:
         """Take an answer that came in one piece: a stream of a single chunk."""
         pieces = list(self._take(raw))
+        if not self._spoke:
+            raise Garbled("it has no choice with a message")
         self._ended = True
         return pieces
 
@@ -146,6 +148,7 @@ class ChatReader:
             self._usage = _counted(chunk.usage)
         for choice in chunk.choices[:1]:
             if said := choice.delta or choice.message:
+                self._spoke = True
                 yield from self._hear(said)
             if choice.finish_reason:
                 self._stop = STOPPED.get(choice.finish_reason, "end_turn")

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sevenfold.adapters import lines
-from sevenfold.adapters.lines import explain
 from sevenfold.adapters.memory import MemoryLog
 
 _CHUNK = 1 << 20
@@ -21,15 +20,12 @@ class DraftedLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            with path.open("rb") as file:
-                self.size = file.seek(0, 2)
-                """Bytes of the file when the draft began."""
-                file.seek(max(0, self.size - 1))
-                self.torn = file.read(1) not in (b"", b"\n")
-                """Was its last writer cut off in the middle of a line?"""
-        except OSError as error:
-            raise explain(error, path) from error
+        with lines.opened(path) as file:
+            self.size = file.seek(0, 2)
+            """Bytes of the file when the draft began."""
+            file.seek(max(0, self.size - 1))
+            self.torn = file.read(1) not in (b"", b"\n")
+            """Was its last writer cut off in the middle of a line?"""
         self.added: list[bytes] = []
         """The lines that are not in the file."""
         self._behind = MemoryLog()
@@ -60,7 +56,7 @@ class DraftedLog:
     def whole(self) -> Iterator[bytes]:
         """The file's bytes and the draft's behind them, in pieces."""
         left = self.size
-        with self.path.open("rb") as file:
+        with lines.opened(self.path) as file:
             while left and (piece := file.read(min(left, _CHUNK))):
                 left -= len(piece)
                 yield piece

@@ -64,6 +64,10 @@ class Wire(Protocol):
         """Whom the call went to, for the texts of errors."""
         ...
 
+    def models(self, model: str) -> str:
+        """Where the server says what it knows of a model."""
+        ...
+
 
 class Exchange:
     """An answer on its way in."""
@@ -150,6 +154,15 @@ class SdkClient:
                 came.close()
         return exchange.reply()
 
+    @property
+    def address(self) -> str:
+        """Where the server is."""
+        return str(self._sdk.base_url).rstrip("/")
+
+    def listing(self, model: str, seconds: float) -> bytes:
+        """What the server says of a model, unread; raises whatever the SDK raises."""
+        return _got(self._sdk, self._wire.models(model), seconds)
+
     def close(self) -> None:
         """Let go of connections; those of a client that was handed in stay with who made it."""
         if self._owned:
@@ -176,6 +189,17 @@ class AsyncSdkClient:
             finally:
                 await (came.aclose() if hasattr(came, "aclose") else came.close())
         return exchange.reply()
+
+    @property
+    def address(self) -> str:
+        """Where the server is."""
+        return str(self._sdk.base_url).rstrip("/")
+
+    def listing(self, model: str, seconds: float) -> bytes:
+        """What the server says of a model, unread; waits for it, so it is to be called in a thread of its own."""
+        waiting = getattr(self._wire.sdk, type(self._sdk).__name__.removeprefix("Async"))
+        with waiting(api_key=self._sdk.api_key, base_url=self._sdk.base_url) as sdk:
+            return _got(sdk, self._wire.models(model), seconds)
 
     async def close(self) -> None:
         """Let go of connections; those of a client that was handed in stay with who made it."""
@@ -206,6 +230,14 @@ def raw_post(path: str, body: bytes, headers: Mapping[str, str]) -> dict[str, An
         "options": {"headers": dict(headers)},
         "stream": True,
     }
+
+
+def _got(sdk: Any, path: str, seconds: float) -> bytes:
+    import httpx2
+
+    options = {"timeout": seconds, "max_retries": 0}
+    content: bytes = sdk.get(path, cast_to=httpx2.Response, options=options).content
+    return content
 
 
 def _checked(data: bytes) -> bytes:

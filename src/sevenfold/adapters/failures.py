@@ -82,6 +82,7 @@ _BY_NAME: dict[str, type[ModelError]] = {
     "billing_error": NotAuthenticated,
     "invalid_api_key": NotAuthenticated,
     "model_not_found": ModelNotServed,
+    "invalid_encrypted_content": BoundThinking,
     "api_error": ProviderFailed,
     "timeout_error": ProviderFailed,
     "server_error": ProviderFailed,

@@ -148,11 +148,12 @@ class FlagSource:
         unset: Any = "" if setting.kind == "text" else _UNSET
         key, default = PREFIX + setting.name, unset if value is None else value
         found = self._details(setting, key, default)
-        if found.error_code == "FLAG_NOT_FOUND" or (not found.error_code and found.value == default):
+        said = tuple(found.value) if isinstance(found.value, list) else found.value
+        if found.error_code == "FLAG_NOT_FOUND" or (not found.error_code and said == default):
             return {}
         if found.error_code:
-            said = found.error_message or found.error_code
-            raise SettingError(f"flag {key}: cannot be used ({said}); it takes {setting.allowed}")
+            why = found.error_message or found.error_code
+            raise SettingError(f"flag {key}: cannot be used ({why}); it takes {setting.allowed}")
         return {setting.name: checked(setting.name, found.value, f"flag {key}")}
 
     def _details(self, setting: Setting, key: str, default: Any) -> FlagEvaluationDetails[Any]:
@@ -166,8 +167,10 @@ class FlagSource:
                 found = client.get_float_details(key, float(default), context)
                 # A provider that reads JSON takes 5 for a whole number.
                 return client.get_integer_details(key, default, context) if found.error_code else found
-            case "table":
-                return client.get_object_details(key, default, context)
+            case "table" | "list":
+                # Flags hold lists, settings keep them as tuples.
+                given = list(default) if setting.kind == "list" else default
+                return client.get_object_details(key, given, context)
         return client.get_string_details(key, default, context)
 
     def _tell_new(self, problems: Iterable[str]) -> None:

@@ -78,7 +78,7 @@ def tool_input(text: str) -> bytes:
     """The input of a tool call as a JSON object; what is none is wrapped, so that it can be answered."""
     try:
         raw = canonical.minify(text.encode() or b"{}")
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         raw = b""
     return raw if raw.startswith(b"{") else canonical.encode({INVALID_INPUT: text})
 
@@ -94,3 +94,5 @@ def decoded(decoder: msgspec.json.Decoder[T], data: bytes | Raw) -> T:
         return decoder.decode(data)
     except msgspec.DecodeError as error:
         raise Garbled(f"{error}: {bytes(data)[:80]!r}") from error
+    except RecursionError:
+        raise Garbled(f"it is nested too deeply: {bytes(data)[:80]!r}") from None

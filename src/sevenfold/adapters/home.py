@@ -2,6 +2,9 @@
 
     <root>/                             $SEVENFOLD_HOME, or ~/.sevenfold
         purged.jsonl                    what was purged, and when
+        chat-history.jsonl              what was typed in the chat
+        telemetry.jsonl                 events, if that is switched on, and the generation before
+        models.json                     what servers said last of their models
         projects/<project>/             one folder for each folder somebody worked in
             <session>.jsonl             a transcript, its lock and its index beside it
             tool-results/<session>/     results that were too big for the context
@@ -18,7 +21,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 from msgspec import Struct
 
@@ -32,6 +35,9 @@ _RESULTS = "tool-results"
 _NOTES = "session-memory"
 _AGENTS = "agents"
 _TRANSCRIPT = ".jsonl"
+_LOCK = ".lock"
+INDEX = ".recall.sqlite"
+"""How the name of a transcript's index ends; that of its journal goes on."""
 
 
 class SessionFile(Struct, frozen=True):
@@ -58,7 +64,7 @@ class SessionFiles(Struct, frozen=True):
     @property
     def lock(self) -> Path:
         """The lock of whoever writes it."""
-        return self.folder / f"{self.name}{_TRANSCRIPT}.lock"
+        return self.folder / f"{self.name}{_TRANSCRIPT}{_LOCK}"
 
     @property
     def results(self) -> Path:
@@ -75,10 +81,18 @@ class SessionFiles(Struct, frozen=True):
         """The folder of what an agent keeps to go on with."""
         return self.folder / _AGENTS / self.name
 
+    def texts(self) -> list[Path]:
+        """The files in which something that was said may stand."""
+        beside = [path for path in (self.transcript, self.notes) if path.is_file()]
+        return [*beside, *self.stored_results(), *self.agent_files()]
+
+    def indexes(self) -> list[Path]:
+        """What can be made again from the transcript, and holds some of its text until then."""
+        return [path for path in _files(self.folder) if path.name.startswith(f"{self.name}{INDEX}")]
+
     def agent_files(self) -> list[Path]:
         """What is in that folder, at any depth."""
-        found = self.agent.rglob("*") if self.agent.is_dir() else ()
-        return sorted(path for path in found if path.is_file() and not path.is_symlink())
+        return _below(self.agent)
 
     def stored_results(self) -> list[Path]:
         """The results that are there, and what an unfinished write may have left."""
@@ -111,11 +125,6 @@ class Project(Struct, frozen=True):
         """Where a session's notes are."""
         return self.session(session).notes
 
-    @property
-    def memory(self) -> Path:
-        """The folder of what outlives sessions."""
-        return self.folder / "memory"
-
     def sessions(self) -> list[SessionFile]:
         """The transcripts that are there, the newest first."""
         found = []
@@ -133,6 +142,18 @@ class Project(Struct, frozen=True):
         names |= {path.name for path in _entries(self.folder / _AGENTS) if path.is_dir()}
         return [SessionFiles(self.folder, name) for name in sorted(names)]
 
+    def other_texts(self) -> list[Path]:
+        """Texts that belong to no one session: what outlives them, and what an unfinished write may have left."""
+        of_sessions = {path for session in self.all_sessions() for path in session.texts()}
+        found = [path for path in _below(self.folder) if path.suffix != _LOCK and not is_index(path)]
+        return [path for path in found if path not in of_sessions]
+
+    def lost_indexes(self) -> list[Path]:
+        """Indexes whose transcript is gone."""
+        names = {file.path.name.removesuffix(_TRANSCRIPT) for file in self.sessions()}
+        found = filter(is_index, _files(self.folder))
+        return [path for path in found if path.name.partition(INDEX)[0] not in names]
+
 
 class Home(Struct, frozen=True):
     """Everything of ours that is kept for a user."""
@@ -141,7 +162,7 @@ class Home(Struct, frozen=True):
 
     def project(self, folder: Path) -> Project:
         """The data of one folder; whichever way leads to the folder, it is the same."""
-        real = str(folder.expanduser().resolve())
+        real = str(folder) if _is_foreign(folder) else str(folder.expanduser().resolve())
         readable = re.sub(r"[^A-Za-z0-9_-]+", "-", real)[-40:].strip("-")
         digest = hashlib.sha256(real.encode(errors="surrogateescape")).hexdigest()[:16]
         return Project(self.root / "projects" / f"{readable or 'root'}.{digest}")
@@ -155,13 +176,40 @@ class Home(Struct, frozen=True):
         """Where it is written down what was purged."""
         return self.root / "purged.jsonl"
 
+    @property
+    def typed(self) -> Path:
+        """What was typed in the chat."""
+        return self.root / "chat-history.jsonl"
+
+    @property
+    def telemetry(self) -> Path:
+        """Where events are written if no other file is named."""
+        return self.root / "telemetry.jsonl"
+
+    @property
+    def models(self) -> Path:
+        """What servers said last of their models."""
+        return self.root / "models.json"
+
+    def common_texts(self) -> list[Path]:
+        """Texts that belong to no one project."""
+        kept = (self.typed.name, self.telemetry.name)
+        found = (path for path in _files(self.root) if path.suffix != _LOCK)
+        # With them what their writers put aside or left unfinished; all else there is the user's own.
+        return [path for path in found if path.name.removeprefix(".").startswith(kept)]
+
     def texts(self) -> Iterator[Path]:
-        """Every file in which something that was said may stand, in order."""
+        """Every file of ours in which something that was said may stand, in order."""
+        yield from self.common_texts()
         for project in self.projects():
             for session in project.all_sessions():
-                beside = [path for path in (session.transcript, session.notes) if path.is_file()]
-                yield from [*beside, *session.stored_results(), *session.agent_files()]
-            yield from sorted(path for path in project.memory.rglob("*") if path.is_file())
+                yield from session.texts()
+            yield from project.other_texts()
+
+
+def is_index(path: Path) -> bool:
+    """Is this the index of a transcript, or the index's journal?"""
+    return INDEX in path.name
 
 
 def user_home(environ: Mapping[str, str] | None = None) -> Home:
@@ -173,8 +221,20 @@ def user_home(environ: Mapping[str, str] | None = None) -> Home:
         raise SettingError(f"there is no home folder to keep sessions in; set {HOME_VARIABLE}") from error
 
 
+def _is_foreign(folder: Path) -> bool:
+    """Is this a place on another system, as transcripts that came from there name it? It leads nowhere here."""
+    name = str(folder)
+    return not folder.is_absolute() and (PureWindowsPath(name).is_absolute() or name.startswith("/"))
+
+
 def _files(folder: Path) -> list[Path]:
     return [path for path in _entries(folder) if path.is_file() and not path.is_symlink()]
+
+
+def _below(folder: Path) -> list[Path]:
+    """The files at any depth."""
+    found = folder.rglob("*") if folder.is_dir() else ()
+    return sorted(path for path in found if path.is_file() and not path.is_symlink())
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -43,6 +43,7 @@ class JsonlLog:
         self._sync = Sync.DURABLE
         self._lock: FileLock | None = None
         self._torn = False
+        self._owner = os.getpid()
 
     @classmethod
     def open(
@@ -68,6 +69,12 @@ class JsonlLog:
         """Write the records in one go; see `sevenfold.ports.Log`."""
         if self._fd < 0:
             raise TranscriptError(f"{self.path}: opened for reading only, so nothing can be appended")
+        if self._owner != os.getpid():
+            # A fork shares its parent's lock, and knows nothing of what the parent has written since.
+            raise TranscriptError(
+                f"{self.path}: opened by process {self._owner}, of which this one ({os.getpid()}) is a fork; two that "
+                "write would lose what the other said. Open a session of its own in the new process"
+            )
         for record in records:
             if len(record) > self._limit:
                 raise TranscriptError(
@@ -95,14 +102,17 @@ class JsonlLog:
 
     def close(self) -> None:
         """Force what was written to the disk, unless that is switched off, and let others write."""
-        if self._fd >= 0:
-            if self._sync is not Sync.NEVER:
-                os.fsync(self._fd)
-            os.close(self._fd)
-            self._fd = -1
-        if self._lock:
-            self._lock.release()
-            self._lock = None
+        fd, lock, self._fd, self._lock = self._fd, self._lock, -1, None
+        try:
+            if fd >= 0 and self._sync is not Sync.NEVER:
+                os.fsync(fd)
+        except OSError as error:
+            raise lines.explain(error, self.path) from error
+        finally:
+            if fd >= 0:
+                os.close(fd)
+            if lock:
+                lock.release()
 
     def _write(self, data: bytes) -> None:
         """All of it, however many calls that takes; a part that got there is remembered as torn."""

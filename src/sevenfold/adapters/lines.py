@@ -6,7 +6,10 @@ A line longer than the limit is not read into memory: it comes back empty, with 
 from __future__ import annotations
 
 import errno
+import os
+import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -41,11 +44,27 @@ class Line(Struct, frozen=True):
 
 def scan(path: Path, start: int = 0, *, limit: int = LINE_LIMIT) -> Iterator[Line]:
     """All lines from ``start`` on, which must be the beginning of one."""
+    with opened(path) as file:
+        yield from _scan(file, file.seek(start), limit)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """The file for reading. Only a regular one can be read again from any place, as is done everywhere here."""
     try:
-        with path.open("rb") as file:
-            yield from _scan(file, file.seek(start), limit)
+        with open(path, "rb", opener=_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise TranscriptForeign(
+                    f"{path}: this is no regular file; copy what it gives into one first"
+                )
+            yield file
     except OSError as error:
         raise explain(error, path) from error
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open without waiting for somebody at the other end, should it be a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _scan(file: BinaryIO, offset: int, limit: int) -> Iterator[Line]:
@@ -65,14 +84,11 @@ def _scan(file: BinaryIO, offset: int, limit: int) -> Iterator[Line]:
 
 def holding(path: Path, needle: bytes, end: int | None = None) -> Iterator[int]:
     """Offsets of the lines that hold ``needle``, the last one first, from ``end`` towards the start."""
-    try:
-        with path.open("rb") as file:
-            edge = file.seek(0, 2) if end is None else end
-            while (hit := _rfind(file, needle, edge)) >= 0:
-                edge = _rfind(file, b"\n", hit) + 1
-                yield edge
-    except OSError as error:
-        raise explain(error, path) from error
+    with opened(path) as file:
+        edge = file.seek(0, 2) if end is None else end
+        while (hit := _rfind(file, needle, edge)) >= 0:
+            edge = _rfind(file, b"\n", hit) + 1
+            yield edge
 
 
 def _rfind(file: BinaryIO, needle: bytes, end: int) -> int:

@@ -19,8 +19,9 @@ class MemoryLog:
         """Add lines; nothing in memory is more durable than the rest."""
         first = self._size
         for line in lines:
-            self._lines.append(line)
+            # The offset first: whoever reads at the same time goes by the lines that are there.
             self._offsets.append(self._size)
+            self._lines.append(line)
             self._size += len(line)
         return first
 

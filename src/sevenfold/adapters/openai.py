@@ -1,26 +1,27 @@
 """OpenAI and every server that speaks as it does (vLLM, Ollama, llama.cpp…), through the official SDK.
 
 Requests arrive in the shape of the Messages API and leave as Chat Completions, or as Responses where the
-model's profile says so; answers come back in the shape of the Messages API. The SDK is handed finished
-bytes and returns the response unread, as for Anthropic.
+model's profile says so; answers come back in the shape of the Messages API. A request for a summary goes to
+the Responses API's address for those. The SDK is handed finished bytes and returns the response unread, as for
+Anthropic.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any, Literal, Unpack
 
-from sevenfold import profiles
-from sevenfold.adapters.chat import chat_request
 from sevenfold.adapters.chat_stream import ChatReader
 from sevenfold.adapters.exchange import Asked, AsyncSdkClient, Options, SdkClient, model_of, raw_post
 from sevenfold.adapters.failures import Place
 from sevenfold.adapters.keys import OPENAI
-from sevenfold.adapters.responses import responses_request
+from sevenfold.adapters.phrasing import CHAT, COMPACT, Phrasing, at_openai
+from sevenfold.adapters.responses_compaction import CompactionReader
 from sevenfold.adapters.responses_stream import ResponsesReader
+from sevenfold.adapters.streams import Reader
 from sevenfold.ports import Call
 
-OFFICIAL = "api.openai.com"
 UNUSED_KEY = "unused"
 """What a server of one's own is sent as a key when there is none: the SDK insists on one."""
 
@@ -41,7 +42,10 @@ class OpenAIClient(SdkClient):
     def __init__(self, sdk: Any = None, **dialect: Unpack[Dialect]) -> None:
         module = OPENAI.load()
         made = sdk or module.OpenAI(**_options(dialect))
-        super().__init__(made, OpenAIWire(module, made, dialect), owned=sdk is None)
+        wire = OpenAIWire(module, made, dialect)
+        super().__init__(made, wire, owned=sdk is None)
+        self.phrasing = wire.phrasing
+        """How a request for a model is put."""
 
 
 class AsyncOpenAIClient(AsyncSdkClient):
@@ -50,7 +54,10 @@ class AsyncOpenAIClient(AsyncSdkClient):
     def __init__(self, sdk: Any = None, **dialect: Unpack[Dialect]) -> None:
         module = OPENAI.load()
         made = sdk or module.AsyncOpenAI(**_options(dialect))
-        super().__init__(made, OpenAIWire(module, made, dialect), owned=sdk is None)
+        wire = OpenAIWire(module, made, dialect)
+        super().__init__(made, wire, owned=sdk is None)
+        self.phrasing = wire.phrasing
+        """How a request for a model is put."""
 
 
 class OpenAIWire:
@@ -59,28 +66,38 @@ class OpenAIWire:
     def __init__(self, module: Any, client: Any, dialect: Dialect) -> None:
         self.sdk = module
         self._url = str(client.base_url).rstrip("/")
-        # Local servers know the older name only, OpenAI's newer models refuse it.
-        self._room = "max_completion_tokens" if client.base_url.host == OFFICIAL else "max_tokens"
         self._api = dialect.get("api")
         self._reasoning = dialect.get("reasoning_field")
         self._stream = dialect.get("stream", True)
 
+    def phrasing(self, model: str) -> Phrasing:
+        """How a request for a model is put."""
+        return at_openai(model, self._url, self._api, self._reasoning)
+
     def asked(self, call: Call) -> Asked:
         """The request that goes out for a call."""
-        api = self._api or profiles.find(model_of(call)).wire
-
-        def seed() -> str:
-            return sha256(call.body).hexdigest()[:12]
-
-        if api == "responses":
-            body = responses_request(call.body, stream=self._stream)
-            return Asked(raw_post("/responses", body, {}), ResponsesReader(seed))
-        body = chat_request(call.body, stream=self._stream, room=self._room, reasoning=self._reasoning)
-        return Asked(raw_post("/chat/completions", body, {}), ChatReader(seed))
+        model = model_of(call)
+        path, body = self.phrasing(model).put(call.body, stream=self._stream)
+        return Asked(raw_post(path, body, {}), _reader(path, model, seeded(call.body)))
 
     def place(self, call: Call) -> Place:
         """Whom the call went to."""
         return Place(OPENAI, self._url, model_of(call))
+
+    def models(self, model: str) -> str:
+        """Where the server lists its models: some list more than they tell of a single one."""
+        return "/models"
+
+
+def seeded(body: bytes) -> Callable[[], str]:
+    """What names are made from that a server did not give: the request itself, so that they are the same each time."""
+    return lambda: sha256(body).hexdigest()[:12]
+
+
+def _reader(path: str, model: str, seed: Callable[[], str]) -> Reader:
+    if path == COMPACT:
+        return CompactionReader(model, seed)
+    return ChatReader(seed) if path == CHAT else ResponsesReader(seed)
 
 
 def _options(dialect: Dialect) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from sevenfold.adapters.lines import explain
+from sevenfold.adapters.lines import opened
+from sevenfold.layers import redact
 
 SIZE = 8 * 1024 * 1024
 """Bytes of a piece, more or less."""
@@ -23,15 +24,12 @@ _UNREADABLE = frozenset({"signature", "encrypted_content"})
 def pieces(path: Path, *, size: int = SIZE) -> Iterator[bytes]:
     """The file's bytes in order, cut where no secret is likely to be cut."""
     left = b""
-    try:
-        with path.open("rb") as file:
-            while more := file.read(size):
-                piece = left + more
-                cut = _cut(piece)
-                left = piece[cut:]
-                yield piece[:cut]
-    except OSError as error:
-        raise explain(error, path) from error
+    with opened(path) as file:
+        while more := file.read(size):
+            piece = left + more
+            cut = _cut(piece)
+            left = piece[cut:]
+            yield piece[:cut]
     if left:
         yield left
 
@@ -54,6 +52,31 @@ def said_in(record: bytes) -> str:
         except (ValueError, RecursionError):
             return record.decode(errors="surrogateescape")
     return "\n".join(_texts(value))
+
+
+def masked_record(record: bytes) -> bytes:
+    """A JSON record in which every text that looks like a secret is masked; most records are the same bytes."""
+    if not redact.find(said_in(record)):
+        return record
+    try:
+        value = msgspec.json.decode(record)
+    except (msgspec.DecodeError, RecursionError):
+        return redact.mask(record.decode(errors="replace")).text.encode()
+    return msgspec.json.encode(_masked(value)) + b"\n"
+
+
+def _masked(value: Any) -> Any:
+    match value:
+        case str():
+            return redact.mask(value).text
+        case {"type": "base64"}:
+            return value
+        case dict():
+            return {n: inner if n in _UNREADABLE else _masked(inner) for n, inner in value.items()}
+        case list():
+            return [_masked(inner) for inner in value]
+        case _:
+            return value
 
 
 def _texts(value: Any) -> Iterator[str]:

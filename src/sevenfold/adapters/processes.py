@@ -14,27 +14,27 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from pathlib import Path
 from typing import IO, Literal, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from sevenfold.adapters.process_tree import Mark, Witness, end
+from sevenfold.adapters import command_output
+from sevenfold.adapters.command_output import KEPT_AT_EACH_END, Ends, OutputFile
+from sevenfold.adapters.process_tree import Mark, Witness, end, end_strays
 from sevenfold.errors import InputError, Refused
 
-KEPT_AT_EACH_END = 128 * 1024
-"""Bytes of output kept at the beginning and at the end."""
-MOST_IN_A_FILE = 64 * 1024 * 1024
-"""Bytes of output kept of a command in the background."""
 GENTLY = 0.5
 """Seconds a command gets to end by itself when it is told to."""
 _TICK = 0.05
 _CHUNK = 64 * 1024
 _SCRIPT = 'trap \'pwd -P >&"$SEVENFOLD_CWD_FD"\' EXIT; eval "$1"'
 
-State = Literal["running", "completed", "failed", "killed"]
+State = Literal["running", "completed", "failed", "killed", "gone"]
+"""gone: nobody knows how it ended, because the process that looked after it ended first."""
 
 
 class Ran(Struct, frozen=True):
@@ -59,6 +59,12 @@ class Task(Struct, frozen=True):
     state: State
     path: str
     code: int | None = None
+    read: int = 0
+    """Bytes of its output that somebody has looked at…"""
+    unread: int = 0
+    """…and those nobody has yet."""
+    mark: str = ""
+    """What all its processes carry."""
 
 
 class _Sink(Protocol):
@@ -66,11 +72,20 @@ class _Sink(Protocol):
 
 
 class LocalProcesses:
-    """Runs commands on this machine; ``folder`` takes the output of those in the background."""
+    """Runs commands on this machine; ``folder`` takes the output of those in the background.
 
-    def __init__(self, folder: Path) -> None:
+    ``earlier`` are those another process started. What is left of them is ended, and they are known as they were.
+    """
+
+    def __init__(self, folder: Path, earlier: Iterable[Task] = ()) -> None:
         self._folder = folder
-        self._tasks: dict[str, _Background] = {}
+        self._tasks: dict[str, _Background | _Earlier] = {}
+        self._read: dict[str, int] = {}
+        for task in earlier:
+            if task.state == "running":
+                end_strays(Mark(task.mark))
+                task = replace(task, state="gone")
+            self._tasks[task.id], self._read[task.id] = _Earlier(task), task.read
 
     def run(
         self,
@@ -84,7 +99,7 @@ class LocalProcesses:
     ) -> Ran:
         """Run a command until it ends, its time is up or ``stopped()``."""
         started = time.monotonic()
-        ends = _Ends(progress)
+        ends = Ends(progress)
         with _Running(command, cwd, environ) as running:
             problem = running.pump(ends, started + seconds, stopped)
             if problem == _TIMED_OUT:
@@ -97,45 +112,56 @@ class LocalProcesses:
         """Run a command in the background."""
         self._folder.mkdir(parents=True, exist_ok=True)
         # The output of an earlier run's tasks may still be read.
-        name = next(
-            name for name in map("task-{}".format, count(1)) if not (self._folder / f"{name}.log").exists()
-        )
-        sink = _File(self._folder / f"{name}.log")
+        name = next(name for name in map("task-{}".format, count(1)) if self._is_free(name))
+        sink = OutputFile(self._folder / f"{name}.log")
         try:
             running = _Running(command, cwd, environ)
         except BaseException:
             sink.close()
             raise
         self._tasks[name] = _Background(name, command, sink, running)
-        return self._tasks[name].task()
+        return self._task(name)
 
     def tasks(self) -> list[Task]:
         """All that were started, in order."""
-        return [background.task() for background in self._tasks.values()]
+        return [self._task(name) for name in self._tasks]
 
     def wait(self, name: str, seconds: float, stopped: Callable[[], bool]) -> Task:
         """A task as it is when it has ended, or after this time."""
-        background, deadline = self._known(name), time.monotonic() + seconds
+        found, deadline = self._known(name), time.monotonic() + seconds
         while not stopped() and (left := deadline - time.monotonic()) > 0:
-            if background.ended.wait(min(left, _TICK)):
+            if found.ended.wait(min(left, _TICK)):
                 break
-        return background.task()
+        return self._task(name)
+
+    def read(self, name: str, most: int) -> bytes:
+        """What a task has printed since this was last called, or as much of it."""
+        path, place = self._known(name).task().path, self._read.get(name, 0)
+        found = command_output.piece(path, place, most)
+        self._read[name] = place + len(found)
+        return found
 
     def stop(self, name: str) -> Task:
         """End a task with all it started."""
-        background = self._known(name)
-        background.stop()
-        return background.task()
+        self._known(name).stop()
+        return self._task(name)
 
     def close(self) -> None:
         """End all tasks."""
-        for background in self._tasks.values():
-            background.stop()
+        for found in self._tasks.values():
+            found.stop()
 
-    def _known(self, name: str) -> _Background:
+    def _known(self, name: str) -> _Background | _Earlier:
         if name not in self._tasks:
             raise InputError(f"There is no task {name!r}; there are: {', '.join(self._tasks) or 'none'}.")
         return self._tasks[name]
+
+    def _task(self, name: str) -> Task:
+        task, read = self._tasks[name].task(), self._read.get(name, 0)
+        return replace(task, read=read, unread=max(0, command_output.size(task.path) - read))
+
+    def _is_free(self, name: str) -> bool:
+        return name not in self._tasks and not (self._folder / f"{name}.log").exists()
 
 
 _TIMED_OUT = "it took too long"
@@ -149,14 +175,14 @@ class _Running:
         shell = shutil.which("bash", path=environ.get("PATH")) or shutil.which("bash")
         if shell is None:
             raise Refused("There is no bash on this machine, and commands need it.")
-        self._mark, self._witness = Mark(), Witness()
+        self.mark, self._witness = Mark(), Witness()
         told, says = os.pipe()
         self._told = told
         try:
             self.child = subprocess.Popen(
                 [shell, "-c", _SCRIPT, "bash", command],
                 cwd=cwd,
-                env={**environ, **self._mark.environ, "SEVENFOLD_CWD_FD": str(says)},
+                env={**environ, **self.mark.environ, "SEVENFOLD_CWD_FD": str(says)},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -175,7 +201,7 @@ class _Running:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
-            end(self.child, self._mark, self._witness)
+            end(self.child, self.mark, self._witness)
         self._close()
 
     def pump(self, sink: _Sink, deadline: float | None, stopped: Callable[[], bool]) -> str:
@@ -187,7 +213,7 @@ class _Running:
             selector.register(pipe, selectors.EVENT_READ)
             problem = self._until_it_ends(selector, pipe, sink, deadline, stopped)
             if problem:
-                end(self.child, self._mark, self._witness, gently=GENTLY)
+                end(self.child, self.mark, self._witness, gently=GENTLY)
             # What a process left behind on purpose adds later is nobody's; what is there is taken, within reason.
             for _ in range(2 * KEPT_AT_EACH_END // _CHUNK):
                 if not _take(pipe, sink):
@@ -241,66 +267,10 @@ def _take(pipe: IO[bytes], sink: _Sink) -> bool | None:
     return True
 
 
-class _Ends:
-    """The beginning and the end of an output."""
-
-    def __init__(self, progress: Callable[[str], None]) -> None:
-        self._progress = progress
-        self._first = bytearray()
-        self._last = bytearray()
-        self.left_out = 0
-
-    def add(self, chunk: bytes) -> None:
-        """More of it."""
-        self._progress(chunk.decode(errors="replace"))
-        room = KEPT_AT_EACH_END - len(self._first)
-        self._first += chunk[:room]
-        self._last += chunk[room:] if room < len(chunk) else b""
-        if len(self._last) > 2 * KEPT_AT_EACH_END:
-            self._shorten()
-
-    def _shorten(self) -> None:
-        over = max(0, len(self._last) - KEPT_AT_EACH_END)
-        self.left_out += over
-        del self._last[:over]
-
-    def text(self) -> str:
-        """All of it, or both ends with a note in between."""
-        self._shorten()
-        if not self.left_out:
-            return bytes(self._first + self._last).decode(errors="replace")
-        first, last = (
-            bytes(self._first).decode(errors="replace"),
-            bytes(self._last).decode(errors="replace"),
-        )
-        return f"{first}\n… {self.left_out:,} bytes of output are left out here …\n{last}"
-
-
-class _File:
-    """The beginning of an output, in a file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file = path.open("xb", buffering=0)
-        self._room = MOST_IN_A_FILE
-
-    def add(self, chunk: bytes) -> None:
-        """More of it."""
-        if self._room > 0:
-            self._file.write(chunk[: self._room])
-            self._room -= len(chunk)
-            if self._room <= 0:
-                self._file.write(b"\n(more output than is kept)\n")
-
-    def close(self) -> None:
-        """No more of it."""
-        self._file.close()
-
-
 class _Background:
     """A command that somebody looks after in a thread."""
 
-    def __init__(self, name: str, command: str, sink: _File, running: _Running) -> None:
+    def __init__(self, name: str, command: str, sink: OutputFile, running: _Running) -> None:
         self._name, self._command, self._sink, self._running = name, command, sink, running
         self._stop = threading.Event()
         self.ended = threading.Event()
@@ -327,4 +297,20 @@ class _Background:
         state: State = "running"
         if self.ended.is_set():
             state = "killed" if self._problem else "completed" if code == 0 else "failed"
-        return Task(self._name, self._command, state, str(self._sink.path), code)
+        mark = self._running.mark.name
+        return Task(self._name, self._command, state, str(self._sink.path), code, mark=mark)
+
+
+class _Earlier:
+    """A command that has ended."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self.ended = threading.Event()
+        self.ended.set()
+
+    def stop(self) -> None:
+        """There is nothing left to end."""
+
+    def task(self) -> Task:
+        return self._task

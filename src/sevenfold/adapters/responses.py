@@ -1,8 +1,9 @@
 """A Messages request as one of the Responses API, the stateless way.
 
 The whole history goes along each time and nothing is stored at the provider. What a model reasoned comes
-back encrypted, as a redacted thinking block under its own id, and is returned as it came. Tools, histories
-and structures that Chat Completions cannot express are refused here for the same reasons.
+back encrypted, as a redacted thinking block under its own id, and is returned as it came; so is a summary the
+provider made, a compaction item. Tools, histories and structures that Chat Completions cannot express are
+refused here for the same reasons.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from sevenfold.adapters.chat import (
     function,
     image_url,
     inexpressible,
+    is_sealed,
     result_parts,
     text_of,
 )
@@ -52,12 +54,30 @@ def responses_request(body: bytes, *, stream: bool) -> bytes:
         schema = {"type": "json_schema", "name": "answer", "schema": wanted["format"]["schema"]}
         request["text"] = {"format": schema}
     request["max_output_tokens"] = asked["max_tokens"]
-    request["input"] = [
+    request["input"] = _input(asked)
+    return msgspec.json.encode(request | ({"stream": True} if stream else {}))
+
+
+def compact_request(body: bytes) -> bytes:
+    """The body of the request that has the provider summarise the same conversation.
+
+    It takes neither tools nor wishes: what becomes of the conversation is the provider's affair.
+    """
+    asked = decoded(body, "The Responses API", frozenset({"compaction"}))
+    if asked["compaction"].get("instructions"):
+        raise RequestRefused("The Responses API's compaction takes no instructions: leave them out")
+    request: dict[str, Any] = {"model": asked["model"]}
+    if system := text_of(asked.get("system") or "", "system"):
+        request["instructions"] = system
+    return msgspec.json.encode(request | {"input": _input(asked)})
+
+
+def _input(asked: Json) -> list[Json]:
+    return [
         item
         for place, message in enumerate(asked["messages"])
         for item in _items(message, f"messages.{place}")
     ]
-    return msgspec.json.encode(request | ({"stream": True} if stream else {}))
 
 
 def _items(message: Json, where: str) -> Iterator[Json]:
@@ -103,5 +123,7 @@ def _item(block: Json, where: str) -> Iterator[Json]:
             yield {"type": "reasoning", **reasoned, "summary": []}
         case "thinking" | "redacted_thinking":
             return
+        case "compaction" if is_sealed(block):
+            yield {name: value for name, value in block.items() if name != "cache_control"}
         case _:
             raise inexpressible(block, where)

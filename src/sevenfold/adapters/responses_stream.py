@@ -20,6 +20,7 @@ from sevenfold.record import blocks, canonical
 from sevenfold.record.blocks import Block
 from sevenfold.record.log import Answer
 
+UNFINISHED = frozenset({"queued", "in_progress", "cancelled"})
 ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 WATCHED = {
     "response.output_text.delta": "text",
@@ -50,11 +51,24 @@ class _Details(Struct, frozen=True):
     reasoning_tokens: int | None = None
 
 
-class _Usage(Struct, frozen=True):
+class Counted(Struct, frozen=True):
+    """What the provider counted."""
+
     input_tokens: int = 0
     output_tokens: int = 0
     input_tokens_details: _Details | None = None
     output_tokens_details: _Details | None = None
+
+    def usage(self) -> Raw:
+        """The same as the Messages API counts."""
+        before, after = self.input_tokens_details or _Details(), self.output_tokens_details
+        return usage(
+            self.input_tokens,
+            before.cached_tokens or 0,
+            before.cache_write_tokens or 0,
+            self.output_tokens,
+            after.reasoning_tokens if after else None,
+        )
 
 
 class _Why(Struct, frozen=True):
@@ -65,8 +79,8 @@ class _Response(Struct, frozen=True):
     id: str = ""
     model: str = ""
     status: str = ""
-    output: list[_Item] = []
-    usage: _Usage | None = None
+    output: list[_Item] | None = None
+    usage: Counted | None = None
     incomplete_details: _Why | None = None
     error: Raw = Raw(b"null")
 
@@ -118,10 +132,14 @@ class ResponsesReader:
 
     def body(self, raw: bytes) -> list[Piece]:
         """Take an answer that came in one piece."""
-        self._response = decoded(_response, raw)
-        self._items = dict(enumerate(self._response.output))
-        self._end(self._response)
-        return [piece for item in self._response.output for piece in _shown(item)]
+        self._response = response = decoded(_response, raw)
+        self._end(response)
+        if response.status in UNFINISHED:
+            raise Garbled(f"its status is {response.status}")
+        if response.output is None:
+            raise Garbled("it has no output")
+        self._items = dict(enumerate(response.output))
+        return [piece for item in response.output for piece in _shown(item)]
 
     def reply(self, request_id: str | None) -> Reply:
         """The finished answer."""
@@ -147,21 +165,13 @@ class ResponsesReader:
     def _answer(self, items: Sequence[tuple[int, _Item]], request_id: str | None) -> Answer | None:
         if self._response is None:
             return None
-        counted = self._response.usage or _Usage()
-        before, after = counted.input_tokens_details or _Details(), counted.output_tokens_details
         found = [block for _, item in items for block in self._block(item)]
         return Answer(
             id=self._response.id or f"resp_{self._seed()}",
             model=self._response.model,
             blocks=tuple(found),
-            usage=usage(
-                counted.input_tokens,
-                before.cached_tokens or 0,
-                before.cache_write_tokens or 0,
-                counted.output_tokens,
-                after.reasoning_tokens if after else None,
-            ),
-            stop_reason=self._stopped(found) if self._ended else None,
+            usage=(self._response.usage or Counted()).usage(),
+            stop_reason=self._stopped(items) if self._ended else None,
             request_id=request_id,
         )
 
@@ -174,11 +184,13 @@ class ResponsesReader:
         elif words := _said(item):
             yield blocks.text(words)
 
-    def _stopped(self, found: Sequence[Block]) -> str:
+    def _stopped(self, items: Sequence[tuple[int, _Item]]) -> str:
         if self._response is not None and self._response.incomplete_details is not None:
             filtered = self._response.incomplete_details.reason == "content_filter"
             return "refusal" if filtered else "max_tokens"
-        return "tool_use" if any(block.kind == "tool_use" for block in found) else "end_turn"
+        if any(part.refusal for _, item in items for part in item.content or ()):
+            return "refusal"
+        return "tool_use" if any(item.type == "function_call" for _, item in items) else "end_turn"
 
 
 def _said(item: _Item) -> str:

@@ -1,4 +1,4 @@
-"""Where a session runs, found out once: folder, platform, shell, date, and what git has to say.
+"""Where a session runs, found out once: folder, platform, shell, and what git has to say.
 
 Git is asked only in a folder the user trusts, because a repository's own configuration can make git run
 programs. It gets little time; a repository that is slow to answer, and a machine without git, are fine.
@@ -12,10 +12,8 @@ import platform
 import signal
 import subprocess
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path, PurePath
 
-from sevenfold.ports import Clock
 from sevenfold.prompts.session import Environment
 
 GIT_SECONDS = 2.0
@@ -27,7 +25,6 @@ _STATUS = ("git", "--no-optional-locks", "status", "--short", "--branch", "--ign
 def look_around(
     cwd: Path,
     *,
-    clock: Clock,
     environ: Mapping[str, str],
     model: str | None = None,
     trusted: bool = False,
@@ -38,7 +35,6 @@ def look_around(
     return Environment(
         cwd=str(cwd),
         platform=f"{platform.system()} {platform.release()} ({platform.machine()})",
-        date=datetime.fromtimestamp(clock.now()).date().isoformat(),
         shell=PurePath(environ.get("SHELL") or environ.get("COMSPEC") or "").name or None,
         model=model,
         git=git,

@@ -20,9 +20,10 @@ from sevenfold.simulator.faults import Fault, broken, refusal
 from sevenfold.simulator.log import Received
 from sevenfold.simulator.messages import answer, count
 from sevenfold.simulator.models import model_info, model_list
-from sevenfold.simulator.prepare import Prepared, prepare
+from sevenfold.simulator.prepare import Prepared, prepare, refuse_long_lifetimes
 from sevenfold.simulator.provider import Simulator
 from sevenfold.simulator.responses import respond, response_events
+from sevenfold.simulator.responses_compaction import compact
 from sevenfold.simulator.schema import Dialect, check_shape
 from sevenfold.simulator.stream import events
 
@@ -89,6 +90,7 @@ def create_app(sim: Simulator) -> Starlette:
             route("/v1/models/{name:path}", _model, "GET"),
             route("/v1/chat/completions", _chat, asks=True),
             route("/v1/responses", _responses, asks=True),
+            route("/v1/responses/compact", _compact, asks=True),
             route("/{path:path}", _nothing),
             route("/{path:path}", _nothing, "GET"),
         ]
@@ -189,9 +191,12 @@ def _prepared(exchange: Exchange, *, counting: bool) -> Prepared:
     profile = sim.profile(body["model"])
     if profile is None or profile.wire != "messages":
         raise ApiError(404, "not_found_error", f"model: {body['model']}")
-    return prepare(
+    ready = prepare(
         body, profile, dialect, scales=sim.scales, binder=sim.binder, new_account=setup.account == "new"
     )
+    if not setup.long_lifetime:
+        refuse_long_lifetimes(ready)
+    return ready
 
 
 async def _messages(exchange: Exchange) -> Response:
@@ -242,6 +247,13 @@ async def _responses(exchange: Exchange) -> Response:
     if body.get("stream"):
         return exchange.stream(response_events(response, exchange.sim.setup.chunk), response)
     return exchange.json(response)
+
+
+async def _compact(exchange: Exchange) -> Response:
+    compacted = compact(exchange.sim, _decode(exchange))
+    await exchange.think()
+    exchange.received.usage = compacted["usage"]
+    return exchange.json(compacted)
 
 
 async def _nothing(exchange: Exchange) -> Response:

@@ -19,6 +19,7 @@ from sevenfold.simulator.openai_common import (
     decoded_arguments,
     unknown_model,
 )
+from sevenfold.simulator.openai_tools import check_tools
 from sevenfold.simulator.provider import Simulator
 
 Json = Mapping[str, Any]
@@ -26,6 +27,7 @@ OVERFLOW = (
     "This model's maximum context length is {window} tokens. "
     "However, your messages resulted in {tokens} tokens. Please reduce the length of the messages."
 )
+PARTS = ("text", "image_url", "input_audio", "refusal", "audio", "file")
 FINISH = {"tool_use": "tool_calls", "max_tokens": "length", "model_context_window_exceeded": "length"}
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
@@ -48,12 +50,14 @@ class _Message(Struct):
 
 
 class _Definition(Struct):
-    name: str
+    name: str | None = None
     description: str | None = None
     parameters: dict[str, Any] | None = None
+    strict: bool | None = None
 
 
 class _Tool(Struct):
+    type: str | None = None
     function: _Definition | None = None
 
 
@@ -122,6 +126,8 @@ def _read(sim: Simulator, body: Any) -> Asked:
     profile = sim.profile(body["model"])
     if profile is None:
         raise unknown_model(body.get("model"))
+    check_tools(body.get("tools") or (), nested=True)
+    _check_parts(body["messages"])
     _check_tools_answered(body["messages"])
     stops = body.get("stop") or ()
     return Asked(
@@ -136,10 +142,10 @@ def _read(sim: Simulator, body: Any) -> Asked:
 
 
 def _tool(tool: Json) -> Json:
-    function = tool.get("function") or {}
+    function = tool["function"]
     return {
         "type": "function",
-        "name": function.get("name"),
+        "name": function["name"],
         "description": function.get("description"),
         "input_schema": function.get("parameters"),
     }
@@ -160,6 +166,18 @@ def _message(message: Json) -> Json:
         given = decoded_arguments(function.get("arguments"))
         blocks.append({"type": "tool_use", "id": call["id"], "name": function["name"], "input": given})
     return {"role": "system" if role == "developer" else role, "content": blocks}
+
+
+def _check_parts(messages: Sequence[Json]) -> None:
+    """Content blocks of other APIs have no place in a message."""
+    for number, message in enumerate(messages):
+        parts = message.get("content")
+        for place, part in enumerate(parts if isinstance(parts, list) else ()):
+            if part.get("type") not in PARTS:
+                names = ", ".join(f"'{name}'" for name in PARTS)
+                words = f"Invalid value: '{part.get('type')}'. Supported values are: {names}."
+                where = f"messages[{number}].content[{place}].type"
+                raise bad(words, param=where, code="invalid_value")
 
 
 def _check_tools_answered(messages: Sequence[Json]) -> None:

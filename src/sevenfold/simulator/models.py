@@ -16,7 +16,7 @@ LINES = ("haiku", "sonnet", "opus", "fable", "mythos")
 def model_list(sim: Simulator, *, anthropic: bool) -> dict[str, Any]:
     """Every model on offer."""
     if not anthropic:
-        return {"object": "list", "data": [_openai(name) for name in sim.served()]}
+        return {"object": "list", "data": [_openai(sim, name) for name in sim.served()]}
     found = [(name, sim.profile(name)) for name in sim.served()]
     listed = [_anthropic(sim, name, facts) for name, facts in found if facts and facts.wire == "messages"]
     return {"data": listed, "has_more": False, "first_id": listed[0]["id"], "last_id": listed[-1]["id"]}
@@ -27,11 +27,15 @@ def model_info(sim: Simulator, name: str, *, anthropic: bool) -> dict[str, Any]:
     profile = sim.profile(name)
     if profile is None:
         raise ApiError(404, "not_found_error", f"model: {name}") if anthropic else unknown_model(name)
-    return _anthropic(sim, name, profile) if anthropic else _openai(name)
+    return _anthropic(sim, name, profile) if anthropic else _openai(sim, name)
 
 
-def _openai(name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": 1_767_225_600, "owned_by": "simulated"}
+def _openai(sim: Simulator, name: str) -> dict[str, Any]:
+    """As OpenAI lists a model; for one of the caller's own with its window, as local servers do."""
+    listed = {"id": name, "object": "model", "created": 1_767_225_600, "owned_by": "simulated"}
+    if own := sim.setup.models.get(name):
+        listed["max_model_len"] = sim.setup.announced_windows.get(name, own.window)
+    return listed
 
 
 def _anthropic(sim: Simulator, name: str, profile: Profile) -> dict[str, Any]:

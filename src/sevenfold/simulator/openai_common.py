@@ -32,6 +32,29 @@ class Asked(Struct, frozen=True):
     """How this API says that the prompt is too long."""
     stops: Sequence[str] = ()
 
+    @property
+    def system(self) -> str:
+        """The words of all system messages."""
+        parts = [message for message in self.messages if message["role"] == "system"]
+        return "\n".join(str(block.get("text", "")) for part in parts for block in part["content"])
+
+    @property
+    def spoken(self) -> list[Json]:
+        """The messages of user and model."""
+        return [message for message in self.messages if message["role"] != "system"]
+
+
+class Taken(Struct, frozen=True):
+    """A prompt that fits, weighed."""
+
+    pieces: Sequence[Piece]
+    tokens: int
+
+    def cached(self, sim: Simulator, asked: Asked) -> int:
+        """How much of it was cached; all of it is from now on."""
+        root = digest(str(asked.body["model"]).encode())
+        return sim.prefixes.read(root, self.pieces, asked.profile.cache, sim.clock.now())
+
 
 class Said(Struct, frozen=True):
     """A reply with what it cost."""
@@ -44,25 +67,29 @@ class Said(Struct, frozen=True):
 def ask(sim: Simulator, asked: Asked) -> Said:
     """Let the brain answer; the prompt is counted, cached and held against the window."""
     profile = asked.profile
-    pieces = _pieces(sim, asked)
-    size = sum(piece.tokens for piece in pieces)
-    if size > profile.window:
-        raise _overflow(asked, size)
-    system = [message for message in asked.messages if message["role"] == "system"]
+    taken = take(sim, asked)
+    size = taken.tokens
     prompt = Prompt(
         model=asked.body["model"],
-        system="\n".join(str(block.get("text", "")) for message in system for block in message["content"]),
+        system=asked.system,
         tools=asked.tools,
-        messages=[message for message in asked.messages if message["role"] != "system"],
+        messages=asked.spoken,
         max_tokens=asked.max_tokens or profile.max_output,
         body=asked.body,
     )
     reply = sim.brain.reply(prompt)
     room = Room(min(prompt.max_tokens, profile.max_output), profile.window - size)
     output = limit(reply, asked.stops, room, sim.scales.counter, profile.tokenizer)
-    root = digest(str(asked.body["model"]).encode())
-    cached = sim.prefixes.read(root, pieces, profile.cache, sim.clock.now())
-    return Said(output, size, cached)
+    return Said(output, size, taken.cached(sim, asked))
+
+
+def take(sim: Simulator, asked: Asked) -> Taken:
+    """Weigh a prompt; raises when it is larger than the window."""
+    pieces = _pieces(sim, asked)
+    size = sum(piece.tokens for piece in pieces)
+    if size > asked.profile.window:
+        raise _overflow(asked, size)
+    return Taken(pieces, size)
 
 
 def check_body(body: Any, shape: type[Struct]) -> None:

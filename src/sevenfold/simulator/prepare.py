@@ -19,7 +19,7 @@ from sevenfold.simulator.cache import Salts
 from sevenfold.simulator.compaction import check_range, check_signed_block
 from sevenfold.simulator.conversation import Conversation, Item, read_conversation, total
 from sevenfold.simulator.edits import apply_edits, visible
-from sevenfold.simulator.errors import invalid
+from sevenfold.simulator.errors import EXTRA, invalid
 from sevenfold.simulator.parameters import BINDING, check_parameters
 from sevenfold.simulator.pieces import Scales, digest, value_digest
 from sevenfold.simulator.pinned import deleted_references, without_deleted
@@ -90,6 +90,13 @@ def prepare(
         salts=_salts(body, profile, dialect, talk),
         deleted=deleted,
     )
+
+
+def refuse_long_lifetimes(ready: Prepared) -> None:
+    """Raise when something is to be kept for an hour; how a provider words this is not documented."""
+    for item in (*ready.head, *ready.shown):
+        if item.ttl == "1h":
+            raise invalid(f"{item.path}.cache_control.ephemeral.ttl: {EXTRA}")
 
 
 def _check_rules(body: Json, profile: Profile, dialect: Dialect) -> None:

@@ -50,6 +50,8 @@ class Setup(Struct, frozen=True):
     """Switches on an extension no provider has: see `pinned`."""
     extra_blocks: frozenset[str] = frozenset()
     """Block types of a future API that are accepted as they are."""
+    long_lifetime: bool = True
+    """Whether the account may have things kept for an hour; if not, markers that ask for it are refused."""
     lifetimes_apart: bool = True
     """Whether an entry written for one lifetime is invisible to markers of the other."""
     log_bytes: int = 256_000_000

@@ -19,15 +19,20 @@ from sevenfold.simulator.openai_common import (
     decoded_arguments,
     unknown_model,
 )
+from sevenfold.simulator.openai_tools import check_tools
 from sevenfold.simulator.provider import Simulator
+from sevenfold.simulator.seals import OpaqueSeal
 
 Json = Mapping[str, Any]
 OVERFLOW = "Your input exceeds the context window of this model. Please adjust your input and try again."
+SEALED = "reasoning.encrypted_content"
+EMPTY: dict[str, Json] = {"message": {"content": []}, "function_call": {"arguments": ""}, "reasoning": {}}
+"""What an item of a stream has not yet when it is announced."""
 STATEFUL = ("previous_response_id", "conversation")
 
 
 class _Tool(Struct):
-    type: str
+    type: str | None = None
     name: str | None = None
     parameters: dict[str, Any] | None = None
 
@@ -43,7 +48,7 @@ class _Body(Struct):
 
 def respond(sim: Simulator, body: Any) -> dict[str, Any]:
     """Answer a request of the Responses API."""
-    asked = _read(sim, body)
+    asked = read(sim, body, _Body)
     said = ask(sim, asked)
     cut = said.output.stop_reason in ("max_tokens", "model_context_window_exceeded")
     return {
@@ -56,14 +61,16 @@ def respond(sim: Simulator, body: Any) -> dict[str, Any]:
         "instructions": asked.body.get("instructions"),
         "max_output_tokens": asked.body.get("max_output_tokens"),
         "model": asked.body["model"],
-        "output": list(_items(sim, said, "incomplete" if cut else "completed")),
+        "output": list(_items(sim, asked, said, "incomplete" if cut else "completed")),
         "parallel_tool_calls": True,
         "previous_response_id": None,
         "store": False,
         "tool_choice": asked.body.get("tool_choice") or "auto",
         "tools": asked.body.get("tools") or [],
         "truncation": "disabled",
-        "usage": _usage(said),
+        "usage": usage(
+            said.prompt_tokens, said.cached_tokens, said.output.tokens, said.output.thinking_tokens
+        ),
         "metadata": {},
     }
 
@@ -82,8 +89,7 @@ def response_events(response: Json, size: int) -> Iterator[bytes]:
     yield event("response.created", response=empty)
     yield event("response.in_progress", response=empty)
     for place, item in enumerate(response["output"]):
-        empty_item: Json = {"content": []} if item["type"] == "message" else {"arguments": ""}
-        opening = {**item, "status": "in_progress", **empty_item}
+        opening = {**item, "status": "in_progress", **EMPTY[item["type"]]}
         yield event("response.output_item.added", output_index=place, item=opening)
         where = {"item_id": item["id"], "output_index": place}
         if item["type"] == "message":
@@ -98,7 +104,7 @@ def response_events(response: Json, size: int) -> Iterator[bytes]:
                 "response.output_text.done", **where, content_index=0, text=part["text"], logprobs=[]
             )
             yield event("response.content_part.done", **where, content_index=0, part=part)
-        else:
+        elif item["type"] == "function_call":
             given = item["arguments"]
             for start in range(0, len(given), size):
                 yield event(
@@ -111,15 +117,17 @@ def response_events(response: Json, size: int) -> Iterator[bytes]:
     yield event(f"response.{response['status']}", response=response)
 
 
-def _read(sim: Simulator, body: Any) -> Asked:
-    check_body(body, _Body)
+def read(sim: Simulator, body: Any, shape: type[Struct]) -> Asked:
+    """A request of the Responses API in the simulator's own terms; raises where it is wrong."""
+    check_body(body, shape)
     profile = sim.profile(body["model"])
     if profile is None:
         raise unknown_model(body.get("model"))
+    check_tools(body.get("tools") or (), nested=False)
     for name in STATEFUL:
         if body.get(name) is not None:
             raise bad(f"'{name}' is not simulated: send the whole input.", param=name)
-    messages = [_message(item, place) for place, item in enumerate(_input(body["input"]))]
+    messages = [_message(sim, body, item, place) for place, item in enumerate(_input(body["input"]))]
     if body.get("instructions"):
         messages.insert(0, {"role": "system", "content": content_blocks(body["instructions"])})
     _check_calls_answered(messages)
@@ -142,7 +150,7 @@ def _tool(tool: Json) -> Json:
     return {"type": tool.get("type"), **described, "input_schema": tool.get("parameters")}
 
 
-def _message(item: Json, place: int) -> Json:
+def _message(sim: Simulator, body: Json, item: Json, place: int) -> Json:
     match item.get("type", "message"):
         case "message":
             role = {"developer": "system"}.get(str(item.get("role")), str(item.get("role")))
@@ -160,10 +168,30 @@ def _message(item: Json, place: int) -> Json:
             content = content_blocks(item.get("output"))
             result = {"type": "tool_result", "tool_use_id": str(item.get("call_id")), "content": content}
             return {"role": "user", "content": [result]}
-        case "reasoning" | "compaction":
+        case "reasoning":
+            # Without its content it goes by its id, as with a provider that has stored it.
+            if item.get("encrypted_content") is not None:
+                _unsealed(sim, body, item, place)
             return {"role": "assistant", "content": []}
+        case "compaction":
+            return {"role": "assistant", "content": content_blocks(_unsealed(sim, body, item, place))}
         case kind:
             raise bad(f"Invalid value: '{kind}'.", param=f"input[{place}].type", code="invalid_value")
+
+
+def _unsealed(sim: Simulator, body: Json, item: Json, place: int) -> str:
+    """What an opaque item says, which only the model that made it can read, for its organisation."""
+    sealed = item.get("encrypted_content")
+    if not isinstance(sealed, str):
+        param = f"input[{place}].encrypted_content"
+        words = f"Missing required parameter: '{param}'."
+        raise bad(words, param=param, code="missing_required_parameter")
+    seal = sim.binder.sealer.open(sealed, OpaqueSeal)
+    if seal is None or (seal.model, seal.organisation) != (body["model"], sim.setup.organisation):
+        words = f"The encrypted content {sealed[:4]}...{sealed[-4:]} could not be verified. "
+        reason = "Reason: Encrypted content could not be decrypted or parsed."
+        raise bad(words + reason, code="invalid_encrypted_content")
+    return seal.summary
 
 
 def _check_calls_answered(messages: list[Json]) -> None:
@@ -176,9 +204,16 @@ def _check_calls_answered(messages: list[Json]) -> None:
         raise bad(f"No tool call found for function call output with call_id {name}.", param="input")
 
 
-def _items(sim: Simulator, said: Said, status: str) -> Iterator[Json]:
+def _items(sim: Simulator, asked: Asked, said: Said, status: str) -> Iterator[Json]:
     for block in said.output.blocks:
-        if block["type"] == "text":
+        if block["type"] == "thinking":
+            yield {
+                "type": "reasoning",
+                "id": sim.new_id("rs_"),
+                "summary": [],
+                **_sealed(sim, asked, block),
+            }
+        elif block["type"] == "text":
             part = {"type": "output_text", "text": block["text"], "annotations": [], "logprobs": []}
             yield {
                 "type": "message",
@@ -198,11 +233,20 @@ def _items(sim: Simulator, said: Said, status: str) -> Iterator[Json]:
             }
 
 
-def _usage(said: Said) -> dict[str, Any]:
+def _sealed(sim: Simulator, asked: Asked, block: Json) -> Json:
+    """Reasoning as it goes along to clients that keep their own history; others get its id alone."""
+    if SEALED not in (asked.body.get("include") or ()):
+        return {}
+    seal = OpaqueSeal(asked.body["model"], sim.setup.organisation, str(block["thinking"]))
+    return {"encrypted_content": sim.binder.sealer.seal(seal)}
+
+
+def usage(prompt: int, cached: int, output: int, reasoning: int = 0) -> dict[str, Any]:
+    """What a request is billed for."""
     return {
-        "input_tokens": said.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": said.cached_tokens, "cache_write_tokens": 0},
-        "output_tokens": said.output.tokens,
-        "output_tokens_details": {"reasoning_tokens": said.output.thinking_tokens},
-        "total_tokens": said.prompt_tokens + said.output.tokens,
+        "input_tokens": prompt,
+        "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
+        "output_tokens": output,
+        "output_tokens_details": {"reasoning_tokens": reasoning},
+        "total_tokens": prompt + output,
     }

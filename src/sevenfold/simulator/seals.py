@@ -59,7 +59,15 @@ class SummarySeal(Struct, frozen=True, array_like=True, tag="c"):
     last_role: str
 
 
-Seal = TypeVar("Seal", ThoughtSeal, SummarySeal)
+class OpaqueSeal(Struct, frozen=True, array_like=True, tag="o"):
+    """A summary that only who made it can read."""
+
+    model: str
+    organisation: str
+    summary: str
+
+
+Seal = TypeVar("Seal", ThoughtSeal, SummarySeal, OpaqueSeal)
 
 
 class Sealer:
@@ -68,7 +76,7 @@ class Sealer:
     def __init__(self, key: bytes) -> None:
         self._key = key
 
-    def seal(self, seal: ThoughtSeal | SummarySeal) -> str:
+    def seal(self, seal: ThoughtSeal | SummarySeal | OpaqueSeal) -> str:
         """The seal as a string to send."""
         packed = msgspec.msgpack.encode(seal)
         return b64encode(self._mac(packed) + packed).decode()

@@ -23,7 +23,7 @@ from sevenfold.errors import InputError, TranscriptTooNew
 from sevenfold.ports import Clock, Ids
 from sevenfold.record import entries
 from sevenfold.record.decisions import Epoch, Offload, OwnDecision, Purged, Signed, Undone
-from sevenfold.record.entries import Boundary, Damaged, Decision, Entry, Said
+from sevenfold.record.entries import Boundary, Damaged, Decision, Entry, Label, Said
 from sevenfold.record.log import decided
 from sevenfold.record.view import View
 
@@ -158,6 +158,8 @@ def _bones(entry: Entry) -> object:
             return type(made), made.id, made.at, made.model, sorted(made.settings)
         case Decision(made=made):
             return type(made), made.id, made.at
+        case Label(kind=kind):
+            return Label, kind
         case Damaged():
             return Damaged
         case _:

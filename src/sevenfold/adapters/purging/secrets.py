@@ -1,4 +1,4 @@
-"""Masking leaked secrets everywhere: in transcripts, stored results, notes and memories.
+"""Masking leaked secrets everywhere: in transcripts, stored results, notes, and whatever else of ours holds text.
 
 First everything is looked through, then every session concerned is locked, and only then is anything changed;
 while one of them is in use, nothing is. A session's new files are all written before the first takes its
@@ -11,30 +11,31 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 from msgspec import Struct
 
 from sevenfold.adapters import lines
-from sevenfold.adapters.home import Home, Project, SessionFiles
+from sevenfold.adapters.home import Home, Project, SessionFiles, is_index
 from sevenfold.adapters.lock import FileLock
 from sevenfold.adapters.purging import journal
 from sevenfold.adapters.purging.journal import Purge
 from sevenfold.adapters.purging.leak import Leak
 from sevenfold.adapters.purging.rewrite import Rewriting, World, mask_record, mask_text
-from sevenfold.adapters.purging.sessions import remove_index
 from sevenfold.adapters.scanning import is_transcript, scan
 from sevenfold.adapters.storing import Staged
+
+_WAIT_SECONDS = 5.0
 
 Progress = Callable[[Path], None]
 """Told which file is looked at."""
 
 
 class Affected(Struct, frozen=True):
-    """Files that hold secrets: of a session, or of a project as a whole."""
+    """Files that hold secrets: of a session, of a project as a whole, or of all."""
 
-    project: Project
+    project: Project | None
     session: SessionFiles | None
     places: dict[Path, int]
     """How often, by file."""
@@ -55,16 +56,20 @@ def leaks_with(home: Home, digest: str, progress: Progress | None = None) -> lis
 def survey(home: Home, leaks: Sequence[Leak], progress: Progress | None = None) -> list[Affected]:
     """Where these secrets are stored."""
     found = []
-    for project in home.projects():
-        groups: list[tuple[SessionFiles | None, list[Path]]] = [
-            (session, _texts(session)) for session in project.all_sessions()
-        ]
-        groups.append((None, sorted(path for path in project.memory.rglob("*") if path.is_file())))
-        for session, files in groups:
-            places = {path: times for path in files if (times := _count(path, leaks, progress))}
-            if places:
-                found.append(Affected(project, session, places))
+    for project, session, files in _groups(home):
+        places = {path: times for path in files if (times := _count(path, leaks, progress))}
+        if places:
+            found.append(Affected(project, session, places))
     return found
+
+
+def _groups(home: Home) -> Iterator[tuple[Project | None, SessionFiles | None, list[Path]]]:
+    """Everything that may hold text, by whom it belongs to."""
+    for project in home.projects():
+        for session in project.all_sessions():
+            yield project, session, session.texts()
+        yield project, None, [*project.other_texts(), *project.lost_indexes()]
+    yield None, None, home.common_texts()
 
 
 def purge(home: Home, leaks: Sequence[Leak], affected: Sequence[Affected], world: World) -> int:
@@ -72,23 +77,18 @@ def purge(home: Home, leaks: Sequence[Leak], affected: Sequence[Affected], world
     with ExitStack() as locks:
         for one in affected:
             if one.session and one.session.transcript.exists():
-                locks.enter_context(_locked(one.session))
+                locks.callback(FileLock(one.session.transcript).release)
+            if home.telemetry in one.places:
+                # So that nobody puts the file aside just now.
+                locks.callback(FileLock(home.telemetry, wait=_WAIT_SECONDS).release)
         return sum(_purge(home, leaks, one, world) for one in affected)
-
-
-@contextmanager
-def _locked(session: SessionFiles) -> Iterator[None]:
-    lock = FileLock(session.transcript)
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _purge(home: Home, leaks: Sequence[Leak], affected: Affected, world: World) -> int:
     session = affected.session
     transcript = session.transcript if session and session.transcript.exists() else None
-    masking = [_Masking(path, leaks) for path in affected.places if path != transcript]
+    indexes = session.indexes() if session else [path for path in affected.places if is_index(path)]
+    masking = [_Masking(path, leaks) for path in affected.places if path not in (transcript, *indexes)]
     staged: list[Staged] = []
     try:
         staged += [Staged(one.path, [one.content]) for one in masking]
@@ -104,8 +104,8 @@ def _purge(home: Home, leaks: Sequence[Leak], affected: Affected, world: World) 
     finally:
         for one in staged:
             one.discard()
-    if session:
-        remove_index(session)
+    for path in indexes:
+        path.unlink(missing_ok=True)
     return places
 
 
@@ -113,7 +113,7 @@ def _noted(affected: Affected, leaks: Sequence[Leak], places: int, world: World)
     return Purge(
         at=world.stamp(),
         what="secret",
-        project=affected.project.folder.name,
+        project=affected.project.folder.name if affected.project else "",
         session=affected.session.name if affected.session else "",
         masks=[leak.mask for leak in leaks],
         places=places,
@@ -122,11 +122,13 @@ def _noted(affected: Affected, leaks: Sequence[Leak], places: int, world: World)
 
 
 class _Masking:
-    """A text file without the secrets. It is read as a whole: a secret may span any number of lines."""
+    """A file without the secrets. A text is read as a whole: a secret may span any number of lines."""
 
     def __init__(self, path: Path, leaks: Sequence[Leak]) -> None:
         self.path = path
-        self.content, self.masked = mask_text(leaks, _read(path))
+        parts = list(_masked(path, leaks))
+        self.content = b"".join(content for content, _ in parts)
+        self.masked = sum(times for _, times in parts)
 
     @property
     def sha256(self) -> str:
@@ -141,14 +143,15 @@ def _read(path: Path) -> bytes:
         raise lines.explain(error, path) from error
 
 
-def _texts(session: SessionFiles) -> list[Path]:
-    there = [path for path in (session.transcript, session.notes) if path.is_file()]
-    return [*there, *session.stored_results(), *session.agent_files()]
-
-
 def _count(path: Path, leaks: Sequence[Leak], progress: Progress | None) -> int:
     if progress:
         progress(path)
+    return sum(times for _, times in _masked(path, leaks))
+
+
+def _masked(path: Path, leaks: Sequence[Leak]) -> Iterator[tuple[bytes, int]]:
+    """The file's content without the secrets, in pieces, and how often they stood in each."""
     if is_transcript(path):
-        return sum(mask_record(leaks, line.raw)[1] for line in lines.scan(path, limit=sys.maxsize))
-    return mask_text(leaks, _read(path))[1]
+        yield from (mask_record(leaks, line.raw) for line in lines.scan(path, limit=sys.maxsize))
+    else:
+        yield mask_text(leaks, _read(path))

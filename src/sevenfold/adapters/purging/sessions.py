@@ -14,7 +14,6 @@ from sevenfold.adapters.names import safe_name
 from sevenfold.adapters.purging import journal
 from sevenfold.adapters.purging.journal import Purge
 from sevenfold.adapters.purging.rewrite import World
-from sevenfold.adapters.recall_index import side_file
 
 
 class Extent(Struct, frozen=True):
@@ -56,7 +55,7 @@ def remove(home: Home, session: SessionFiles, world: World) -> Extent:
             path.unlink(missing_ok=True)
         _remove_folder(session.results)
         _remove_folder(session.agent)
-        session.lock.unlink(missing_ok=True)
+        lock.remove()
     except OSError as error:
         raise explain(error, session.transcript) from error
     finally:
@@ -64,22 +63,11 @@ def remove(home: Home, session: SessionFiles, world: World) -> Extent:
     return gone
 
 
-def remove_index(session: SessionFiles) -> None:
-    """Remove what can be made again from the transcript, and holds some of its text until then."""
-    for path in _index(session):
-        path.unlink(missing_ok=True)
-
-
 def _files(session: SessionFiles) -> list[Path]:
     """The transcript first: without it the rest is nobody's, and `gc` would find it."""
-    there = [session.transcript, session.notes, *_index(session)]
+    there = [session.transcript, session.notes, *session.indexes()]
     there += [*session.stored_results(), *session.agent_files()]
     return [path for path in there if path.is_file() or path.is_symlink()]
-
-
-def _index(session: SessionFiles) -> list[Path]:
-    index = side_file(session.transcript)
-    return sorted(path for path in session.folder.glob(f"{index.name}*") if path.is_file())
 
 
 def _remove_folder(folder: Path) -> None:

@@ -47,6 +47,9 @@ class JsonlSink(Sink):
 
     def _take(self, event: Event) -> None:
         line = msgspec.json.encode(event) + b"\n"
+        if not self._in_place():
+            # Another process put it aside, or a secret was purged from it.
+            self._reopen()
         size = os.fstat(self._fd).st_size
         if size and size + len(line) > self._limit:
             self._rotate()
@@ -76,10 +79,13 @@ class JsonlSink(Sink):
         try:
             if self._in_place():
                 self.path.replace(self.previous)
-            full, self._fd = self._fd, self._opened()
-            os.close(full)
+            self._reopen()
         finally:
             lock.release()
+
+    def _reopen(self) -> None:
+        before, self._fd = self._fd, self._opened()
+        os.close(before)
 
     def _in_place(self) -> bool:
         try:

@@ -42,11 +42,6 @@ class OtelSink(Sink):
         self._spans = Spans(get_tracer(names.SCOPE, __version__, tracer_provider))
         self._metrics = Metrics(get_meter(names.SCOPE, __version__, meter_provider))
 
-    @property
-    def open_spans(self) -> int:
-        """How many requests are under way."""
-        return self._spans.open
-
     def _take(self, event: Event) -> None:
         match event:
             case Checked():

@@ -46,11 +46,6 @@ class Spans:
         self._proposed: dict[Key, float] = {}
         self._compacted: dict[Key, None] = {}
 
-    @property
-    def open(self) -> int:
-        """How many requests are under way."""
-        return len(self._open)
-
     def sending(self, event: Sending) -> None:
         """Begin the span of a request."""
         key = _request(event)
