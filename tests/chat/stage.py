@@ -10,6 +10,7 @@ from sevenfold.simulator.faults import Faults
 from sevenfold.simulator.provider import Simulator
 from sevenfold.simulator.server import serve
 
+PLAN = "# The bridge\n\n1. Lay the stones.\n2. Close the arch."
 ANSWER = """\
 ## What I found
 
@@ -47,6 +48,7 @@ def acts(prompt: Prompt) -> str | Sequence[Json]:
             {"questions": [{"question": "Which?", "options": [{"label": "Tea"}, {"label": "Coffee"}]}]},
         ),
         "plan": tool_use("PlanStart", {}),
+        "propose": tool_use("PlanReady", {"plan": PLAN}),
         "todo": tool_use("Todo", {"todos": [{"content": "Sweep", "status": "in_progress"}]}),
         "many": tool_use("Shell", {"command": "seq 1 9000"}),
     }

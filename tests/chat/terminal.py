@@ -26,6 +26,7 @@ KEYS = {
     "ctrl-d": "\x04",
     "ctrl-o": "\x0f",
     "down": "\x1b[B",
+    "end": "\x1b[F",
     "alt-enter": "\x1b\r",
     "shift-tab": "\x1b[Z",
 }
@@ -134,8 +135,8 @@ class Terminal:
         """Read on until the app waits for the user."""
         return self.until(
             lambda: (
-                "compacts in" in self.shown
-                and not any(word in self.shown for word in ("working", "stopping"))
+                "% of " in self.shown
+                and not any(word in self.shown for word in ("Esc interrupts", "stopping"))
             )
         )
 

@@ -181,6 +181,16 @@ def test_the_conversation_is_exported_once_and_never_over_a_file(talk, folder):
     assert all(msgspec.json.decode(line) for line in (folder / "out.jsonl").read_bytes().splitlines())
 
 
+@pytest.mark.parametrize("name", ["out.md", "out.jsonl"])
+def test_an_exported_conversation_has_its_secrets_masked(talk, folder, name):
+    secret = "ghp_" + "a1B2c3D4e5F6" * 3
+    talk(f"my token is {secret}")
+    talk(f"/export {name}")
+    text = (folder / name).read_text()
+    assert secret not in text
+    assert "[masked github-token" in text
+
+
 def test_permissions_can_be_granted_and_revoked(talk):
     assert "Shell(git *)" in talk("/permissions allow Shell(git *)")
     assert "Shell(git *)" not in talk("/permissions revoke Shell(git *)")
@@ -209,4 +219,124 @@ def test_an_error_of_the_provider_is_one_line_and_the_chat_goes_on(folder):
     assert "only this" in talk("one")
     assert "error: The offline model's script has 1 steps" in talk("two").replace("\n", " ")
     assert "the offline model answers" in talk("/cost").replace("\n", " ")
+    talk.chat.close()
+
+
+@pytest.mark.spec("S8.6")
+def test_rewinding_reaches_messages_from_before_compactions(folder):
+    screen = Page(lambda asked: Picked((len(asked.choices) - 1,)))
+    talk = Talk(folder, screen)
+    for words in ("first\nof all", "second", "third"):
+        talk(words)
+    talk("/compact")
+    talk("fourth")
+    talk("/compact")
+    talk("fifth")
+    assert "to before it was compacted" in talk("/rewind")
+    offered = screen.asked[-1].choices
+    assert [one.label for one in offered] == ["fifth", "fourth", "third", "second", "first (+1 line)"]
+    assert [one.before.endswith("compacted") for one in offered] == [False, True, True, True, True]
+    assert screen.suggested == ["first\nof all"]
+    talk("another beginning")
+    sent = msgspec.json.decode(talk.chat.agent.session.at(-1))
+    assert [part["text"] for part in sent["messages"][0]["content"]] == ["another beginning"]
+    talk.chat.close()
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_after_a_rewind_the_model_sees_exactly_what_was_said_before(folder, place):
+    said = ["one", "two", "three", "four", "five"]
+    talk = Talk(folder, Page(lambda _: Picked((len(said) - 1 - place,))))
+    for number, words in enumerate(said):
+        talk(words)
+        if number in (1, 3):
+            talk("/compact")
+    seen = {words: _heard_at(talk, words) for words in said}
+    talk("/rewind")
+    view = talk.chat.agent.session.core.transcript.view
+    assert _texts([msgspec.json.decode(raw) for raw in view.encoded()]) == seen[said[place]]
+    talk.chat.close()
+
+
+def _heard_at(talk: Talk, words: str) -> list[str]:
+    """All that came before these words in the first request that held them."""
+    session = talk.chat.agent.session
+    for number in range(session.gauge.requests):
+        past = session.core.past(number)
+        texts = _texts(msgspec.json.decode(past.body)["messages"])
+        if past.record.source == "main" and words in texts:
+            return texts[: texts.index(words)]
+    raise AssertionError(words)
+
+
+def _texts(messages: list[Any]) -> list[str]:
+    return [part["text"] for message in messages for part in message["content"]]
+
+
+def test_the_books_span_all_runs_of_a_session_and_show_this_one_apart(folder):
+    talk = Talk(folder)
+    talk("first")
+    talk("/compact")
+    alone = talk("/cost")
+    assert "this run" not in alone
+    assert "of it compact" in alone
+    talk.chat.close()
+    again = Talk(folder)
+    again("second")
+    shown = again("/cost")
+    rows = {line[:16].strip(): line[16:].split() for line in shown.splitlines()}
+    assert rows[""] == ["session", "this", "run"]
+    assert rows["answers"] == ["3", "1"]
+    assert int(rows["prompt tokens"][0].replace(",", "")) > int(rows["prompt tokens"][1].replace(",", ""))
+    again.chat.close()
+
+
+def test_another_session_has_books_of_its_own(talk):
+    talk("first")
+    talk("/clear")
+    assert "nothing was paid" in talk("/cost")
+    assert "nothing is cached" in talk("/cache")
+
+
+def test_the_status_follows_undo_rewind_and_another_model(talk):
+    for number in range(4):
+        talk(f"door {number} " + "is green " * 200)
+    talk("/compact")
+    small = talk.chat.status.gauge
+    talk("/undo")
+    assert talk.chat.status.taken_back
+    assert talk.chat.status.gauge.seen > small.seen
+    talk("/redo")
+    assert not talk.chat.status.taken_back
+    assert talk.chat.status.gauge.seen == pytest.approx(small.seen, rel=0.05)
+    talk("/model claude-opus-4-6")
+    assert talk.chat.status.model == "claude-opus-4-6"
+    assert talk.chat.status.gauge.context == talk.chat.agent.session.gauge.context
+    talk("/rewind")
+    assert talk.chat.status.gauge.seen == talk.chat.agent.session.gauge.seen
+
+
+def test_a_notice_of_a_hook_is_shown(folder):
+    talk = Talk(folder)
+    held = talk.chat.agent.workings.options["hooks"]
+    held.add("UserPromptSubmit", lambda _: {"systemMessage": "Mind the step."})
+    assert "Mind the step." in talk("hello")
+    talk.chat.close()
+
+
+def test_a_compaction_shows_how_far_it_is(folder):
+    stages: list[str] = []
+    talk = Talk(folder)
+    changed = talk.screen.changed
+
+    def noted() -> None:
+        stages.append(talk.chat.live.stage)
+        changed()
+
+    talk.screen.changed = noted  # type: ignore[method-assign]
+    talk("hello")
+    talk("/compact")
+    assert "compacting: PreCompact hooks" in stages
+    assert "compacting: making the summary" in stages
+    assert stages[-1] == ""
     talk.chat.close()

@@ -17,6 +17,7 @@ def offered(tmp_path, monkeypatch):
         "src/app.py",
         "src/deep/appendix.md",
         "README.md",
+        "a name.txt",
         ".hidden/app",
         "node_modules/app.js",
         "bad\x1bapp",
@@ -44,5 +45,7 @@ def test_what_commands_take_is_offered(offered):
 
 def test_files_are_offered_behind_an_at_sign_the_nearest_first(offered):
     assert offered("look at @app") == ["@src/app.py", "@src/deep/appendix.md"]
+    assert offered("look at @deep/") == ["@src/deep/", "@src/deep/appendix.md"]
+    assert offered('look at @"a na') == offered("look at @name.txt") == ['@"a name.txt"']
     assert offered("look at @read") == ["@README.md"]
     assert offered("mail me@app") == []

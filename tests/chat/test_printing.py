@@ -91,7 +91,7 @@ def test_sessions_are_listed_with_titles_and_deleted_by_name(capsys):
     name = msgspec.json.decode(capsys.readouterr().out)["session"]
     assert cli.main(["sessions"]) == 0
     assert "the title of it" in capsys.readouterr().out
-    assert cli.main(["sessions", "delete", name]) == 0
+    assert cli.main(["sessions", "delete", name, "--yes"]) == 0
     capsys.readouterr()
     assert cli.main(["sessions"]) == 0
     assert "There are no sessions" in capsys.readouterr().out
@@ -121,3 +121,30 @@ def test_what_cannot_begin_says_why(capsys, arguments, words):
         capsys.readouterr()
     assert cli.main(["chat", *arguments]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_an_answer_that_cannot_be_written_is_an_error_in_words(capsys, monkeypatch):
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("sys.stdout", Full())
+    assert cli.main(["chat", "-p", "hello"]) == 2
+    assert "cannot be written to standard output: No space left" in capsys.readouterr().err
+
+
+def test_without_any_input_stream_a_chat_says_what_to_do_instead(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+    assert cli.main(["chat"]) == 2
+    assert cli.main(["chat", "-p", "-"]) == 2
+    assert "the prompt is empty" in capsys.readouterr().err
+
+
+def test_files_that_are_mentioned_are_read_and_told_of(capsys, tmp_path):
+    (tmp_path / "a.md").write_text("hello\n")
+    assert cli.main(["chat", "-p", "see @a.md and @b.md", "--output-format", "stream-json"]) == 0
+    lines = [msgspec.json.decode(line) for line in capsys.readouterr().out.splitlines()]
+    told = [(one["path"], one["is_error"]) for one in lines if one["type"] == "mentioned"]
+    assert told == [("a.md", False), ("b.md", True)]
+    assert cli.main(["chat", "-p", "see @b.md"]) == 0
+    assert "@b.md was not read: There is no file" in capsys.readouterr().err

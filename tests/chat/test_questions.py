@@ -7,7 +7,16 @@ import pytest
 from sevenfold.runtime.loop import Call
 from sevenfold.surfaces.chat import asking as agent_asks
 from sevenfold.surfaces.chat.momentum import Momentum
-from sevenfold.surfaces.chat.questions import Asking, Choice, Picked, Question, answered, drawn, listed
+from sevenfold.surfaces.chat.questions import (
+    PAGE,
+    Asking,
+    Choice,
+    Picked,
+    Question,
+    answered,
+    drawn,
+    listed,
+)
 from sevenfold.surfaces.chat.signs import POOR, RICH
 from sevenfold.tools import context
 from sevenfold.tools.permissions import Decision
@@ -135,3 +144,58 @@ def test_an_answer_to_the_model_is_a_label_or_the_users_own_words():
     assert agent_asks.answer(question, Picked((0, 1))) == "Tea, Coffee"
     assert agent_asks.answer(question, Picked((2,), "water")) == "water"
     assert agent_asks.answer(context.Question("Why?"), Picked((), "so")) == "so"
+
+
+# -- many choices, long ones -----------------------------------------------------------------
+
+MANY = Question("Which?", tuple(Choice(f"message {n}", before="14:05") for n in range(1, 41)))
+
+
+def test_of_many_choices_those_around_the_pointer_are_shown_and_the_others_counted():
+    first = printed(drawn(Asking.begin(MANY), RICH, 60))
+    assert "1. 14:05  message 1" in first
+    assert "message 11" not in first
+    assert "… 30 more below" in first
+    assert "PgDn" in first
+    middle = printed(drawn(Asking.begin(MANY).leapt(PAGE).leapt(PAGE), RICH, 60))
+    assert "more above" in middle
+    assert "❯ 21. 14:05  message 21" in middle
+    last = printed(drawn(Asking.begin(MANY).leapt(99), RICH, 60))
+    assert "❯ 40. 14:05  message 40" in last
+    assert "more below" not in last
+
+
+def test_leaping_stops_at_the_ends_and_moving_goes_round():
+    assert Asking.begin(MANY).leapt(-PAGE).at == 0
+    assert Asking.begin(MANY).leapt(99).moved(1).at == 0
+
+
+def test_many_choices_are_listed_by_the_page_where_there_is_no_cursor():
+    assert list(listed(MANY))[-1] == "  ... 30 more; Enter shows them"
+    assert list(listed(MANY, 30))[-1] == "  40. 14:05  message 40"
+
+
+def test_what_would_be_granted_is_seen_whole_in_a_narrow_window():
+    rule = "Shell(make release --with everything --and nothing --left out)"
+    question = Question("Run it? " + "It is asked for. " * 5, (Choice("Yes, and from now on", "a", rule),))
+    shown = printed(drawn(Asking.begin(question), RICH, 40), width=40)
+    assert rule in " ".join(shown.split())
+    assert question.title.strip() in " ".join(shown.split())
+    assert max(map(len, shown.splitlines())) <= 40
+
+
+# -- plans -----------------------------------------------------------------------------------
+
+
+def test_a_plan_is_carried_out_as_freely_as_the_user_says():
+    assert agent_asks.approved("accept_edits", Picked((0,))) == (Consented(True), "ask")
+    assert agent_asks.approved("ask", Picked((1,))) == (Consented(True), "accept_edits")
+    assert agent_asks.approved("ask", Picked((2,), "wood")) == (Consented(False, remark="wood"), "ask")
+    assert agent_asks.approved("ask", None) == (Consented(False), "ask")
+
+
+def test_autonomy_after_a_plan_is_offered_only_to_whoever_had_it():
+    assert [one.key for one in agent_asks.plan("ask").choices] == ["y", "a", "n"]
+    had = agent_asks.plan("autonomous")
+    assert had.choices[had.start].label == "Yes, and work autonomously as before"
+    assert agent_asks.approved("autonomous", Picked((2,))) == (Consented(True), "autonomous")

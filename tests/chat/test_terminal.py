@@ -10,24 +10,12 @@ import msgspec
 import pytest
 
 from sevenfold.adapters.home import Home
-from sevenfold.adapters.trust import Trust
 from sevenfold.simulator.provider import Simulator
 
 from .stage import simulated
 from .terminal import Terminal
 
 pytestmark = pytest.mark.skipif("sys.platform == 'win32'")
-
-
-@pytest.fixture
-def place(tmp_path):
-    """A home and a trusted folder with a file in it."""
-    home, folder = tmp_path / "home", tmp_path / "work"
-    folder.mkdir()
-    (folder / "a.txt").write_text("hello\n")
-    home.mkdir(mode=0o700)
-    Trust(home).add(folder)
-    return {"home": home, "folder": folder}
 
 
 def bare(message: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
@@ -101,6 +89,8 @@ def test_typing_lines_pasting_opening_what_is_folded_and_answering_questions(pla
         assert "› one\ntwo\nthree" in app.everything
         app.ready().type("\x1b[200~pasted\nlines \x1b]0;title\x07\x1b[201~").until("lines").press("enter")
         app.until("You said: pasted").ready()
+        app.type(f"\x1b[200~{'heap ' * 5_000}\x1b[201~").until("[paste 1: 25,000 characters]")
+        app.press("enter").until("You said: heap").ready()
         app.say("nasty").until("Run this command?").type("y").until("[1]").ready().press("ctrl-o").until(
             "command: printf"
         )

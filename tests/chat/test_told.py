@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sevenfold import events
+from sevenfold.evals.profile.figures import CacheBreak
 from sevenfold.surfaces.chat.ledger import Ledger
 from sevenfold.surfaces.chat.pages import cache_page, cost_page
 from sevenfold.surfaces.chat.signs import POOR, RICH
 from sevenfold.surfaces.chat.status import Status, line
-from sevenfold.surfaces.chat.told import told
+from sevenfold.surfaces.chat.told import Told, told
 from sevenfold.surfaces.chat.window import Contents, Item, picture
 
 from .gauges import gauge
@@ -60,7 +62,7 @@ def test_what_cannot_be_undone_does_not_offer_it():
     ("event", "level", "words"),
     [
         (BROKE, "warning", "cache lost: tools changed (tool Read), 50k tokens paid again, $0.25"),
-        (events.SteppedAside(layer="notes", reason="none yet"), "note", "notes could not help: none yet"),
+        (events.SteppedAside(layer="hooks", reason="none yet"), "note", "hooks could not help: none yet"),
         (
             events.SteppedAside(layer="fork", reason="cut", error="Aborted"),
             "warning",
@@ -88,6 +90,8 @@ def test_what_is_of_no_concern_is_not_shown():
     )
     assert told(quiet) is None
     assert told(events.Compacted(boundary="b", trigger="auto", engine="fork")) is None
+    assert told(events.SteppedAside(layer="notes", reason="none yet")) is None
+    assert told(events.EpochOpened(reason="compact", epoch="e", drops_thinking=True)) is None
 
 
 def answered(**more: Any) -> events.Answered:
@@ -109,8 +113,10 @@ def test_the_cost_and_cache_pages_say_what_was_lost_and_why():
         .heard(answered(input_tokens=1_000, usd=0.02, uncached_usd=0.1, ideal_usd=0.01))
         .heard(BROKE)
     )
-    assert "5.0×" in printed(cost_page(books, gauge(0)))
-    shown = printed(cache_page(books))
+    assert "5.0× as much" in printed(cost_page(books, books, gauge(0)))
+    idle = CacheBreak("idle_gap", 9_000, 4, 7_200, 0.04)
+    shown = printed(cache_page(books, books, [idle]), width=100)
+    assert "answer 4: idle past the cache lifetime after 2 h 0 min, 9,000 tokens paid again, $0.04" in shown
     assert "tools changed: tool Read, 50,000 tokens paid again, $0.25 (NOT EXPECTED)" in shown
     assert "+b" in shown
 
@@ -139,8 +145,17 @@ def test_the_status_line_fits_and_keeps_how_full_it_is_to_the_last(width, signs)
 
 def test_a_full_window_is_told_in_words():
     assert "compacts next" in line(status(169_000), RICH, 100).plain
-    assert "FULL: /compact or /clear" in line(status(179_500), RICH, 100).plain
+    assert "compacts next" in line(status(179_500), RICH, 100).plain
+    assert "compacts next" in line(status(179_500, taken_back=True), RICH, 100).plain
+    assert "FULL: /compact or /clear" in line(status(179_500, compacts=False), RICH, 100).plain
     assert "no auto-compaction" in line(status(compacts=False), RICH, 100).plain
+
+
+def test_an_unknown_cost_and_an_undone_compaction_are_told():
+    shown = line(Status(model="m", gauge=gauge(9_000, usd=None), taken_back=True), RICH, 100).plain
+    assert "cost unknown" in shown
+    assert "compaction undone" in shown
+    assert "compacts" not in shown
 
 
 def test_the_offline_model_is_named_and_has_no_price():
@@ -166,3 +181,19 @@ def test_the_window_is_drawn_to_scale_with_a_letter_for_each_category(width):
     assert "results of Read" in shown
     assert "src/a.py" in shown
     assert "50.0%" in shown
+
+
+@pytest.mark.spec("S2.8")
+def test_bytes_and_pictures_are_shown_when_they_become_many() -> None:
+    heavy = replace(gauge(20_000), wire=28_500_000, wire_limit=32_000_000, images=90, images_limit=100)
+    shown = line(Status(model="claude-sonnet-5-5", gauge=heavy), RICH, 200).plain
+    assert "28.5 of 32.0 MB" in shown
+    assert "90 of 100 pictures" in shown
+    light = replace(heavy, wire=10_000_000, images=3)
+    assert " MB" not in line(Status(model="claude-sonnet-5-5", gauge=light), RICH, 200).plain
+
+
+@pytest.mark.spec("S4.8")
+def test_that_a_layer_gave_up_asking_is_a_line_of_its_own() -> None:
+    shown = told(events.SteppedAside(layer="breaker", reason="the session notes failed 3 times in a row"))
+    assert shown == Told("warning", "the session notes failed 3 times in a row")

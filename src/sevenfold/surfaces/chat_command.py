@@ -75,9 +75,10 @@ def run(options: argparse.Namespace) -> int:
     folder = options.folder.expanduser().resolve()
     if options.printed is not None:
         return _print(options, folder)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
         raise Refused("a chat needs a terminal; for scripts and pipes use -p PROMPT, or -p - to read it")
     screen = _screen()
+    _greet(screen, folder)
     chat = screen.run(lambda: _open(options, folder, screen), options.prompt)
     if chat is not None:
         from sevenfold.surfaces.chat.opening import forget_if_empty
@@ -91,7 +92,7 @@ def _print(options: argparse.Namespace, folder: Path) -> int:
     from sevenfold.surfaces.chat import opening, printing
     from sevenfold.wiring.agent import Agent
 
-    prompt = sys.stdin.read() if options.printed == "-" else options.printed
+    prompt = options.printed if options.printed != "-" else sys.stdin.read() if sys.stdin else ""
     if not prompt.strip():
         raise Refused("there is nothing to say: the prompt is empty")
     start = _start(options, folder, None)
@@ -106,7 +107,6 @@ def _print(options: argparse.Namespace, folder: Path) -> int:
 
 def _open(options: argparse.Namespace, folder: Path, screen: Inline | Plain) -> Chat:
     """Settle what has to be settled first, open the chat, and say what the user should know."""
-    from sevenfold import __version__
     from sevenfold.surfaces.chat.acting import show_resumed
     from sevenfold.surfaces.chat.chat import Chat
     from sevenfold.surfaces.chat.opening import hooks_of, open_agent, trust
@@ -115,7 +115,6 @@ def _open(options: argparse.Namespace, folder: Path, screen: Inline | Plain) -> 
     _ask_for_trust(screen, folder)
     start = _start(options, folder, screen)
     chat = Chat(screen, open_agent, start)
-    chat.say("note", f"sevenfold {__version__} in {start.folder}; /help lists commands, Ctrl-D leaves")
     if start.offline:
         chat.say("warning", start.no_key())
     if not trust().covers(start.folder):
@@ -125,6 +124,17 @@ def _open(options: argparse.Namespace, folder: Path, screen: Inline | Plain) -> 
     if start.resumed:
         show_resumed(chat)
     return chat
+
+
+def _greet(screen: Inline | Plain, folder: Path) -> None:
+    """Before anything is opened, so that something is seen at once."""
+    from rich.text import Text
+
+    from sevenfold import __version__
+    from sevenfold.surfaces.chat.words import clean
+
+    words = f"{screen.signs.note} sevenfold {__version__} in {clean(str(folder))}; /help lists commands, Ctrl-D leaves"
+    screen.show(Text(words, style="dim"))
 
 
 def _screen() -> Inline | Plain:
@@ -146,7 +156,7 @@ def _screen() -> Inline | Plain:
         ) from error
     from sevenfold.adapters.home import user_home
 
-    return Inline(Paper(colours), signs, history=user_home().root / "chat-history", output=terminal())
+    return Inline(Paper(colours), signs, history=user_home().typed, output=terminal())
 
 
 def _ask_for_trust(screen: Inline | Plain, folder: Path) -> None:
@@ -164,7 +174,6 @@ def _ask_for_trust(screen: Inline | Plain, folder: Path) -> None:
 
 def _start(options: argparse.Namespace, folder: Path, screen: Any) -> Start:
     """Which session, which model."""
-    from sevenfold.profiles import find
     from sevenfold.surfaces.chat.acting import fresh_name
     from sevenfold.surfaces.chat.opening import last_model
     from sevenfold.surfaces.chat.start import DEFAULT_MODEL, Start
@@ -174,7 +183,7 @@ def _start(options: argparse.Namespace, folder: Path, screen: Any) -> Start:
     return Start(
         folder=folder,
         name=kept.name if kept else fresh_name(),
-        model=find(model).model,
+        model=model,
         mode=options.mode,
         max_turns=options.max_turns,
         max_usd=options.max_usd,

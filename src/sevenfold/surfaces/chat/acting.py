@@ -14,12 +14,12 @@ from rich.text import Text
 from sevenfold.adapters.home import user_home
 from sevenfold.adapters.jsonl import JsonlLog
 from sevenfold.errors import InputError, Refused
-from sevenfold.profiles import find, names
+from sevenfold.profiles import names
 from sevenfold.surfaces.chat import earlier, listing, pages
 from sevenfold.surfaces.chat.chat import Chat
 from sevenfold.surfaces.chat.questions import Choice, Question
 from sevenfold.surfaces.chat.words import one_line, tokens
-from sevenfold.surfaces.wording import plural
+from sevenfold.surfaces.wording import moment, plural
 from sevenfold.tools.permissions import Mode
 
 MOST_LISTED = 20
@@ -30,7 +30,7 @@ def compact(chat: Chat, rest: str) -> None:
     """Summarise the conversation and go on."""
 
     def work() -> None:
-        done = chat.agent.session.compact(rest)
+        done = chat.agent.compact(rest)
         if done is None:
             chat.say("warning", "the compaction was refused by a hook or a listener; nothing changed")
 
@@ -65,9 +65,8 @@ def model(chat: Chat, rest: str) -> None:
         known = ", ".join(names())
         chat.screen.show(Text(f"now: {chat.start.model}\nknown: {known}"))
         return
-    chosen = find(rest).model
-    chat.switch(replace(chat.start, model=chosen, resumed=True))
-    chat.say("note", f"{chosen} answers from now on; what is cached is written again for it")
+    chat.switch(replace(chat.start, model=rest, resumed=True))
+    chat.say("note", f"{chat.agent.model} answers from now on; what is cached is written again for it")
     if chat.start.offline:
         chat.say("warning", chat.start.no_key())
 
@@ -121,24 +120,40 @@ def resume(chat: Chat, rest: str) -> None:
 
 def rewind(chat: Chat, rest: str) -> None:
     """Go back to before one of the user's messages, which can then be changed and sent again."""
-    core = chat.agent.session.core
-    places = earlier.turnings(core.transcript.view)[:MOST_LISTED]
+    transcript = chat.agent.session.core.transcript
+    places = earlier.turnings(transcript.log, transcript.view)
     if not places:
-        raise Refused("there is nothing to rewind to")
-    choices = tuple(
-        Choice(one_line(one.words, 200), "", f"{plural(one.after, 'record')} back") for one in places
-    )
+        raise Refused("there is nothing to rewind to: nothing was said yet")
+    now = datetime.now()
+    choices = tuple(Choice(_first_line(one.words), before=_when(one, now)) for one in places)
     place = chat.ask(Question("Go back to before which message?", choices))
     if place < 0:
         return
     chosen = places[place]
     chat.agent.session.rewind(chosen.before)
     chat.update()
+    whole = ", to before it was compacted" if chosen.compacted else ""
     chat.say(
         "layer",
-        f"rewound {plural(chosen.after, 'record')}; they stay in the transcript, files are as they are",
+        f"rewound {plural(chosen.after, 'record')}{whole}; they stay in the transcript, files are as they are",
     )
     chat.screen.suggest(chosen.words)
+
+
+def _first_line(words: str) -> str:
+    lines = [line for line in words.splitlines() if line.strip()]
+    more = f" (+{plural(len(lines) - 1, 'line')})" if len(lines) > 1 else ""
+    return one_line(lines[0], 200) + more
+
+
+def _when(turning: earlier.Turning, now: datetime) -> str:
+    """The time of a message, with the day if that is another one."""
+    said = moment(turning.at)
+    if said is None:
+        return ""
+    said = said.astimezone().replace(tzinfo=None)
+    shown = f"{said:%H:%M}" if said.date() == now.date() else f"{said:%Y-%m-%d %H:%M}"
+    return f"{shown}, compacted" if turning.compacted else shown
 
 
 def export(chat: Chat, rest: str) -> None:
@@ -184,11 +199,11 @@ def show_resumed(chat: Chat) -> None:
     """Where a session that goes on had stopped."""
     core = chat.agent.session.core
     gauge = chat.agent.session.gauge
-    said = earlier.turnings(core.transcript.view)
+    said = earlier.last_words(core.transcript.view)
     chat.say(
         "note",
         f"resumed {chat.start.name}: {plural(len(core.transcript.view), 'record')} in view, "
         f"{tokens(gauge.seen)} tokens",
     )
     if said:
-        chat.say("note", f"you said last: {one_line(said[0].words, 200)}")
+        chat.say("note", f"you said last: {one_line(said, 200)}")

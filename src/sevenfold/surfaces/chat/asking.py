@@ -13,6 +13,7 @@ from sevenfold.surfaces.chat.questions import Choice, Picked, Question
 from sevenfold.surfaces.chat.words import clean
 from sevenfold.tools import context
 from sevenfold.tools.diffs import diff
+from sevenfold.tools.permissions import Mode
 from sevenfold.wiring.hands import Asked, Consented
 
 LARGEST_SHOWN = 2_000_000
@@ -21,8 +22,8 @@ _LINES = 40
 _VERBS = {"read": "Read", "write": "Change", "run": "Run", "fetch": "Fetch", "call": "Use"}
 
 
-def permission(asked: Asked) -> Question:
-    """May this be done?"""
+def permission(asked: Asked, folder: str = "") -> Question:
+    """May this be done? Paths are named from the folder the user works in."""
     wish, rules = asked.wish, asked.decision.would_allow
     what = {"run": "this command", "call": asked.call.name}.get(wish.deed, wish.subject)
     choices = [Choice("Yes", "y")]
@@ -30,7 +31,8 @@ def permission(asked: Asked) -> Question:
         choices.append(Choice("Yes, and from now on", "a", ", ".join(rules)))
     choices.append(Choice("No, and tell it why", "n", words="what it should do instead; may be empty"))
     verb = _VERBS.get(wish.deed, "Use")
-    return Question(f"{verb} {what}? {asked.decision.reason}", tuple(choices))
+    title = f"{verb} {what}? {asked.decision.reason}"
+    return Question(title.replace(f"{folder}/", "") if folder else title, tuple(choices))
 
 
 def consented(asked: Asked, picked: Picked | None) -> Consented:
@@ -102,21 +104,29 @@ def answer(asked: context.Question, picked: Picked) -> str:
 
 PLAN_READY = "PlanReady"
 """The tool that hands over a plan."""
-PLAN = Question(
-    "Carry out this plan?",
-    (
-        Choice("Yes, carry it out", "y"),
-        Choice("No, go on planning", "n", words="what should be different; may be empty"),
-    ),
-)
+_AFTER: dict[Mode, Choice] = {
+    "ask": Choice("Yes, and ask before each change", "y"),
+    "accept_edits": Choice("Yes, and change files here without asking", "a"),
+    "autonomous": Choice("Yes, and work autonomously as before", "b"),
+}
 
 
-def approved(picked: Picked | None) -> Consented:
-    """What an answer to `PLAN` means."""
-    match picked:
-        case Picked(places=(0,)):
-            return Consented(True)
-        case Picked(words=words):
-            return Consented(False, remark=words)
-        case _:
-            return Consented(False)
+def plan(before: Mode) -> Question:
+    """Is a plan to be carried out, and how freely? ``before`` is the mode planning began in."""
+    modes = _modes_after(before)
+    no = Choice("No, go on planning", "n", words="what should be different; may be empty")
+    choices = (*(_AFTER[mode] for mode in modes), no)
+    return Question("Carry out this plan?", choices, start=modes.index(before) if len(modes) > 2 else 0)
+
+
+def approved(before: Mode, picked: Picked | None) -> tuple[Consented, Mode]:
+    """What an answer to `plan` means, and the mode that follows."""
+    modes = _modes_after(before)
+    if picked is not None and 0 <= picked.place < len(modes):
+        return Consented(True), modes[picked.place]
+    return Consented(False, remark=picked.words if picked else ""), before
+
+
+def _modes_after(before: Mode) -> tuple[Mode, ...]:
+    """Autonomy is offered only to whoever had it."""
+    return ("ask", "accept_edits", "autonomous") if before == "autonomous" else ("ask", "accept_edits")

@@ -20,6 +20,7 @@ from sevenfold.surfaces.chat.signs import Signs
 from sevenfold.surfaces.chat.words import clean, fitted, lasted, one_line
 from sevenfold.surfaces.wording import plural
 from sevenfold.tools.output import CommandRan, FileChanged, FileRead, TaskChanged, TodosChanged, ToolOutput
+from sevenfold.wiring.agent_events import Mentioned
 
 FEW_LINES = 14
 """Lines of a difference that are shown with its call."""
@@ -107,6 +108,16 @@ def text_of(output: ToolOutput) -> str:
     if isinstance(output.content, str):
         return output.content
     return "\n".join(str(block.get("text", f"({block.get('type', 'block')})")) for block in output.content)
+
+
+def seen(event: Mentioned) -> str:
+    """How much there is to see at a path the user mentioned."""
+    if not isinstance(event.output.content, str):
+        return "a picture"
+    lines = event.output.content.splitlines()
+    if lines and lines[-1].startswith("(lines "):
+        return lines[-1][1:].partition(";")[0]
+    return plural(len(lines), "entry", "entries") if event.folder else plural(len(lines), "line")
 
 
 def diff_lines(diff: str, most: int) -> Iterator[Text]:

@@ -13,8 +13,8 @@ from typing import Protocol
 from msgspec.structs import replace
 from rich.text import Text
 
-from sevenfold.errors import SevenfoldError
-from sevenfold.events import Answered, Event, Sending, Veto
+from sevenfold.errors import Aborted, SevenfoldError
+from sevenfold.events import Acted, Answered, Compacting, Event, Sending, Veto
 from sevenfold.ports import Piece
 from sevenfold.runtime.loop import Finished
 from sevenfold.surfaces.chat import asking, calls, pages
@@ -32,7 +32,16 @@ from sevenfold.surfaces.wording import plural
 from sevenfold.tools import context
 from sevenfold.tools.context import Abort
 from sevenfold.wiring.agent import Agent
-from sevenfold.wiring.agent_events import AgentEvent, Ended, Happened, ToolBegan, ToolEnded, ToolProgress
+from sevenfold.wiring.agent_events import (
+    AgentEvent,
+    Ended,
+    Happened,
+    Mentioned,
+    Notice,
+    ToolBegan,
+    ToolEnded,
+    ToolProgress,
+)
 from sevenfold.wiring.hands import Asked, Consented
 
 ENDS: dict[str, tuple[Level, str]] = {
@@ -101,10 +110,12 @@ class Chat:
         return finished
 
     def working(self, doing: str, work: Callable[[], None]) -> None:
-        """Do something that takes its time and is no turn; what goes wrong is shown."""
+        """Do something that takes its time and is no turn, and can be interrupted; what goes wrong is shown."""
         self._begin(doing, streaming=False)
         try:
             work()
+        except Aborted:
+            self.say("warning", f"{doing} was interrupted; everything is as it was")
         except SevenfoldError as error:
             self.say("error", str(error))
         finally:
@@ -126,6 +137,8 @@ class Chat:
         """Go on with another session, or with this one under another model."""
         self.close()
         before, self.start = self.start, start
+        if start.name != before.name:
+            self.ledger = Ledger()
         try:
             self.agent = self._opens(start, self)
         except SevenfoldError:
@@ -165,6 +178,11 @@ class Chat:
                 self._tool_ended(event)
             case Happened(event=happened):
                 self.told(happened)
+            case Mentioned():
+                self._mentioned(event)
+            case Notice(text=text):
+                self.flush()
+                self.say("note", text)
             case Ended(finished=finished):
                 self.flush()
                 self._ended(finished)
@@ -185,7 +203,11 @@ class Chat:
             self._heard_queue()
         if isinstance(event, Answered) and event.source == "main":
             self.flush()
+        if isinstance(event, Answered | Acted):
             self.update()
+        if isinstance(event, Compacting):
+            self.live = replace(self.live, stage=self._stage(event))
+            self.screen.changed()
         line = told(event)
         if line is None:
             return
@@ -222,7 +244,7 @@ class Chat:
             return self._approve(str(asked.call.input.get("plan", "")))
         self.screen.show(*asking.shown_before(asked))
         began = time.monotonic()
-        picked = self.screen.ask(asking.permission(asked))
+        picked = self.screen.ask(asking.permission(asked, str(self.start.folder)))
         self._waited[asked.call.id] = time.monotonic() - began
         return asking.consented(asked, picked)
 
@@ -241,7 +263,10 @@ class Chat:
 
     def _approve(self, plan: str) -> Consented:
         self.screen.show(Text("The plan", style="bold"), rendered(plan))
-        return asking.approved(self.screen.ask(asking.PLAN))
+        grants = self.agent.grants
+        picked = self.screen.ask(asking.plan(grants.after_planning))
+        consented, grants.after_planning = asking.approved(grants.after_planning, picked)
+        return consented
 
     def ask(self, question: Question) -> int:
         """Which of the choices; -1 for none."""
@@ -302,6 +327,15 @@ class Chat:
         self.screen.show(line)
         self.update()
 
+    def _mentioned(self, event: Mentioned) -> None:
+        path, output = one_line(event.path, 200), event.output
+        if output.is_error:
+            why = one_line(calls.text_of(output), 400).replace(f"{self.start.folder}/", "")
+            self.say("warning", f"@{path} was not read: {why}")
+            return
+        number = self.folds.add(lambda: Text(clean(calls.text_of(output)), overflow="fold"))
+        self.say("note", f"{'listed' if event.folder else 'read'} {path} ({calls.seen(event)})", number)
+
     def _ended(self, finished: Finished) -> None:
         if finished.end in ENDS:
             level, words = ENDS[finished.end]
@@ -315,11 +349,19 @@ class Chat:
             offline=self.start.offline,
             gauge=session.gauge,
             compacts=session.core.settings.auto_compact,
+            taken_back=session.engine.taken_back,
             cached=self.ledger.cached,
         )
 
+    def _stage(self, event: Compacting) -> str:
+        """How far the compaction is that the user waits for; one that is made ready beside has none."""
+        if not self.agent.session.engine.compactor.status:
+            return ""
+        return f"compacting: {event.hook} hooks" if event.hook else "compacting: making the summary"
+
     def background(self) -> tuple[str, ...]:
-        """The commands that run beside the conversation."""
+        """What runs beside the conversation: commands, and the engine's own work."""
         processes = self.agent.workings.standing.processes
         running = [one.command for one in processes.tasks() if one.state == "running"]
-        return tuple(one_line(command, 40) for command in running)
+        beside = self.agent.session.engine.beside
+        return (*(one_line(command, 40) for command in running), *beside)

@@ -36,6 +36,7 @@ class Command(Struct, frozen=True):
 KEYS = (
     ("Enter", "send; while it works, queue"),
     ("Alt-Enter, \\ Enter", "a new line"),
+    ("@path", "put a file, or what a folder holds, beside the message"),
     ("Esc, Ctrl-C", "interrupt"),
     ("Esc Esc", "rewind (when nothing is typed)"),
     ("Ctrl-O", "show the last [number] in full"),
@@ -54,7 +55,7 @@ COMMANDS = (
     Command("context", "what fills the window, drawn to scale", looking.context, anytime=True),
     Command("compact", "summarise the conversation and go on", acting.compact, "[INSTRUCTIONS]"),
     Command("clear", "begin a new session; this one can be resumed", acting.clear),
-    Command("cost", "what the session has cost", looking.cost, anytime=True),
+    Command("cost", "what the session has cost, and this run of it", looking.cost, anytime=True),
     Command("cache", "what the cache gave, and why it was lost", looking.cache, anytime=True),
     Command("why", "why a request was what it was", looking.why, "[NUMBER]", anytime=True),
     Command("undo", "take back what a layer did", acting.undo, "[DECISION]"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ MOST_SHOWN = 50
 MOST_SEEN = 20_000
 """Files that are looked at in a folder."""
 FRESH_SECONDS = 5.0
+_MENTION = re.compile(r"""(?<![^\s(\[{'`])@("[^"\n]*|[^\s"]*)$""")
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "target", "dist", "build"})
 
 
@@ -36,9 +38,8 @@ class Completions(Completer):
         if text.startswith("/") and "\n" not in text:
             yield from self._commands(text)
             return
-        word = text.rsplit(maxsplit=1)[-1] if text and not text[-1].isspace() else ""
-        if word.startswith("@"):
-            yield from self._paths(word[1:])
+        if mention := _MENTION.search(text):
+            yield from self._paths(mention[1])
 
     def _commands(self, text: str) -> Iterator[Completion]:
         name, space, rest = text[1:].partition(" ")
@@ -65,11 +66,12 @@ class Completions(Completer):
                 return ()
 
     def _paths(self, typed: str) -> Iterator[Completion]:
-        wanted = typed.lower()
+        wanted = typed.removeprefix('"').lower()
         found = [path for path in self._all() if wanted in path.lower()]
         found.sort(key=lambda path: (not path.lower().startswith(wanted), path.count("/"), path))
         for path in found[:MOST_SHOWN]:
-            yield Completion(f"@{path}", -len(typed) - 1, display=path)
+            named = f'"{path}"' if any(map(str.isspace, path)) else path
+            yield Completion(f"@{named}", -len(typed) - 1, display=path)
 
     def _all(self) -> list[str]:
         if time.monotonic() - self._seen_at > FRESH_SECONDS:
@@ -79,13 +81,14 @@ class Completions(Completer):
 
 
 def _files(folder: Path) -> Iterator[str]:
-    """Files beneath a folder by their paths in it, but those that are hidden, generated, or cannot be typed."""
+    """What is beneath a folder by its path in it, but for what is hidden, generated, or cannot be typed."""
     seen = 0
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(one for one in folders if not one.startswith(".") and one not in _SKIPPED)
-        for name in sorted(files):
+        for name in sorted([*files, *(f"{one}/" for one in folders)]):
             path = os.path.relpath(Path(place, name), folder).replace(os.sep, "/")
-            if not name.startswith(".") and clean(path) == path and not any(map(str.isspace, path)):
+            path += "/" if name.endswith("/") else ""
+            if not name.startswith(".") and clean(path) == path and '"' not in path:
                 yield path
         seen += len(files)
         if seen > MOST_SEEN:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import get_args
 
@@ -16,12 +18,14 @@ from sevenfold.surfaces.chat.chat import Chat
 from sevenfold.surfaces.chat.job import Job
 from sevenfold.surfaces.chat.live import drawn
 from sevenfold.surfaces.chat.status import line
-from sevenfold.surfaces.chat.words import clean
+from sevenfold.surfaces.chat.words import clean, fitted
 from sevenfold.surfaces.wording import plural
 from sevenfold.tools.permissions import Mode
 
-MOST_ECHOED = 40
-"""Lines that are shown of what was typed or pasted."""
+MOST_ECHOED = 20
+"""Lines that are shown of what was typed or pasted…"""
+LONGEST_ECHOED = 500
+"""…and cells of each."""
 
 
 class Driver:
@@ -31,11 +35,15 @@ class Driver:
         self.chat = chat
         self._over = over
         self._job = Job(over)
+        self._lock = threading.Lock()
+        self._busy = False
+        self._later: deque[str] = deque()
+        """What was said while a command was under way."""
 
     @property
     def busy(self) -> bool:
         """Is something under way?"""
-        return self._job.busy
+        return self._busy and self._job.busy
 
     @property
     def moves(self) -> bool:
@@ -44,26 +52,25 @@ class Driver:
 
     def submit(self, text: str) -> None:
         """What was typed is meant: words, or a command."""
-        chat = self.chat
         if commands.is_command(text):
             self.command(text.strip())
-        elif not self.busy:
-            self._echo(text, apart=True)
-            self._job.begin(lambda: chat.turn(text))
-        elif chat.live.doing == "working":
-            chat.queue(text)
-        else:
-            chat.say(
-                "warning", f"{chat.live.doing or 'a command is under way'}; wait for it, then send again"
-            )
-            chat.screen.suggest(text)
+            return
+        with self._lock:
+            if not self.busy:
+                self._begin(lambda: self._turn(text))
+            elif self.chat.live.doing == "working":
+                self.chat.queue(text)
+            else:
+                self._later.append(text)
+        self.chat.screen.changed()
 
     def command(self, text: str) -> None:
         """Carry out a command, beside the turn if that is possible."""
         self._echo(text)
-        if not self.busy:
-            self._job.begin(lambda: commands.run(self.chat, text))
-            return
+        with self._lock:
+            if not self.busy:
+                self._begin(lambda: commands.run(self.chat, text))
+                return
         try:
             anytime = commands.find(text)[0].anytime
         except InputError:
@@ -75,11 +82,8 @@ class Driver:
 
     def interrupt(self) -> None:
         """Stop what is under way."""
-        if not self.busy:
-            return
-        if self.chat.live.doing not in ("", "working") and not self.chat.live.stopping:
-            self.chat.say("note", f"{self.chat.live.doing} cannot be stopped half-way; it ends by itself")
-        self.chat.interrupt()
+        if self.busy:
+            self.chat.interrupt()
 
     def next_mode(self) -> None:
         """The next of the modes one may switch to with a key; autonomy has to be asked for by name."""
@@ -93,24 +97,54 @@ class Driver:
     def live(self, width: int) -> RenderableType | None:
         """What is under way."""
         chat = self.chat
-        return drawn(chat.live, chat.screen.signs, width, time.monotonic(), str(chat.start.folder))
+        shown = replace(chat.live, queued=(*chat.live.queued, *self._later))
+        return drawn(shown, chat.screen.signs, width, time.monotonic(), str(chat.start.folder))
 
     def status(self, width: int) -> RenderableType:
         """The status line; what waits and what runs beside may change at any moment."""
         chat = self.chat
-        now = replace(chat.status, background=chat.background(), queued=len(chat.live.queued))
+        waiting = len(chat.live.queued) + len(self._later)
+        now = replace(chat.status, background=chat.background(), queued=waiting)
         return line(now, chat.screen.signs, width)
 
     def close(self) -> None:
         """Stop, and let others open the session."""
+        self._later.clear()
         self.interrupt()
         self._job.wait()
         self.chat.close()
 
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _begin(self, work: Callable[[], object]) -> None:
+        self._busy = True
+        self._job.begin(lambda: self._work(work))
+
+    def _work(self, work: Callable[[], object]) -> None:
+        """Do something, and then what was said meanwhile."""
+        work()
+        while (text := self._next()) is not None:
+            self._turn(text)
+
+    def _next(self) -> str | None:
+        with self._lock:
+            if self._later:
+                return self._later.popleft()
+            self._busy = False
+            return None
+
+    def _turn(self, text: str) -> None:
+        self._echo(text, apart=True)
+        self.chat.turn(text)
+
     def _echo(self, text: str, *, apart: bool = False) -> None:
-        lines = clean(text).split("\n")
-        if (more := len(lines) - MOST_ECHOED) > 0:
-            lines = [*lines[:MOST_ECHOED], f"… {plural(more, 'more line')}"]
-        shown = "\n".join(lines)
-        said = Text(f"{self.chat.screen.signs.prompt} {shown}", style="bold", overflow="fold")
+        signs = self.chat.screen.signs
+        lines = clean(text[: MOST_ECHOED * LONGEST_ECHOED]).split("\n")
+        more = text.count("\n") + 1 - MOST_ECHOED
+        shown = [fitted(one, LONGEST_ECHOED, signs.cut) for one in lines[:MOST_ECHOED]]
+        if more > 0:
+            shown.append(f"{signs.cut} {plural(more, 'more line')}")
+        elif len(text) > MOST_ECHOED * LONGEST_ECHOED:
+            shown.append(f"{signs.cut} {len(text):,} characters")
+        said = Text(f"{signs.prompt} " + "\n".join(shown), style="bold", overflow="fold")
         self.chat.screen.show(*((Text(), said, Text()) if apart else (said,)))

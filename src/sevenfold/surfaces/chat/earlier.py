@@ -9,10 +9,14 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.adapters.jsonl import JsonlLog
+from sevenfold.adapters.pieces import masked_record
 from sevenfold.errors import InputError, UserError
+from sevenfold.layers.redact import mask
+from sevenfold.ports import Log
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block, ToolResult, ToolUse
 from sevenfold.record.entries import Said
+from sevenfold.record.layout import Item
 from sevenfold.record.view import View
 from sevenfold.runtime import history
 from sevenfold.surfaces.chat.listing import spoken
@@ -27,34 +31,56 @@ class Turning(Struct, frozen=True):
     before: str | None
     """The record to go on from; None: the beginning."""
     words: str
+    at: str
+    """When it was said."""
     after: int
     """How many records would be left behind."""
+    compacted: bool = False
+    """Is it out of view, because the conversation was compacted since?"""
 
 
-def turnings(view: View) -> list[Turning]:
-    """The user's messages in view, the newest first."""
-    items = view.items
+def turnings(log: Log, view: View) -> list[Turning]:
+    """The user's messages that led to the present, also those before compactions, the newest first."""
+    whole = history.whole(log)
+    items = whole.items
     found = []
     for place, item in enumerate(items):
-        said = item.said
-        if said.role != "user" or said.meta or said.summary or said.attachment or item.hidden_by:
-            continue
-        if words := spoken(said):
-            before = items[place - 1].said.uuid if place else None
-            found.append(Turning(before, words, len(items) - place))
+        if words := _own_words(item):
+            said, previous = item.said, items[place - 1].said.uuid if place else None
+            before = _parent(log, whole, said) or previous
+            gone = view.item(said.uuid) is None
+            found.append(Turning(before, words, said.timestamp, len(items) - place, gone))
     return found[::-1]
+
+
+def last_words(view: View) -> str:
+    """What the user said last, of what is in view."""
+    return next(filter(None, map(_own_words, reversed(view.items))), "")
+
+
+def _own_words(item: Item) -> str:
+    said = item.said
+    ours = said.role != "user" or said.meta or said.summary or said.attachment or item.hidden_by
+    return "" if ours else spoken(said)
+
+
+def _parent(log: Log, whole: View, said: Said) -> str | None:
+    """The summary a message follows at once; the view without compactions passes over it."""
+    parent = said.parent
+    follows = parent is not None and whole.entry(parent) is None and history.holds(log, parent)
+    return parent if follows else None
 
 
 def export(log: JsonlLog, target: Path, title: str) -> int:
     """Write the conversation to a new file, as Markdown, or as it is kept if the file ends in .jsonl.
 
-    Returns how many records it holds. What was compacted is in it too.
+    Returns how many records it holds. What was compacted is in it too; secrets are masked.
     """
     view = history.whole(log)
     if target.suffix == ".jsonl":
-        text = b"".join(line for _, line in log.read() if line)
+        text = b"".join(masked_record(line) for _, line in log.read() if line)
     else:
-        text = "\n".join([f"# {title}\n", *_sections(view)]).encode(errors="replace")
+        text = mask("\n".join([f"# {title}\n", *_sections(view)])).text.encode(errors="replace")
     try:
         with target.open("xb") as file:
             file.write(text)

@@ -30,6 +30,7 @@ from sevenfold.surfaces.chat.keys import bindings
 from sevenfold.surfaces.chat.layout import Parts, make
 from sevenfold.surfaces.chat.momentum import Momentum
 from sevenfold.surfaces.chat.paper import Paper
+from sevenfold.surfaces.chat.pastes import Pastes
 from sevenfold.surfaces.chat.questions import Asking, Picked, Question, drawn
 from sevenfold.surfaces.chat.signs import Signs
 
@@ -72,6 +73,7 @@ class Inline:
         self._moment: tuple[object, ...] = ()
         self._lines = ""
         self._momentum = Momentum()
+        self.pastes = Pastes()
         self.parts: Parts = make(
             signs,
             history,
@@ -121,7 +123,7 @@ class Inline:
 
     def suggest(self, words: str) -> None:
         """Put words where the user types."""
-        self._call(lambda: self.parts.type(words))
+        self._call(lambda: self.parts.type(self.pastes.taken(words)))
 
     # -- running ---------------------------------------------------------------------------------
 

@@ -8,13 +8,15 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bindings
 from prompt_toolkit.key_binding.key_bindings import KeyBindingsBase
 
+from sevenfold.surfaces.chat.questions import PAGE
+
 if TYPE_CHECKING:
     from sevenfold.surfaces.chat.inline import Inline
 
 
 def bindings(app: Inline) -> KeyBindingsBase:
     """All keys of the app."""
-    return merge_key_bindings([_always(app), _typing(app), _choosing(app)])
+    return merge_key_bindings([_always(app), _typing(app), _leaping(app), _choosing(app)])
 
 
 def _always(app: Inline) -> KeyBindings:
@@ -66,7 +68,12 @@ def _typing(app: Inline) -> KeyBindings:
             return
         text = buffer.text
         buffer.reset(append_to_history=bool(text.strip()))
-        app.submit(text)
+        app.submit(app.pastes.whole(text))
+
+    @keys.add("<bracketed-paste>", filter=typed)
+    def paste(event: KeyPressEvent) -> None:
+        """What was pasted; a few words for it where it is much."""
+        app.parts.typed.insert_text(app.pastes.taken(event.data))
 
     @keys.add("escape", "enter", filter=typed)
     @keys.add("c-j", filter=typed)
@@ -148,5 +155,32 @@ def _choosing(app: Inline) -> KeyBindings:
             app.moved(asking.back())
         else:
             app.answer(None)
+
+    return keys
+
+
+def _leaping(app: Inline) -> KeyBindings:
+    keys = KeyBindings()
+    choosing = Condition(lambda: app.asking is not None and not app.asking.writing)
+
+    @keys.add("pageup", filter=choosing)
+    @keys.add("pagedown", filter=choosing)
+    @keys.add("home", filter=choosing)
+    @keys.add("end", filter=choosing)
+    def leap(event: KeyPressEvent) -> None:
+        """Move the pointer far."""
+        asking = app.asking
+        if asking is None:
+            return
+        count = len(asking.question.choices)
+        match event.key_sequence[0].key:
+            case "pageup":
+                app.moved(asking.leapt(-PAGE))
+            case "pagedown":
+                app.moved(asking.leapt(PAGE))
+            case "home":
+                app.moved(asking.leapt(-count))
+            case _:
+                app.moved(asking.leapt(count))
 
     return keys

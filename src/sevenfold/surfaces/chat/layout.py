@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer, DummyCompleter, DynamicCompleter
 from prompt_toolkit.filters import Condition, FilterOrBool, has_completions, is_done
 from prompt_toolkit.formatted_text import ANSI, AnyFormattedText
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.layout import (
     AnyContainer,
     BufferControl,
@@ -27,6 +26,7 @@ from prompt_toolkit.styles import BaseStyle, Style
 from prompt_toolkit.widgets import SearchToolbar
 
 from sevenfold.surfaces.chat.signs import Signs
+from sevenfold.surfaces.chat.typed import TypedHistory
 
 MOST_ROWS = 10
 """Rows the input grows to."""
@@ -84,7 +84,7 @@ def make(
     completer: list[Completer] = [DummyCompleter()]
     typed = Buffer(
         multiline=True,
-        history=_kept(history),
+        history=TypedHistory(history) if history else InMemoryHistory(),
         completer=DynamicCompleter(lambda: completer[0]),
         complete_while_typing=True,
         enable_history_search=False,
@@ -125,15 +125,3 @@ def _input(buffer: Buffer, signs: Signs, search: SearchToolbar | None) -> Condit
         control, height=Dimension(min=1, max=MOST_ROWS), dont_extend_height=True, wrap_lines=True
     )
     return ConditionalContainer(window, ~is_done)
-
-
-def _kept(path: Path | None) -> History:
-    """What was typed, across sessions, for its owner's eyes."""
-    if path is None:
-        return InMemoryHistory()
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
-    except OSError:
-        return InMemoryHistory()
-    return FileHistory(str(path))

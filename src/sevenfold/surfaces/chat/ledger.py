@@ -1,4 +1,7 @@
-"""The books of one run of the app: what answers cost, what the cache gave, and where it was lost."""
+"""The books of a session: what answers cost, what the cache gave, and where it was lost.
+
+Those of one run of the app are kept from events, those of all runs are read from the records of the session.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,18 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.events import Acted, Answered, CacheBroke, Event
+from sevenfold.events import Answered, CacheBroke, Event
+from sevenfold.ports import Log
+from sevenfold.profiles import find
+from sevenfold.record.decisions import Billed, Request
+from sevenfold.record.entries import Decision, Said
+from sevenfold.record.usage import Usage
+from sevenfold.request import price
+from sevenfold.runtime.resume import read
 
 
 class Ledger(Struct, frozen=True):
-    """Sums since the app was started."""
+    """Sums over some answers."""
 
     answers: int = 0
     plain: int = 0
@@ -25,7 +35,25 @@ class Ledger(Struct, frozen=True):
     by_source: dict[str, float | None] = {}
     """Dollars by who asked: the conversation, a compaction, notes…"""
     breaks: Sequence[CacheBroke] = ()
-    acts: Sequence[Acted] = ()
+
+    @classmethod
+    def of(cls, log: Log) -> Ledger:
+        """The books of all that is on record: answers of the conversation, and what the engine's own calls cost."""
+        books, sources, main = cls(), {}, "main"
+        for _, entry in read(log):
+            match entry:
+                case Decision(made=Request(appended=[], source=source)):
+                    main = source
+                case Decision(made=Request(id=name, source=source)):
+                    sources[name] = source
+                case Decision(made=Billed(request=name, usage=raw, model=model, source=source)):
+                    whom = source or sources.get(name, "fork")
+                    books = books.heard(_billed(Usage.read(raw), model, whom))
+                case Said(role="assistant", sidechain=False, usage=Usage() as usage, model=model):
+                    books = books.heard(_billed(usage, model, main))
+                case _:
+                    continue
+        return books
 
     @property
     def prompt(self) -> int:
@@ -44,8 +72,6 @@ class Ledger(Struct, frozen=True):
                 return self._answered(event)
             case CacheBroke():
                 return replace(self, breaks=(*self.breaks, event))
-            case Acted():
-                return replace(self, acts=(*self.acts, event))
             case _:
                 return self
 
@@ -63,6 +89,23 @@ class Ledger(Struct, frozen=True):
             ideal_usd=_sum(self.ideal_usd, event.ideal_usd),
             by_source={**self.by_source, event.source: _sum(before, event.usd)},
         )
+
+
+def _billed(usage: Usage, model: str, source: str) -> Answered:
+    profile = find(model)
+    return Answered(
+        source=source,
+        request="",
+        model=model,
+        provider=profile.provider,
+        response="",
+        input_tokens=usage.input_tokens,
+        cache_read_tokens=usage.cache_read_input_tokens,
+        cache_write_tokens=usage.cache_creation_input_tokens,
+        output_tokens=usage.output_tokens,
+        usd=price.cost(usage, profile),
+        uncached_usd=price.uncached_cost(usage, profile),
+    )
 
 
 def _sum(one: float | None, other: float | None) -> float | None:

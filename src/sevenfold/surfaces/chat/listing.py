@@ -1,4 +1,4 @@
-"""The sessions of a folder: their titles, age and size, found without reading more than their beginnings."""
+"""The sessions of a folder: their titles, age and size, found without reading more than both their ends."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from msgspec import Struct
 from sevenfold.adapters.home import Project
 from sevenfold.adapters.jsonl import JsonlLog
 from sevenfold.errors import TranscriptError
-from sevenfold.record import blocks, entries
-from sevenfold.record.entries import Said
+from sevenfold.record import blocks, entries, labels
+from sevenfold.record.entries import Label, Said
 from sevenfold.surfaces.chat.words import one_line
 from sevenfold.surfaces.wording import duration
 
 LOOKED_AT = 200
 """Records at the beginning in which the user's first words are looked for."""
 LONGEST_TITLE = 200
+TAIL_BYTES = 256 * 1024
+"""At the end, in which a title is looked for."""
 
 
 class Kept(Struct, frozen=True):
@@ -45,8 +47,10 @@ def sessions(project: Project) -> list[Kept]:
 
 
 def title(path: Path) -> str:
-    """The first words of the user; empty if nothing was said yet."""
+    """What it is called, or the first words of the user; empty if nothing was said yet."""
     try:
+        if called := _called(path):
+            return one_line(called, LONGEST_TITLE)
         log = JsonlLog(path)
         for _, line in islice(log.read(), LOOKED_AT):
             match entries.read(line):
@@ -56,6 +60,14 @@ def title(path: Path) -> str:
     except (TranscriptError, OSError) as error:
         return f"(cannot be read: {one_line(str(error), 80)})"
     return ""
+
+
+def _called(path: Path) -> str:
+    """The title at the end of a transcript, where every compaction writes it again; empty if there is none."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+        found = [entries.read(line) for line in file.read(TAIL_BYTES).splitlines() if b'title"' in line]
+    return labels.title({one.kind: one.text for one in found if isinstance(one, Label)})
 
 
 def spoken(said: Said) -> str:

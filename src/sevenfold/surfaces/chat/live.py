@@ -36,6 +36,8 @@ class Live(Struct, frozen=True):
     doing: str = ""
     """In a word; empty: nothing is."""
     since: float = 0.0
+    stage: str = ""
+    """How far something is that takes its time, such as a compaction."""
     pending: str = ""
     """Of the answer, what is not printed yet."""
     thinking: str = ""
@@ -90,12 +92,18 @@ def drawn(live: Live, signs: Signs, width: int, now: float, folder: str = "") ->
 def _working(live: Live, signs: Signs, width: int, now: float) -> Text:
     elapsed = now - live.since
     sign = signs.working[int(elapsed * 4) % len(signs.working)]
-    doing = "stopping" if live.stopping else live.doing
-    if live.thinking and not live.stopping:
-        doing = "thinking"
-    elif live.preparing and not live.stopping:
-        doing = f"preparing {one_line(live.preparing, 30)}"
-    line = Text.assemble((f"{sign} {doing}", "cyan"), (f"{signs.dot}{lasted(elapsed)}", "dim"))
-    line.append(f"{signs.dot}Esc interrupts", style="dim")
+    line = Text.assemble((f"{sign} {_doing(live)}", "cyan"), (f"{signs.dot}{lasted(elapsed)}", "dim"))
+    if not live.stopping:
+        line.append(f"{signs.dot}Esc interrupts", style="dim")
     said = one_line(live.thinking.rstrip().rpartition("\n")[2], max(8, width - 5))
     return line.append(f"\n  {signs.bar} {said}", style="dim") if said else line
+
+
+def _doing(live: Live) -> str:
+    if live.stopping:
+        return "stopping"
+    if live.stage:
+        return live.stage
+    if live.thinking:
+        return "thinking"
+    return f"preparing {one_line(live.preparing, 30)}" if live.preparing else live.doing

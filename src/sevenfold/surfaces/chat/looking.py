@@ -5,12 +5,14 @@ from __future__ import annotations
 from rich.console import Group
 from rich.text import Text
 
+from sevenfold.adapters.home import user_home
 from sevenfold.adapters.settings_files import load
 from sevenfold.errors import InputError
 from sevenfold.runtime import history
 from sevenfold.settings import by_name, described, unknown
 from sevenfold.surfaces.chat import pages, window
 from sevenfold.surfaces.chat.chat import Chat
+from sevenfold.surfaces.chat.ledger import Ledger
 from sevenfold.surfaces.chat.markdown import rendered
 from sevenfold.surfaces.config_command import entry
 
@@ -23,16 +25,27 @@ def context(chat: Chat, rest: str) -> None:
 
 def cost(chat: Chat, rest: str) -> None:
     """What the session has cost."""
-    chat.screen.show(pages.cost_page(chat.ledger, chat.agent.session.gauge))
+    whole = Ledger.of(chat.agent.session.core.transcript.log)
+    chat.screen.show(pages.cost_page(whole, chat.ledger, chat.agent.session.gauge))
+    _say_who_is_paid(chat)
+
+
+def _say_who_is_paid(chat: Chat) -> None:
     if chat.start.offline:
+        model = chat.start.model
         chat.say(
-            "note", "nothing is paid: the offline model answers, and this is what the one named would cost"
+            "note", f"nothing is paid: the offline model answers. Other amounts are what {model} would cost"
         )
 
 
 def cache(chat: Chat, rest: str) -> None:
     """What the cache gave."""
-    chat.screen.show(pages.cache_page(chat.ledger))
+    # Here, because reading foreign formats is nothing a chat begins with.
+    from sevenfold.evals.profile.formats import profile_file
+
+    whole = Ledger.of(chat.agent.session.core.transcript.log)
+    figures, _ = profile_file(user_home().project(chat.start.folder).transcript(chat.start.name))
+    chat.screen.show(pages.cache_page(whole, chat.ledger, figures.cache_breaks))
 
 
 def why(chat: Chat, rest: str) -> None:
@@ -40,6 +53,7 @@ def why(chat: Chat, rest: str) -> None:
     session = chat.agent.session
     main = (one.number for one in history.requests(session.core.transcript.log) if one.source == "main")
     chat.screen.show(pages.why_page(session.why(number(rest) if rest else next(main, -1))))
+    _say_who_is_paid(chat)
 
 
 def recall(chat: Chat, rest: str) -> None:

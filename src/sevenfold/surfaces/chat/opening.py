@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from sevenfold.adapters.home import user_home
 from sevenfold.adapters.hook_process import run as run_hook
 from sevenfold.adapters.jsonl import JsonlLog
+from sevenfold.adapters.lock import FileLock
 from sevenfold.adapters.trust import Trust, user_folder
+from sevenfold.errors import TranscriptLocked
 from sevenfold.ports import Call, Client, Reply, Watcher
 from sevenfold.record import entries
 from sevenfold.record.entries import Said
@@ -24,7 +26,8 @@ from sevenfold.surfaces.chat.questions import Choice, Question
 from sevenfold.surfaces.chat.start import Start
 from sevenfold.wiring.agent import Agent
 from sevenfold.wiring.agent_options import AgentOptions
-from sevenfold.wiring.clients import client_for
+from sevenfold.wiring.clients import address_for, client_for
+from sevenfold.wiring.listing import Lister
 from sevenfold.wiring.mcp_config import PROJECT_FILE, USER_FILE
 
 if TYPE_CHECKING:
@@ -47,10 +50,23 @@ class Later:
 
     def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
         """Send the request, wait for the whole answer."""
+        return self._made().ask(call, watch)
+
+    @property
+    def address(self) -> str:
+        """Where the server is."""
+        return address_for(self._model)
+
+    def listing(self, model: str, seconds: float) -> bytes:
+        """What the server says of a model, if it says anything."""
+        made = self._made()
+        return made.listing(model, seconds) if isinstance(made, Lister) else b"[]"
+
+    def _made(self) -> Client:
         with self._lock:
             if self._client is None:
                 self._client = client_for(self._model)
-        return self._client.ask(call, watch)
+            return self._client
 
     def close(self) -> None:
         """Let go of connections."""
@@ -75,6 +91,7 @@ def agent_options(start: Start) -> AgentOptions:
         "max_turns": start.max_turns,
         "max_usd": start.max_usd,
         "client": Later(start.model),
+        "mentions": True,
     }
     if start.mode is not None:
         options["mode"] = start.mode
@@ -151,9 +168,14 @@ def forget_if_empty(start: Start) -> bool:
     files = user_home().project(start.folder).session(start.name)
     if files.transcript.is_file() and title(files.transcript):
         return False
-    for path in (files.transcript, files.lock):
+    try:
+        lock = FileLock(files.transcript)
+    except TranscriptLocked:
+        return False
+    for path in (files.transcript, *files.indexes()):
         path.unlink(missing_ok=True)
     shutil.rmtree(files.agent, ignore_errors=True)
+    lock.remove()
     return True
 
 

@@ -9,12 +9,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from sevenfold.evals.profile.figures import CacheBreak
 from sevenfold.memory.recall import Hit
 from sevenfold.runtime.hooks.settings import Hook, Skipped
 from sevenfold.runtime.session import Reading
 from sevenfold.surfaces.chat.ledger import Ledger
 from sevenfold.surfaces.chat.words import clean, one_line
-from sevenfold.surfaces.wording import cause, count, money, plural, share, times
+from sevenfold.surfaces.wording import cause, count, duration, money, plural, share, times
 from sevenfold.tools.permissions import Permissions
 from sevenfold.wiring.session import Explanation
 
@@ -43,43 +44,78 @@ def help_page(commands: Iterable[tuple[str, str]], keys: Iterable[tuple[str, str
     return table
 
 
-def cost_page(ledger: Ledger, gauge: Reading) -> RenderableType:
-    """What the session has cost, and what this run of it."""
-    unknown = "" if gauge.usd is not None else "no price is known for this model"
+def cost_page(whole: Ledger, run: Ledger, gauge: Reading) -> RenderableType:
+    """What the session has cost, and apart from that this run of the program, if there was another before."""
+    if not whole.answers:
+        return Text("Nothing was answered yet, so nothing was paid.", style="dim")
+    apart = whole.answers != run.answers
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(style="dim", overflow="fold")
+    if apart:
+        table.add_row("", "session", "this run")
+    sources = [name for name in sorted(whole.by_source) if name != "main"]
     rows = [
-        ("session", money(gauge.usd), unknown or plural(gauge.requests, "request")),
-        ("this run", money(ledger.usd), plural(ledger.answers, "answer")),
+        ("cost", money(gauge.usd), money(run.usd), "" if gauge.usd is not None else _UNPRICED),
+        *((f"of it {name}", *_of(name, whole, run), "") for name in sources),
+        ("without cache", money(whole.uncached_usd), money(run.uncached_usd), _dearer(whole)),
+        ("perfect cache", "", money(run.ideal_usd), times(run.ideal_usd, run.usd)),
+        ("answers", count(whole.answers), count(run.answers), ""),
+        ("prompt tokens", count(whole.prompt), count(run.prompt), ""),
+        ("from the cache", share(whole.read, whole.prompt), share(run.read, run.prompt), ""),
+        ("output tokens", count(whole.output), count(run.output), ""),
     ]
-    if ledger.usd:
-        rows.append(("without cache", money(ledger.uncached_usd), times(ledger.uncached_usd, ledger.usd)))
-    if ledger.usd and ledger.ideal_usd is not None and ledger.ideal_usd <= ledger.usd:
-        # What an earlier run left in the cache makes this one cheaper than a perfect one of its own.
-        rows.append(("perfect cache", money(ledger.ideal_usd), times(ledger.ideal_usd, ledger.usd)))
-    others = {name: usd for name, usd in ledger.by_source.items() if name != "main"}
-    rows += [(f"of it {name}", money(usd), "") for name, usd in sorted(others.items())]
-    rows += [
-        ("prompt tokens", count(ledger.prompt), f"{share(ledger.read, ledger.prompt)} from the cache"),
-        ("output tokens", count(ledger.output), ""),
-    ]
-    return pairs(rows)
+    # What an earlier run left in the cache makes this one cheaper than a perfect one of its own.
+    ideal = run.usd and run.ideal_usd is not None and run.ideal_usd <= run.usd
+    for name, session, here, remark in rows:
+        if name != "perfect cache" or ideal:
+            table.add_row(name, *((session, here) if apart else (session or here, "")), remark)
+    return table
 
 
-def cache_page(ledger: Ledger) -> RenderableType:
-    """What the cache gave, and each time it was lost."""
-    read, whole = ledger.read, ledger.prompt
-    mix = f"{share(ledger.written, whole)} written, {share(ledger.plain, whole)} plain"
-    parts: list[RenderableType] = [pairs([("read from cache", share(read, whole), mix)])]
-    if not ledger.breaks:
-        parts.append(Text("It was not lost in this run.", style="dim"))
-    for one in ledger.breaks:
+_UNPRICED = "no price is known for a model that answered"
+
+
+def _of(name: str, whole: Ledger, run: Ledger) -> tuple[str, str]:
+    return money(whole.by_source[name]), money(run.by_source.get(name, 0.0))
+
+
+def _dearer(whole: Ledger) -> str:
+    return f"{times(whole.uncached_usd, whole.usd)} as much" if whole.usd and whole.uncached_usd else ""
+
+
+def cache_page(whole: Ledger, run: Ledger, breaks: Sequence[CacheBreak]) -> RenderableType:
+    """What the cache gave in the session, and each time it was lost; of this run in detail."""
+    if not whole.answers:
+        return Text("Nothing was answered yet, so nothing is cached.", style="dim")
+    rows = [("read from cache", share(whole.read, whole.prompt), _mix(whole))]
+    if whole.answers != run.answers:
+        rows.append(("in this run", share(run.read, run.prompt), _mix(run)))
+    parts: list[RenderableType] = [pairs(rows)]
+    parts.append(Text(f"lost {plural(len(breaks), 'time')}" if breaks else "It was not lost.", style="dim"))
+    parts += [Text(f"  answer {one.call}: {_lost(one)}", overflow="fold") for one in breaks]
+    if run.breaks:
+        parts.append(Text("in this run, in detail", style="dim"))
+    for one in run.breaks:
         kind = "expected" if one.expected else "NOT EXPECTED"
         line = (
-            f"{cause(one.cause)}: {one.part}, {one.tokens:,} tokens paid again, {money(one.usd)} ({kind})"
+            f"  {cause(one.cause)}: {one.part}, {one.tokens:,} tokens paid again, {money(one.usd)} ({kind})"
         )
         parts.append(Text(line, style="" if one.expected else "yellow"))
         if one.diff:
-            parts.append(Padding(Text(clean(one.diff), style="dim"), (0, 0, 0, 2)))
+            parts.append(Padding(Text(clean(one.diff), style="dim"), (0, 0, 0, 4)))
     return Group(*parts)
+
+
+def _mix(books: Ledger) -> str:
+    return f"{share(books.written, books.prompt)} written, {share(books.plain, books.prompt)} plain"
+
+
+def _lost(one: CacheBreak) -> str:
+    idle = f" after {duration(one.idle_seconds)}" if one.idle_seconds and one.cause == "idle_gap" else ""
+    return f"{cause(one.cause)}{idle}, {one.tokens:,} tokens paid again, {money(one.cost_usd)}"
 
 
 def why_page(explained: Explanation) -> RenderableType:
@@ -112,7 +148,8 @@ def recall_page(hits: Sequence[Hit]) -> RenderableType:
     for number, hit in enumerate(hits, 1):
         what = f"{hit.kind} ({hit.tool})" if hit.tool else hit.kind
         when = hit.timestamp[:16].replace("T", " ")
-        parts.append(Text(f"{number}. {when}  {what}  {hit.uuid}", style="bold"))
+        by = ", ".join(hit.matched)
+        parts.append(Text(f"{number}. {when}  {what}  {hit.uuid}", style="bold").append(f"  {by}", "dim"))
         parts.append(Padding(_marked(hit), (0, 0, 1, 3)))
     return Group(*parts)
 

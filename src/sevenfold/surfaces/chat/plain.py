@@ -14,7 +14,7 @@ from sevenfold.surfaces.chat import commands
 from sevenfold.surfaces.chat.chat import Chat
 from sevenfold.surfaces.chat.job import Job, no_more_interrupts
 from sevenfold.surfaces.chat.paper import Paper
-from sevenfold.surfaces.chat.questions import Asking, Picked, Question, answered, listed
+from sevenfold.surfaces.chat.questions import PAGE, Asking, Picked, Question, answered, listed
 from sevenfold.surfaces.chat.signs import Signs
 
 _TICK = 0.2
@@ -116,10 +116,16 @@ class Plain:
                 chat.interrupt()
 
     def _answer(self, question: Question) -> Picked | None:
+        first = 0
         sys.stdout.write("\n".join(listed(question)) + "\n")
         try:
             while True:
-                came = answered(question, self._read("? "))
+                line = self._read("? ")
+                if not line.strip() and first + PAGE < len(question.choices):
+                    first += PAGE
+                    sys.stdout.write("\n".join(listed(question, first)) + "\n")
+                    continue
+                came = answered(question, line)
                 if isinstance(came, Asking):
                     came = came.entered(self._read("your words: "))
                 if isinstance(came, Picked):

@@ -13,7 +13,7 @@ from typing import Any, Literal, TextIO
 import msgspec
 from msgspec import Struct
 
-from sevenfold.errors import ModelError
+from sevenfold.errors import ModelError, UserError
 from sevenfold.events import Answered
 from sevenfold.ports import Piece
 from sevenfold.runtime.loop import Finished
@@ -22,7 +22,15 @@ from sevenfold.surfaces.chat.ledger import Ledger
 from sevenfold.surfaces.chat.told import told
 from sevenfold.surfaces.chat.words import clean
 from sevenfold.wiring.agent import Agent
-from sevenfold.wiring.agent_events import AgentEvent, Ended, Happened, ToolBegan, ToolEnded, ToolProgress
+from sevenfold.wiring.agent_events import (
+    AgentEvent,
+    Ended,
+    Happened,
+    Mentioned,
+    ToolBegan,
+    ToolEnded,
+    ToolProgress,
+)
 
 Format = Literal["text", "json", "stream-json"]
 DONE, NOT_DONE, INTERRUPTED = 0, 1, 130
@@ -85,12 +93,22 @@ def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, 
 def _print(result: Result, how: Format, out: TextIO) -> None:
     if how == "text":
         if result.text:
-            out.write(clean(result.text) + "\n")
+            _write(clean(result.text), out)
         if result.end != "done":
             sys.stderr.write(f"sevenfold: not done ({result.end}): {result.error or 'see above'}\n")
     else:
-        out.write(msgspec.json.encode(result).decode() + "\n")
-    out.flush()
+        _write(msgspec.json.encode(result).decode(), out)
+
+
+def _write(line: str, out: TextIO) -> None:
+    try:
+        out.write(f"{line}\n")
+        out.flush()
+    except BrokenPipeError:
+        # Whoever read it has gone.
+        raise
+    except OSError as error:
+        raise UserError(f"the answer cannot be written to standard output: {error.strerror}") from error
 
 
 def _teller(how: Format, out: TextIO) -> Callable[[AgentEvent], None]:
@@ -98,10 +116,13 @@ def _teller(how: Format, out: TextIO) -> Callable[[AgentEvent], None]:
 
     def stream(event: AgentEvent) -> None:
         if (shown := as_json(event)) is not None:
-            out.write(msgspec.json.encode(shown).decode() + "\n")
-            out.flush()
+            _write(msgspec.json.encode(shown).decode(), out)
 
     def warn(event: AgentEvent) -> None:
+        if isinstance(event, Mentioned) and event.output.is_error:
+            sys.stderr.write(
+                f"sevenfold: @{clean(event.path)} was not read: {clean(text_of(event.output))}\n"
+            )
         line = told(event.event) if isinstance(event, Happened) else None
         if line is not None and line.level in ("warning", "error"):
             sys.stderr.write(f"sevenfold: {line.level}: {clean(line.line)}\n")
@@ -121,6 +142,8 @@ def as_json(event: AgentEvent) -> dict[str, Any] | None:
         case ToolEnded(call=call, output=output, seconds=seconds):
             ended = {"type": "tool_ended", "id": call.id, "tool": call.name, "is_error": output.is_error}
             return {**ended, "text": text_of(output), "seconds": round(seconds, 3)}
+        case Mentioned(path=path, output=output):
+            return {"type": "mentioned", "path": path, "is_error": output.is_error, "text": text_of(output)}
         case Happened(event=Answered() as answered):
             return {"type": "answered", **_fields(answered)}
         case Happened(event=happened):

@@ -6,10 +6,12 @@ values; whoever has a keyboard moves from one `Asking` to the next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 from msgspec import Struct
 from msgspec.structs import replace
+from rich.cells import cell_len
+from rich.console import Console
 from rich.text import Text
 
 from sevenfold.surfaces.chat.signs import Signs
@@ -25,6 +27,8 @@ class Choice(Struct, frozen=True):
     about: str = ""
     words: str = ""
     """If words of the user's own go with it: what they are."""
+    before: str = ""
+    """What stands in front of it, such as a time."""
 
 
 class Question(Struct, frozen=True):
@@ -67,6 +71,10 @@ class Asking(Struct, frozen=True):
         """The pointer further up or down, round the end."""
         return replace(self, at=(self.at + by) % max(1, len(self.question.choices)))
 
+    def leapt(self, by: int) -> Asking:
+        """The pointer many choices further, but not past the end."""
+        return replace(self, at=max(0, min(self.at + by, len(self.question.choices) - 1)))
+
     def ticking(self) -> Asking:
         """The choice at the pointer ticked, or no longer."""
         return replace(self, ticked=self.ticked ^ {self.at}) if self.question.several else self
@@ -98,31 +106,65 @@ class Asking(Struct, frozen=True):
         return tuple(sorted(self.ticked)) if self.ticked else (self.at,)
 
 
+PAGE = 10
+"""Choices that are shown at a time."""
+_MOST_LINES = 6
+"""Lines that a title, or what is said about a choice, may take."""
+
+
 def drawn(asking: Asking, signs: Signs, width: int) -> Text:
-    """The question as it stands on the screen."""
-    question = asking.question
-    shown = Text().append(fitted(one_line(question.title), max(10, width - 1), signs.cut), "bold yellow")
+    """The question as it stands on the screen; of many choices those around the pointer."""
+    question, room = asking.question, max(10, width - 1)
+    shown = Text().append("\n".join(_wrapped(one_line(question.title), room, signs)), "bold yellow")
     if asking.writing:
         wanted = next((one.words for one in _at(asking) if one.words), "your answer")
         return shown.append(f"\n  {wanted} (Enter sends it, Esc goes back)", style="dim")
-    for place, choice in enumerate(question.choices):
-        here = place == asking.at
-        tick = ("[x] " if place in asking.ticked else "[ ] ") if question.several else ""
-        key = f" ({choice.key})" if choice.key else ""
-        about = f"  {one_line(choice.about)}" if choice.about else ""
-        line = f"{signs.pointer if here else ' '} {place + 1}. {tick}{one_line(choice.label)}{key}{about}"
-        style = "bold cyan" if here else ""
-        shown.append("\n" + fitted(line, max(10, width - 1), signs.cut), style=style)
+    count = len(question.choices)
+    first = max(0, min(asking.at - PAGE // 2, count - PAGE))
+    last = min(count, first + PAGE)
+    shown.append(f"\n  {signs.cut} {first} more above" if first else "", style="dim")
+    for place in range(first, last):
+        style = "bold cyan" if place == asking.at else ""
+        for line in _choice(asking, place, signs, room):
+            shown.append(f"\n{line}", style=style)
+    shown.append(f"\n  {signs.cut} {count - last} more below" if last < count else "", style="dim")
+    pages = ", PgUp and PgDn leap" if count > PAGE else ""
     hint = "Space ticks, Enter sends" if question.several else "Enter chooses"
-    return shown.append(f"\n  arrows move, {hint}, Esc cancels", style="dim")
+    return shown.append(f"\n  arrows move{pages}, {hint}, Esc cancels", style="dim")
 
 
-def listed(question: Question) -> Iterable[str]:
-    """The question for a terminal without a cursor: numbered lines."""
-    yield one_line(question.title)
-    for place, choice in enumerate(question.choices, 1):
+def _choice(asking: Asking, place: int, signs: Signs, room: int) -> Iterator[str]:
+    """A choice on one line; what is said about it on more, if that is what it takes to see all of it."""
+    choice = asking.question.choices[place]
+    tick = ("[x] " if place in asking.ticked else "[ ] ") if asking.question.several else ""
+    key = f" ({choice.key})" if choice.key else ""
+    before = f"{choice.before}  " if choice.before else ""
+    head = f"{signs.pointer if place == asking.at else ' '} {place + 1}. {tick}{before}"
+    line, about = f"{head}{one_line(choice.label)}{key}", one_line(choice.about)
+    if not about or cell_len(line) + 2 + cell_len(about) <= room:
+        yield fitted(f"{line}  {about}".rstrip(), room, signs.cut)
+        return
+    yield fitted(line, room, signs.cut)
+    yield from (f"     {one}" for one in _wrapped(about, max(10, room - 5), signs))
+
+
+def _wrapped(words: str, room: int, signs: Signs) -> list[str]:
+    lines = [one.plain.rstrip() for one in Text(words).wrap(Console(width=room), room, overflow="fold")]
+    if len(lines) <= _MOST_LINES:
+        return lines
+    return [*lines[: _MOST_LINES - 1], fitted(lines[_MOST_LINES - 1] + " " * room, room, signs.cut)]
+
+
+def listed(question: Question, first: int = 0) -> Iterator[str]:
+    """The question for a terminal without a cursor: a page of numbered lines."""
+    if not first:
+        yield one_line(question.title)
+    for place, choice in enumerate(question.choices[first : first + PAGE], first + 1):
+        before = f"{choice.before}  " if choice.before else ""
         about = f"  {one_line(choice.about)}" if choice.about else ""
-        yield f"  {place}. {one_line(choice.label)}{about}"
+        yield f"  {place}. {before}{one_line(choice.label)}{about}"
+    if first + PAGE < len(question.choices):
+        yield f"  ... {len(question.choices) - first - PAGE} more; Enter shows them"
 
 
 def answered(question: Question, line: str) -> Asking | Picked | None:

@@ -28,6 +28,8 @@ class Status(Struct, frozen=True, kw_only=True):
     gauge: Reading | None = None
     compacts: bool = True
     """Does it compact by itself?"""
+    taken_back: bool = False
+    """Was a compaction undone, so that the next waits until the window is full?"""
     cached: float | None = None
     """The share of all prompts of this run that came from the cache; None before the first answer."""
     background: Sequence[str] = ()
@@ -58,11 +60,11 @@ def _parts(status: Status, signs: Signs) -> list[tuple[int, str, str]]:
         (1 if status.mode == "plan" else 3, status.mode.replace("_", " "), _mode_style(status.mode))
     )
     if status.gauge is not None:
-        parts += _filled(status.gauge, status.compacts, signs)
+        parts += _filled(status, status.gauge, signs)
     if status.cached is not None:
         parts.append((5, f"cache {status.cached:.0%}", "" if status.cached >= 0.5 else "yellow"))
     if status.gauge is not None and status.gauge.requests and not status.offline:
-        parts.append((4, money(status.gauge.usd) if status.gauge.usd is not None else "price unknown", ""))
+        parts.append((4, money(status.gauge.usd) if status.gauge.usd is not None else "cost unknown", ""))
     if status.queued:
         parts.append((3, f"{status.queued} queued", "cyan"))
     if status.background:
@@ -76,23 +78,33 @@ def _mode_style(mode: str) -> str:
     return {"autonomous": "yellow", "plan": "cyan"}.get(mode, "")
 
 
-def _filled(gauge: Reading, compacts: bool, signs: Signs) -> list[tuple[int, str, str]]:
+def _filled(status: Status, gauge: Reading, signs: Signs) -> list[tuple[int, str, str]]:
     share = gauge.seen / gauge.effective if gauge.effective else 1.0
     style = "red" if gauge.at_blocking else "yellow" if gauge.above_warning else "green"
     parts = [
         (6, bar(gauge, signs), style),
         (1, f"{share:.0%} of {tokens(gauge.effective)}", style),
+        *((2, _how_much(gauge, budget), "yellow") for budget in gauge.heavy),
     ]
     left = gauge.threshold - gauge.high
-    if gauge.at_blocking:
+    if gauge.at_blocking and not status.compacts:
         parts.append((1, "FULL: /compact or /clear", "bold red"))
-    elif not compacts:
+    elif not status.compacts:
         parts.append((3, "no auto-compaction", "yellow"))
+    elif status.taken_back and not gauge.at_blocking:
+        parts.append((3, "compaction undone", "yellow"))
     elif left <= 0:
         parts.append((2, "compacts next", "yellow"))
     else:
         parts.append((3, f"compacts in {tokens(left)}", "yellow" if gauge.above_warning else "dim"))
     return parts
+
+
+def _how_much(gauge: Reading, budget: str) -> str:
+    """What a request has nearly too much of."""
+    if budget == "images":
+        return f"{gauge.images} of {gauge.images_limit} pictures"
+    return f"{gauge.wire / 1e6:.1f} of {(gauge.wire_limit or 0) / 1e6:.1f} MB"
 
 
 def bar(gauge: Reading, signs: Signs, room: int = _BAR) -> str:

@@ -15,6 +15,10 @@ Level = Literal["layer", "note", "warning", "error"]
 STYLES = {"layer": "magenta", "note": "dim", "warning": "yellow", "error": "red"}
 
 
+COMPACTED = "compact"
+"""Why an epoch opens with a compaction, which has a line of its own."""
+
+
 class Told(Struct, frozen=True):
     """A line, and what is behind it."""
 
@@ -33,6 +37,13 @@ def told(event: Event) -> Told | None:
             return _compacted(event)
         case events.Vetoed():
             return Told("note", f"{event.layer} was kept from acting: {event.what} ({event.reason})")
+        case events.SteppedAside(layer="breaker"):
+            return Told("warning", event.reason)
+        case events.SteppedAside(layer="notes", error=""):
+            # They will be brought up to date another time, and nobody has to do anything about it.
+            return None
+        case events.SteppedAside(layer="rules"):
+            return Told("warning", event.reason)
         case events.SteppedAside():
             level: Level = "warning" if event.error else "note"
             return Told(level, f"{event.layer} could not help: {event.reason}")
@@ -40,7 +51,7 @@ def told(event: Event) -> Told | None:
             return Told("warning", f"{event.reason} Trying again, changed.", (("error", event.error),))
         case events.CacheBroke() if not event.expected:
             return _broke(event)
-        case events.EpochOpened() if event.drops_thinking:
+        case events.EpochOpened() if event.drops_thinking and event.reason != COMPACTED:
             return Told(
                 "note",
                 f"earlier reasoning is left out from here on: {event.reason}",

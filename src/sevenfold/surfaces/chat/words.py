@@ -18,7 +18,7 @@ _SEQUENCE = re.compile(
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # titles, links, clipboard
     r"|\x1b[ -/]*[0-~]"
 )
-_OVERWRITTEN = re.compile(r"[^\n\r]*\r(?!\n|$)")
+_OVERWRITTEN = re.compile(r"(?<![^\n\r])[^\n\r]*+\r(?!\n|$)")
 _UNSEEN = re.compile(
     "[\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
     "\ud800-\udfff]"

@@ -1,0 +1,98 @@
+"""The course of a session in a real pseudo-terminal: compactions stopped, rewinds across them, plans, mentions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sevenfold.simulator.faults import Fault, Faults
+from sevenfold.simulator.provider import Simulator
+
+from .stage import PLAN, simulated
+from .terminal import Terminal
+
+pytestmark = pytest.mark.skipif("sys.platform == 'win32'")
+ALONE: dict[str, Any] = {"SEVENFOLD_NOTES": "false"}
+"""No requests but those that are asked for."""
+
+
+def said(simulator: Simulator) -> list[list[str]]:
+    """The words of each message of the newest request that was answered."""
+    body: dict[str, Any] = simulator.requests.answered()[-1].body
+    return [
+        [part["text"] for part in message["content"] if part["type"] == "text"]
+        if isinstance(message["content"], list)
+        else [message["content"]]
+        for message in body["messages"]
+    ]
+
+
+@pytest.mark.spec("S4.16")
+@pytest.mark.spec("S8.6")
+def test_a_compaction_is_stopped_made_and_rewound_across_and_the_books_span_runs(place):
+    faults = Faults()
+    with simulated(faults) as (url, simulator):
+        with Terminal(**place, url=url, **ALONE) as app:
+            app.ready().say("alpha").until("You said: alpha").ready()
+            app.say("beta").until("You said: beta").ready()
+            before = said(simulator)
+            faults.then(Fault("slow_first_byte", seconds=60.0))
+            app.say("/compact").until("compacting: making the summary")
+            app.say("gamma").until("queued: gamma").press("esc")
+            app.until("compacting was interrupted; everything is as it was")
+            app.until("You said: gamma").ready()
+            assert said(simulator)[: len(before)] == before
+
+            app.say("/compact").until("compact: summarised").ready()
+            app.say("delta").until("You said: delta").ready()
+            assert said(simulator)[0] != before[0]
+            app.press("esc", "esc").until("Go back to before which message?").until("compacted  alpha")
+            app.press("end", "enter").until("to before it was compacted").until("› alpha")
+            app.say(" again").until("You said: alpha again").ready()
+            assert said(simulator) == [["alpha again"]]
+            app.press("ctrl-d")
+            assert app.ended() == 0
+        with Terminal("--continue", **place, url=url, **ALONE) as app:
+            app.until("you said last: alpha again").ready()
+            app.say("omega").until("You said: omega").ready()
+            app.say("/model claude-opus-4-6").until("answers from now on").until("opus-4-6 ·").ready()
+            app.say("psi").until("You said: psi").ready()
+            app.say("/cache").until("model changed, ")
+            app.say("/cost").until("session").until("this run").until("output tokens")
+            rows = {line[:14].strip(): line[14:].split() for line in app.shown.splitlines()}
+            assert int(rows["answers"][0]) > int(rows["answers"][1]) == 2
+            app.press("ctrl-d")
+            assert app.ended() == 0
+
+
+def test_a_plan_is_refused_with_a_reason_then_approved_and_outlives_a_compaction(place):
+    with simulated() as (url, simulator), Terminal(**place, url=url, **ALONE) as app:
+        app.ready().press("shift-tab", "shift-tab").until("· plan ·")
+        app.say("run").until("✗ Shell").ready()
+        assert not (place["folder"] / "ran.txt").exists()
+        app.say("propose").until("Carry out this plan?").until("Lay the stones")
+        app.type("n").until("Esc goes back").say("of wood rather")
+        app.until("The user says: of wood rather").ready()
+        assert "· plan ·" in app.shown
+        app.say("propose").until("Carry out this plan?").type("y").until("✓ PlanReady").ready()
+        app.until("· ask ·").say("/compact").until("compact: summarised").ready()
+        app.say("what now?").until("You said: what now?").ready()
+        sent = "\n".join(text for words in said(simulator) for text in words)
+        assert PLAN in sent
+        app.press("ctrl-d")
+        assert app.ended() == 0
+
+
+def test_files_that_are_mentioned_are_read_and_what_cannot_be_is_told(place):
+    (place["folder"] / "blob.bin").write_bytes(b"\x00\x01")
+    with simulated() as (url, simulator), Terminal(**place, url=url, **ALONE, columns=60) as app:
+        app.ready().type("what is in @a").until("a.txt").type(".txt and @blob.bin and @../x.md")
+        app.press("enter").until("read a.txt (1 line) [1]").until("@blob.bin was not read")
+        app.until("@../x.md was not read: There is no such file.").ready()
+        words = said(simulator)[0]
+        assert words[0] == "what is in @a.txt and @blob.bin and @../x.md"
+        assert "hello" in words[1]
+        app.say("/show 1").until("1  hello")
+        app.press("ctrl-d")
+        assert app.ended() == 0
