@@ -115,7 +115,7 @@ def test_without_a_key_it_says_that_the_summary_is_extracted_and_nothing_was_pai
 ) -> None:
     done = ran(capsys, "compact", session)
     assert "Offline: there is no key and no address for claude-sonnet-4-6 in the environment." in done.words
-    assert "engine extractive not provider, fork, plain: there is no model to ask" in done.words
+    assert "engine extractive not provider, fork, plain: offline no model answers" in done.words
     assert "no call, nothing" in done.words
     assert "0 lost" in done.words
 
@@ -398,7 +398,7 @@ def test_what_is_no_conversation_is_refused_in_a_line(tmp_path: Path, capsys: Ca
     assert "this is a directory" in ran(capsys, "compact", tmp_path).err
     strange = tmp_path / "strange.jsonl"
     strange.write_text('{"some": "thing"}\nnot json\n')
-    assert "there is no conversation in it" in ran(capsys, "compact", strange).err
+    assert "JSON records of an unknown kind (with some)" in ran(capsys, "compact", strange).err
     unnamed = Story()
     unnamed.user("hello")
     strange.write_bytes(b"".join(unnamed.lines))

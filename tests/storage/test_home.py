@@ -27,7 +27,6 @@ def test_everything_of_a_session_has_its_place(tmp_path):
     assert project.transcript("s-1") == project.folder / "s-1.jsonl"
     assert project.results("s-1") == project.folder / "tool-results" / "s-1"
     assert project.notes("s-1") == project.folder / "session-memory" / "s-1.md"
-    assert project.memory == project.folder / "memory"
 
 
 @given(st.lists(st.text(alphabet="ab/.- _é\n", min_size=1, max_size=8), min_size=2, max_size=6))

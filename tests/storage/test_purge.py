@@ -231,7 +231,7 @@ def test_a_secret_in_a_torn_or_damaged_line_is_masked_there(home, leaked):
 
 
 def test_memories_are_masked_too(home, leaked):
-    note = leaked.project.memory / "topic" / "note.md"
+    note = leaked.project.folder / "memory" / "topic" / "note.md"
     note.parent.mkdir(parents=True)
     note.write_text(f"never forget {SECRET}")
     purge(SECRET)

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sevenfold.errors import TranscriptForeign
 from sevenfold.surfaces import transcripts
 from sevenfold.surfaces.wording import plural, shortened
 
@@ -67,6 +66,7 @@ def _audit(path: Path) -> Audit:
     from sevenfold.adapters.recall_index import RecallIndex, side_file
     from sevenfold.adapters.results import FileResults
     from sevenfold.evals.audit.report import audit
+    from sevenfold.evals.profile.formats import not_a_conversation
 
     log = JsonlLog(path)
     stored = FileResults(SessionFiles(path.parent, path.stem).results)
@@ -75,9 +75,7 @@ def _audit(path: Path) -> Audit:
         with transcripts.progress(path, "indexing") as progress:
             index.catch_up(progress)
         if index.size == 0:
-            raise TranscriptForeign(
-                f"{path}: there is no conversation in it. Audit reads Claude Code transcripts and Sevenfold's own."
-            )
+            raise not_a_conversation(path)
         with transcripts.progress(path, "checking") as progress:
             return audit(log, index, progress)
     finally:
@@ -93,9 +91,9 @@ def _print_json(path: Path, audit: Audit) -> None:
 
 
 def _print(path: Path, audit: Audit) -> None:
-    from rich.console import Console
+    from sevenfold.surfaces.output import Report
 
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = Report()
     if not audit.boundaries:
         console.print(
             f"{path.name}: no compaction in this session, so nothing can have been lost.", soft_wrap=True

@@ -8,6 +8,7 @@ on the error stream and exit code 2; any other is not hidden.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -69,12 +70,18 @@ COMMANDS: dict[str, Command] = {
 FAILED = 2
 INTERRUPTED = 130
 PIPE_CLOSED = 141
+UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
+"""Whatever else is written has errors of its own, so these are about standard output."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     options = parser().parse_args(arguments)
-    if sys.stdout is not None and hasattr(sys.stdout, "reconfigure"):
+    if sys.stdout is None or sys.stderr is None:
+        # Whoever started this closed them.
+        nowhere = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
+    if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
     try:
         code = COMMANDS[options.command].run(options)
@@ -86,10 +93,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write("sevenfold: interrupted\n")
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read the output has had enough. What Python still holds must not be written either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read the output has had enough.
+        _write_no_more()
         return PIPE_CLOSED
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        _write_no_more()
+        sys.stderr.write(f"sevenfold: the output cannot be written: {error.strerror}\n")
+        return FAILED
     return code
+
+
+def _write_no_more() -> None:
+    """Python writes what it still holds when it ends; that must not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parser() -> argparse.ArgumentParser:

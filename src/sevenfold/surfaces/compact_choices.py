@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sevenfold.errors import InputError, Refused
+from sevenfold.layers.extract.words import users_words
 from sevenfold.ports import Client
-from sevenfold.record import blocks
-from sevenfold.record.entries import Said
 from sevenfold.runtime.compaction.wish import Engine, Left
 from sevenfold.surfaces.compact_report import Place
 from sevenfold.surfaces.notes_command import bring_up_to_date
@@ -60,7 +59,8 @@ def _first_choice(
     if not _partly(options) and not _why_not_notes(session):
         return "notes", ()
     names: tuple[Engine, ...] = ("provider", "fork", "plain")
-    return "extractive", tuple(Left(name, "there is no model to ask") for name in names)
+    reason = "offline no model answers, and the stand-in that does would only extract as well"
+    return "extractive", tuple(Left(name, reason) for name in names)
 
 
 def _notes_must_serve(session: Session, client: Client, options: argparse.Namespace) -> bool:
@@ -73,14 +73,17 @@ def _notes_must_serve(session: Session, client: Client, options: argparse.Namesp
             "notes stand for the whole conversation and take no instructions; use another engine"
         )
     keeper = session.engine.notes
-    due = keeper is not None and keeper.covered() is None and not options.dry_run
+    reason = keeper.too_little() if keeper is not None else ""
+    due = keeper is not None and not reason and keeper.covered() is None and not options.dry_run
     if due:
         bring_up_to_date(session, client)
-    if reason := _why_not_notes(session):
-        raise Refused(
-            f"the notes cannot be the summary: {reason}; use another engine, or sevenfold notes --update"
-        )
+    if reason := reason or _why_not_notes(session):
+        raise Refused(f"the notes cannot be the summary: {reason}; use another engine{_or_update(due)}")
     return due
+
+
+def _or_update(due: bool) -> str:
+    return "" if due else ", or bring them up to date: sevenfold notes FILE --update"
 
 
 def _why_not_notes(session: Session) -> str:
@@ -116,20 +119,17 @@ def places(session: Session) -> list[Place]:
     """The newest messages of the user, each of which can be cut at."""
     view = session.core.transcript.view
     ids = [item.said.uuid for item in view.items]
-    said = [item.said for item in view.items[1:] if _asks(item.said) and view.begins_round(item.said.uuid)]
-    return [Place(_shortest(one.uuid, ids), _words(one)) for one in said[-MOST_PLACES:]]
-
-
-def _asks(said: Said) -> bool:
-    beside = said.answers or said.meta or said.summary or said.attachment
-    return said.role == "user" and not beside
+    found: list[Place] = []
+    for item in reversed(view.items[1:]):
+        words = " ".join(users_words(item).split())
+        if words and view.begins_round(item.said.uuid):
+            found.append(Place(_shortest(item.said.uuid, ids), words[:LONGEST]))
+        if len(found) == MOST_PLACES:
+            break
+    return found[::-1]
 
 
 def _shortest(uuid: str, ids: Sequence[str]) -> str:
     """As much of an id as tells it from all others."""
     sizes = range(SHOWN_OF_ID, len(uuid))
     return next((uuid[:n] for n in sizes if sum(one.startswith(uuid[:n]) for one in ids) == 1), uuid)
-
-
-def _words(said: Said) -> str:
-    return " ".join(" ".join(filter(None, map(blocks.words_of, said.blocks))).split())[:LONGEST]

@@ -10,7 +10,7 @@ import argparse
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sevenfold.errors import InputError, Refused
 from sevenfold.surfaces import transcripts
@@ -77,6 +77,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     from sevenfold.surfaces import compact_report as report
+    from sevenfold.surfaces.output import Report
     from sevenfold.surfaces.recorded import look
     from sevenfold.wiring.clients import client_for
 
@@ -90,9 +91,9 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         _print_json(report.as_json(shown))
     elif isinstance(shown, report.Planned):
-        report.print_planned(_console(), shown)
+        report.print_planned(Report(), shown)
     else:
-        report.print_done(_console(), shown, summary=options.show)
+        report.print_done(Report(), shown, summary=options.show)
     lost = isinstance(shown, report.Done) and shown.did.score.total.lost
     return SOMETHING_LOST if lost else 0
 
@@ -142,7 +143,7 @@ def _compacted(
     from sevenfold.surfaces.compact_report import Done, tokens_by_category
     from sevenfold.surfaces.recorded import engaged, waiting
 
-    with engaged(recorded, client, target) as (session, draft), waiting("summarising"):
+    with engaged(recorded, client, target, recall=True) as (session, draft), waiting("summarising"):
         about = _about(recorded, client, session)
         paid = session.gauge.usd
         asks = wished(session, recorded, client, options)
@@ -189,12 +190,6 @@ def _warn_if_fresh(path: Path) -> None:
             f"sevenfold: {path} changed {max(0, ago):.0f} s ago. If another program has this session open, end it "
             "first: it does not know of the compaction and would go on beside it.\n"
         )
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    return Console(highlight=False, markup=False, emoji=False)
 
 
 def _print_json(fields: dict[str, object]) -> None:

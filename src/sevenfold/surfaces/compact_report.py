@@ -20,6 +20,8 @@ from sevenfold.wiring.session import Session
 MOST_CATEGORIES = 10
 MOST_CUT = 6
 LONGEST = 160
+ASK_A_MODEL = ("provider", "fork", "plain")
+"""The engines whose summary a model writes."""
 UNSEEN = "unlogged"
 """What a prompt holds besides the messages and is not in the transcript…"""
 OPENING = "system_and_tools"
@@ -155,7 +157,7 @@ def print_planned(console: Console, planned: Planned) -> None:
     grid.add_row("summary", f"at most {count(seen.tokens_summary)} tokens")
     kept = f"{plural(seen.kept, 'record')}, {count(seen.tokens_kept)} tokens, word for word"
     grid.add_row("kept", kept if seen.kept else "no record word for word")
-    grid.add_row("engine", _engines(seen.engine, planned.left))
+    grid.add_row("engine", _engines(seen.engine, planned.left, about))
     grid.add_row("cost", _cost(planned))
     grid.add_row("cache", _cache(seen))
     places = [
@@ -234,7 +236,7 @@ def _facts(done: Done) -> RenderableType:
     )
     if did.restored:
         grid.add_row("restored", ", ".join(did.restored))
-    grid.add_row("engine", _engines(did.engine, done.left))
+    grid.add_row("engine", _engines(did.engine, done.left, done.about))
     if done.noted:
         grid.add_row("", "the notes were brought up to date first")
     grid.add_row("cost", _paid(done))
@@ -254,13 +256,16 @@ def _paid(done: Done) -> str:
     calls, cached = done.did.calls + done.noted, done.did.cached_share
     if not calls:
         return "no call, nothing"
+    if done.about.offline:
+        return f"{plural(calls, 'call')} to the offline stand-in, nothing"
     read = f", {share(cached, 1)} of its prompt read from the cache" if cached else ""
     return f"{plural(calls, 'call')}, {money(done.usd)}{read}"
 
 
-def _engines(used: str, left: Sequence[Left]) -> Text:
-    """The engine, and why others were left."""
-    text = Text(used)
+def _engines(used: str, left: Sequence[Left], about: About) -> Text:
+    """The engine, who stood in for the model, and why others were left."""
+    stand_in = about.offline and used in ASK_A_MODEL
+    text = Text(f"{used}, with the offline stand-in in the model's place" if stand_in else used)
     reasons: dict[str, list[str]] = {}
     for one in left:
         reasons.setdefault(one.reason, []).append(one.engine)

@@ -84,10 +84,11 @@ def _print_json(resolved: Resolved, chosen: list[Setting]) -> None:
 
 
 def _print(resolved: Resolved, chosen: list[Setting], *, in_full: bool) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False, markup=False, emoji=False)
+    from sevenfold.surfaces.output import Report
+
+    console = Report()
     for setting in chosen:
         console.print(entry(resolved, setting, in_full=in_full))
     for note in resolved.notes:
@@ -152,4 +153,6 @@ def spoken(value: Any, unit: str) -> str:
             return f"{value:,} {unit}".rstrip()
         case str():
             return value
+        case tuple():
+            return ", ".join(value) or "none"
     return ", ".join(f"{name} {spoken(one, '')}" for name, one in value.items()) or "none"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from typing import TYPE_CHECKING
 
@@ -50,8 +49,6 @@ def run(options: argparse.Namespace) -> int:
     from sevenfold.surfaces.demo_progress import Progress, console_for
     from sevenfold.surfaces.demo_report import shown
 
-    # The server's side complains when a client is killed, which here is a part of the show.
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     progress = Progress(console_for(sys.stderr if options.json else sys.stdout))
     with progress:
         outcome = _held(FAST if options.fast else FULL, progress.told, keep=options.keep)

@@ -11,6 +11,7 @@ from typing import Self, TextIO
 
 from rich.console import Console
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
 from sevenfold.evals.demo.protocol import Layer, Over, Ready, Told, Turned, Used
@@ -109,8 +110,15 @@ class Progress:
             self._live.update(self._state(), refresh=True)
 
     def _line(self, text: Text) -> None:
-        text.truncate(self.console.width - 11, overflow="ellipsis")
-        self.console.print(Text.assemble((f"turn {self._turns:<4} ", "dim"), text))
+        turn = Text(f"turn {self._turns:<4} ", style="dim")
+        if not self.console.is_terminal:
+            self.console.print(turn + text, soft_wrap=True)
+            return
+        row = Table.grid()
+        row.add_column(no_wrap=True)
+        row.add_column(overflow="fold")
+        row.add_row(turn, text)
+        self.console.print(row)
 
     def _state(self) -> Text:
         filled = chart.bar(self._size, self._threshold, GAUGE)

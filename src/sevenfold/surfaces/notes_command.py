@@ -72,11 +72,13 @@ def bring_up_to_date(session: Session, client: Client) -> None:
     """Ask for an update of the notes and write them down; raises, with nothing written, if that fails."""
     from sevenfold.layers.summary import Failure
     from sevenfold.runtime.drive import drive
+    from sevenfold.surfaces.recorded import is_offline
 
     keeper = session.engine.notes
     if keeper is None:
         raise Refused("notes are switched off")
-    came = drive(keeper.update(), client)
+    # A request does not tell the user's words from what a program put beside them; the record does.
+    came = keeper.extract() if is_offline(client) else drive(keeper.update(), client)
     if isinstance(came, Failure):
         raise Refused(f"the notes could not be brought up to date, and are as they were: {came.detail}")
     keeper.store(came)
@@ -133,9 +135,9 @@ def _print_json(recorded: Recorded, sections: Mapping[str, str], there: bool, sa
 
 
 def _print(path: Path, sections: Mapping[str, str], there: bool, said: str) -> None:
-    from rich.console import Console
+    from sevenfold.surfaces.output import Report
 
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = Report()
     for name, words in sections.items():
         console.print(name, style="bold cyan")
         console.print(transcripts.harmless(words) + "\n")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sevenfold.errors import InputError, UserError
+from sevenfold.surfaces import transcripts
 from sevenfold.surfaces.options import positive
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
         nargs="*",
         type=Path,
         metavar="PATH",
-        help="a transcript, or a folder: then every *.jsonl file in it and below",
+        help="a transcript, the id of a session, or a folder: then every *.jsonl file in it and below",
     )
     command.add_argument(
         "--example", action="store_true", help="profile the session that comes with Sevenfold"
@@ -83,7 +84,8 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(
             "there is nothing to profile: name a transcript or a folder, or try sevenfold profile --example"
         )
-    found = gather.find([*options.paths, *([coding_session()] if options.example else [])])
+    named = [transcripts.find(str(path)) for path in options.paths]
+    found = gather.find([*named, *([coding_session()] if options.example else [])])
     with _progress(len(found.files)) as progress:
         profile = gather.profile(found, jobs=options.jobs, progress=progress)
     profile = _cut(profile, options.top)
@@ -137,11 +139,10 @@ def _print_json(profile: Profile) -> None:
 
 
 def _print_report(profile: Profile, options: argparse.Namespace) -> None:
-    from rich.console import Console
-
     from sevenfold.surfaces import terminal
+    from sevenfold.surfaces.output import Report
 
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = Report()
     terminal.show(profile, console, top=options.top, limit=options.limit, each=options.each)
     if options.html:
         console.print(f" The page is in {options.html}", soft_wrap=True)

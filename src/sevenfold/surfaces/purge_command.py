@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sevenfold.errors import InputError, UserError
+from sevenfold.surfaces.options import agreed
 
 if TYPE_CHECKING:
     from sevenfold.adapters.home import Home
@@ -20,10 +21,10 @@ DECLINED = 1
 SUMMARY = "remove a session, or mask one leaked secret everywhere"
 HELP = """\
 Remove a session with everything that belongs to it, or mask one leaked secret wherever it was stored: in
-transcripts, tool results, notes and memories. This is the only command that rewrites a transcript. It needs
-the session to itself, says what it will do and asks first. What was purged, and when, is written down in
-purged.jsonl, and never what it was. A session whose transcript was masked goes on without its earlier
-reasoning, because that was bound to what stood there."""
+transcripts, tool results, notes, memories, what was typed in the chat, telemetry. This is the only command that
+rewrites a transcript. It needs the session to itself, says what it will do and asks first. What was purged, and
+when, is written down in purged.jsonl, and never what it was. A session whose transcript was masked goes on without
+its earlier reasoning, because that was bound to what stood there."""
 
 EXAMPLES = """\
 examples:
@@ -62,6 +63,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _purge_session(home: Home, world: World, options: argparse.Namespace) -> int:
     from sevenfold.adapters.purging import sessions
+    from sevenfold.surfaces.wording import plural
 
     found = sessions.find(home, options.session, options.project)
     if not found:
@@ -74,12 +76,12 @@ def _purge_session(home: Home, world: World, options: argparse.Namespace) -> int
     (session,) = found
     there = sessions.extent(session)
     sys.stdout.write(
-        f"{session.transcript}\n  {there.files:,} files, {there.results:,} of them stored results; "
+        f"{session.transcript}\n  {plural(there.files, 'file')}, {there.results:,} of them stored results; "
         f"{there.bytes:,} bytes\n"
     )
     if options.dry_run:
         return 0
-    if not _agreed("Remove all of it, for good?", options):
+    if not agreed("Remove all of it, for good?", options):
         return DECLINED
     sessions.remove(home, session, world)
     sys.stdout.write("Removed.\n")
@@ -99,7 +101,7 @@ def _purge_secrets(home: Home, world: World, leaks: list[Leak], options: argpars
         sys.stdout.write(f"{path}\n  {times:,} {'place' if times == 1 else 'places'}\n")
     if options.dry_run:
         return 0
-    if not _agreed(f"Write {' and '.join(leak.mask for leak in leaks)} in its place, for good?", options):
+    if not agreed(f"Write {' and '.join(leak.mask for leak in leaks)} in its place, for good?", options):
         return DECLINED
     places = secrets.purge(home, leaks, affected, world)
     sys.stdout.write(f"Masked in {places:,} {'place' if places == 1 else 'places'}.\n")
@@ -128,13 +130,3 @@ def _secret() -> str:
 
         return getpass("Secret: ")
     return sys.stdin.read().rstrip("\r\n")
-
-
-def _agreed(question: str, options: argparse.Namespace) -> bool:
-    if options.yes:
-        return True
-    if not sys.stdin.isatty():
-        raise UserError(
-            "nobody is there to ask; add --yes to do it, or --dry-run to see what would be done"
-        )
-    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sevenfold.errors import TranscriptForeign
 from sevenfold.surfaces import transcripts
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from sevenfold.adapters.recall_index import RecallIndex
     from sevenfold.memory.recall import Hit, Near
 
 NOTHING_FOUND = 1
@@ -25,9 +25,9 @@ NOTHING_FOUND = 1
 
 SUMMARY = "search a session for what was said, above all for what has left the context"
 HELP = """\
-Search a recorded session for what was said: by the exact text (a path, an id, an error line, a sentence) or by
-its words. Found are records that have left the context; --all includes those the model still sees. If nothing
-fits, nothing is shown.
+Search a recorded session for what was said: by the exact text (a path, an id, an error line, a sentence), by its
+words and, where the extra sevenfold[meaning] is installed, by what it means. Found are records that have left the
+context; --all includes those the model still sees. If nothing fits, nothing is shown.
 
 Reads Claude Code transcripts and Sevenfold's own. Nothing is written, and nothing leaves this machine."""
 
@@ -35,6 +35,7 @@ EXAMPLES = """\
 examples:
   sevenfold recall session.jsonl "connection refused"           what left the context and says so
   sevenfold recall session.jsonl src/app.py --kind edit --all   every change to a file
+  sevenfold recall session.jsonl "clocks off by an hour" --by meaning   said in other words
   sevenfold recall session.jsonl "why the retries" --json       for scripts
 
 exit code: 0 if something was found, 1 if not, 2 after an error"""
@@ -45,6 +46,11 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("session", metavar="SESSION", help="a transcript, or the id of a session")
     command.add_argument("query", metavar="QUERY", nargs="+", help="what to look for")
     command.add_argument("--kind", metavar="K", help="only this kind: user, assistant, tool_use, edit…")
+    command.add_argument(
+        "--by",
+        metavar="WAY",
+        help="look by words, meaning or both (default: both where the setting recall_meaning and the extra allow)",
+    )
     command.add_argument(
         "-k", type=int, default=10, metavar="N", help="how many hits at most (default: 10)"
     )
@@ -61,6 +67,7 @@ def run(options: argparse.Namespace) -> int:
     from sevenfold.adapters.jsonl import JsonlLog
     from sevenfold.adapters.recall_index import RecallIndex, side_file
     from sevenfold.adapters.results import FileResults
+    from sevenfold.evals.profile.formats import not_a_conversation
 
     path = transcripts.find(options.session)
     log = JsonlLog(path)
@@ -70,10 +77,8 @@ def run(options: argparse.Namespace) -> int:
         with transcripts.progress(path, "indexing") as progress:
             index.catch_up(progress)
         if index.size == 0:
-            raise TranscriptForeign(
-                f"{path}: nothing in it can be searched. Recall reads Claude Code transcripts and Sevenfold's own."
-            )
-        hits, in_context = _search(index, log, options)
+            raise not_a_conversation(path)
+        hits, in_context = _search(partial(index.search, **_asked(options)), log, options)
     finally:
         index.close()
     if options.json:
@@ -83,19 +88,36 @@ def run(options: argparse.Namespace) -> int:
     return 0 if hits else NOTHING_FOUND
 
 
-def _search(index: RecallIndex, log: Any, options: argparse.Namespace) -> tuple[list[Hit], int]:
+def _asked(options: argparse.Namespace) -> dict[str, Any]:
+    """What is looked for, and how."""
+    from sevenfold.adapters.meaning import ByMeaning
+    from sevenfold.adapters.settings_files import FileSource
+    from sevenfold.memory import meaning
+
+    by = meaning.way(options.by)
+    switched_on = by is not None or FileSource(Path.cwd()).current().recall_meaning
+    return {
+        "query": " ".join(options.query),
+        "kind": options.kind,
+        "k": options.k,
+        "around": options.around,
+        "scorers": ByMeaning().scorers(by, switched_on=switched_on),
+        "words": by != "meaning",
+    }
+
+
+def _search(
+    search: Callable[..., list[Hit]], log: Any, options: argparse.Namespace
+) -> tuple[list[Hit], int]:
     """The hits, and how many more there are that the model still sees."""
     from sevenfold.runtime.resume import resume
 
-    query = " ".join(options.query)
-    everything = index.search(query, kind=options.kind, k=options.k, around=options.around)
+    everything = search()
     if options.all:
         return everything, 0
     view = resume(log)
     visible = {item.said.uuid for item in view.items if view.fate(item.said.uuid).state == "seen"}
-    hidden = index.search(
-        query, kind=options.kind, k=options.k, around=options.around, visible=visible, only_hidden=True
-    )
+    hidden = search(visible=visible, only_hidden=True)
     return hidden, sum(hit.uuid in visible for hit in everything)
 
 
@@ -108,13 +130,14 @@ def _print_json(path: Path, hits: list[Hit], in_context: int) -> None:
 
 
 def _print(hits: list[Hit], in_context: int) -> None:
-    from rich.console import Console
+    from sevenfold.surfaces.output import Report
 
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = Report()
     for number, hit in enumerate(hits, 1):
         what = f"{hit.kind} ({hit.tool})" if hit.tool else hit.kind
         when = hit.timestamp[:19].replace("T", " ") or "no time"
-        console.print(f"{number}. {when}  {what}  {hit.uuid}", style="bold", soft_wrap=True)
+        by = ", ".join(hit.matched)
+        console.print(f"{number}. {when}  {what}  {hit.uuid}  {by}", style="bold", soft_wrap=True)
         for near in hit.before:
             console.print(_beside(near), style="dim", soft_wrap=True)
         console.print(_marked(hit, plain=not console.is_terminal or console.no_color), soft_wrap=True)

@@ -10,7 +10,8 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
+from pathlib import Path, PureWindowsPath
 from typing import Any, cast
 
 import msgspec
@@ -21,15 +22,19 @@ from sevenfold.adapters.home import user_home
 from sevenfold.adapters.jsonl import JsonlLog
 from sevenfold.adapters.notes_file import FileNotes
 from sevenfold.adapters.offline import OfflineClient
+from sevenfold.adapters.recall_index import RecallIndex, side_file
 from sevenfold.adapters.results import FileResults
 from sevenfold.adapters.settings_files import FileSource
 from sevenfold.adapters.storing import Staged
-from sevenfold.errors import InputError, Refused, TranscriptForeign
+from sevenfold.errors import InputError, Refused
+from sevenfold.evals.profile.formats import not_a_conversation
 from sevenfold.ports import Client
 from sevenfold.record import canonical
+from sevenfold.record.decisions import Segment
 from sevenfold.record.view import View
 from sevenfold.runtime.opening import frame_of, in_force
 from sevenfold.runtime.resume import resume
+from sevenfold.surfaces import transcripts
 from sevenfold.wiring import opened
 from sevenfold.wiring.opened import Lifetime, Options, Recalled, Store, Tool
 from sevenfold.wiring.session import Session
@@ -49,6 +54,8 @@ class Recorded(Struct, frozen=True):
     own: bool
     """Did Sevenfold write what precedes its messages? Then system prompt and tools are on record."""
     records: int
+    start: int
+    """Where what is in view begins in the file."""
     options: Options
 
     @property
@@ -67,9 +74,7 @@ def look(path: Path, model: str = "") -> Recorded:
     log = JsonlLog(path)
     view = resume(log)
     if not view.items:
-        raise TranscriptForeign(
-            f"{path}: there is no conversation in it. This reads Claude Code transcripts and Sevenfold's own."
-        )
+        raise not_a_conversation(path)
     named = _named(log)
     model = model or _model(view)
     if not model:
@@ -77,26 +82,35 @@ def look(path: Path, model: str = "") -> Recorded:
     return Recorded(
         path=path,
         session=named.sessionId or path.stem,
-        folder=Path(named.cwd) if named.cwd else path.absolute().parent,
+        folder=_folder(named.cwd, path),
         model=model,
         own=view.epoch is not None,
         records=len(view),
+        start=_start(view),
         options=_options(view),
     )
 
 
 @contextmanager
-def engaged(recorded: Recorded, client: Client, shown: Path) -> Iterator[tuple[Session, DraftedLog]]:
-    """The session at work on a draft; ``shown`` is the path under which the model may read all of it later."""
+def engaged(
+    recorded: Recorded, client: Client, shown: Path, *, recall: bool = False
+) -> Iterator[tuple[Session, DraftedLog]]:
+    """The session at work on a draft; ``shown`` is the path under which the model may read all of it later.
+
+    With ``recall`` it is made ready first for what will be looked for in it.
+    """
     log = DraftedLog(recorded.path)
     results = FileResults(recorded.path.parent / "tool-results" / recorded.path.stem)
+    recalled = Recalled(log, None, results, index=partial(_index, recorded, log, results))
+    if recall:
+        recalled.catch_up()
     store = Store(
         name=recorded.session,
         log=log,
         results=results,
         settings=FileSource(recorded.folder),
         notes=FileNotes(recorded.notes),
-        recall=Recalled(log, None, results),
+        recall=recalled,
         cwd=str(recorded.folder),
         path=str(shown.absolute()),
     )
@@ -105,6 +119,15 @@ def engaged(recorded: Recorded, client: Client, shown: Path) -> Iterator[tuple[S
         yield session, log
     finally:
         session.close()
+
+
+def _index(recorded: Recorded, log: DraftedLog, results: FileResults) -> RecallIndex:
+    """What was said, to be looked through. Only what is in view can be hidden, so what came before is not read."""
+    beside = side_file(recorded.path)
+    index = RecallIndex.for_reading(log, beside, fetch=results.fetch, since=recorded.start)
+    with transcripts.progress(recorded.path, "indexing") as progress:
+        index.catch_up(progress)
+    return index
 
 
 @contextmanager
@@ -171,6 +194,17 @@ def _model(view: View) -> str:
         if item.said.role == "assistant" and item.said.model not in ("", NO_MODEL):
             return item.said.model
     return view.epoch.model if view.epoch else ""
+
+
+def _folder(cwd: str, path: Path) -> Path:
+    """Where the session worked, on whatever system; beside its file where nothing says so."""
+    named = PureWindowsPath(cwd).is_absolute() or cwd.startswith("/")
+    return Path(cwd) if named else path.absolute().parent
+
+
+def _start(view: View) -> int:
+    whole = Segment(view.items[0].said.uuid, "", view.items[-1].said.uuid)
+    return view.start_of(whole) or 0
 
 
 def _named(log: JsonlLog) -> _Named:

@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
                 errors[path] = str(error)
     if options.json:
         _print_json(found, errors)
-    else:
+    elif found or not errors:
         _print(found)
     for message in errors.values():
         sys.stderr.write(f"sevenfold: {message}\n")

@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sevenfold.errors import Refused
+from sevenfold.surfaces.options import agreed
 
 if TYPE_CHECKING:
     from sevenfold.surfaces.chat.listing import Kept
+
+DECLINED = 1
+"""The exit code when the user said no."""
 
 SUMMARY = "list the sessions of a folder, or remove one"
 HELP = """\
@@ -21,7 +25,7 @@ EXAMPLES = """\
 examples:
   sevenfold sessions                     those of this folder
   sevenfold sessions --json              for scripts
-  sevenfold sessions delete NAME         remove one with all that belongs to it
+  sevenfold sessions delete NAME         remove one with all that belongs to it; asks first, unless --yes
   sevenfold purge --help                 remove a leaked secret from all of them"""
 
 
@@ -34,6 +38,8 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--folder", type=Path, default=Path(), metavar="FOLDER", help="whose sessions (default: this one)"
     )
+    command.add_argument("--yes", action="store_true", help="do not ask before deleting")
+    command.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
     command.add_argument("--json", action="store_true", help="print JSON instead of the list")
 
 
@@ -57,6 +63,7 @@ def _delete(options: argparse.Namespace) -> int:
     from sevenfold.adapters.purging import sessions as purging
     from sevenfold.adapters.purging.rewrite import World
     from sevenfold.adapters.world import RandomIds, SystemClock
+    from sevenfold.surfaces.wording import plural
 
     if not options.name:
         raise Refused("say which session to delete: sevenfold sessions delete NAME")
@@ -65,8 +72,14 @@ def _delete(options: argparse.Namespace) -> int:
     if not found:
         raise Refused(f"there is no session {options.name} in this folder; 'sevenfold sessions' lists them")
     for one in found:
-        gone = purging.remove(home, one, World(SystemClock(), RandomIds()))
-        sys.stdout.write(f"Removed {one.name}: {gone.files:,} files, {gone.bytes:,} bytes.\n")
+        there = purging.extent(one)
+        sys.stdout.write(f"{one.name}: {plural(there.files, 'file')}, {there.bytes:,} bytes\n")
+        if options.dry_run:
+            continue
+        if not agreed("Remove all of it, for good?", options):
+            return DECLINED
+        purging.remove(home, one, World(SystemClock(), RandomIds()))
+        sys.stdout.write("Removed.\n")
     return 0
 
 
@@ -89,11 +102,11 @@ def _print_json(kept: list[Kept]) -> None:
 def _print(kept: list[Kept]) -> None:
     import time
 
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from sevenfold.surfaces.chat.listing import size
+    from sevenfold.surfaces.output import Report
 
     if not kept:
         sys.stdout.write("There are no sessions of this folder yet; 'sevenfold chat' begins one.\n")
@@ -105,4 +118,4 @@ def _print(kept: list[Kept]) -> None:
     now = time.time()
     for one in kept:
         table.add_row(Text(one.name), one.age(now), size(one.size), Text(one.title))
-    Console(highlight=False, markup=False, emoji=False).print(table)
+    Report().print(table)

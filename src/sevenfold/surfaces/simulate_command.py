@@ -7,7 +7,7 @@ import socket
 import sys
 
 from sevenfold.errors import UserError
-from sevenfold.surfaces.options import positive
+from sevenfold.surfaces.options import port
 
 SUMMARY = "serve a simulated provider: the real wire formats and rules, no model, no key, no bill"
 HELP = """\
@@ -16,13 +16,13 @@ enforces their rules with their error texts, and keeps a prompt cache like their
 without a network or a bill. There is no model inside: it repeats what it is told."""
 EXAMPLES = """\
 examples:
-  sevenfold simulate --port 8080
-  ANTHROPIC_BASE_URL=http://127.0.0.1:8080 ANTHROPIC_API_KEY=simulated-key sevenfold chat"""
+  sevenfold simulate                     prints the addresses and the key to give to clients
+  sevenfold simulate --port 8080 --key ''"""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    command.add_argument("--port", type=positive, help="where to listen (default: a free one)")
+    command.add_argument("--port", type=port, help="where to listen (default: a free one)")
     command.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
     command.add_argument(
         "--key", default="simulated-key", help="the key to accept; '' accepts any (default: %(default)s)"
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
             f"the simulator needs {error.name}, which is not installed; run: pip install 'sevenfold[simulator]'"
         ) from error
     simulator = Simulator(setup=Setup(api_key=options.key or None))
-    port = options.port or _free_port(options.host)
+    port = _free(options.host, options.port or 0)
     sys.stdout.write(
         f"A simulated provider, no model inside: it repeats what it is told.\n"
         f"  Anthropic clients   base_url=http://{options.host}:{port}\n"
@@ -48,15 +48,17 @@ def run(options: argparse.Namespace) -> int:
         "Ctrl-C stops it.\n"
     )
     sys.stdout.flush()
-    try:
-        serve(port, options.host, simulator)
-    except SystemExit as stopped:
-        raise UserError(
-            f"{options.host}:{port} cannot be listened on; another program may use it, so choose another --port"
-        ) from stopped
+    serve(port, options.host, simulator)
     return 0
 
 
-def _free_port(host: str) -> int:
-    with socket.create_server((host, 0)) as listener:
-        return int(listener.getsockname()[1])
+def _free(host: str, port: int) -> int:
+    """The port if it can be listened on, or any for 0."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.create_server((host, port), family=family) as listener:
+            return int(listener.getsockname()[1])
+    except OSError as error:
+        raise UserError(
+            f"{host}:{port} cannot be listened on: {error.strerror}; choose another --port or --host"
+        ) from error

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from glob import escape
 from pathlib import Path
 
 from sevenfold.errors import TranscriptMissing
 
-WORTH_SHOWING = 20_000_000
-"""Bytes from which on reading takes long enough to show how far it has come."""
+PATIENCE = 1.0
+"""Seconds from which on it is shown how far something has come."""
 _STEERING = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
@@ -34,19 +35,40 @@ def find(name: str) -> Path:
 
 
 @contextmanager
-def progress(path: Path, doing: str) -> Iterator[Callable[[int], None] | None]:
-    """A bar on the error stream, if it takes a while and somebody is there to see it."""
+def progress(path: Path, doing: str) -> Iterator[Callable[[int], None]]:
+    """Tells on the error stream how far the reading of a file has come, once it has taken a while.
+
+    On a terminal that is a bar, elsewhere a line.
+    """
     size = path.stat().st_size if path.is_file() else 0
-    if size < WORTH_SHOWING or not sys.stderr.isatty():
-        yield None
-        return
+    patient_until = time.monotonic() + PATIENCE
+    with ExitStack() as shown:
+        show: Callable[[int], None] | None = None
+
+        def step(reached: int) -> None:
+            nonlocal show
+            if show is None and time.monotonic() >= patient_until:
+                show = _bar(shown, doing, size) if sys.stderr.isatty() else _line(path, doing, size)
+            if show is not None:
+                show(reached)
+
+        yield step
+
+
+def _bar(shown: ExitStack, doing: str, size: int) -> Callable[[int], None]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn(doing), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=size)
-        yield lambda reached: bar.update(task, completed=reached)
+    bar = shown.enter_context(Progress(*columns, console=Console(stderr=True), transient=True))
+    task = bar.add_task("", total=size)
+    return lambda reached: bar.update(task, completed=reached)
+
+
+def _line(path: Path, doing: str, size: int) -> Callable[[int], None]:
+    sys.stderr.write(f"sevenfold: {doing} {path.name}, {size / 1e6:,.0f} MB\n")
+    sys.stderr.flush()
+    return lambda reached: None
 
 
 def harmless(text: str) -> str:

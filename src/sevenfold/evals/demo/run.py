@@ -6,8 +6,10 @@ HTTP through the official SDK. Once, while it waits for an answer, its process i
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -205,7 +207,7 @@ def run(scale: Scale, folder: Path, watch: Watch) -> Outcome:
     """Hold a demonstration in a folder; ``watch`` is told of everything as it happens."""
     stage = Stage(scale, folder, watch)
     tasks = stage.tasks
-    with serve(stage.simulator) as url:
+    with _uncomplaining(), serve(stage.simulator) as url:
         try:
             stage.open(url)
             answer = ""
@@ -217,6 +219,18 @@ def run(scale: Scale, folder: Path, watch: Watch) -> Outcome:
             stage.kill()
             raise
     return _outcome(stage, answer, judged)
+
+
+@contextmanager
+def _uncomplaining() -> Iterator[None]:
+    """The server's side complains when a client is killed, which here is a part of the show."""
+    log = logging.getLogger("asyncio")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _outcome(stage: Stage, answer: str, judged: Judged) -> Outcome:

@@ -52,6 +52,17 @@ def _begin(path: Path, lines: Iterator[Line]) -> tuple[Reader, list[Line]]:
     raise TranscriptForeign(f"{path}: {_looks_like(head)} {_SUPPORTED}")
 
 
+def not_a_conversation(path: Path) -> TranscriptForeign:
+    """The error for a file in which there is nothing that could be searched, summarised or gone on with."""
+    head = list(islice(scan(path), LOOKED_AT))
+    reader = next(filter(None, map(_reader, map(_record, head))), None)
+    if isinstance(reader, RolloutReader):
+        what = "this is a Codex rollout, and of all commands only sevenfold profile reads those."
+    else:
+        what = "there is no conversation in it." if reader else _looks_like(head)
+    return TranscriptForeign(f"{path}: {what} This reads Claude Code transcripts and Sevenfold's own.")
+
+
 def _reader(record: dict[str, Any]) -> Reader | None:
     kind = record.get("type")
     if not isinstance(kind, str):
