@@ -155,7 +155,7 @@ class ProviderFailed(ModelError):
 
 
 class BoundThinking(ModelError):
-    """Reasoning in the request is bound to another conversation than the one before it."""
+    """Reasoning, or a summary of the provider's, is bound to something else than what it was sent with."""
 
 
 class RequestRefused(ModelError):

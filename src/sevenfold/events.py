@@ -19,7 +19,7 @@ class Event(Struct, frozen=True, kw_only=True, tag_field="event"):
     at: float = 0.0
     """Seconds since 1970."""
     source: str = "main"
-    """On whose behalf: the main thread, a compaction, notes…"""
+    """On whose behalf, as the query source of requests: main, sdk, compact, session_memory, agent:…"""
 
 
 class Proposed(Event, frozen=True, kw_only=True):
@@ -191,6 +191,8 @@ class Compacted(Event, frozen=True, kw_only=True):
     left: tuple[str, ...] = ()
     """Engines that were not used, each with the reason."""
     tokens_before: int = 0
+    sent_before: int = 0
+    """The same before the provider's own edits: if more is sent than it can take, it can summarise no longer."""
     tokens_after: int = 0
     summarised: int = 0
     kept: int = 0

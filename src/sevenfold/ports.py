@@ -73,6 +73,13 @@ class Recall(Protocol):
         """Take in everything that was said up to now."""
         ...
 
+    def follow(self, written: int) -> None:
+        """Take in what is new beside the conversation; never waits and never fails.
+
+        ``written`` is how many bytes were written since the session was opened: it tells how much is new.
+        """
+        ...
+
     def found(self, query: str, kinds: Sequence[str], most: int) -> Sequence[Found]:
         """The records that fit best, of these kinds."""
         ...

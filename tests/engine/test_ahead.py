@@ -13,7 +13,8 @@ import sevenfold
 from bench import background
 from sevenfold.errors import ProviderFailed
 from sevenfold.events import Acted, Compacted, SteppedAside
-from tests.engine.working import ASKED, MODELS, World, messages, output, texts, world
+from sevenfold.simulator.brains import Prompt
+from tests.engine.working import ASKED, MODELS, Mind, World, messages, noted, output, texts, world
 from tests.hooks.hooking import hooks
 
 AHEAD = {"background_compaction": True}
@@ -178,6 +179,29 @@ def test_an_awaited_session_does_the_same_in_tasks() -> None:
 
         asyncio.run(main())
         assert [event.trigger for event in here.told(Compacted)] == ["auto"]
+
+
+@pytest.mark.spec("S9.5", "S3.9")
+@pytest.mark.parametrize("model", MODELS)
+def test_one_compaction_does_not_call_for_the_next(model: str) -> None:
+    """Notes that cover little leave much to be kept: they serve only if the next compaction is not due at once."""
+    taken: list[str] = []
+
+    def once(prompt: Prompt) -> str:
+        taken.append("" if taken else noted(prompt))
+        return taken[-1]
+
+    both = {**AHEAD, "notes": True}
+    with world(Mind(notes=once)) as here, here.session(model=model, settings=both) as session:
+        session.user(ASKED)
+        for _ in range(50):
+            here.work(session, 1, 2_500)
+            session.settle(30)
+        made = here.told(Compacted)
+        begins = 0.8 * session.gauge.threshold
+        assert len(made) >= 2
+        assert all(one.tokens_after < begins for one in made)
+        assert all(one.turns_since > 2 for one in made[1:])
 
 
 @pytest.mark.spec("S9.5")

@@ -158,6 +158,35 @@ def test_updates_follow_each_other_and_one_that_failed_is_not_repeated_at_once()
         here.line.free.set()
 
 
+@pytest.mark.spec("S3.3", "S4.8")
+def test_notes_that_keep_failing_rest_longer_and_longer_and_say_so_once() -> None:
+    mind = Mind(notes=lambda prompt: "nothing of use")
+    with world(mind) as here, taking_notes(here, 60, 1_500, settings={"context_window": 200_000}):
+        tries = mind.asked.count("notes")
+        told = here.told(SteppedAside, layer="breaker")
+        assert 4 <= tries <= 6
+        assert len(here.told(SteppedAside, layer="notes")) == tries
+        assert len(told) == 1
+        assert "3 times in a row" in told[0].reason
+        assert "changes no section" in told[0].reason
+
+
+@pytest.mark.spec("S3.3", "S4.8")
+def test_after_a_compaction_notes_that_rested_are_tried_again_and_a_success_ends_the_rest() -> None:
+    answers: list[str] = []
+    mind = Mind(notes=lambda prompt: answers[0] if answers else "nothing of use")
+    with world(mind) as here, taking_notes(here, 14) as session:
+        assert here.told(SteppedAside, layer="breaker")
+        tries = mind.asked.count("notes")
+        assert session.compact(engine="extractive") is not None
+        answers.append('<section name="Worklog">Part by part.</section>')
+        for _ in range(6):
+            here.work(session, 1)
+            settled(here, session)
+        assert mind.asked.count("notes") >= tries + 2
+        assert "Part by part." in (session.notes() or "")
+
+
 @pytest.mark.spec("S3.3")
 def test_an_update_changes_nothing_but_sections_it_names() -> None:
     before = Notes({"Worklog": "did a", "Learnings": "x"})
@@ -390,7 +419,7 @@ def test_notes_that_would_leave_it_at_the_threshold_are_given_up_with_an_event()
         settled(here, session)
         reason = keeper.serve(3_000)
         assert isinstance(reason, str)
-        assert "the threshold is 3,000" in reason
+        assert "the next is due at 3,000" in reason
 
 
 @pytest.mark.spec("S4.1", "S8.3")

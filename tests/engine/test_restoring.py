@@ -145,7 +145,7 @@ def test_a_state_over_its_budget_keeps_its_head_and_says_where_the_rest_is() -> 
 @pytest.mark.spec("S4.10", "S8.5")
 def test_what_finds_no_room_goes_cheapest_first_and_a_slot_that_fails_stops_nothing() -> None:
     class Broken:
-        name, needed = "broken", False
+        name, needed, kinds = "broken", False, frozenset[str]()
 
         def restore(self, moment: Moment) -> Restored:
             raise RuntimeError("no")

@@ -26,10 +26,6 @@ def test_an_answer_in_several_records_is_one_round_with_its_results():
     assert [len(round.answer) for round in grouped] == [0, 2, 1]
 
 
-def test_a_round_is_closed_when_every_call_has_its_result():
-    assert [round.closed for round in rounds(_story().view().items)] == [True, True, False]
-
-
 def test_the_weight_of_a_view_is_that_of_its_rounds():
     view = _story().view()
     assert sum(round.weight.wire for round in rounds(view.items)) == view.weight.wire

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from sevenfold.adapters import instructions
 from sevenfold.adapters.instructions import Loaded, as_text, imports, load
 from sevenfold.adapters.surroundings import look_around
-from sevenfold.adapters.world import ManualClock
 from sevenfold.errors import InputError
 from sevenfold.prompts.given import Instructions
 from sevenfold.request.sections import SectionSource, standard
@@ -343,9 +342,6 @@ def test_any_bytes_make_a_prompt_that_can_be_sent(
 
 # Surroundings
 
-NOON = 1_794_657_600.0
-"""14 November 2026, 12:00 UTC."""
-
 
 def git(folder: Path, *command: str) -> None:
     fixed = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "init.defaultBranch=main")
@@ -361,11 +357,9 @@ def fake_git(folder: Path, script: str) -> dict[str, str]:
 
 
 @pytest.mark.spec("S6.1")
-def test_the_surroundings_are_folder_platform_shell_date_and_model(root: Path) -> None:
-    found = look_around(
-        root, clock=ManualClock(NOON), environ={"SHELL": "/usr/bin/zsh"}, model="claude-sonnet-5-5"
-    )
-    assert (found.cwd, found.shell, found.date) == (str(root), "zsh", "2026-11-14")
+def test_the_surroundings_are_folder_platform_shell_and_model(root: Path) -> None:
+    found = look_around(root, environ={"SHELL": "/usr/bin/zsh"}, model="claude-sonnet-5-5")
+    assert (found.cwd, found.shell) == (str(root), "zsh")
     assert found.platform
     assert found.model == "claude-sonnet-5-5"
     assert found.git is found.changes is None
@@ -378,42 +372,42 @@ def test_git_tells_branch_and_changes_of_a_trusted_folder(root: Path) -> None:
     write(root, a="a")
     git(root, "add", ".")
     git(root, "commit", "-m", "Begin")
-    clean = look_around(root, clock=ManualClock(), environ=os.environ, trusted=True)
+    clean = look_around(root, environ=os.environ, trusted=True)
     assert (clean.git, clean.changes) == ("main", None)
     write(root, a="b", new="new")
-    changed = look_around(root, clock=ManualClock(), environ=os.environ, trusted=True)
+    changed = look_around(root, environ=os.environ, trusted=True)
     assert changed.changes == " M a.md\n?? new.md"
     assert " M a.md\n?? new.md" in changed.render()
 
 
 def test_git_is_not_run_in_a_folder_nobody_trusts(root: Path, tmp_path: Path) -> None:
     environ = fake_git(tmp_path / "bin", f"touch {tmp_path}/ran")
-    look_around(root, clock=ManualClock(), environ=environ, trusted=False)
+    look_around(root, environ=environ, trusted=False)
     assert not (tmp_path / "ran").exists()
-    look_around(root, clock=ManualClock(), environ=environ, trusted=True)
+    look_around(root, environ=environ, trusted=True)
     assert (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("script", ["exit 128", "kill -9 $$"])
 def test_a_git_that_fails_is_left_out(root: Path, tmp_path: Path, script: str) -> None:
     environ = fake_git(tmp_path / "bin", f"echo '## main'; {script}")
-    assert look_around(root, clock=ManualClock(), environ=environ, trusted=True).git is None
+    assert look_around(root, environ=environ, trusted=True).git is None
 
 
 def test_a_machine_without_git_is_fine(root: Path) -> None:
-    assert look_around(root, clock=ManualClock(), environ={"PATH": "/nowhere"}, trusted=True).git is None
+    assert look_around(root, environ={"PATH": "/nowhere"}, trusted=True).git is None
 
 
 def test_a_git_that_hangs_is_ended_with_all_it_started(root: Path, tmp_path: Path) -> None:
     # The sleeper in the background holds the output open: were it left alone, this would take an hour.
     environ = fake_git(tmp_path / "bin", "sleep 3600 & sleep 3600")
-    found = look_around(root, clock=ManualClock(), environ=environ, trusted=True, git_seconds=0.1)
+    found = look_around(root, environ=environ, trusted=True, git_seconds=0.1)
     assert found.git == "did not answer within 0.1 seconds"
 
 
 def test_a_very_long_list_of_changes_is_cut_with_a_note(root: Path, tmp_path: Path) -> None:
     script = "echo '## main'; for n in $(seq 1000); do echo \" M file-$n.py\"; done"
-    found = look_around(root, clock=ManualClock(), environ=fake_git(tmp_path / "bin", script), trusted=True)
+    found = look_around(root, environ=fake_git(tmp_path / "bin", script), trusted=True)
     assert " M file-1.py\n" in found.render()
     assert "[Cut here: " in found.render()
     assert "file-1000.py" not in found.render()

@@ -35,6 +35,7 @@ from sevenfold.prompts.session import (
     Language,
     OutputStyle,
     Scratch,
+    Today,
 )
 from sevenfold.prompts.text import KB, CutNote, Stage, Text, cut, size
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED
@@ -52,14 +53,12 @@ GOLDEN = Path(__file__).parent / "golden"
 ENVIRONMENT = Environment(
     cwd="/srv/shop",
     platform="Linux 6.12 (x86_64)",
-    date="2026-11-14",
     shell="bash",
     model="claude-sonnet-5-5",
 )
 WITH_GIT = Environment(
     cwd="/srv/shop/api",
     platform="Linux 6.12 (x86_64)",
-    date="2026-11-14",
     git="main...origin/main [ahead 1]",
     changes=" M api/orders.py\n?? notes.txt",
 )
@@ -76,13 +75,14 @@ INSTRUCTIONS = Instructions.of(
 SERVERS = {"tracker": "Search before you file.", "ledger": "Amounts are in cents."}
 INDEX = "\n".join(f"- [Note {n}](note-{n}.md) — what was learnt on day {n}" for n in range(1, 211))
 EVERYTHING: tuple[Text | None, ...] = (
-    Budgets(tokens=120_000, turns=40),
+    Budgets(tokens=120_000, turns=40, dollars="2.50"),
     Clearing(kept=5),
     Scratch("/tmp/session-7"),
     Skills.of({"release": "Cut a release.\nTag it, then write the notes.", "audit": "Check licences."}),
     McpInstructions.of(SERVERS),
     OutputStyle("teaching", "Explain each step\nbefore you take it."),
     Language("Portuguese"),
+    Today("2026-11-14"),
     WITH_GIT,
     INSTRUCTIONS,
     MemoryIndex("/srv/data/memory/MEMORY.md", INDEX),
@@ -116,7 +116,7 @@ def as_file(prompt: SystemPrompt) -> str:
 @pytest.mark.spec("S6.1")
 @pytest.mark.parametrize(
     ("name", "prompt"),
-    [("bare", prompt_of(ENVIRONMENT)), ("full", prompt_of(*EVERYTHING))],
+    [("bare", prompt_of(ENVIRONMENT, Today("2026-11-14"))), ("full", prompt_of(*EVERYTHING))],
     ids=["bare", "full"],
 )
 def test_the_rendered_prompt_is_the_golden_one(name: str, prompt: SystemPrompt) -> None:
@@ -136,6 +136,7 @@ def test_the_prompt_has_every_section_of_the_spec_in_a_fixed_order_however_sourc
         "memory_index",
         "instructions",
         "environment",
+        "today",
         "language",
         "output_style",
         "mcp_instructions",
@@ -227,7 +228,7 @@ def test_a_section_of_no_known_stage_is_refused_rather_than_left_out() -> None:
 def test_an_own_prompt_replaces_ours_word_for_word_and_is_one_part() -> None:
     own = SystemPrompt.own("  You sell shoes.\n\n")
     assert [words(block) for block in own.blocks()] == ["  You sell shoes.\n\n"]
-    assert own.parts() == {"own": own.blocks()[0]}
+    assert own.parts() == {"own": "  You sell shoes.\n\n"}
 
 
 def test_a_blank_own_prompt_is_none_at_all() -> None:
@@ -263,21 +264,19 @@ def test_the_same_sections_give_the_same_bytes_and_hold_every_word(prompt: Syste
 
 @pytest.mark.spec("S6.2", "S9.3")
 @given(prompts(), st.data())
-def test_one_changed_section_is_named_and_told_only_if_it_may_vary(
-    prompt: SystemPrompt, data: st.DataObject
-) -> None:
+def test_one_changed_section_is_named_and_told_by_itself(prompt: SystemPrompt, data: st.DataObject) -> None:
     assume(prompt.sections)
     place = data.draw(st.integers(0, len(prompt.sections) - 1))
     old = prompt.sections[place]
     new = Section(old.name, data.draw(texts.filter(lambda text: text != old.text)), old.stage, old.volatile)
     later = SystemPrompt((*prompt.sections[:place], new, *prompt.sections[place + 1 :]))
-    moved = [name for name, raw in later.parts().items() if raw != prompt.parts()[name]]
+    moved = [name for name, text in later.parts().items() if text != prompt.parts()[name]]
     assert moved == [old.name]
-    if old.volatile:
-        assert prompt.changed(later) == (new,)
-    else:
-        with pytest.raises(InputError, match="reads differently"):
-            prompt.changed(later)
+    told = announcement(prompt.parts(), later.parts())
+    assert told == announcement({}, {new.name: new.text})
+    assert told.count("<changed-section>") >= 1
+    assert (prompt.now(later) == later) == bool(old.volatile)
+    assert prompt.now(later) in (prompt, later)
 
 
 @pytest.mark.spec("S6.2")
@@ -304,64 +303,48 @@ def mcp(**servers: str) -> SystemPrompt:
 
 
 @pytest.mark.spec("S6.1", "S9.3")
-def test_a_change_of_a_volatile_section_is_a_message_of_its_own() -> None:
+def test_a_change_of_a_section_is_a_message_of_its_own() -> None:
     sent, later = mcp(tracker="Search first."), mcp(tracker="Search first.", ledger="In cents.")
-    (section,) = sent.changed(later)
-    assert section.name == "mcp_instructions"
-    told = announcement([section])
+    told = announcement(sent.parts(), later.parts())
     assert told.startswith("<changed-section>\n")
+    assert '"mcp_instructions"' in told
     assert "In cents." in told
+    assert told.count("</changed-section>") == 1
 
 
 @pytest.mark.spec("S9.3")
-def test_a_volatile_section_that_appears_or_goes_away_is_told_too() -> None:
-    (appeared,) = mcp().changed(mcp(ledger="In cents."))
-    assert "In cents." in announcement([appeared])
-    (gone,) = mcp(ledger="In cents.").changed(mcp())
-    assert gone.text == ""
-    assert '"mcp_instructions", no longer holds' in announcement([gone])
+def test_a_section_that_appears_or_goes_away_is_told_too() -> None:
+    without, with_one = mcp().parts(), mcp(ledger="In cents.").parts()
+    assert "In cents." in announcement(without, with_one)
+    assert '"mcp_instructions", no longer holds' in announcement(with_one, without)
 
 
 @pytest.mark.spec("S9.3")
 def test_a_change_that_was_told_is_not_told_again() -> None:
-    sent, later = mcp(), mcp(ledger="In cents.")
-    assert sent.changed(later)
-    assert later.changed(mcp(ledger="In cents.")) == ()
+    later = mcp(ledger="In cents.").parts()
+    assert announcement(mcp().parts(), later)
+    assert announcement(later, mcp(ledger="In cents.").parts()) == ""
 
 
-@pytest.mark.spec("S6.1", "S9.3")
-@pytest.mark.parametrize(
-    ("later", "clause"),
-    [
-        ((Section("a", "A", "static"), Section("b", "changed", "session")), r"'b' reads differently \(\+6"),
-        ((Section("a", "A", "static"),), "section 'b' is gone"),
+@pytest.mark.spec("S6.1")
+def test_only_what_varies_is_taken_from_a_later_prompt() -> None:
+    sent = SystemPrompt((Section("a", "A", "session"), Section("left", "10", "session", "It is spent.")))
+    later = SystemPrompt(
         (
-            (Section("a", "A", "static"), Section("b", "B", "session"), Section("c", "C", "session")),
-            "section 'c' is new",
-        ),
-        ((Section("a", "A", "static"), Section("b", "B", "static")), "'b' moved from session to static"),
-    ],
-)
-def test_any_other_change_inside_an_epoch_is_an_error_that_says_what_to_do(
-    later: tuple[Section, ...], clause: str
-) -> None:
-    sent = SystemPrompt((Section("a", "A", "static"), Section("b", "B", "session")))
-    with pytest.raises(InputError, match=rf"{clause}.*open a new epoch"):
-        sent.changed(SystemPrompt(later))
-
-
-@pytest.mark.spec("S6.2")
-def test_sections_in_another_order_are_a_change_too() -> None:
-    one, other = Section("a", "A", "session"), Section("b", "B", "session")
-    assert SystemPrompt((one, other)).frozen_differences(SystemPrompt((other, one))) == (
-        "the sections come in another order",
+            Section("a", "B", "session"),
+            Section("left", "5", "session", "It is spent."),
+            Section("day", "Monday", "session", "Days pass."),
+        )
     )
+    assert sent.now(later).parts() == {"a": "A", "left": "5", "day": "Monday"}
+    assert sent.now(later, but={"left"}).parts() == {"a": "A", "left": "10", "day": "Monday"}
+    assert sent.now(SystemPrompt((Section("a", "A", "session"),))).parts() == {"a": "A"}
 
 
 @pytest.mark.spec("S6.1")
 def test_every_section_that_varies_says_why() -> None:
     varying = {kind.file for kind in every_text() if kind.volatile}
-    assert varying == {"mcp_instructions", "budgets"}
+    assert varying == {"mcp_instructions", "budgets", "today"}
     assert all(kind.volatile.endswith(".") for kind in every_text() if kind.volatile)
 
 
@@ -396,7 +379,7 @@ def test_a_volatile_section_is_computed_for_every_prompt() -> None:
     first, sections = Sections((counted("facts"), counted("left", volatile="It is spent."))).prompt()
     second, _ = sections.prompt()
     assert [s.text for s in second.sections] == ["facts 1", "left 2"]
-    assert [s.name for s in first.changed(second)] == ["left"]
+    assert first.parts().keys() == second.parts().keys()
 
 
 def test_sections_computed_earlier_are_not_changed_by_later_ones() -> None:
@@ -501,7 +484,7 @@ HUGE = "word " * 60_000
             Instructions.cap,
         ),
         (Instructions.of([InstructionProblem(HUGE, HUGE, HUGE)]), Instructions.cap),
-        (Environment(HUGE, HUGE, HUGE, HUGE, HUGE, HUGE, HUGE), Environment.cap),
+        (Environment(HUGE, HUGE, HUGE, HUGE, HUGE, HUGE), Environment.cap),
         (Language(HUGE), Language.cap),
         (Scratch(HUGE), Scratch.cap),
         (Clearing(10**30), Clearing.cap),
@@ -577,5 +560,5 @@ def test_foreign_words_cannot_close_the_tag_they_stand_in(tag: str, rest: str) -
 
 
 def test_a_path_with_odd_characters_stays_on_its_line_and_can_be_sent() -> None:
-    prompt = prompt_of(Environment(cwd="/srv/\ud8ffx\n# Heading", platform="Linux", date="2026-11-14"))
+    prompt = prompt_of(Environment(cwd="/srv/\ud8ffx\n# Heading", platform="Linux"))
     assert "- Working directory: /srv/?x?# Heading\n" in words(prompt.blocks()[1])

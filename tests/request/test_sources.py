@@ -12,18 +12,11 @@ def test_forks_do_not_compact_and_do_not_write_their_tail():
     for name in ("compact", "session_memory", "prompt_suggestion", "collapse"):
         assert not source(name).compacts
         assert not source(name).writes_tail
-        assert source(name).watch_key == "main"
 
 
 @pytest.mark.spec("S7.10")
 def test_the_main_thread_and_agents_compact_their_own_context():
     for name in ("main", "sdk", "agent:reviewer"):
         assert source(name).compacts
-        assert source(name).watch_key == name
-
-
-@pytest.mark.spec("S6.4", "S7.10")
-def test_only_named_sources_may_keep_their_prefix_for_an_hour():
-    assert source("main").long_lifetime
-    assert not source("dream").long_lifetime
-    assert not source("something else").long_lifetime
+        assert source(name).writes_tail
+        assert source(name).name == name

@@ -23,8 +23,8 @@ from sevenfold.wiring.session import Completion
 BOUND, FREE, OLD = "claude-sonnet-5-5", "claude-opus-4-6", "claude-haiku-4-5"
 """A model with bound thinking that takes additions; one with neither; one without adaptive thinking."""
 ADAPTIVE = {"type": "adaptive"}
-ALONE = {"notes": False, "background_compaction": False, "auto_compact": False}
-"""No layer that asks a model: what is tested here is the session itself."""
+ALONE = {"notes": False, "background_compaction": False, "auto_compact": False, "model_listing": False}
+"""Nothing that asks a server by itself: what is tested here is the session."""
 SYSTEM = "You are a careful assistant. " * 600
 
 

@@ -11,11 +11,13 @@ from sevenfold.errors import InputError, Refused
 from sevenfold.events import EpochOpened
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata
+from sevenfold.simulator.brains import ScriptedBrain
 from tests.session.talking import (
     BOUND,
     FREE,
     World,
     alone,
+    calling,
     fake_reply,
     hear,
     kinds_of,
@@ -151,18 +153,19 @@ def test_offloaded_and_cleared_results_are_recognised(tmp_path: Path) -> None:
 
 @pytest.mark.spec("S1.3", "S8.6")
 def test_another_result_for_a_call_that_has_one_is_refused() -> None:
-    with world(reader(2)) as here, here.session() as session:
+    called = [calling("toolu_01Fn8xQ2"), calling("toolu_01Kd7wP5")]
+    with world(ScriptedBrain([called])) as here, here.session() as session:
         messages: Messages = [{"role": "user", "content": "begin"}]
         turn(here, session, messages)
         session.sync(messages)
         before = uuids(session)
         messages[-1]["content"][1]["content"] = "something else"
         with pytest.raises(
-            Refused, match=r"messages\[2\] has another result for the call toolu_1_1.*new session"
+            Refused, match=r"messages\[2\] has another result for the call toolu_01Kd7wP5.*new session"
         ):
             session.sync(messages)
         messages[0]["content"] = "begin otherwise"
-        with pytest.raises(Refused, match="the call toolu_1_1 has a result already"):
+        with pytest.raises(Refused, match="the call toolu_01Kd7wP5 has a result already"):
             session.sync(messages)
         assert uuids(session) == before
 

@@ -71,6 +71,43 @@ def test_a_fork_of_many_turns_keeps_a_cache_of_its_own() -> None:
         assert second["cache_read_input_tokens"] >= first["cache_creation_input_tokens"]
 
 
+@pytest.mark.spec("S6.5", "S7.10")
+def test_a_fork_of_many_turns_is_watched_under_a_key_of_its_own() -> None:
+    with world(talker()) as here, here.session() as session:
+        session.user("begin")
+        session.complete()
+        held = session.core.exchange.watched.cached
+        fork = session.fork("agent:reviewer")
+        ask(here, fork, "look " * 4_000)
+        added = dict(here.simulator.requests.answered()[-1].usage or {})["cache_creation_input_tokens"]
+        assert added > 3_000
+        session.user("and here?")
+        session.complete()
+        assert not here.told(CacheBroke)
+        here.clock.advance(400)
+        ask(here, fork, "and now?")
+        (lost,) = here.told(CacheBroke)
+        assert (lost.source, lost.cause) == ("agent:reviewer", "expired")
+        assert lost.tokens == held + added
+        session.user("and now?")
+        session.complete()
+        mine = here.told(CacheBroke)[1:]
+        assert [event.source for event in mine] == ["main"] * len(mine)
+        assert all(event.tokens < held + added for event in mine)
+
+
+@pytest.mark.spec("S6.5")
+def test_a_fork_of_one_turn_is_watched_under_the_key_of_its_session() -> None:
+    with world(talker()) as here, here.session() as session:
+        session.user("begin")
+        session.complete()
+        held = session.core.exchange.watched.cached
+        here.clock.advance(400)
+        ask(here, session.fork("compact"), "in short?")
+        (lost,) = here.told(CacheBroke)
+        assert (lost.source, lost.cause, lost.tokens) == ("compact", "expired", held)
+
+
 @pytest.mark.spec("S7.1", "S2.7")
 @pytest.mark.parametrize("model", [BOUND, FREE])
 def test_the_session_goes_on_as_if_nobody_had_asked_aside(model: str) -> None:

@@ -7,6 +7,9 @@ import json
 import pytest
 
 from sevenfold.errors import ContextFull, PromptTooLong
+from sevenfold.events import Event, SteppedAside
+from sevenfold.runtime.announce import Announcer
+from sevenfold.simulator.clock import VirtualClock
 from tests.session.holding import LINE, PICTURE, Held, calls, scripted
 
 SMALL = {"context_window": 40_000}
@@ -149,6 +152,19 @@ def test_a_reading_that_was_offloaded_or_snipped_does_not_count() -> None:
     first, last = _rounds(held, 1)
     held.session.snip(first, last)
     assert core.unchanged("small", "v1") is None
+
+
+@pytest.mark.spec("S2.8")
+def test_that_a_layer_rests_is_told_once_until_it_no_longer_does() -> None:
+    heard: list[Event] = []
+    announcer = Announcer("s", VirtualClock(), [heard.append])
+    for reason in ("full again", "full again", "", "", "full again", "next to nothing"):
+        announcer.rests("clear", reason)
+    assert [(event.layer, event.reason) for event in heard if isinstance(event, SteppedAside)] == [
+        ("clear", "full again"),
+        ("clear", "full again"),
+        ("clear", "next to nothing"),
+    ]
 
 
 def _rounds(held: Held, count: int = 4) -> tuple[str, str]:

@@ -270,3 +270,30 @@ def test_a_transcript_of_another_tool_is_continued_without_its_reasoning(
         assert here.moved() == []
         assert kinds_of(here.bodies[0]) == ["text", "tool_use", "tool_result"]
         assert file.read_bytes().startswith(theirs)
+
+
+LONG = "context-1m-2025-08-07"
+
+
+@pytest.mark.spec("S0.1")
+@pytest.mark.parametrize(
+    ("model", "betas", "window"),
+    [
+        ("claude-nobody-knows-9", [LONG], 1_000_000),
+        ("claude-nobody-knows-9", ["some-other-beta"], 200_000),
+        ("claude-nobody-knows-9", [], 200_000),
+        ("house-model", [LONG], 1_000_000),
+        (OLD, [LONG], 200_000),
+    ],
+)
+def test_a_header_for_the_long_window_counts_where_nobody_knows_the_window(
+    model: str, betas: list[str], window: int
+) -> None:
+    with sevenfold.Session.in_memory(
+        model=model, betas=betas, wire="messages", max_tokens=1_000
+    ) as session:
+        assert session.core.window.context == window
+        session.user("hello")
+        request = session.prepare()
+        assert (LONG in request.headers.get("anthropic-beta", "")) == (LONG in betas)
+        assert session.gauge.limit == session.core.window.threshold

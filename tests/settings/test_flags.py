@@ -79,6 +79,14 @@ def test_every_kind_of_setting_can_be_a_flag(name, value):
     assert getattr(served({name: value}).current(), name) == value
 
 
+def test_a_list_can_be_a_flag_too_and_one_that_says_what_is_set_already_is_none():
+    assert served({"compact_engines": ["provider", "fork"]}).current().compact_engines == (
+        "provider",
+        "fork",
+    )
+    assert served({"compact_engines": []}).flags == {}
+
+
 @pytest.mark.spec("S8.2")
 def test_a_flag_flipped_or_taken_away_is_so_in_a_running_session():
     source = served({"offload": False})
@@ -150,6 +158,7 @@ def test_a_flag_for_no_setting_cannot_be_made():
         ("spending_cap_usd", -0.5),
         ("spending_cap_usd", "none"),
         ("offload_by_tool", {"Bash": "always"}),
+        ("compact_engines", ["notes"]),
     ],
 )
 def test_a_wrong_value_is_reported_once_and_ignored(name, wrong):

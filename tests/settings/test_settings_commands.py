@@ -87,7 +87,7 @@ def test_what_a_setting_does_not_do_yet_or_now_is_said(sevenfold, monkeypatch):
         r"dream +on\n.*\n +planned: has no effect yet; not in force while layers is off\n", shown
     )
     assert re.search(r"offload +on\n.*\n +not in force while layers is off\n", shown)
-    assert re.search(r"break_watch +on\n.*\n long_lifetime", shown)
+    assert re.search(r"break_watch +on\n.*\n model_listing", shown)
 
 
 def test_one_setting_is_shown_in_full(sevenfold):

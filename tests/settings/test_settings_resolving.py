@@ -100,6 +100,8 @@ def test_a_wrong_value_is_an_error_even_if_a_later_layer_replaces_it():
         ("offload_by_tool", {"Bash": 0}, '1 or more, or "never"'),
         ("offload_by_tool", {"Bash": "always"}, '1 or more, or "never"'),
         ("offload_by_tool", ["Bash"], "a table of names"),
+        ("compact_engines", ["notes"], 'a list, each entry "fork" or "plain" or "provider"'),
+        ("long_lifetime_sources", "main", "a list, each entry a text"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_named_with_its_place_and_what_is_allowed(name, value, allowed):
@@ -218,6 +220,8 @@ def test_every_setting_has_a_sentence_a_unit_where_it_is_a_figure_and_a_stage():
         ("telemetry", " jsonl ", "jsonl"),
         ("offload_by_tool", "Bash=20_000, Read = never", {"Bash": 20_000, "Read": "never"}),
         ("offload_by_tool", "Bash", "Bash"),
+        ("compact_engines", "fork, provider", ["fork", "provider"]),
+        ("long_lifetime_sources", "", []),
     ],
 )
 def test_text_is_read_as_its_setting_needs_it_and_stays_text_if_it_cannot_be(name, text, value):
@@ -280,6 +284,7 @@ figures = {
     "switch": st.booleans(),
     "whole number": st.integers(1, 60_000),
     "number": st.floats(0.1, 0.9),
+    "list": st.lists(st.sampled_from(["fork", "plain"]), max_size=2),
     "table": st.dictionaries(st.sampled_from(["Bash", "Grep"]), st.integers(1, 60_000) | st.just("never")),
 }
 values = st.fixed_dictionaries(

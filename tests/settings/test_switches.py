@@ -18,7 +18,14 @@ def on(settings: Settings) -> set[str]:
 
 @pytest.mark.spec("S8.2")
 def test_one_switch_turns_off_every_layer_and_nothing_else():
-    assert on(Settings(layers=False, collapse=True, reactive_only=True)) == {"break_watch", "long_lifetime"}
+    assert on(Settings(layers=False, collapse=True, reactive_only=True)) == {
+        "break_watch",
+        "long_lifetime",
+        "long_lifetime_account",
+        "model_listing",
+        "recall_ahead",
+        "recall_meaning",
+    }
 
 
 @pytest.mark.spec("S8.2")

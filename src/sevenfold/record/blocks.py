@@ -65,10 +65,11 @@ class Document(Struct, frozen=True, tag_field="type", tag="document"):
 
 
 class Compaction(Struct, frozen=True, tag_field="type", tag="compaction"):
-    """A summary the provider made and signed."""
+    """A summary the provider made: signed, or encrypted so that only the provider can read it."""
 
     content: str | None = None
     signature: str | None = None
+    encrypted_content: str | None = None
 
 
 class Opaque(Struct, frozen=True):
@@ -184,6 +185,15 @@ def deletion(calls: Iterable[str]) -> Block:
 def same(shown: Block, said: Block) -> bool:
     """Is a block shown as it was said, with or without a reference?"""
     return shown is said or (shown.id == said.id and shown.raw == referenced(said).raw)
+
+
+def opaque(block: Block) -> bool:
+    """Is it a summary that only the provider can read?"""
+    match block.body():
+        case Compaction(content=None, encrypted_content=str() as sealed):
+            return bool(sealed)
+        case _:
+            return False
 
 
 def words_of(block: Block) -> str:

@@ -9,6 +9,7 @@ requests differ that look the same.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,8 +23,11 @@ _encoder = msgspec.json.Encoder()
 
 def encode(value: Any) -> bytes:
     """The canonical JSON bytes of ``value``, or an `InputError` naming what JSON cannot hold."""
-    _check(value, "$")
-    return _encoder.encode(value)
+    try:
+        _check(value, "$")
+        return _encoder.encode(value)
+    except RecursionError:
+        raise InputError("it is nested too deeply for JSON to be read again, or holds itself") from None
 
 
 def minify(raw: bytes) -> bytes:
@@ -38,6 +42,12 @@ def field(raw: bytes, name: str) -> str:
         return msgspec.json.decode(fields[name], type=str)
     except (KeyError, msgspec.ValidationError):
         return ""
+
+
+def fields(raw: bytes | msgspec.Raw) -> dict[str, Any]:
+    """An encoded object as a dict, empty if it is none; numbers that no machine can hold become infinite."""
+    found = json.loads(bytes(raw) or b"{}")
+    return found if isinstance(found, dict) else {}
 
 
 def _check(value: Any, path: str) -> None:

@@ -64,6 +64,8 @@ class CompactMetadata(Struct, frozen=True, rename="camel", omit_defaults=True):
     engine: str | None = None
     chain: Chain | None = None
     fidelity: Fidelity | None = None
+    taken_out: tuple[str, ...] = ()
+    """Statements of a model's summary that had no source, and are not in it."""
 
 
 class MicrocompactMetadata(Struct, frozen=True, rename="camel"):
@@ -91,6 +93,8 @@ class Epoch(Own, frozen=True, tag="epoch"):
     model: str
     max_tokens: int = 0
     system: list[Raw] = []
+    sections: list[tuple[str, int]] = []
+    """What the system prompt is made of, if that is known: names, and how many characters each has."""
     tools: list[Raw] = []
     settings: dict[str, Raw] = {}
     """Other fields of its requests: thinking, the provider's edits and so on."""
@@ -159,11 +163,13 @@ class Request(Own, frozen=True, tag="request"):
 
 
 class Billed(Own, frozen=True, tag="billed"):
-    """What the answer to a fork's request reported; the answer itself is not part of the conversation."""
+    """What the answer to a call of the engine's own reported; the answer is not part of the conversation."""
 
     request: str
     model: str
     usage: Raw = Raw(b"{}")
+    source: str = ""
+    """On whose behalf it was made, where the request is not on record."""
 
 
 class Carry(Own, frozen=True, tag="carry"):
@@ -173,9 +179,6 @@ class Carry(Own, frozen=True, tag="carry"):
     previous_boundary: str | None = None
     epoch: str | None = None
     pins: list[str] = []
-    notes_mark: str | None = None
-    exempt: list[str] = []
-    latched: dict[str, str] = {}
     breaker: int = 0
     epoch_offset: int | None = None
     segment_offset: int | None = None
@@ -189,10 +192,15 @@ class Commit(Own, frozen=True, tag="commit"):
 
 
 class Signed(Own, frozen=True, tag="signed"):
-    """The summary the provider made and signed: sent, byte for byte, in place of the readable one."""
+    """The summary the provider made: sent, byte for byte, to the model it was made for.
+
+    A signed one, which can be read, is sent in place of ours; an encrypted one in front of it.
+    """
 
     boundary: str
     block: Raw
+    model: str = ""
+    """Whose it is; to other models ours goes alone. Empty in older records: anybody's."""
 
 
 class Offload(Own, frozen=True, tag="offload"):
@@ -263,6 +271,7 @@ class Amended(Own, frozen=True, tag="amended"):
     """The caller's system and tools changed; those of the epoch are still sent, the change was appended."""
 
     system: list[Raw] = []
+    sections: list[tuple[str, int]] = []
     tools: list[Raw] = []
 
 

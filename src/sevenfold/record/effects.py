@@ -63,14 +63,17 @@ class Effects(Struct, frozen=True):
     deletions: dict[str, Block] = {}
     """…and behind these records stands which of them are."""
     signed: dict[str, Block] = {}
-    """Boundary → the provider's own summary, which is sent in place of the readable one."""
+    """Boundary → the provider's own summary, sent in place of the readable one, or in front of it."""
 
 
 def item(said: Said, seq: int, effects: Effects) -> Item:
     """A record as the model sees it, if no span hides it."""
-    if said.summary and (block := effects.signed.get(said.parent or "")):
-        return Item(said, seq, "assistant", (block,), total((block,)))
+    made = effects.signed.get(said.parent or "") if said.summary else None
+    if made is not None and not blocks.opaque(made):
+        return Item(said, seq, "assistant", (made,), total((made,)))
     shown = _render(said, seq, effects)
+    if made is not None:
+        shown = (made, *shown)
     return Item(said, seq, said.role, shown, total(shown))
 
 

@@ -4,6 +4,7 @@
     Boundary    a compaction; Clearing: old results taken out of sight   (shared shapes)
     Decision    one of our own records
     Link        not for the model, but other records name it as their parent
+    Label       a title, or what was said last, for lists of sessions
     Passed      kept, and of no concern to the view
     Damaged     a line that is no record; it is counted and stays where it is
 
@@ -54,6 +55,8 @@ class Said(Struct, frozen=True):
     """The caller's own name for it: the same thing said twice under one key is said once."""
     stored: dict[str, Stored] = {}
     """Results of which only a preview is here, by the id of their call."""
+    own: bool = False
+    """Did a session of ours write it? Then what is not the user's is flagged, and the rest is the user's as it is."""
     calls: tuple[str, ...] = ()
     """Ids of the tool calls in it…"""
     answers: tuple[str, ...] = ()
@@ -113,6 +116,13 @@ class Link(Struct, frozen=True):
     parent: str | None
 
 
+class Label(Struct, frozen=True):
+    """What a session is known by in a list: a title, or what the user said last."""
+
+    kind: str
+    text: str
+
+
 class Passed(Struct, frozen=True):
     """A record that is kept and has no part in the view."""
 
@@ -127,7 +137,7 @@ class Damaged(Struct, frozen=True):
     parent: str | None = None
 
 
-Entry = Said | Boundary | Clearing | Decision | UnknownDecision | Link | Passed | Damaged
+Entry = Said | Boundary | Clearing | Decision | UnknownDecision | Link | Label | Passed | Damaged
 
 
 _ABSENT = Raw(b"null")
@@ -149,10 +159,15 @@ class _Envelope(Struct, frozen=True, rename="camel"):
     compact_metadata: Raw = _ABSENT
     microcompact_metadata: Raw = _ABSENT
     sevenfold: int | None = None
+    version: Raw = _ABSENT
     key: str | None = msgspec.field(default=None, name="sevenfold_key")
     stored: dict[str, Stored] | None = msgspec.field(default=None, name="sevenfold_results")
     v: int | None = None
     kind: str | None = None
+    custom_title: str | None = None
+    ai_title: str | None = None
+    summary: str | None = None
+    last_prompt: str | None = None
 
 
 class _Message(Struct, frozen=True):
@@ -169,6 +184,9 @@ _compact = msgspec.json.Decoder(CompactMetadata | None)
 _microcompact = msgspec.json.Decoder(MicrocompactMetadata | None)
 
 SYNTHETIC_MODEL = "<synthetic>"
+VERSION = "sevenfold-"
+"""How the version begins in records of ours."""
+_OURS = f'"{VERSION}'.encode()
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -236,6 +254,14 @@ def _read(line: bytes) -> Entry:
                 return Decision(decisions.read_own(line))
             except msgspec.DecodeError:
                 return UnknownDecision(head.kind or "")
+        case "custom-title":
+            return Label(head.type, head.custom_title or "")
+        case "ai-title":
+            return Label(head.type, head.ai_title or "")
+        case "summary" if not head.uuid:
+            return Label(head.type, head.summary or "")
+        case "last-prompt":
+            return Label(head.type, head.last_prompt or "")
         case _:
             return Link(head.uuid, head.parent_uuid) if head.uuid else Passed(head.type or "")
 
@@ -264,6 +290,7 @@ def _said(head: _Envelope, uuid: str) -> Said:
         attachment=kind,
         key=head.key or "",
         stored=head.stored or {},
+        own=bytes(head.version).startswith(_OURS),
     )
 
 

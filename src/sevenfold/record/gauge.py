@@ -36,6 +36,9 @@ FINAL = 0.6
 INEXACT = 0.05
 """The share by which an overhead, or what another tokenizer counted, may be off."""
 
+HEAVY = 0.8
+"""The share of the bytes or pictures a request may have, above which a warning is given."""
+
 SAMPLE = typical(100)
 """What text is made of on the whole: shows how one tokenizer compares with another."""
 
@@ -164,6 +167,11 @@ class Gauge(Struct, frozen=True):
 
     # -- measuring ---------------------------------------------------------------------------
 
+    @property
+    def fixed(self) -> int:
+        """What every prompt holds before its messages."""
+        return ceil(self.overhead.tokens if self.overhead else self.estimator.tokens(self.opening))
+
     def size(self, view: View, *, edited: int = 0) -> Size:
         """The size of the conversation; ``edited`` tokens of it the provider's own edits take out.
 
@@ -227,6 +235,8 @@ class Gauge(Struct, frozen=True):
         ``wire`` and ``images`` are limits that hold in place of the profile's.
         """
         status = window.status(size.tokens, band=size.band)
+        if _mere_guess(size) and size.tokens < window.blocking:
+            status = replace(status, at_blocking=False)
         verdict, budget = self._verdict(size, status, wire, images)
         return Check(
             used=size.tokens,
@@ -243,16 +253,20 @@ class Gauge(Struct, frozen=True):
     def _verdict(
         self, size: Size, status: Status, wire: int | None, images: int | None
     ) -> tuple[Verdict, Budget]:
-        most_images = self.profile.images if images is None else images
-        most_bytes = self.profile.body_bytes if wire is None else wire
-        if most_images is not None and size.images > most_images:
-            return "blocked", "images"
-        if most_bytes is not None and size.wire > most_bytes:
-            return "blocked", "bytes"
+        heavy: dict[Budget, tuple[int, int | None]] = {
+            "images": (size.images, self.profile.images if images is None else images),
+            "bytes": (size.wire, self.profile.body_bytes if wire is None else wire),
+        }
+        for budget, (used, most) in heavy.items():
+            if most is not None and used > most:
+                return "blocked", budget
         if status.at_blocking:
             return "blocked", "tokens"
         if status.above_auto_compact:
             return "compact", "tokens"
+        for budget, (used, most) in heavy.items():
+            if nearly(used, most):
+                return "warning", budget
         return ("warning" if status.above_warning else "fits"), "tokens"
 
     def _split(self, anchor: Anchor) -> tuple[int, Weight]:
@@ -284,6 +298,16 @@ class Gauge(Struct, frozen=True):
         """How many tokens of this gauge's model one token of another is, in content like this."""
         there = Estimator.of(tokenizer).tokens(weight)
         return Estimator.of(self.profile.tokenizer).tokens(weight) / there if there > 0 else 1.0
+
+
+def nearly(used: int, most: int | None) -> bool:
+    """Is so much of a request's bytes or pictures used up that it should be told?"""
+    return most is not None and used > HEAVY * most
+
+
+def _mere_guess(size: Size) -> bool:
+    """Is so little known of this model's tokens that only its server can say whether they fit?"""
+    return not size.anchored and size.band > size.tokens
 
 
 def _on(known: int, low: int, high: int, estimate: Estimate) -> Estimate:

@@ -70,7 +70,7 @@ class Ledger:
 
     def effects(self, seq: int | None = None) -> Effects:
         """What is out of sight, now or when the file was only ``seq`` long."""
-        undone = self._undone(seq)
+        undone, answers = self._undone(seq), self._model(seq)
         results: dict[str, list[Replaced]] = {}
         attachments: dict[str, str] = {}
         spans: list[Span] = []
@@ -94,7 +94,10 @@ class Ledger:
                     spans.append(Span(name, first, last))
                 case Fold(id=name, first=first, last=last, summary=summary):
                     spans.append(Span(name, first, last, summary))
-                case Signed(boundary=boundary, block=block):
+                case Signed(boundary=boundary, block=block, model=model) if not answers or model in (
+                    "",
+                    answers,
+                ):
                     signed[boundary] = blocks.read(bytes(block))
                 case Epoch(drops_thinking=True):
                     thinking.append((made.after, made.seq if made.before is None else made.before))
@@ -126,6 +129,13 @@ class Ledger:
         if place is None or made.id in self._standing or not (chain.complete or place in chain):
             return True
         return chain.resolve(place) in lineage
+
+    def _model(self, seq: int | None) -> str:
+        """The model that answers, as far as is known."""
+        for made in reversed(self.all):
+            if isinstance(made.what, Epoch) and (seq is None or made.seq < seq):
+                return made.what.model
+        return ""
 
     def _undone(self, seq: int | None) -> set[str]:
         undone: set[str] = set()

@@ -13,7 +13,18 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import FORMAT_VERSION, CompactMetadata, MicrocompactMetadata, OwnDecision
-from sevenfold.record.entries import Boundary, Clearing, Decision, Entry, Said, Stored, read_usage
+from sevenfold.record.entries import (
+    VERSION,
+    Boundary,
+    Clearing,
+    Decision,
+    Entry,
+    Label,
+    Said,
+    Stored,
+    read_usage,
+)
+from sevenfold.record.labels import FIELDS
 
 BOUNDARY_TEXT = "Conversation compacted"
 CLEARING_TEXT = "Old tool results cleared"
@@ -27,6 +38,11 @@ class Place(Struct, frozen=True):
     version: str = ""
     branch: str = ""
     sidechain: bool = False
+
+    @property
+    def own(self) -> bool:
+        """Is it a session of ours that writes here?"""
+        return self.version.startswith(VERSION)
 
 
 class Answer(Struct, frozen=True):
@@ -124,6 +140,7 @@ def said_by_user(
         summary=summary,
         key=key,
         stored=stored or {},
+        own=place.own,
     )
     return _written(record, said)
 
@@ -153,6 +170,7 @@ def said_by_model(place: Place, uuid: str, parent: str | None, timestamp: str, a
         answer.model,
         read_usage(answer.usage),
         place.sidechain,
+        own=place.own,
     )
     return _written(record, said)
 
@@ -173,7 +191,15 @@ def attached(
     record.attachment = Raw(_encoder.encode({"type": kind, **facts}))
     record.message = _Message(role, _content(blocks))
     said = Said(
-        uuid, parent, role, tuple(blocks), timestamp, sidechain=place.sidechain, meta=True, attachment=kind
+        uuid,
+        parent,
+        role,
+        tuple(blocks),
+        timestamp,
+        sidechain=place.sidechain,
+        meta=True,
+        attachment=kind,
+        own=place.own,
     )
     return _written(record, said)
 
@@ -197,6 +223,14 @@ def cleared(
     record.subtype, record.content = "microcompact_boundary", CLEARING_TEXT
     record.level, record.is_meta, record.microcompact_metadata = "info", False, about
     return _written(record, Clearing(uuid, parent, about, timestamp, place.sidechain))
+
+
+def labelled(place: Place, kind: str, text: str, leaf: str | None) -> Written:
+    """What a session is known by; ``leaf`` is its newest record."""
+    about = {"type": kind, FIELDS[kind]: text, "sessionId": place.session}
+    if kind == "last-prompt":
+        about["leafUuid"] = leaf or ""
+    return Written(_encoder.encode(about) + b"\n", Label(kind, text))
 
 
 def decided(made: OwnDecision) -> Written:

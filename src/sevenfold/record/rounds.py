@@ -25,12 +25,6 @@ class Round(Struct, frozen=True):
         return tuple(item for item in self.items if item.said.role == "assistant")
 
     @property
-    def closed(self) -> bool:
-        """Has every call in it a result?"""
-        calls = {call for item in self.answer for call in item.said.calls}
-        return calls <= {call for item in self.items for call in item.said.answers}
-
-    @property
     def weight(self) -> Weight:
         """Of all it sends."""
         return sum((item.weight for item in self.items), NOTHING)

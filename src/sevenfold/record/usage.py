@@ -14,6 +14,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from sevenfold.record.canonical import fields
+
 OFFLINE = "offline"
 """The service tier of what the offline model answers."""
 
@@ -38,13 +40,13 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         try:
             plain = _plain.decode(reported)
         except msgspec.ValidationError:
-            return cls.of(msgspec.json.decode(reported, type=dict[str, Any]))
+            return cls.of(fields(reported))
         short, long = (
             plain.cache_creation.ephemeral_5m_input_tokens,
             plain.cache_creation.ephemeral_1h_input_tokens,
         )
         if short + long not in (0, plain.cache_creation_input_tokens):
-            return cls.of(msgspec.json.decode(reported, type=dict[str, Any]))
+            return cls.of(fields(reported))
         return cls(
             input_tokens=plain.input_tokens,
             cache_read_input_tokens=plain.cache_read_input_tokens,
@@ -61,11 +63,11 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         listed = reported.get("iterations")
         parts = [part for part in listed if isinstance(part, Mapping)] if isinstance(listed, list) else []
         return cls(
-            input_tokens=_count(reported, "input_tokens"),
-            cache_read_input_tokens=_count(reported, "cache_read_input_tokens"),
+            input_tokens=counted(reported, "input_tokens"),
+            cache_read_input_tokens=counted(reported, "cache_read_input_tokens"),
             cache_creation_5m=short,
             cache_creation_1h=long,
-            output_tokens=_count(reported, "output_tokens"),
+            output_tokens=counted(reported, "output_tokens"),
             iterations=tuple(Iteration.of(part) for part in parts) if _tell_more(parts) else (),
             free=reported.get("service_tier") == OFFLINE,
         )
@@ -87,17 +89,26 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.prompt + self.output_tokens
 
     @property
-    def occupied(self) -> int:
-        """Tokens in the window once the call is over; 0 when the report cannot tell.
+    def billed(self) -> Usage:
+        """Everything the call is billed for, in one: its totals leave a compaction's own round out."""
+        others = [part.usage for part in self.iterations if not part.answers]
+        return sum(others, self) if others else self
 
-        The totals of a server-side tool loop add up every round, and a compaction's iteration measures
-        the call that wrote the summary: only the last round of the answer itself shows the window.
-        """
-        answers = [part.usage for part in self.iterations if part.answers]
-        return answers[-1].total if answers else self.total
+    def __add__(self, other: Usage) -> Usage:
+        """The tokens of both; of which parts they consist is no longer told."""
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            cache_read_input_tokens=self.cache_read_input_tokens + other.cache_read_input_tokens,
+            cache_creation_5m=self.cache_creation_5m + other.cache_creation_5m,
+            cache_creation_1h=self.cache_creation_1h + other.cache_creation_1h,
+            output_tokens=self.output_tokens + other.output_tokens,
+            free=self.free and other.free,
+        )
 
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
+MOST = 10**12
+"""What is above is no count of tokens: one wrong number is not to fill a window for good."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 
 
 class _Split(msgspec.Struct, frozen=True):
@@ -153,13 +164,14 @@ def _written(reported: Mapping[str, Any]) -> tuple[int, int]:
     """Tokens written for the short and for the long lifetime; without a split, all are short."""
     split = reported.get("cache_creation")
     split = split if isinstance(split, Mapping) else {}
-    short, long = _count(split, "ephemeral_5m_input_tokens"), _count(split, "ephemeral_1h_input_tokens")
-    total = _count(reported, "cache_creation_input_tokens") or short + long
+    short, long = counted(split, "ephemeral_5m_input_tokens"), counted(split, "ephemeral_1h_input_tokens")
+    total = counted(reported, "cache_creation_input_tokens") or short + long
     # The total decides where the two disagree: a stream reports the split once, and the total to the end.
     long = min(long, total)
     return total - long, long
 
 
-def _count(fields: Mapping[str, Any], key: str) -> int:
-    value = fields.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+def counted(reported: Mapping[str, Any], key: str) -> int:
+    """The count in a field; what is missing, or no count, is 0."""
+    value = reported.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST else 0

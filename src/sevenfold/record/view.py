@@ -13,16 +13,7 @@ from msgspec.structs import replace
 from sevenfold.record import effects, ledger
 from sevenfold.record.batch import Batch
 from sevenfold.record.chain import Chain, Linked
-from sevenfold.record.decisions import (
-    Billed,
-    Carry,
-    Commit,
-    Epoch,
-    OwnDecision,
-    Request,
-    Rewound,
-    Segment,
-)
+from sevenfold.record.decisions import Billed, Carry, Commit, Epoch, OwnDecision, Request, Rewound, Segment
 from sevenfold.record.effects import Effects, Fate
 from sevenfold.record.entries import (
     Boundary,
@@ -30,6 +21,7 @@ from sevenfold.record.entries import (
     Damaged,
     Decision,
     Entry,
+    Label,
     Link,
     Said,
     UnknownDecision,
@@ -53,6 +45,7 @@ class View:
     def __init__(self, *, complete: bool = True, keeps_history: bool = True) -> None:
         self.damaged = 0
         self.unknown_kinds: set[str] = set()
+        self.labels: dict[str, str] = {}
         self._complete = complete
         self.keeps_history = keeps_history
         self._seq = 0
@@ -154,13 +147,22 @@ class View:
         node = self._chain.nodes.get(uuid)
         return node.entry if node else None
 
+    @property
+    def whole(self) -> bool:
+        """Are all records of the transcript in memory?"""
+        return self._chain.complete
+
+    def asked(self, call: str) -> str | None:
+        """The newest record in memory that makes this call, on whatever branch."""
+        return self._chain.asked(call)
+
     def start_of(self, segment: Segment) -> int | None:
         """The first place in the store that holds a record of this part of the view."""
         first, last = (self._layout.index.get(end) for end in (segment.head_uuid, segment.tail_uuid))
         if first is None or last is None:
             return None
-        nodes = self._chain.nodes
-        offsets = [nodes[item.said.uuid].offset for item in self._layout.items[first : last + 1]]
+        kept, nodes = self._layout.items[first : last + 1], self._chain.nodes
+        offsets = [nodes[item.said.uuid].offset for item in kept]
         return min(offsets, default=-1) if -1 not in offsets else None
 
     def begins_round(self, uuid: str) -> bool:
@@ -173,6 +175,10 @@ class View:
         first = next(iter(self._chain.mates(uuid))) == uuid
         before = self._layout.items[:place]
         return first and not torn and all(item.seq < here.seq or item.said.summary for item in before)
+
+    def brought_by(self, uuid: str) -> str:
+        """The compaction that put a record there, as its summary or beside it; empty if none did."""
+        return self._products.get(uuid, "")
 
     def decisions(self) -> list[OwnDecision | Clearing]:
         """The decisions made on the live branch, in order, taken back or not."""
@@ -238,6 +244,8 @@ class View:
                 self._chain.link(entry)
             case UnknownDecision(kind=kind):
                 self.unknown_kinds.add(kind)
+            case Label(kind=kind, text=text):
+                self.labels[kind] = text
             case Damaged(uuid=uuid, parent=parent):
                 self.damaged += 1
                 if uuid is None:
@@ -367,10 +375,8 @@ class View:
     def _report_holds(self, seq: int) -> bool:
         """A size reported before a boundary, or under one since taken back, says nothing of this view."""
         begins = self._chain.nodes[self.boundary].seq if self.boundary else -1
-        changed = (
-            begins <= stood < seq < decided for stood, decided in self._ledger.taken_back(self._chain)
-        )
-        return seq > begins and not any(changed)
+        taken_back = self._ledger.taken_back(self._chain)
+        return seq > begins and not any(begins <= stood < seq < decided for stood, decided in taken_back)
 
     def _subtract_removed(self, order: list[str]) -> None:
         anchor = self._layout.anchor
@@ -387,9 +393,7 @@ class View:
 
     def _cleared_unseen(self, clearing: Clearing) -> Weight:
         """Results that were cleared and never read, in a session resumed from another file's."""
-        about = clearing.about
-        if not about.compacted_tool_ids or any(
-            self._chain.asked(call) for call in about.compacted_tool_ids
-        ):
+        calls = clearing.about.compacted_tool_ids
+        if not calls or any(self._chain.asked(call) for call in calls):
             return NOTHING
-        return typical(CHARACTERS_PER_SAVED_TOKEN * (about.tokens_saved or 0))
+        return typical(CHARACTERS_PER_SAVED_TOKEN * (clearing.about.tokens_saved or 0))

@@ -61,7 +61,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     context: int
     """What the model can take."""
     source: str
-    """Who says so: setting, suffix, listing, table, beta or default."""
+    """Who says so: setting, suffix, listing, table, family, beta or default."""
     capped: int
     """What compaction works with: the context window, or less by a cap."""
     reserve: int

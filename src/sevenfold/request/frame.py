@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.errors import InputError
 from sevenfold.record import canonical
@@ -41,8 +42,8 @@ class Frame(Struct, frozen=True):
     settings: tuple[tuple[str, bytes], ...] = ()
     """Other fields that decide about the cache, such as ``thinking`` and ``context_management``."""
     betas: tuple[str, ...] = ()
-    sections: tuple[tuple[str, bytes], ...] = ()
-    """What the system blocks are made of, by name: only to say which of them moved."""
+    sections: tuple[tuple[str, str], ...] = ()
+    """What the system blocks are made of, by name: to say which of them changed."""
 
     @classmethod
     def of(
@@ -73,6 +74,10 @@ class Frame(Struct, frozen=True):
         parts = system.blocks() if isinstance(system, SystemPrompt) else tuple(system)
         schemas = tuple(raw for _, raw in encoded)
         return cls(model, max_tokens, parts, schemas, fields, tuple(sorted(set(betas))), named)
+
+    def saying(self, prompt: SystemPrompt) -> Frame:
+        """The same with this system prompt."""
+        return replace(self, system=prompt.blocks(), sections=tuple(prompt.parts().items()))
 
     def parts(self) -> list[tuple[str, bytes]]:
         """Every part by name, in the order the cache sees them."""

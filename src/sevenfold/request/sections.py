@@ -10,7 +10,7 @@ later is appended to the conversation as a message, and what was sent is left al
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import get_args
 
 from msgspec import Struct
@@ -22,12 +22,14 @@ from sevenfold.prompts.changes import Changed, Withdrawn
 from sevenfold.prompts.text import Stage, Text
 from sevenfold.record import blocks, canonical
 
-_BETWEEN = "\n\n"
+BETWEEN = "\n\n"
+"""What stands between two sections."""
 _ORDER: tuple[type[Text], ...] = (
     session.Guidance,
     given.MemoryIndex,
     given.Instructions,
     session.Environment,
+    session.Today,
     session.Language,
     session.OutputStyle,
     given.McpInstructions,
@@ -43,7 +45,6 @@ class Section(Struct, frozen=True):
 
     name: str
     text: str
-    """What it says; empty only in an answer of `SystemPrompt.changed`, where it means: no longer there."""
     stage: Stage
     volatile: str = ""
     """Why it must be computed again for every request; empty: it is computed once."""
@@ -90,52 +91,34 @@ class SystemPrompt(Struct, frozen=True):
     def blocks(self) -> tuple[bytes, ...]:
         """The encoded text blocks to send: all static sections in one, all of this session in the next."""
         joined = [
-            _BETWEEN.join(section.text for section in self.sections if section.stage == stage)
+            BETWEEN.join(section.text for section in self.sections if section.stage == stage)
             for stage in get_args(Stage)
         ]
         return tuple(blocks.text(words).raw for words in joined if words)
 
-    def parts(self) -> dict[str, bytes]:
-        """Every section by name, encoded, in the order sent: for finding out which one moved the cache."""
-        return {section.name: blocks.text(section.text).raw for section in self.sections}
+    def parts(self) -> dict[str, str]:
+        """Every section by name, in the order sent: for finding out which of them changed."""
+        return {section.name: section.text for section in self.sections}
 
-    def changed(self, later: SystemPrompt) -> tuple[Section, ...]:
-        """Which volatile sections read differently in ``later``: what to append as a message.
+    def now(self, later: SystemPrompt, *, but: Container[str] = ()) -> SystemPrompt:
+        """This prompt with its volatile sections as they are in ``later``, except those named."""
 
-        Compare with what the model was last told, or a change is told again and again. A difference
-        anywhere else cannot be appended: that is an `InputError`, see `frozen_differences`.
-        """
-        if told := self.frozen_differences(later):
-            raise InputError(
-                "the system prompt is frozen while its epoch lasts, yet " + "; ".join(told) + ". Keep the "
-                "text as it was sent, declare the section volatile with a reason, or open a new epoch"
-            )
-        return tuple(new for _, new in self._differences(later))
+        def varies(section: Section) -> bool:
+            return bool(section.volatile) and section.name not in but
 
-    def frozen_differences(self, later: SystemPrompt) -> tuple[str, ...]:
-        """What differs in ``later`` and must not inside an epoch: one clause for each difference."""
-        told = [_clause(old, new) for old, new in self._differences(later) if not old.volatile]
-        mine, theirs = {s.name for s in self.sections}, {s.name for s in later.sections}
-        order = [s.name for s in self.sections if s.name in theirs]
-        if order != [s.name for s in later.sections if s.name in mine]:
-            told.append("the sections come in another order")
-        return tuple(told)
-
-    def _differences(self, later: SystemPrompt) -> list[tuple[Section, Section]]:
-        """Sections before and after, where they differ; one that is not there has no text."""
-        before = {section.name: section for section in self.sections}
-        pairs = [(before.pop(new.name, replace(new, text="")), new) for new in later.sections]
-        pairs += [(old, replace(old, text="")) for old in before.values()]
-        return [(old, new) for old, new in pairs if (old.text, old.stage) != (new.text, new.stage)]
+        fresh = {section.name: section for section in later.sections if varies(section)}
+        kept = [fresh.pop(one.name, None) if varies(one) else one for one in self.sections]
+        return SystemPrompt((*filter(None, kept), *fresh.values()))
 
 
-def announcement(changed: Iterable[Section]) -> str:
-    """The words that tell the model what became of sections it was sent earlier."""
-    texts = [
-        Changed(section.name, section.text) if section.text else Withdrawn(section.name)
-        for section in changed
-    ]
-    return _BETWEEN.join(text.render() for text in texts)
+def announcement(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """The words that tell the model what became of sections it was sent before; empty: they read the same.
+
+    Compare with what the model was last told, or a change is told again and again.
+    """
+    changed: list[Text] = [Changed(name, words) for name, words in now.items() if before.get(name) != words]
+    gone = [Withdrawn(name) for name in before if name not in now]
+    return BETWEEN.join(text.render() for text in (*changed, *gone))
 
 
 class SectionSource(Struct, frozen=True):
@@ -183,19 +166,11 @@ class Sections(Struct, frozen=True):
         return replace(self, kept={})
 
 
-def standard(session_sources: Iterable[SectionSource]) -> Sections:
+def standard(
+    session_sources: Iterable[SectionSource], texts: Iterable[type[Text]] = static.ALL
+) -> Sections:
     """Our own prompt: the static sections, then these in a fixed order, however they were given."""
     places = {kind.file: place for place, kind in enumerate(_ORDER)}
-    fixed = [SectionSource.of(kind, kind) for kind in static.ALL]
+    fixed = [SectionSource.of(kind, kind) for kind in texts]
     mine = sorted(session_sources, key=lambda source: (places.get(source.name, len(places)), source.name))
     return Sections((*fixed, *mine))
-
-
-def _clause(old: Section, new: Section) -> str:
-    if not old.text:
-        return f"section {new.name!r} is new"
-    if not new.text:
-        return f"section {old.name!r} is gone"
-    if old.stage != new.stage:
-        return f"section {old.name!r} moved from {old.stage} to {new.stage}"
-    return f"section {old.name!r} reads differently ({len(new.text) - len(old.text):+} characters)"

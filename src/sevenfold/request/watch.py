@@ -204,12 +204,14 @@ def _frame_change(was: Sequence[tuple[str, bytes]], now: Sequence[tuple[str, byt
 def _section_change(before: Frame, now: Frame) -> Change | None:
     """Which section of the system prompt moved, where its sections are known."""
     later = dict(now.sections)
-    for name, raw in before.sections:
-        if later.get(name) != raw:
+    for name, words in before.sections:
+        if later.get(name) != words:
             part = f"system section {name}" + ("" if name in later else " is gone")
-            return Change("system", part, raw, later.get(name, b""))
+            return Change("system", part, words.encode(), later.get(name, "").encode())
     added = [name for name in later if name not in dict(before.sections)] if before.sections else []
-    return Change("system", f"system section {added[0]} was added", b"", later[added[0]]) if added else None
+    if not added:
+        return None
+    return Change("system", f"system section {added[0]} was added", b"", later[added[0]].encode())
 
 
 def _cause(name: str) -> str:

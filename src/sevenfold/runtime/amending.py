@@ -26,7 +26,7 @@ def tell_changes(
     attached = [item for item in view.items if item.said.attachment == AMENDED]
     if not attached or attached[-1].shown != amendment.blocks:
         # The same words may be there already: cut off between the two records, the second was not written.
-        transcript.attach(AMENDED, {}, amendment.blocks, role="system")
+        transcript.attach(AMENDED, {}, amendment.blocks, role=amendment.role)
     transcript.decide(amendment.record)
     return True
 

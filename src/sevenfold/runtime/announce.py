@@ -8,20 +8,25 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from sevenfold.events import Event, Listener, Proposed, Veto, Vetoed
+from sevenfold.events import Event, Listener, Proposed, SteppedAside, Veto, Vetoed
 from sevenfold.ports import Clock
 
 _log = logging.getLogger(__name__)
 Told = TypeVar("Told", bound=Event)
+MAIN = "main"
 
 
 class Announcer:
     """Stamps events and hands them to everyone who listens, in the order they subscribed."""
 
-    def __init__(self, session: str, clock: Clock, listeners: Iterable[Listener] = ()) -> None:
+    def __init__(
+        self, session: str, clock: Clock, listeners: Iterable[Listener] = (), *, source: str = MAIN
+    ) -> None:
         self._session = session
         self._clock = clock
+        self._source = source
         self._listeners = list(listeners)
+        self._resting: dict[str, str] = {}
         self.problems: list[Exception] = []
         """What went wrong in listeners; it is kept from the session, not from whoever asks."""
 
@@ -33,6 +38,12 @@ class Announcer:
         """Tell everyone."""
         if self._listeners:
             self._ask(event)
+
+    def rests(self, layer: str, reason: str) -> None:
+        """A layer rests, or no longer does (no reason); told once, however often it is looked at."""
+        if reason and reason != self._resting.get(layer):
+            self.tell(SteppedAside(layer=layer, reason=reason))
+        self._resting[layer] = reason
 
     def may(self, proposed: Proposed) -> bool:
         """Ask everyone; the first refusal counts, and everyone hears of it."""
@@ -49,8 +60,13 @@ class Announcer:
         self.tell(refusal)
         return False
 
+    def stamped(self, event: Told) -> Told:
+        """With session, time and, where a session is not the main thread itself, on whose behalf it talks."""
+        source = self._source if event.source == MAIN else event.source
+        return replace(event, session=self._session, at=self._clock.now(), source=source)
+
     def _ask(self, event: Event) -> str | None:
-        stamped = replace(event, session=self._session, at=self._clock.now())
+        stamped = self.stamped(event)
         reason = None
         for listener in self._listeners:
             try:

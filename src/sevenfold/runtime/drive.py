@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from math import ceil
 from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from sevenfold.errors import ModelError, Refused
+from sevenfold.errors import Aborted, Refused
 from sevenfold.ports import Ask, AsyncClient, Client, Watcher
 from sevenfold.runtime.hooks.inputs import HookInput
 from sevenfold.runtime.hooks.outcomes import Outcome
@@ -51,13 +53,17 @@ class Signal:
     async def wait_async(self, seconds: float) -> bool:
         """The same without blocking."""
         event = asyncio.Event()
+        waiting = asyncio.get_running_loop(), event
         with self._lock:
-            self._waiting.append((asyncio.get_running_loop(), event))
+            self._waiting.append(waiting)
         try:
             if not self._happened.is_set():
                 await asyncio.wait_for(event.wait(), seconds)
         except TimeoutError:
             return self._happened.is_set()
+        finally:
+            with self._lock:
+                self._waiting.remove(waiting)
         return True
 
 
@@ -77,11 +83,23 @@ class Do(Struct, frozen=True):
     """…and for one that awaits."""
 
 
+def aside(work: Callable[[], Any]) -> Do:
+    """Something that only computes, from what does not change: who awaits has it done in a thread.
+
+    Nothing is held meanwhile, so whoever yields this must look again whether the world is still the same.
+    """
+    return Do(work, partial(asyncio.to_thread, work))
+
+
 Result = TypeVar("Result")
 Flow = Generator[Any, Any, Result]
 """Yields `Ask`, `Fire`, `Wait` or `Do`."""
 Guard = AbstractContextManager[object]
 
+TICK = 0.05
+"""Seconds in which somebody who waits notices that it is no longer wanted."""
+FOREVER = 10.0**7
+STOPPED = "stopped before it was done"
 NOBODY = "a model has to be asked, and no client was given"
 
 
@@ -91,8 +109,13 @@ def drive(
     watch: Watcher | None = None,
     hooks: Hooks | None = None,
     guard: Guard | None = None,
+    stopped: Signal | None = None,
 ) -> Result:
-    """Run a flow to its end; its own steps, unlike what it waits for, are done under the ``guard``."""
+    """Run a flow to its end; its own steps, unlike what it waits for, are done under the ``guard``.
+
+    Once ``stopped`` has happened no hook is waited for any more, nor work beside the flow: it gets `Aborted`. Models
+    and tools are stopped by whoever asks and runs them.
+    """
     guard = guard or nullcontext()
     try:
         with guard:
@@ -103,12 +126,14 @@ def drive(
                     case Ask(call=call):
                         got: Any = _given(client).ask(call, watch)
                     case Fire(event=event):
-                        got = hooks.fire(event) if hooks else _nothing(event)
+                        got = _fired(event, hooks, stopped)
                     case Wait(signal=signal, seconds=seconds):
-                        got = signal.wait(seconds)
+                        got = _waited(signal, seconds, stopped)
                     case Do(now=now):
                         got = now()
-            except ModelError as error:
+                    case _:
+                        raise AssertionError(f"nobody knows how to do {wanted!r}")
+            except Exception as error:  # noqa: BLE001 (whatever it is, the flow decides what comes of it)
                 with guard:
                     wanted = flow.throw(error)
             else:
@@ -126,8 +151,9 @@ async def drive_async(
     client: AsyncClient | None,
     watch: Watcher | None = None,
     hooks: AsyncHooks | None = None,
+    stopped: Signal | None = None,
 ) -> Result:
-    """Run a flow to its end without blocking."""
+    """Run a flow to its end without blocking; see `drive` for ``stopped``."""
     try:
         wanted = next(flow)
         while True:
@@ -136,12 +162,15 @@ async def drive_async(
                     case Ask(call=call):
                         got: Any = await _given(client).ask(call, watch)
                     case Fire(event=event):
-                        got = await hooks.fire(event) if hooks else _nothing(event)
+                        got = await _unless(stopped, hooks.fire(event)) if hooks else _nothing(event)
                     case Wait(signal=signal, seconds=seconds):
-                        got = await signal.wait_async(seconds)
+                        other = stopped if stopped is not signal else None
+                        got = await _unless(other, signal.wait_async(seconds))
                     case Do(later=later):
                         got = await later()
-            except ModelError as error:
+                    case _:
+                        raise AssertionError(f"nobody knows how to do {wanted!r}")
+            except Exception as error:  # noqa: BLE001 (whatever it is, the flow decides what comes of it)
                 wanted = flow.throw(error)
             else:
                 wanted = flow.send(got)
@@ -150,6 +179,41 @@ async def drive_async(
         return result
     finally:
         flow.close()
+
+
+def _fired(event: HookInput, hooks: Hooks | None, stopped: Signal | None) -> Outcome:
+    if stopped is None:
+        return hooks.fire(event) if hooks else _nothing(event)
+    if stopped.wait(0):
+        raise Aborted(STOPPED)
+    return hooks.fire(event, lambda: stopped.wait(0)) if hooks else _nothing(event)
+
+
+def _waited(signal: Signal, seconds: float, stopped: Signal | None) -> bool:
+    if stopped is None or stopped is signal:
+        return signal.wait(seconds)
+    for _ in range(ceil(seconds / TICK)):
+        if signal.wait(TICK):
+            return True
+        if stopped.wait(0):
+            raise Aborted(STOPPED)
+    return False
+
+
+async def _unless(stopped: Signal | None, work: Coroutine[Any, Any, Result]) -> Result:
+    """What comes of the work, unless it is stopped before."""
+    if stopped is None:
+        return await work
+    doing, over = asyncio.ensure_future(work), asyncio.ensure_future(stopped.wait_async(FOREVER))
+    try:
+        await asyncio.wait((doing, over), return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            raise Aborted(STOPPED)
+        return doing.result()
+    finally:
+        doing.cancel()
+        over.cancel()
+        await asyncio.gather(doing, over, return_exceptions=True)
 
 
 def _given(client: Any) -> Any:

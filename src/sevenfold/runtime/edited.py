@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from sevenfold.ports import Reply
+from sevenfold.record.canonical import fields
+from sevenfold.record.usage import counted
 from sevenfold.record.wire import Message
 from sevenfold.request.frame import Frame
 from sevenfold.request.plan import Tail, edge_of
@@ -16,23 +19,18 @@ _EDITS = "context_management"
 
 def taken_out(reply: Reply) -> int:
     """Tokens the provider's own edits took out, and those deleted from the cached prefix by reference."""
-    usage = msgspec.json.decode(reply.answer.usage) if reply.answer.usage else None
-    deleted = usage.get("cache_deleted_input_tokens") or 0 if isinstance(usage, dict) else 0
-    match msgspec.json.decode(reply.context_management):
-        case {"applied_edits": list() as edits}:
-            cleared = (edit.get("cleared_input_tokens") or 0 for edit in edits if isinstance(edit, dict))
-            return int(deleted) + sum(cleared)
-        case _:
-            return int(deleted)
+    deleted = counted(fields(reply.answer.usage), "cache_deleted_input_tokens")
+    return deleted + sum(counted(edit, "cleared_input_tokens") for edit in _applied(reply))
 
 
 def cleared_uses(reply: Reply) -> int:
     """How many tool calls the provider's edits cleared."""
-    match msgspec.json.decode(reply.context_management):
-        case {"applied_edits": list() as edits}:
-            return sum(edit.get("cleared_tool_uses") or 0 for edit in edits if isinstance(edit, dict))
-        case _:
-            return 0
+    return sum(counted(edit, "cleared_tool_uses") for edit in _applied(reply))
+
+
+def _applied(reply: Reply) -> list[dict[str, Any]]:
+    edits = fields(reply.context_management).get("applied_edits")
+    return [edit for edit in edits if isinstance(edit, dict)] if isinstance(edits, list) else []
 
 
 def edge(frame: Frame, messages: Sequence[Message], uses: int) -> Tail | None:

@@ -43,6 +43,12 @@ from sevenfold.runtime.session import REPEATS, Session, Turn
 
 Flow = Generator[Any, Any, Any]
 AUTO = Wish(trigger="auto")
+UNDER_WAY = (
+    "another request of this session is under way, and a conversation has one next answer: wait for that one, or ask "
+    "beside it with fork()"
+)
+FRESH = 0.1
+"""Of the threshold, how much must have been said since a compaction before another is prepared ahead of need."""
 OTHER_FILES = 25
 """Of the files read, how many of the newest may be asked for to be restored."""
 
@@ -65,6 +71,7 @@ class Engine:
         self.session = session
         self._source = rules_of(source)
         self._runner: Runner | None = None
+        self._recall = recall
         settings = session.settings
         second: Profile | None = find(settings.summary_model) if settings.summary_model else None
         self.compactor = Compactor(
@@ -92,7 +99,7 @@ class Engine:
         self.notes = self._keeper(notes, clock) if notes is not None else None
         self._progress = Progress()
         self._tally = Tally()
-        self._reacted = False
+        self._reacted = self._asking = False
         self._flagged = self._first_after()
 
     def _keeper(self, file: NotesFile, clock: Clock) -> NotesKeeper:
@@ -107,6 +114,7 @@ class Engine:
             fork=session.fork,
             count=self.compactor.count,
             tokens=self.compactor.tokens,
+            load=lambda items: self.compactor.load(items, session.settings),
         )
 
     def may_ask(self, runner: Runner) -> None:
@@ -139,6 +147,15 @@ class Engine:
 
     def turn(self) -> Flow:
         """One request and its answer; errors that can be mended are withheld and the request made again."""
+        if self._asking:
+            raise Refused(UNDER_WAY)
+        self._asking = True
+        try:
+            return (yield from self._asked())
+        finally:
+            self._asking = False
+
+    def _asked(self) -> Flow:
         for attempt in range(REPEATS + 1):
             turn: Turn = yield from self.preparing()
             try:
@@ -208,8 +225,26 @@ class Engine:
             self._reacted = False
             self._flagged = self._first_after()
             self._tally = self._tally.after(outcome.usage)
+            self.follow()
             self._beside()
             return outcome
+
+    def follow(self) -> None:
+        """Have recall take in what is new, beside the conversation."""
+        if self._recall is not None and self.session.settings.recall_ahead:
+            self._recall.follow(self.session.transcript.written)
+
+    @property
+    def taken_back(self) -> bool:
+        """Was the last compaction undone? Then there is none by itself while the conversation fits."""
+        return uncompact.stands_undone(self.session.transcript)
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """What goes on beside the conversation now, in words."""
+        notes = ("notes",) if self.notes is not None and self.notes.busy else ()
+        summary = ("summary ahead",) if self.ahead is not None and self.ahead.making else ()
+        return notes + summary
 
     @property
     def health(self) -> Health:
@@ -232,20 +267,14 @@ class Engine:
     # -- inside ---------------------------------------------------------------------------------
 
     def _due(self) -> bool:
-        """Is the conversation at the threshold, and would clearing not bring it below?"""
+        """Is the conversation at the threshold, or too heavy to be sent, and would clearing not be enough?"""
         session, size, window = self.session, self.session.exchange.size(), self.session.window
-        by_provider = (
-            session.profile.on_demand_compaction and self.compactor.chooser.order(AUTO)[0] == "provider"
-        )
-        if by_provider and size.sent >= window.context - window.reserve:
-            # More, and the provider could no longer summarise it.
+        if self.compactor.chooser.presses(size, session.settings):
             return True
-        if size.high < window.threshold:
+        if size.high < window.threshold and not session.upkeep.overloaded(session.settings):
             return False
         plan = session.upkeep.plan(session.settings)
-        # What the provider's edits leave out already is not freed again.
-        freed = max(0, plan.tokens - session.exchange.edited)
-        return plan.chosen != "clear" or size.high - freed >= window.threshold
+        return plan.chosen != "clear" or size.high - plan.tokens >= window.threshold
 
     def _compacts(self) -> bool:
         """May the conversation be compacted by itself now?"""
@@ -253,15 +282,14 @@ class Engine:
         if not session.settings.auto_compact or not self._source.compacts:
             return False
         size = session.exchange.size()
-        if size.high >= session.window.blocking:
+        if size.high >= session.window.blocking or session.upkeep.overloaded(session.settings):
             return True
-        if uncompact.stands_undone(session.transcript):
+        if self.taken_back:
             # Whoever took a compaction back wants the conversation as it is, as long as it fits.
             return False
-        if rests := self._progress.rests("compact", session.window, size.tokens):
-            session.announcer.tell(SteppedAside(layer="compact", reason=rests))
-            return False
-        return True
+        rests = self._progress.rests("compact", session.window, size.tokens)
+        session.announcer.rests("compact", rests)
+        return not rests
 
     def _auto(self, wish: Wish) -> Flow:
         """Compact because it is due; a failure is told and leaves everything as it was."""
@@ -284,8 +312,8 @@ class Engine:
         if self.notes is None or self._runner is None or not settings.notes_compaction:
             return "notes are switched off"
         yield from self.notes.waiting()
-        with self.session.lock:
-            served = self.notes.serve(self.session.window.threshold)
+        most = self.session.window.threshold if wish.engine == "notes" else self._next_begins
+        served = yield from self.notes.serving(most)
         if isinstance(served, str):
             self.session.announcer.tell(SteppedAside(layer="notes", reason=served))
             return served
@@ -309,7 +337,8 @@ class Engine:
     def _passed(self, done: Compacted | None) -> Compacted | None:
         """Keep in mind what a compaction achieved."""
         if done is not None:
-            freed = done.tokens_before - done.tokens_after
+            by_seen = done.tokens_before >= self.session.window.threshold
+            freed = (done.tokens_before if by_seen else done.sent_before) - done.tokens_after
             requests = self.session.exchange.account.requests
             self._progress = self._progress.after(Pass("compact", requests, freed, done.tokens_after))
             self.session.tell_epochs()
@@ -322,19 +351,28 @@ class Engine:
             return
         if self.notes is not None and settings.notes:
             self.notes.check(self._runner)
-        size, window = self.session.exchange.size(), self.session.window
+        size, last = self.session.exchange.size(), self.compactor.last
         if self.ahead is None or not settings.background_compaction or self.ahead.busy:
             return
-        if size.high < settings.background_share * window.threshold or self.compactor.chooser.resting:
+        if size.high < self._next_begins or self.compactor.chooser.resting:
             return
-        if self._compacts() and not self._notes_would_serve():
+        if last is not None and size.tokens < last.tokens_after + FRESH * self.session.window.threshold:
+            return
+        if self._compacts() and not self._notes_would_serve(self._runner):
             self.ahead.begin(self.session.transcript.view.items, settings)
 
-    def _notes_would_serve(self) -> bool:
+    def _notes_would_serve(self, runner: Runner) -> bool:
         """Then nothing need be prepared: they cost no call, and nobody waits."""
         if self.notes is None or not self.session.settings.notes_compaction:
             return False
-        return not isinstance(self.notes.serve(self.session.window.threshold), str)
+        return self.notes.would_serve(self._next_begins, runner)
+
+    @property
+    def _next_begins(self) -> int:
+        """The size at which a compaction is begun, ahead of need or not: one should end below it."""
+        settings = self.session.settings
+        share = settings.background_share if settings.background_compaction else 1.0
+        return int(share * self.session.window.threshold)
 
     def _first_after(self) -> str:
         """The compaction the view begins with."""

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from sevenfold.ports import Ask, Call, Clock, Reply
 from sevenfold.profiles import Profile
+from sevenfold.record import canonical
 from sevenfold.record.blocks import THINKING
 from sevenfold.record.decisions import Epoch, Request, Rewound, Why
 from sevenfold.record.gauge import Size
@@ -33,7 +34,7 @@ from sevenfold.request.watch import SECONDS, Break, Forecast, Sent, Watched
 from sevenfold.runtime import edited
 from sevenfold.runtime.amending import tell_changes, withdraw_changes
 from sevenfold.runtime.history import Account, answered_at, last_tail
-from sevenfold.runtime.opening import ADOPTED, Entry, enter, frame_of, learned
+from sevenfold.runtime.opening import ADOPTED, Entry, enter, frame_of, learned, sizes
 from sevenfold.runtime.transcript import Transcript
 
 
@@ -88,6 +89,7 @@ class Exchange:
         self._last_answer: str | None = None
         self._billed: price.Call | None = None
         self.watched = Watched()
+        """The cache of this conversation; forks that write a tail watch over that themselves."""
         self.tail: Tail | None = last_tail(transcript.log)
         """Where the last request that was answered had its last marker."""
         self.account = Account.of(transcript.log)
@@ -210,6 +212,7 @@ class Exchange:
 
     def observe(self, prepared: Prepared, reply: Reply) -> Outcome:
         """Take the answer into the log, and learn from what it reports."""
+        reply = replace(reply, answer=self._transcript.distinct(reply.answer))
         self.tail = tail_of(prepared.body.markers) or self.tail
         self._last_answer = reply.answer.id
         measured = self._answer(prepared, reply)
@@ -271,10 +274,11 @@ class Exchange:
         self.account = self.account.billed(usd)
         self.own_usd += usd or 0.0
 
-    def refreshed(self, before: Watched, after: Watched) -> None:
+    def refreshed(self, fork: Watched) -> None:
         """A fork has read what this exchange keeps in the cache, so it lives longer."""
-        if self.watched.sent is before.sent and after.sent is not None:
-            self.watched = replace(self.watched, sent=after.sent)
+        sent, read = self.watched.sent, fork.pending
+        if sent is not None and sent is fork.sent and read is not None:
+            self.watched = replace(self.watched, sent=replace(sent, at=read.at))
 
     def announce(self, reason: str) -> None:
         """A decision is about to shorten what was sent: the loss of cache that follows is expected."""
@@ -299,6 +303,11 @@ class Exchange:
         if after is not None:
             self.vouch()
         return epoch
+
+    def system_after_compaction(self, *, keeps_frame: bool) -> str:
+        """The words of the system prompt in the epoch that a compaction made now would open."""
+        frame = self.frame if keeps_frame else self.wanted
+        return "\n\n".join(canonical.field(part, "text") for part in frame.system)
 
     def next_epoch(
         self, reason: str, *, drops_thinking: bool, keeps_frame: bool, betas: Iterable[str | None] = ()
@@ -364,6 +373,7 @@ def _epoch(frame: Frame, lifetimes: Lifetimes, reason: str, drops_thinking: bool
         model=frame.model,
         max_tokens=frame.max_tokens,
         system=[Raw(part) for part in frame.system],
+        sections=sizes(frame),
         tools=[Raw(part) for part in frame.tools],
         settings={name: Raw(raw) for name, raw in frame.settings},
         betas=list(frame.betas),
@@ -381,7 +391,7 @@ def _behind(items: Sequence[Item], last: str | None) -> Sequence[Item]:
 
 
 def _miss_reason(reply: Reply) -> str:
-    match msgspec.json.decode(reply.diagnostics):
+    match canonical.fields(reply.diagnostics):
         case {"cache_miss_reason": {"type": str() as reason}}:
             return reason
         case _:

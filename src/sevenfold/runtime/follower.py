@@ -7,6 +7,7 @@ from typing import Any
 
 from sevenfold.errors import Refused
 from sevenfold.layers import redact
+from sevenfold.record import calls
 from sevenfold.record.blocks import Block
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
@@ -70,8 +71,9 @@ class Follower:
         return Given(given.role, tuple(redact.mask_blocks(given.blocks).blocks))
 
     def _no_other_results(self, fresh: Sequence[Given]) -> None:
-        """A call has one result for good, also on another branch."""
-        for block in (block for message in fresh for block in message.results):
+        """A call has one result for good, also on another branch; a counted name may mean another call there."""
+        results = (block for message in fresh for block in message.results)
+        for block in filter(lambda block: calls.drawn(block.id), results):
             if not self._finder.same_result(block):
                 raise Refused(
                     f"the call {block.id} has a result already, and the list gives another one; what a tool said once "
@@ -83,11 +85,12 @@ class Follower:
             if message.role == "assistant":
                 if message.blocks:
                     name = f"imported_{self._transcript.new_id()}"
-                    self._transcript.model(Answer(name, self._exchange.frame.model, message.blocks))
+                    answer = Answer(name, self._exchange.frame.model, message.blocks)
+                    self._transcript.model(self._transcript.distinct(answer))
                 continue
-            waiting = self._transcript.view.pending_calls
-            if fitting := [block for block in message.results if block.id in waiting]:
-                self._results(fitting)
+            fitting, _ = calls.matched(message.results, self._transcript.view.pending_calls)
+            if fitting:
+                self._results(list(fitting.values()))
             if message.words:
                 self._user(message.words)
         if any(message.thinks for message in given):

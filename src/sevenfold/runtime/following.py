@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from sevenfold.errors import InputError, Refused
 from sevenfold.layers import offload
-from sevenfold.record import blocks
+from sevenfold.record import blocks, calls
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED, THINKING, Block
 from sevenfold.record.entries import Stored
 from sevenfold.record.layout import Item
@@ -127,11 +127,14 @@ def _up_to(
 
 
 def _changed_result(ours: Block, theirs: Block) -> bool:
-    return ours.kind == theirs.kind == "tool_result" and ours.id == theirs.id
+    same_call = calls.given(ours.id) == calls.given(theirs.id)
+    return ours.kind == theirs.kind == "tool_result" and same_call
 
 
 def equal(ours: Block, theirs: Block, item: Item) -> bool:
     """Does a block of a list say what the session has on record, or what it shows in its place?"""
+    if ours.kind == theirs.kind and theirs.id == calls.given(ours.id):
+        theirs = calls.renamed(theirs, ours.id)
     if ours.kind != theirs.kind or ours.id != theirs.id:
         return False
     if ours.kind == "tool_result" and (theirs in item.shown or cleared(theirs)):

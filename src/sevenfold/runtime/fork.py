@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from sevenfold.errors import InputError
+from sevenfold.errors import InputError, ModelError
 from sevenfold.ports import Ask, Call, Clock, Reply
 from sevenfold.profiles import Profile
 from sevenfold.record import blocks
@@ -68,6 +68,7 @@ class Fork:
         self._size = exchange.size()
         self._own: list[Message] = []
         self._watched = exchange.watched
+        """The cache of what it sends: the session's prefix at first, and its own tail if it writes one."""
         self._prepared: Prepared | None = None
 
     def user(self, content: intake.Content) -> None:
@@ -111,8 +112,9 @@ class Fork:
         self._add("assistant", reply.answer.blocks)
         usage = Usage.read(reply.answer.usage)
         before = self._watched
-        self._watched, broken = before.judge(usage, self._profile, keeps=False)
-        self._exchange.refreshed(before, self._watched)
+        self._watched, broken = before.judge(usage, self._profile, keeps=self._source.writes_tail)
+        if broken is None:
+            self._exchange.refreshed(before)
         cost = price.cost(usage, self._profile)
         self._exchange.charge(cost)
         self._transcript.decide(
@@ -126,7 +128,13 @@ class Fork:
 
     def turn(self) -> Generator[Ask, Reply, Outcome]:
         """One request of the fork and its answer."""
-        reply = yield Ask(self.prepare().call)
+        prepared = self.prepare()
+        try:
+            reply = yield Ask(prepared.call)
+        except ModelError as error:
+            if self._telling is not None:
+                self._telling.failed(error, prepared.record.id, source=self._source.name)
+            raise
         return self.observe(reply)
 
     def _add(self, role: str, said: Sequence[Block]) -> None:

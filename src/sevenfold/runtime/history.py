@@ -176,6 +176,11 @@ def result(log: Log, call: str) -> Block | None:
     return None
 
 
+def called(log: Log, call: str) -> bool:
+    """Does the model make this call anywhere in the log?"""
+    return any(call in said.calls for said in _saids(log, msgspec.json.encode(call)))
+
+
 def _saids(log: Log, needle: bytes) -> Iterator[Said]:
     for offset in log.holding(needle):
         for _, line in log.read(offset):

@@ -8,6 +8,7 @@ from typing import Any
 from sevenfold.errors import InputError
 from sevenfold.record import blocks, canonical
 from sevenfold.record.blocks import THINKING, Block
+from sevenfold.runtime import foreign
 
 Content = str | Block | Mapping[str, Any] | Iterable["str | Block | Mapping[str, Any]"]
 _BYTES = (bytes, bytearray, memoryview)
@@ -40,11 +41,15 @@ def blocks_in(content: Content) -> list[Block]:
 
 
 def results(given: Mapping[str, Any] | Iterable[Any]) -> list[Block]:
-    """Results of tools: a mapping from call to content, or ``tool_result`` blocks."""
-    if isinstance(given, Mapping) and given.get("type") != "tool_result":
+    """Results of tools: a mapping from call to content, ``tool_result`` blocks, or what OpenAI's APIs have for them."""
+    single = isinstance(given, Mapping) and (given.get("type") == "tool_result" or foreign.result(given))
+    if isinstance(given, Mapping) and not single:
         return [result(call, content) for call, content in given.items()]
-    listed = [given] if isinstance(given, Mapping) else _listed(given, "what tools answered")
-    found = [_block(one, f"results[{place}]") for place, one in enumerate(listed)]
+    listed = [given] if single else _listed(given, "what tools answered")
+    found = [
+        result(*theirs) if (theirs := foreign.result(one)) else _block(one, f"results[{place}]")
+        for place, one in enumerate(listed)
+    ]
     for place, block in enumerate(found):
         if block.kind != "tool_result" or not block.id:
             raise InputError(
@@ -97,7 +102,7 @@ def _block(part: Any, where: str) -> Block:
         case str():
             return blocks.read(_encoded({"type": "text", "text": part}, where))
         case Mapping():
-            block = blocks.read(_encoded(part, where))
+            block = blocks.read(_encoded(foreign.part(part), where))
             if not block.kind:
                 raise InputError(f"{where} has no type; a content block is a mapping with a type")
             return block

@@ -15,16 +15,19 @@ from typing import Any, Literal, Protocol
 import msgspec
 from msgspec import Struct
 
-from sevenfold.errors import Aborted, ModelError, RateLimited
+from sevenfold.errors import Aborted, InputError, ModelError, RateLimited
 from sevenfold.events import SteppedAside
 from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolUse
 from sevenfold.record.log import Answer
+from sevenfold.record.wire import NO_RESULT
+from sevenfold.runtime.compaction.wish import Wish
 from sevenfold.runtime.drive import Do, Fire, Signal, Wait
 from sevenfold.runtime.engine import Engine
 from sevenfold.runtime.exchange import Outcome
 from sevenfold.runtime.hooks.inputs import HookInput, Stop, UserPromptSubmit
 from sevenfold.runtime.hooks.outcomes import Outcome as HookOutcome
+from sevenfold.runtime.transcript import Beside
 
 RETRIES = 4
 """How often a request is made again that a provider could not answer just then."""
@@ -35,6 +38,9 @@ STOP_HOOKS = 8
 """How often in a row hooks may keep the agent from stopping."""
 NOT_DONE = "The user interrupted before this call was carried out."
 INTERRUPTED = "[The user interrupted the answer here.]"
+NOTHING_TO_DO = 'there is nothing left to do, and nothing new was said: say what to do next, as in run("…")'
+UNHEARD = "the message was not taken in, send it again if it is still meant"
+"""Said of a run that was interrupted before it had begun."""
 
 End = Literal["done", "interrupted", "max_turns", "budget", "refused", "blocked", "cut"]
 Flow = Generator[Any, Any, Any]
@@ -103,6 +109,8 @@ class Loop:
         common: Callable[[], Mapping[str, str]],
         news: Callable[[], Iterable[HookInput]] = tuple,
         heard: Callable[[HookOutcome], None] = unheard,
+        beside: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
+        mentions: Callable[[str], Do] | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self.signals: Callable[[], Signal] = Signal
@@ -114,6 +122,9 @@ class Loop:
         self._common = common
         self._news = news
         self._heard = heard
+        self._beside = beside
+        self._mentions = mentions
+        """Reads what a message mentions."""
         self._queued: deque[str] = deque()
         self._begin()
 
@@ -135,6 +146,16 @@ class Loop:
         self.stopped.happen()
 
     @property
+    def left(self) -> Limits:
+        """What is left of each limit."""
+        limits, usd = self.limits, self._engine.session.exchange.account.usd or 0.0
+        return Limits(
+            None if limits.turns is None else max(0, limits.turns - self._turns),
+            None if limits.usd is None else max(0.0, limits.usd - usd),
+            None if limits.tokens is None else max(0, limits.tokens - self._tokens),
+        )
+
+    @property
     def waiting(self) -> tuple[str, ...]:
         """What was queued and not heard yet."""
         return tuple(self._queued)
@@ -149,12 +170,22 @@ class Loop:
         self._begin()
         return self._run(prompt)
 
+    def compact(self, wish: Wish) -> Flow:
+        """Compact because somebody asked for it; can be interrupted like a run."""
+        self._begin()
+        return self._engine.compacting(wish)
+
     def _run(self, prompt: str) -> Flow:
-        yield from self._tell()
-        if prompt:
-            refused = yield from self._say(prompt)
-            if refused is not None:
-                return self._finished("blocked", refused)
+        self._close_calls()
+        try:
+            yield from self._tell()
+            refused = (yield from self._say(prompt)) if prompt else None
+        except Aborted:
+            return self._finished("interrupted", UNHEARD)
+        if refused is not None:
+            return self._finished("blocked", refused)
+        if not prompt and not self._queued:
+            self._must_have_something_to_do()
         try:
             while True:
                 finished: Finished | None = yield from self._turn()
@@ -163,6 +194,18 @@ class Loop:
         except Aborted as error:
             self._keep(error)
             return self._finished("interrupted")
+
+    def _close_calls(self) -> None:
+        """Answer calls that something kept from being answered: nobody will any more, and all would end there."""
+        session = self._engine.session
+        if waiting := session.waiting:
+            session.tool_results([blocks.result(call, NO_RESULT, is_error=True) for call in waiting])
+
+    def _must_have_something_to_do(self) -> None:
+        try:
+            self._engine.session.something_to_say()
+        except InputError:
+            raise InputError(NOTHING_TO_DO) from None
 
     def _turn(self) -> Flow:
         """One request and all that follows from its answer; None: there is more to do."""
@@ -220,7 +263,12 @@ class Loop:
     def _hear(self) -> Flow:
         """Take in what was queued; what a hook refuses is told."""
         while self._queued:
-            refused = yield from self._say(self._queued.popleft())
+            text = self._queued.popleft()
+            try:
+                refused = yield from self._say(text)
+            except Aborted:
+                self._queued.appendleft(text)
+                raise
             if refused is not None:
                 self._engine.session.announcer.tell(SteppedAside(layer="queue", reason=refused))
 
@@ -230,7 +278,10 @@ class Loop:
         refused = heard.blocked if heard.blocked is not None else heard.stop
         if refused is not None:
             return refused
+        read: list[Beside] = (yield self._mentions(text)) if self._mentions else []
         self._engine.session.user(text)
+        for one in read:
+            self._engine.session.attach(one)
         for context in heard.context:
             self._engine.session.note(context)
         return None
@@ -241,7 +292,12 @@ class Loop:
             return None
         active = self._held > 0
         heard = yield from self._fire(
-            Stop(**self._common(), stop_hook_active=active, last_assistant_message=self._text)
+            Stop(
+                **self._common(),
+                stop_hook_active=active,
+                last_assistant_message=self._text,
+                background_tasks=self._beside(),
+            )
         )
         return heard.blocked if heard.stop is None else None
 

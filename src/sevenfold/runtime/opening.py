@@ -7,6 +7,7 @@ changed since, the change is appended to the conversation if the model takes suc
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from sevenfold.record.layout import Measured
 from sevenfold.record.view import View
 from sevenfold.request.frame import Frame, tool_name
 from sevenfold.request.plan import Lifetimes
+from sevenfold.request.sections import BETWEEN, announcement
 
 AMENDED = "amended"
 """The kind of attachment that tells the model of a change."""
@@ -39,6 +41,7 @@ class Amendment(Struct, frozen=True):
 
     blocks: tuple[Block, ...]
     record: Amended
+    role: str
 
 
 class Entry(Struct, frozen=True):
@@ -109,7 +112,27 @@ def frame_of(epoch: Epoch) -> Frame:
         tuple(bytes(part) for part in epoch.tools),
         tuple((name, bytes(raw)) for name, raw in epoch.settings.items()),
         tuple(epoch.betas),
+        _sections(epoch),
     )
+
+
+def sizes(frame: Frame) -> list[tuple[str, int]]:
+    """The sections of a system prompt, as a record has them."""
+    return [(name, len(words)) for name, words in frame.sections]
+
+
+def _sections(made: Epoch | Amended) -> tuple[tuple[str, str], ...]:
+    """The sections of a recorded system prompt; none if they are not known, or its text was changed by a purge."""
+    left, found = deque(made.sections), list[tuple[str, str]]()
+    for words in (canonical.field(bytes(part), "text") for part in made.system):
+        place = 0
+        while left and place < len(words):
+            name, size = left.popleft()
+            found.append((name, words[place : place + size]))
+            place += size + len(BETWEEN)
+        if place != len(words) + len(BETWEEN):
+            return ()
+    return () if left else tuple(found)
 
 
 def learned(profile: Profile, told: Iterable[Measured | Epoch], *before_messages: bytes) -> Gauge:
@@ -129,10 +152,19 @@ def learned(profile: Profile, told: Iterable[Measured | Epoch], *before_messages
 
 def in_force(view: View, stored: Frame) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
     """System and tools as the model knows them: the epoch's, or those of the last amendment it can see."""
+    made = _last_amendment(view)
+    return (
+        (tuple(map(bytes, made.system)), tuple(map(bytes, made.tools)))
+        if made
+        else (stored.system, stored.tools)
+    )
+
+
+def _last_amendment(view: View) -> Amended | None:
     for made in reversed(view.decisions()):
         if isinstance(made, Amended) and (item := view.item(made.at or "")) and item.shown:
-            return tuple(map(bytes, made.system)), tuple(map(bytes, made.tools))
-    return stored.system, stored.tools
+            return made
+    return None
 
 
 def amend(view: View, stored: Frame, wanted: Frame, profile: Profile) -> Amendment | None:
@@ -140,18 +172,34 @@ def amend(view: View, stored: Frame, wanted: Frame, profile: Profile) -> Amendme
     system, tools = in_force(view, stored)
     added: list[Block] = []
     if system != wanted.system:
-        if not (profile.system_messages and wanted.system):
+        made = _last_amendment(view)
+        told = _told(_sections(made) if made else stored.sections, wanted, profile)
+        if not told:
             return None
-        words = "\n\n".join(canonical.field(part, "text") for part in wanted.system)
-        added.append(blocks.text(Replaced(words).render()))
+        added.append(blocks.text(told))
     if tools != wanted.tools:
         if not (profile.system_messages and profile.tool_changes and _announced(stored, profile)):
             return None
         added += _tool_changes(tools, wanted.tools)
     record = Amended(
-        system=[Raw(part) for part in wanted.system], tools=[Raw(part) for part in wanted.tools]
+        system=[Raw(part) for part in wanted.system],
+        sections=sizes(wanted),
+        tools=[Raw(part) for part in wanted.tools],
     )
-    return Amendment(tuple(added), record)
+    return Amendment(tuple(added), record, "system" if profile.system_messages else "user")
+
+
+def _told(sections: Sequence[tuple[str, str]], wanted: Frame, profile: Profile) -> str:
+    """What the model is told of another system prompt; empty where it must be sent the whole.
+
+    Of a prompt in sections those that changed, which any model takes. Any other prompt takes the place of the one
+    before, which only a model with system messages is told.
+    """
+    if sections and wanted.sections:
+        return announcement(dict(sections), dict(wanted.sections))
+    if not (profile.system_messages and wanted.system):
+        return ""
+    return Replaced("\n\n".join(canonical.field(part, "text") for part in wanted.system)).render()
 
 
 def _announced(stored: Frame, profile: Profile) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from sevenfold.layers.ladder import Limits
+from sevenfold.record.gauge import Budget, nearly
 from sevenfold.record.window import Window
 from sevenfold.runtime.exchange import Exchange
 
@@ -43,8 +45,17 @@ class Reading(Struct, frozen=True, kw_only=True):
         """How many tokens more it may really be."""
         return self.high - self.seen
 
+    @property
+    def heavy(self) -> tuple[Budget, ...]:
+        """What else a request has nearly too much of, or too much: ``bytes``, ``images``."""
+        found: dict[Budget, bool] = {
+            "bytes": nearly(self.wire, self.wire_limit),
+            "images": nearly(self.images, self.images_limit),
+        }
+        return tuple(budget for budget, is_nearly in found.items() if is_nearly)
 
-def reading(exchange: Exchange, window: Window, limits: tuple[int | None, int | None]) -> Reading:
+
+def reading(exchange: Exchange, window: Window, limits: Limits) -> Reading:
     """Look at an exchange; ``limits`` are the most bytes and pictures a request may have."""
     size = exchange.size()
     status = window.status(size.tokens, band=size.band)
@@ -65,9 +76,9 @@ def reading(exchange: Exchange, window: Window, limits: tuple[int | None, int | 
         above_auto_compact=status.above_auto_compact,
         at_blocking=status.at_blocking,
         wire=size.wire,
-        wire_limit=limits[0],
+        wire_limit=limits.wire,
         images=size.images,
-        images_limit=limits[1],
+        images_limit=limits.images,
         requests=exchange.account.requests,
         usd=exchange.account.usd,
     )

@@ -10,18 +10,17 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from threading import RLock
 from typing import Any
 
-from msgspec.structs import replace
-
-from sevenfold.errors import BodyTooLarge, BoundThinking, InputError, ModelError, PromptTooLong, Refused
-from sevenfold.events import Listener, Masked, Proposed
+from sevenfold.errors import BodyTooLarge, InputError, ModelError, PromptTooLong, Refused
+from sevenfold.events import Listener, Masked, Proposed, SteppedAside
 from sevenfold.layers import redact
 from sevenfold.ports import Ask, Clock, Reply, Results
 from sevenfold.profiles import Profile
+from sevenfold.record import calls
 from sevenfold.record.blocks import Block
-from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
 from sevenfold.record.wire import Message
-from sevenfold.runtime import history, intake, undoing
+from sevenfold.request.plan import Lifetimes
+from sevenfold.runtime import history, intake, saying, undoing
 from sevenfold.runtime.announce import Announcer
 from sevenfold.runtime.deciding import Decider
 from sevenfold.runtime.exchange import Exchange, Outcome, Prepared
@@ -30,13 +29,14 @@ from sevenfold.runtime.follower import Follower
 from sevenfold.runtime.fork import Fork
 from sevenfold.runtime.gate import Gate
 from sevenfold.runtime.history import Past
+from sevenfold.runtime.mending import mend
 from sevenfold.runtime.reading import Reading, reading
 from sevenfold.runtime.reads import Reads
 from sevenfold.runtime.telling import Telling
-from sevenfold.runtime.transcript import Transcript
+from sevenfold.runtime.transcript import Beside, Transcript
 from sevenfold.runtime.turn import Turn
 from sevenfold.runtime.upkeep import Upkeep
-from sevenfold.runtime.wanted import Wanted, frame_for, lifetimes_for, window_for
+from sevenfold.runtime.wanted import Wanted, against_long_lifetime, frame_for, lifetimes_for, window_for
 from sevenfold.settings import Settings, Source, in_force, latch
 
 __all__ = ["Reading", "Session", "Turn", "Wanted"]
@@ -70,14 +70,14 @@ class Session:
         self._due: Turn | None = None
         self._out: Turn | None = None
         self.kinds = {**{str(tool.get("name", "")): "" for tool in wanted.tools}, **wanted.kinds}
-        self.announcer = Announcer(transcript.place.session, clock, listeners)
-        self.window = window_for(profile, self._opened)
+        self.announcer = Announcer(transcript.place.session, clock, listeners, source=wanted.source)
+        self.window = window_for(profile, self._opened, wanted.betas)
         self.exchange = Exchange(
             transcript,
             frame_for(wanted, profile, self.window, self._in_force, self.kinds),
             profile,
             clock=clock,
-            lifetimes=lifetimes_for(wanted.lifetimes, profile, self._opened),
+            lifetimes=lifetimes_for(wanted, profile, self._opened),
             source=wanted.source,
         )
         self.reads = Reads()
@@ -104,6 +104,9 @@ class Session:
             kinds=self.kinds,
         )
         self._telling.epochs()
+        against = against_long_lifetime(wanted.source, profile, self._opened)
+        if against and wanted.lifetimes not in (None, Lifetimes()):
+            self.announcer.tell(SteppedAside(layer="cache", reason=f"an hour in the cache: {against}"))
 
     # -- what is said ----------------------------------------------------------------------------
 
@@ -121,10 +124,16 @@ class Session:
             self.transcript.must_be_writable()
             return self.transcript.user(self._masked(intake.message(text)), meta=True)
 
+    def attach(self, beside: Beside) -> str:
+        """Take in what the program puts beside the user's words; it is never taken for them."""
+        with self.lock:
+            masked = self._masked(beside.blocks)
+            return self.transcript.attach(beside.kind, beside.facts, masked, role=beside.role)
+
     def interrupted(self, partial: Answer) -> None:
         """Take in what a model had said when it was stopped."""
         with self.lock:
-            self.transcript.model(partial)
+            self.transcript.model(self.transcript.distinct(partial))
             self._due = self._out = None
 
     def tool_results(self, given: Mapping[str, Any] | Iterable[Any]) -> list[str]:
@@ -134,19 +143,24 @@ class Session:
         """
         with self.lock:
             self.transcript.must_be_writable()
-            found = intake.results(given)
-            waiting = self.transcript.view.pending_calls
-            others = (block.id for block in found if block.id not in waiting)
-            if strange := [call for call in others if not self._finder.answered(call)]:
-                raise InputError(
-                    f"no call {strange[0]!r} waits for a result; those that do: {', '.join(waiting) or 'none'}"
-                )
-            fresh = {block.id: block for block in found if block.id in waiting}
+            waiting = self.waiting
+            fresh, others = calls.matched(intake.results(given), waiting)
+            if strange := [block.id for block in others if not self._finder.answered(block.id)]:
+                late = strange[0] in self.transcript.view.pending_calls
+                raise saying.nobody_waits(strange[0], waiting, late=late)
             if fresh:
                 self.upkeep.stock.follow(self.transcript.view)
                 masked = self._masked(list(fresh.values()))
                 self._gate.admit(masked, self.upkeep.stock.tool_of, self.upkeep.budget(self.settings))
-            return self.transcript.view.pending_calls
+            return self.waiting
+
+    @property
+    def waiting(self) -> list[str]:
+        """Calls that wait for a result; no longer those that the request under way says were interrupted."""
+        with self.lock:
+            under_way = self._out if self._due is self._out else None
+            sent = under_way.prepared.messages if under_way else ()
+            return saying.still_waiting(self.transcript.view.pending_calls, sent)
 
     def adopt(self, messages: Iterable[Mapping[str, Any]]) -> None:
         """Take in a conversation from elsewhere, once, before anything was said here."""
@@ -173,6 +187,12 @@ class Session:
             self._due = Turn(self, why)
             return self._due
 
+    @property
+    def asked(self) -> bytes:
+        """The request that was looked at last and has no answer yet; empty if there is none."""
+        with self.lock:
+            return self._out.prepared.body.raw if self._out else b""
+
     def observe(self, reply: Reply) -> Outcome:
         """Take in the answer to the request that was looked at last."""
         with self.lock:
@@ -195,8 +215,9 @@ class Session:
         with self.lock:
             request = self._out.prepared.record.id if self._out else ""
             again = self._out is not None and self._mend(error)
+            self._due = None
             if again:
-                self._due = self._out = None
+                self._out = None
             self._telling.failed(error, request, again=again)
             self._telling.epochs()
             return again
@@ -264,8 +285,7 @@ class Session:
     def dry_run(self) -> list[Proposed]:
         """What the next `prepare` would do, without doing it."""
         with self.lock:
-            stamp = {"session": self.transcript.place.session, "at": self._clock.now()}
-            return [replace(one, **stamp) for one in self.upkeep.dry_run(self.settings)]
+            return [self.announcer.stamped(one) for one in self.upkeep.dry_run(self.settings)]
 
     def remember_read(self, path: str, call: str, version: str) -> None:
         """A tool has read a file in full in this call; ``version`` tells one state of the file from another."""
@@ -347,31 +367,16 @@ class Session:
 
     def _mend(self, error: ModelError) -> bool:
         match error:
-            case BoundThinking() if self.transcript.view.weight.thoughts:
-                self.exchange.open("the provider refused the reasoning", drops_thinking=True)
-                return True
             case PromptTooLong():
                 return self.upkeep.relieve(self.settings, error.gap or self.window.effective // 5)
             case BodyTooLarge():
                 return self.upkeep.relieve(self.settings, self.window.effective // 5)
             case _:
-                return False
+                return mend(error, self.transcript, self.exchange, self.announcer)
 
     def something_to_say(self) -> None:
         """Raise if the next request would hold nothing that the model has not heard or said."""
-        view = self.transcript.view
-        waiting = view.pending_calls
-        backwards = (view.items_from(place)[0] for place in range(len(view) - 1, -1, -1))
-        newest = next((item for item in backwards if item.shown), None)
-        if newest is None:
-            raise InputError("there is nothing to send yet: say something with user() first")
-        if newest.said.role == "assistant" and not _goes_on(newest):
-            need = f"tool_results() for {', '.join(waiting)}" if waiting else "user()"
-            raise InputError(f"the model spoke last, so there is nothing new to send: call {need} first")
-        if waiting and newest.said.answers:
-            raise InputError(
-                f"calls still wait for results: {', '.join(waiting)}; give them with tool_results() first"
-            )
+        saying.must_have_news(self.transcript.view)
 
     def _masked(self, given: Sequence[Block]) -> list[Block]:
         if self._opened.redaction != "gate":
@@ -381,9 +386,3 @@ class Session:
             kinds = tuple(sorted({finding.kind for finding in masked.findings}))
             self.announcer.tell(Masked(kinds=kinds, count=len(masked.findings)))
         return masked.blocks
-
-
-def _goes_on(item: Item) -> bool:
-    """Did the provider leave this answer open, to be sent back as it is?"""
-    ending = item.shown[-1].kind
-    return ending == "server_tool_use" or (ending.endswith("_tool_result") and ending != "tool_result")

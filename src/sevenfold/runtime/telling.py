@@ -7,7 +7,7 @@ from sevenfold.events import Answered, CacheBroke, EpochOpened, Failed, Repaired
 from sevenfold.ports import Clock
 from sevenfold.profiles import Profile
 from sevenfold.request.watch import SECONDS, Break
-from sevenfold.runtime.announce import Announcer
+from sevenfold.runtime.announce import MAIN, Announcer
 from sevenfold.runtime.exchange import Exchange, Outcome, Prepared
 
 
@@ -36,10 +36,10 @@ class Telling:
                 )
             )
 
-    def sending(self, prepared: Prepared, source: str = "main") -> None:
+    def sending(self, prepared: Prepared, source: str = MAIN) -> None:
         """A request is complete and on record."""
         self._asked[prepared.record.id] = self._clock.now()
-        for repair in dict.fromkeys(_repairs(prepared)):
+        for repair in dict.fromkeys(_repairs(prepared, source)):
             self._announcer.tell(repair)
         change = prepared.forecast.change
         self._announcer.tell(
@@ -58,7 +58,7 @@ class Telling:
             )
         )
 
-    def answered(self, outcome: Outcome, source: str = "main") -> None:
+    def answered(self, outcome: Outcome, source: str = MAIN) -> None:
         """An answer came."""
         usage, answer, request = outcome.usage, outcome.reply.answer, outcome.prepared.record.id
         now = self._clock.now()
@@ -86,10 +86,12 @@ class Telling:
         if outcome.broken is not None and self.break_watch:
             self._broke(outcome.broken, source)
 
-    def failed(self, error: ModelError, request: str, *, again: bool) -> None:
+    def failed(self, error: ModelError, request: str, *, again: bool = False, source: str = MAIN) -> None:
         """No answer came."""
+        self._asked.pop(request, None)
         self._announcer.tell(
             Failed(
+                source=source,
                 request=request,
                 model=self._exchange.frame.model,
                 provider=self._profile.provider,
@@ -120,10 +122,10 @@ class Telling:
         return None if price is None else tokens * price.write(lifetime) / 1e6
 
 
-def _repairs(prepared: Prepared) -> list[Repaired]:
+def _repairs(prepared: Prepared, source: str) -> list[Repaired]:
     """What is mended in the newest messages; the older ones were told of when they were new."""
     return [
-        Repaired(what=repair.what, where=repair.where)
+        Repaired(source=source, what=repair.what, where=repair.where)
         for message in prepared.messages[-2:]
         for repair in message.repairs
     ]

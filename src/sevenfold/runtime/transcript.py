@@ -6,7 +6,7 @@ seen either. Nothing else writes to a log.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TypeVar
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from sevenfold.errors import InputError, Refused, TranscriptTooNew
 from sevenfold.ports import Clock, Ids, Log
+from sevenfold.record import calls, labels
 from sevenfold.record import log as lines
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import (
@@ -30,6 +31,7 @@ from sevenfold.record.decisions import (
 from sevenfold.record.entries import Decision, Said, Stored
 from sevenfold.record.layout import Measured
 from sevenfold.record.log import Answer, Place, Written
+from sevenfold.runtime import history
 from sevenfold.runtime.resume import Told, resume
 
 Made = TypeVar("Made", bound=OwnDecision)
@@ -54,6 +56,8 @@ class Transcript:
         self._ids = ids
         self.told: list[Told] = []
         """What reading the log taught about sizes."""
+        self.written = 0
+        """Bytes written since it was opened."""
         self.view = resume(log, self.told)
         self._closed = False
         self._epoch_offset = self._find_epoch()
@@ -88,6 +92,19 @@ class Transcript:
             lines.said_by_model(self.place, self._ids.new(), self.view.tip, self._now(), answer)
         )
 
+    def distinct(self, answer: Answer) -> Answer:
+        """The answer with names of their own for those of its calls whose names are taken."""
+        return calls.distinct(answer, self._taken, self._ids.new)
+
+    def _taken(self, call: str) -> bool:
+        """Is there another call of this name? One that is drawn by lot and left behind on a branch is the same."""
+        known = self.view.asked(call)
+        if known is not None and self.view.item(known) is not None:
+            return True
+        if calls.drawn(call):
+            return False
+        return known is not None or (not self.view.whole and history.called(self.log, call))
+
     def attach(
         self, kind: str, facts: dict[str, object], blocks: Sequence[Block], *, role: str = "user"
     ) -> str:
@@ -118,6 +135,12 @@ class Transcript:
         self._write(lines.decided(made))
         return made
 
+    def label(self, kind: str, text: str) -> None:
+        """Record what the session is known by, unless it is known by that already."""
+        text = labels.one_line(text)
+        if text and text != self.view.labels.get(kind):
+            self._write(lines.labelled(self.place, kind, text, self.view.tip))
+
     def compact(
         self,
         about: CompactMetadata,
@@ -129,13 +152,14 @@ class Transcript:
         epoch: Epoch | None = None,
         signed: bytes | None = None,
         carry: Carry | None = None,
+        known_by: Mapping[str, str] = {},
     ) -> str:
         """Record a compaction in one write that counts only as a whole; returns the boundary's id.
 
         ``boundary`` and ``anchor`` are ids given out beforehand, when ``about`` keeps messages that must be
         told where they now stand: behind the summary (``anchor``) or behind the boundary. ``beside`` comes
-        behind everything else; ``epoch`` opens with it; ``signed`` is sent in place of the readable summary;
-        ``carry`` holds what must be known on this side of the boundary too.
+        behind everything else; ``epoch`` opens with it; ``signed`` is the provider's own summary, for its model;
+        ``carry`` holds what must be known on this side of the boundary too, ``known_by`` the session's labels.
         """
         segment = about.preserved_segment
         if segment and not self.view.begins_round(segment.head_uuid):
@@ -147,10 +171,8 @@ class Transcript:
         stamp = {"at": anchor, "timestamp": now}
         written = [lines.compacted(self.place, boundary, self.view.tip, now, about)]
         if signed is not None:
-            block = Signed(
-                id=self._ids.new(), at=boundary, timestamp=now, boundary=boundary, block=Raw(signed)
-            )
-            written.append(lines.decided(block))
+            block = Signed(boundary=boundary, block=Raw(signed), model=epoch.model if epoch else "")
+            written.append(lines.decided(replace(block, id=self._ids.new(), at=boundary, timestamp=now)))
         written.append(lines.said_by_user(self.place, anchor, boundary, now, _some(summary), summary=True))
         parent = anchor
         for one in beside:
@@ -175,6 +197,7 @@ class Transcript:
             opened = replace(epoch, id=self._ids.new(), boundary=boundary, **stamp)
             written.append(lines.decided(opened))
             carried = replace(carried, epoch=opened.id, epoch_offset=None)
+        written += [lines.labelled(self.place, kind, text, parent) for kind, text in known_by.items()]
         commit = Commit(id=self._ids.new(), boundary=boundary, **stamp)
         self._write(*written, lines.decided(carried), lines.decided(commit), durable=True)
         return boundary
@@ -208,6 +231,7 @@ class Transcript:
                 self._epoch_offset = offset
             measured = self.view.add(one.entry, offset) or measured
             offset += len(one.line)
+            self.written += len(one.line)
         if self.view.missing is not None:
             self.view = resume(self.log)
         return measured

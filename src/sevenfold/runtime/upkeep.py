@@ -8,9 +8,9 @@ from math import inf
 from msgspec.structs import replace
 
 from sevenfold.errors import ContextFull
-from sevenfold.events import Acted, Checked, Proposed, SteppedAside
+from sevenfold.events import Acted, Checked, Proposed
 from sevenfold.layers import clear, ladder
-from sevenfold.layers.ladder import Parts, Pass, Progress
+from sevenfold.layers.ladder import Limits, Parts, Pass, Progress
 from sevenfold.layers.moment import Moment, Plan, Result, Stake
 from sevenfold.layers.offload import Budget
 from sevenfold.layers.stock import Stock
@@ -19,9 +19,10 @@ from sevenfold.record import blocks
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED, Block
 from sevenfold.record.decisions import MicrocompactMetadata, Why
 from sevenfold.record.entries import Clearing
+from sevenfold.record.gauge import Budget as Counted
 from sevenfold.record.gauge import Check, Size
 from sevenfold.record.layout import Item
-from sevenfold.record.weight import NOTHING, measure, opening, reasoning
+from sevenfold.record.weight import NOTHING, Weight, measure, opening, reasoning
 from sevenfold.record.window import Window
 from sevenfold.request.watch import SECONDS
 from sevenfold.runtime.announce import Announcer
@@ -114,8 +115,10 @@ class Upkeep:
         if not clear.could_matter(moment, results_tokens):
             return Plan("everything fits")
         rests = self._progress.rests("clear", self.window, size.tokens)
-        if rests and not moment.cold and (moment.compacts or not clear.cannot_be_sent(moment)):
-            self._announcer.tell(SteppedAside(layer="clear", reason=rests))
+        if moment.cold or (clear.cannot_be_sent(moment) and not moment.compacts):
+            rests = ""
+        self._announcer.rests("clear", rests)
+        if rests:
             return Plan(f"clearing rests: {rests}")
         return clear.plan(replace(moment, results=self._results()))
 
@@ -220,14 +223,14 @@ class Upkeep:
         idle, price = exchange.idle_seconds(), profile.price(size.tokens)
         self._stake = self._stake.earned(exchange.account.requests - self._staked_at, price)
         self._staked_at = exchange.account.requests
-        wire_limit, images_limit = self.limits(settings)
+        limits = self.limits(settings)
         since = (item for item in reversed(view.items_from(self.stock.answered + 1)) if not item.said.meta)
         mid_turn = bool((newest := next(since, None)) and newest.said.answers)
         return Moment(
             results=(),
             size=size.tokens,
             most=size.high,
-            fixed=self._fixed(),
+            fixed=exchange.gauge.fixed,
             window=self.window,
             settings=settings,
             price=price,
@@ -243,19 +246,24 @@ class Upkeep:
             compacts=self.compacts,
             provider=self._references.used(settings)
             or any(name == "context_management" for name, _ in exchange.frame.settings),
+            edited=exchange.edited,
             wire=size.wire,
-            wire_limit=wire_limit,
+            wire_limit=limits.wire,
             images=size.images,
-            images_limit=images_limit,
+            images_limit=limits.images,
         )
 
-    def limits(self, settings: Settings) -> tuple[int | None, int | None]:
+    def limits(self, settings: Settings) -> Limits:
         """The most bytes and pictures a request may have."""
-        wire, images = settings.wire_bytes_limit, settings.images_limit
-        return (
-            self._profile.body_bytes if wire is None else wire,
-            self._profile.images if images is None else images,
-        )
+        return Limits.of(self._profile, settings)
+
+    def overloaded(self, settings: Settings) -> bool:
+        """Are there too many bytes or pictures, and not only in what no request has held yet?"""
+        size, limits = self._exchange.size(), self.limits(settings)
+        if not limits.passed(size.wire, size.images):
+            return False
+        newest = sum((item.weight for item in self.unsent()), NOTHING)
+        return not limits.passed(newest.wire, _pictures(newest))
 
     def _old_thinking(self) -> int:
         """Tokens of reasoning of turns before the last that is still sent and could be left out."""
@@ -268,10 +276,6 @@ class Upkeep:
             found += reasoning(item.weight)
         return round(self._exchange.gauge.estimator.tokens(found))
 
-    def _fixed(self) -> int:
-        gauge = self._exchange.gauge
-        return round(gauge.estimator.tokens(gauge.opening))
-
     def _results(self) -> list[Result]:
         count = self._exchange.gauge.estimator.tokens
         kept = pinned(self._transcript)
@@ -283,7 +287,7 @@ class Upkeep:
                 round(count(held.weight)),
                 held.error,
                 held.place > self.stock.answered or held.record in kept or held.call in exempt,
-                held.weight.images + held.weight.documents,
+                _pictures(held.weight),
                 held.weight.wire,
                 left,
             )
@@ -303,15 +307,20 @@ class Upkeep:
     # -- looking --------------------------------------------------------------------------------
 
     def _too_full(self, check: Check, settings: Settings) -> str:
-        parts = self.parts()
-        wire, images = self.limits(settings)
-        limit = {"bytes": wire, "images": images}.get(check.budget) or self.window.blocking
-        steps = ladder.steps(parts, clears=settings.size_clearing, snips=settings.snip)
+        parts, limits = self.parts(check.budget), self.limits(settings)
+        limit = {"bytes": limits.wire, "images": limits.images}.get(check.budget) or self.window.blocking
+        steps = ladder.steps(
+            parts,
+            check.budget,
+            clears=settings.size_clearing,
+            compacts=settings.compaction and not self.compacts,
+            snips=settings.snip,
+        )
         return ladder.too_full(check, self.window, parts, limit=limit, steps=steps)
 
     def _check(self, settings: Settings) -> Check:
-        size, (wire, images) = self._exchange.size(), self.limits(settings)
-        check = self._exchange.gauge.check(size, self.window, wire=wire, images=images)
+        size, limits = self._exchange.size(), self.limits(settings)
+        check = self._exchange.gauge.check(size, self.window, wire=limits.wire, images=limits.images)
         self._announcer.tell(
             Checked(
                 used=check.used,
@@ -330,24 +339,34 @@ class Upkeep:
         )
         return check
 
-    def parts(self) -> Parts:
-        """What the window is filled with."""
-        count = self._exchange.gauge.estimator.tokens
+    def parts(self, budget: Counted = "tokens") -> Parts:
+        """What a request is filled with, in what this budget is counted in."""
         frame, size = self._exchange.frame, self._exchange.size()
+        whole: Mapping[Counted, int] = {"tokens": size.tokens, "bytes": size.wire, "images": size.images}
         kept = pinned(self._transcript)
         items = self._transcript.view.items
         fresh = {item.said.uuid for item in self.unsent()}
         newest = sum((item.weight for item in items if item.said.uuid in fresh), NOTHING)
         pins = sum((item.weight for item in items if item.said.uuid in kept - fresh), NOTHING)
         parts = Parts(
-            system=round(count(opening(*frame.system))),
-            tools=round(count(opening(*frame.tools))),
-            pinned=round(count(pins)),
-            newest=round(count(newest)),
+            system=self._amount(opening(*frame.system), budget),
+            tools=self._amount(opening(*frame.tools), budget),
+            pinned=self._amount(pins, budget),
+            newest=self._amount(newest, budget),
             rest=0,
         )
-        rest = size.tokens - parts.system - parts.tools - parts.pinned - parts.newest
-        return replace(parts, rest=max(0, rest))
+        # Bytes and pictures are counted in messages alone.
+        known = parts.fixed if budget == "tokens" else parts.pinned + parts.newest
+        return replace(parts, rest=max(0, whole[budget] - known))
+
+    def _amount(self, weight: Weight, budget: Counted) -> int:
+        match budget:
+            case "bytes":
+                return weight.wire
+            case "images":
+                return _pictures(weight)
+            case _:
+                return max(0, round(self._exchange.gauge.estimator.tokens(weight)))
 
 
 def _proposal(plan: Plan) -> Proposed:
@@ -367,6 +386,10 @@ def _proposal(plan: Plan) -> Proposed:
         usd=plan.usd,
         targets=plan.targets,
     )
+
+
+def _pictures(weight: Weight) -> int:
+    return weight.images + weight.documents
 
 
 def _users_words(item: Item) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 from msgspec import Struct
@@ -15,6 +16,9 @@ from sevenfold.request.frame import Frame
 from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.settings import Settings
+
+LONG = 3_600
+"""Seconds of the longer lifetime."""
 
 
 class Wanted(Struct, frozen=True):
@@ -29,19 +33,21 @@ class Wanted(Struct, frozen=True):
     fields: Mapping[str, Any] = {}
     """Other fields of the request, such as ``thinking``."""
     betas: tuple[str, ...] = ()
-    lifetimes: Lifetimes = Lifetimes()
+    lifetimes: Lifetimes | None = None
+    """How long the provider is to keep what it caches; None: as the settings have it."""
     source: str = "main"
     """On whose behalf its requests are made."""
 
 
-def window_for(profile: Profile, settings: Settings) -> Window:
-    """The window as settings and profile have it."""
+def window_for(profile: Profile, settings: Settings, betas: Collection[str] = ()) -> Window:
+    """The window as settings, profile and the headers of the caller's requests have it."""
     return Window.of(
         profile,
         override=settings.context_window,
         cap=settings.compact_window,
         percent=settings.compact_percent,
         blocking=settings.blocking_limit,
+        beta_1m=profile.betas.window_1m in betas,
         auto_compact=settings.auto_compact,
     )
 
@@ -74,7 +80,20 @@ def frame_for(
     )
 
 
-def lifetimes_for(wanted: Lifetimes, profile: Profile, settings: Settings) -> Lifetimes:
-    """How long the cache is to keep things: the longer time only where it exists and is switched on."""
-    long = settings.long_lifetime and any(seconds >= 3600 for seconds in profile.cache.lifetimes)
-    return wanted if long else Lifetimes()
+def lifetimes_for(wanted: Wanted, profile: Profile, settings: Settings) -> Lifetimes:
+    """How long the cache is to keep things: the longer time only where nothing speaks against it."""
+    asked = wanted.lifetimes or Lifetimes(settings.cache_lifetime, settings.cache_lifetime)
+    return Lifetimes() if against_long_lifetime(wanted.source, profile, settings) else asked
+
+
+def against_long_lifetime(source: str, profile: Profile, settings: Settings) -> str:
+    """Why nothing is kept in the cache for an hour on behalf of this query source; empty if it may be."""
+    if not any(seconds >= LONG for seconds in profile.cache.lifetimes):
+        return f"{profile.model} has no such lifetime"
+    if not settings.long_lifetime:
+        return "it is switched off (setting long_lifetime)"
+    if not settings.long_lifetime_account:
+        return "the account may not have it (setting long_lifetime_account)"
+    if not any(fnmatchcase(source, pattern) for pattern in settings.long_lifetime_sources):
+        return f"not on behalf of {source} (setting long_lifetime_sources)"
+    return ""

@@ -11,7 +11,7 @@ from msgspec import Struct, inspect
 
 from sevenfold.settings.fields import MOST, Settings, Stage
 
-Kind = Literal["switch", "whole number", "number", "choice", "text", "table"]
+Kind = Literal["switch", "whole number", "number", "choice", "text", "table", "list"]
 
 
 class Setting(Struct, frozen=True, kw_only=True):
@@ -85,6 +85,8 @@ def _allowed(kind: inspect.Type, unit: str) -> tuple[Kind, str]:
             return "choice", " or ".join(f'"{value}"' for value in kind.values)
         case inspect.UnionType():  # of something and nothing
             return _allowed(next(one for one in kind.types if not isinstance(one, inspect.NoneType)), unit)
+        case inspect.VarTupleType(item_type=entry):
+            return "list", f"a list, each entry {_allowed(entry, unit)[1]}"
         case inspect.DictType(value_type=inspect.UnionType(types=values)):
             each = ", or ".join(_allowed(one, unit)[1] for one in values)
             return "table", f"a table of names, each with {each}"

@@ -22,6 +22,7 @@ Count = Annotated[int, Meta(ge=0, le=MOST)]
 Positive = Annotated[int, Meta(ge=1, le=MOST)]
 WindowSize = Annotated[int, Meta(ge=1_000, le=MOST)]
 Limits = Mapping[str, Positive | Literal["never"]]
+Word = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 def about(
@@ -132,15 +133,48 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         layer("The notes serve as the summary when one is due.", "compaction", "notes"),
     ] = True
     extraction: Annotated[
-        bool, layer("Lasting facts become memory files when a request is finished.", stage="planned")
+        bool, layer("Nothing yet. Lasting facts will become memory files.", stage="planned")
     ] = True
     dream: Annotated[
-        bool, layer("Memory files are consolidated across sessions in the background.", stage="planned")
+        bool, layer("Nothing yet. Memory files will be consolidated across sessions.", stage="planned")
+    ] = True
+    recall_meaning: Annotated[
+        bool, about("Recall finds what was said in other words too, where the extra for it is installed.")
+    ] = True
+    recall_ahead: Annotated[
+        bool,
+        about(
+            "What is said is made searchable beside the conversation; off, when it is looked for or compacted."
+        ),
     ] = True
     break_watch: Annotated[bool, about("Losses of the prompt cache are noticed and explained.")] = True
+    model_listing: Annotated[
+        bool,
+        about(
+            "What a server says of its models counts over our own table; looked at when a session opens."
+        ),
+    ] = True
     long_lifetime: Annotated[
         bool,
         about("The cached prefix may be kept for an hour instead of five minutes.", latched=True),
+    ] = True
+
+    # The cache.
+
+    cache_lifetime: Annotated[
+        Literal["5m", "1h"],
+        about(
+            "How long the provider is to keep the prefix where the caller does not say; an hour costs more to write.",
+            latched=True,
+        ),
+    ] = "5m"
+    long_lifetime_sources: Annotated[
+        tuple[Word, ...],
+        about("On whose behalf an hour may be asked for: query sources, * for any ending.", latched=True),
+    ] = ("main", "sdk", "agent", "agent:*")
+    long_lifetime_account: Annotated[
+        bool,
+        about("The account may have an hour; looked at when a session opens, which then keeps to it."),
     ] = True
 
     # The window.
@@ -283,8 +317,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         about("The newest messages are kept word for word if they have no more than this.", "tokens"),
     ] = 10_000
     summary_tokens: Annotated[Positive, about("The most a summary may have.", "tokens")] = 16_000
+    compact_engines: Annotated[
+        tuple[Literal["provider", "fork", "plain"], ...],
+        about("The ways to a summary in the order they are tried; none: as the model's profile has it."),
+    ] = ()
     summary_model: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=200)] | None,
+        Word | None,
         about("The model that summarises when the session's own prefix is not used; unset, the same one."),
     ] = None
     background_share: Annotated[
@@ -297,6 +335,17 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     # Around it.
 
+    language: Annotated[
+        Word | None,
+        about("The language an agent answers in; unset, the user's.", latched=True),
+    ] = None
+    output_style: Annotated[
+        Word | None,
+        about(
+            "How an agent answers: the name of a file in output-styles, of the user or of a trusted project.",
+            latched=True,
+        ),
+    ] = None
     pins_tokens: Annotated[
         Count, about("How much may be pinned, so that every layer leaves it alone.", "tokens")
     ] = 10_000
@@ -313,6 +362,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "Whether secrets are masked before text is stored or sent (gate) or not (off).", latched=True
         ),
     ] = "off"
+    shell_secrets: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=2_000)] | None,
+        about(
+            "Variables with secrets that an agent's commands may see, separated by commas, or all; unset, none.",
+            latched=True,
+        ),
+    ] = None
     fsync: Annotated[
         Literal["always", "durable", "never"],
         about(

@@ -127,6 +127,8 @@ def from_text(setting: Setting, text: str) -> object:
                 return float(text)
             case "table":
                 return _table(text)
+            case "list":
+                return [entry.strip() for entry in text.split(",") if entry.strip()]
     except ValueError:
         return text
     return text

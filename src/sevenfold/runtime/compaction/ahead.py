@@ -20,6 +20,7 @@ from sevenfold.record.rounds import rounds
 from sevenfold.runtime.announce import Announcer
 from sevenfold.runtime.background import Runner
 from sevenfold.runtime.compaction.choosing import Drafted
+from sevenfold.runtime.compaction.engines import SOURCE
 from sevenfold.runtime.compaction.flow import Compactor, Flow
 from sevenfold.runtime.compaction.wish import Wish
 from sevenfold.settings import Settings
@@ -55,6 +56,11 @@ class Ahead:
     def busy(self) -> bool:
         """Is a summary being made, or waiting to be used?"""
         return self._job is not None
+
+    @property
+    def making(self) -> bool:
+        """Is a summary being made?"""
+        return self._job is not None and self._ready is None
 
     def begin(self, items: Sequence[Item], settings: Settings) -> None:
         """Start on what is closed of the conversation now."""
@@ -112,7 +118,7 @@ class Ahead:
         self._job = None
 
     def _aside(self, reason: str, error: str = "") -> None:
-        self._announcer.tell(SteppedAside(layer="compact", reason=reason, error=error))
+        self._announcer.tell(SteppedAside(source=SOURCE, layer="compact", reason=reason, error=error))
 
 
 def _closed(items: Sequence[Item]) -> list[Item]:

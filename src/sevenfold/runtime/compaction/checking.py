@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence, Set
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.errors import Aborted
 from sevenfold.events import SteppedAside
 from sevenfold.layers import fidelity, summary
 from sevenfold.layers.extract import facts as facts_of
@@ -15,6 +16,8 @@ from sevenfold.layers.fidelity import Probe, Score
 from sevenfold.layers.scope import Scope
 from sevenfold.layers.summary import Count, Failure, Summary
 from sevenfold.ports import Recall
+from sevenfold.record import blocks
+from sevenfold.record.blocks import Compaction
 from sevenfold.record.decisions import Fold
 from sevenfold.record.effects import Effects, item
 from sevenfold.record.layout import Item
@@ -22,6 +25,7 @@ from sevenfold.record.view import View
 from sevenfold.record.window import Window
 from sevenfold.runtime.announce import Announcer
 from sevenfold.runtime.compaction.engines import Got
+from sevenfold.runtime.drive import Do, aside
 
 REPAIR_TOKENS = 1_000
 """For facts the check found missing."""
@@ -33,10 +37,11 @@ class Verdict(Struct, frozen=True):
     """A summary that can stand, and how well."""
 
     text: str
-    facts: Facts
     score: Score
     left_out: tuple[str, ...] = ()
     invented: tuple[str, ...] = ()
+    behind: str = ""
+    """What the record shows, to stand behind a signed block, which cannot be added to."""
 
 
 class Checker:
@@ -58,14 +63,29 @@ class Checker:
         self._recall = recall
         self._reaches = recall is not None
 
-    def check(self, got: Got, divided: Scope, budget: int, view: View) -> Verdict:
+    def checked(self, got: Got, divided: Scope, budget: int, folds: Set[str]) -> tuple[Got, Verdict]:
+        """What was found, held against the record.
+
+        A signed block cannot be corrected, and what has no source must not reach the model: then our text goes.
+        """
+        verdict = self.check(got, divided, budget, folds)
+        if got.signed is None or not verdict.invented:
+            return got, verdict
+        unsigned = replace(got, signed=None)
+        ours = self.check(unsigned, divided, budget, folds)
+        return unsigned, replace(ours, invented=verdict.invented)
+
+    def check(self, got: Got, divided: Scope, budget: int, folds: Set[str]) -> Verdict:
         """The summary with everything in it that code knows, and what the independent check says of it."""
-        hidden = unfolded(divided.hidden, view)
+        hidden = unfolded(divided.hidden, folds)
         facts = facts_of(hidden, self._kinds)
         made, invented = self._made(got, facts, hidden, divided, budget)
-        self._catch_up()
-        made, score = self._gated(made, hidden, divided, signed=got.signed is not None)
-        return Verdict(made.text, facts, score, made.left_out, invented)
+        if got.signed is None:
+            text, score = self._gated(made.text, hidden, divided)
+            return Verdict(text, score, made.left_out, invented)
+        shown = summary.sections(facts, budget, self._count, span=divided.span).text
+        behind, score = self._gated(shown, hidden, divided, [signed_words(got.signed)])
+        return Verdict(made.text, score, made.left_out, invented, behind)
 
     def _made(
         self, got: Got, facts: Facts, hidden: Sequence[Item], divided: Scope, budget: int
@@ -75,28 +95,32 @@ class Checker:
             return made, ()
         checked = summary.verify(got.found, facts, hidden)
         combined = summary.combine(checked.draft, facts, budget, self._count, span=divided.span)
-        return combined, checked.invented
+        if got.signed is not None:
+            return combined, _in_signed(got.signed, facts, hidden)
+        return combined, (*checked.invented, *checked.strange)
 
     def _gated(
-        self, made: Summary, hidden: Sequence[Item], divided: Scope, *, signed: bool
-    ) -> tuple[Summary, Score]:
-        """The summary with what was found missing, and the score after that."""
+        self, text: str, hidden: Sequence[Item], divided: Scope, beside: Sequence[str] = ()
+    ) -> tuple[str, Score]:
+        """The text with what was found missing in all that the model will see, and the score after that."""
         wanted = fidelity.probes(hidden, goes_on=bool(divided.kept))
-        kept = fidelity.texts(divided.kept)
-        score = fidelity.judge(wanted, [made.text, *kept], self._reachable)
-        if score.lost and not signed:
+        rest = (*beside, *fidelity.texts(divided.kept))
+        score = fidelity.judge(wanted, [text, *rest], self._reachable)
+        if score.lost:
             block = fidelity.repair(score.lost, self._window.budget(REPAIR_TOKENS), self._count)
-            made = replace(made, text=f"{made.text}\n\n{block}")
-            score = fidelity.judge(wanted, [made.text, *kept], self._reachable)
-        return made, score
+            text = f"{text}\n\n{block}"
+            score = fidelity.judge(wanted, [text, *rest], self._reachable)
+        return text, score
 
-    def _catch_up(self) -> None:
+    def catch_up(self) -> Generator[Do, None, None]:
         """Index what is about to leave the context; without an index the summary must hold everything itself."""
         self._reaches = self._recall is not None
         if self._recall is None:
             return
         try:
-            self._recall.catch_up()
+            yield aside(self._recall.catch_up)
+        except Aborted:
+            raise
         except Exception as error:  # noqa: BLE001 (an index can be made again at any time; the compaction goes on)
             self._reaches = False
             reason = f"recall is not up to date: {error}"
@@ -108,7 +132,27 @@ class Checker:
         return probe.found_among(self._recall.found(probe.text, probe.sought, HITS))
 
 
-def unfolded(items: Sequence[Item], view: View) -> list[Item]:
+def signed_words(raw: bytes) -> str:
+    """What a provider's signed block says."""
+    match blocks.read(raw).body():
+        case Compaction(content=str() as words):
+            return words
+        case _:
+            return ""
+
+
+def _in_signed(raw: bytes, facts: Facts, hidden: Sequence[Item]) -> tuple[str, ...]:
+    """What a signed block claims without a source, in any part of it: it goes to the model as it is, or not at all."""
+    words = signed_words(raw)
+    seen = (*summary.unsourced(words, facts, hidden), *fidelity.invented([words], hidden))
+    return tuple(dict.fromkeys(seen))
+
+
+def folded(view: View) -> frozenset[str]:
+    """The folds that were made in a conversation."""
+    return frozenset(made.id for made in view.decisions() if isinstance(made, Fold))
+
+
+def unfolded(items: Sequence[Item], folds: Set[str]) -> list[Item]:
     """The records with those that were folded as they were said: what is known of them need not be handed on."""
-    folds = {made.id for made in view.decisions() if isinstance(made, Fold)}
     return [item(one.said, one.seq, Effects()) if one.hidden_by in folds else one for one in items]

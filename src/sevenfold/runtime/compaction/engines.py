@@ -1,6 +1,7 @@
 """The ways to a summary. Each is a flow: it yields what it must ask, and returns what it got.
 
-provider    the provider's own: one signed block that stands for everything it was shown
+provider    the provider's own: one block that stands for everything it was shown. Signed, it can be read and
+            goes in place of our text; encrypted, nobody can check it, and our text, made by code, goes with it
 fork        the session's own prefix and one instruction, so that almost all of it is read from the cache
 plain       a small request of its own, to this or another model, shortened until it fits
 extractive  no model at all
@@ -54,10 +55,22 @@ class Got(Struct, frozen=True):
     calls: int = 0
     signed: bytes | None = None
     """The provider's block, which is sent in place of the text."""
+    opaque: bytes | None = None
+    """The provider's block, which nobody can read: it is sent in front of the text, and code writes that."""
     gap: int | None = None
     """By how many tokens the request was too long, where the provider said so."""
     retries: tuple[str, ...] = ()
     """What had to be tried again, and how."""
+
+    @property
+    def block(self) -> bytes | None:
+        """The provider's block, of either sort."""
+        return self.signed or self.opaque
+
+    @property
+    def succeeded(self) -> bool:
+        """Is there a summary, of whatever sort?"""
+        return isinstance(self.found, Draft) or self.opaque is not None
 
     def then(self, later: Got) -> Got:
         """This, followed by another try: what was spent adds up."""
@@ -91,6 +104,8 @@ class Task(Struct, frozen=True, kw_only=True):
     tokens: Tokens
     upto: str | None = None
     """The record those messages end with, if more are in view."""
+    restored: frozenset[str] = frozenset()
+    """Kinds of attachments that come back by themselves."""
 
     def instruction(self, part: str | None = None) -> str:
         """What the model is told to do."""
@@ -104,13 +119,12 @@ class Task(Struct, frozen=True, kw_only=True):
 def by_provider(task: Task) -> Flow:
     """Have the provider summarise what it is shown; the rest keeps its reasoning."""
     frame = _without_edits(task.frame, task.profile)
-    extra = {
-        "compaction": msgspec.json.encode(
-            {"type": "summarize", "instructions": task.instruction()[:16_000]}
-        )
-    }
+    wish = {"type": "summarize"}
+    if task.profile.wire == "messages":
+        wish["instructions"] = task.instruction()[:16_000]
+    extra = {"compaction": msgspec.json.encode(wish)}
     body = assemble(frame, task.prefix, task.markers, extra)
-    got = yield from _asked(Call(body.raw, frame.betas, SOURCE), task.profile, _signed)
+    got = yield from _asked(Call(body.raw, frame.betas, SOURCE), task.profile, _by_provider)
     return got
 
 
@@ -133,7 +147,7 @@ def by_plain_call(task: Task, model: Profile, over: int | None = None) -> Flow:
     ``over`` is by how many tokens the conversation is known to be too long; what fits no request of this model at
     all is read in parts from the start, for then nothing need be left out.
     """
-    lean = tuple(shorten.lean(task.scope.hidden))
+    lean = tuple(shorten.lean(task.scope.hidden, task.restored))
     size = sum(task.tokens(item.weight) for item in lean)
     room = min(task.room, model.window - min(OUTPUT_CAP, model.max_output))
     if size > room:
@@ -207,8 +221,10 @@ def _drafted(reply: Reply) -> Got:
     return Got(summary.read(reply.answer.blocks, reply.answer.stop_reason))
 
 
-def _signed(reply: Reply) -> Got:
+def _by_provider(reply: Reply) -> Got:
     for block in reply.answer.blocks:
+        if blocks.opaque(block):
+            return Got(Failure("no_summary", "the provider's summary cannot be read"), opaque=block.raw)
         match block.body():
             case Compaction(content=str() as words, signature=str()) if words.strip():
                 return Got(summary.read(words), signed=block.raw)

@@ -7,31 +7,34 @@ not at all; aborted before it, the conversation is exactly as it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from threading import RLock
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.errors import Refused
+from sevenfold.errors import Aborted, Refused
 from sevenfold.events import SteppedAside
-from sevenfold.layers import scope, summary
+from sevenfold.layers import scope
 from sevenfold.layers.extract.facts import Kind
+from sevenfold.layers.ladder import Limits
 from sevenfold.layers.scope import Scope
 from sevenfold.layers.summary import Draft
 from sevenfold.ports import Recall
 from sevenfold.profiles import Profile
-from sevenfold.prompts.restored import HookContext, RecordedFacts
+from sevenfold.prompts.restored import RecordedFacts
 from sevenfold.record import blocks
 from sevenfold.record.layout import Item
-from sevenfold.record.weight import measure
+from sevenfold.record.weight import NOTHING, measure
 from sevenfold.record.window import Window
 from sevenfold.request.plan import plan
 from sevenfold.runtime.announce import Announcer
 from sevenfold.runtime.background import Runner
 from sevenfold.runtime.compaction import restore, writing
-from sevenfold.runtime.compaction.checking import Checker, Verdict
+from sevenfold.runtime.compaction.billing import Bills
+from sevenfold.runtime.compaction.checking import Checker, Verdict, folded
 from sevenfold.runtime.compaction.choosing import Chooser, Drafted, Forks
 from sevenfold.runtime.compaction.engines import Got, Task
 from sevenfold.runtime.compaction.previewing import Forecaster
@@ -39,7 +42,7 @@ from sevenfold.runtime.compaction.restore import Moment, Slot
 from sevenfold.runtime.compaction.telling import Teller
 from sevenfold.runtime.compaction.wish import Compacted, Preview, Wish
 from sevenfold.runtime.compaction.writing import Result, Writer
-from sevenfold.runtime.drive import Fire
+from sevenfold.runtime.drive import Fire, aside
 from sevenfold.runtime.exchange import Exchange
 from sevenfold.runtime.hooks.outcomes import Outcome as HookOutcome
 from sevenfold.runtime.pins import pinned_items
@@ -96,6 +99,7 @@ class Compactor:
         self.chooser = Chooser(
             exchange,
             announcer,
+            Bills(transcript, exchange, announcer),
             profile=profile,
             window=window,
             fork=fork,
@@ -103,7 +107,7 @@ class Compactor:
             second=second,
         )
         self._checker = Checker(announcer, kinds=kinds, window=window, count=self.count, recall=recall)
-        self._writer = Writer(transcript, exchange, profile, transcript_path)
+        self.writer = Writer(transcript, exchange, profile, transcript_path)
         self._forecaster = Forecaster(exchange, profile)
         self._teller = Teller(announcer, transcript.place, transcript_path)
         self.slots: list[Slot] = []
@@ -176,9 +180,16 @@ class Compactor:
             self._teller.progress("hooks_start", "SessionStart")
             told: HookOutcome = yield Fire(self._teller.session_start())
             context = told.context
-        done = self._finish(wish, divided, stamp, drafted, settings, context)
+        yield from self._checker.catch_up()
+        checking = partial(
+            self._checker.checked, drafted[0], divided, self._budget(divided, drafted, settings)
+        )
+        got, verdict = yield aside(partial(checking, folded(self._transcript.view)))
+        done = self._finish(wish, divided, stamp, (got, *drafted[1:]), verdict, settings, context)
         self._teller.progress("hooks_start", "PostCompact")
-        yield Fire(self._teller.post_compact(wish, done))
+        # Stopped now, it is done all the same.
+        with suppress(Aborted):
+            yield Fire(self._teller.post_compact(wish, done))
         return done
 
     @contextmanager
@@ -204,7 +215,7 @@ class Compactor:
         match wish:
             case Wish(trigger="reactive"):
                 most = int(self._window.threshold * AFTER_SHARE)
-                return scope.older(view, ROUNDS_KEPT, most, self.tokens)
+                return scope.older(view, ROUNDS_KEPT, most, lambda item: self.load((item,), settings))
             case Wish(span="from", record=record):
                 return scope.following(view, record)
             case Wish(span="up_to", record=record):
@@ -243,21 +254,28 @@ class Compactor:
             room=self._window.effective,
             tokens=self._exchange.gauge.estimator.tokens,
             upto=None if whole else shown[-1].said.uuid,
+            restored=restore.kinds(self.slots),
         )
 
     def tokens(self, item: Item) -> int:
         """About how many tokens a record has."""
         return max(0, round(self._exchange.gauge.estimator.tokens(item.weight)))
 
+    def load(self, items: Sequence[Item], settings: Settings) -> int:
+        """What records take of the window, in tokens; pictures have few of them, and many bytes."""
+        weight = sum((item.weight for item in items), NOTHING)
+        return Limits.of(self._profile, settings).load(weight, sum(map(self.tokens, items)), self._window)
+
     def count(self, text: str) -> int:
         """About how many tokens a text has."""
         return max(0, round(self._exchange.gauge.estimator.tokens(measure(blocks.text(text)))))
 
     def _preview(self, wish: Wish, divided: Scope, settings: Settings) -> Preview:
-        order = self.chooser.order(wish)
+        order = self.chooser.order(wish, settings)
         fit = (engine for engine in order if not self.chooser.unfit(engine, divided, wish, settings))
         budget = self._summary_budget(divided, settings)
-        return self._forecaster.preview(divided, next(fit, "extractive"), budget, warm=self.chooser.warm())
+        around, warm = self.count(self.writer.said(wish, divided, "")), self.chooser.warm()
+        return self._forecaster.preview(divided, next(fit, "extractive"), budget, around=around, warm=warm)
 
     # -- after ----------------------------------------------------------------------------------
 
@@ -267,21 +285,17 @@ class Compactor:
         divided: Scope,
         stamp: Stamp,
         drafted: Drafted,
+        verdict: Verdict,
         settings: Settings,
         context: Sequence[str],
     ) -> Compacted:
-        """Check the summary, restore what is needed, and write it all down at once."""
+        """Restore what is needed, and write it all down at once."""
         got, engine, left = drafted
         with self._lock:
             if self.stamp() != stamp:
                 raise Refused("the conversation went on while it was being compacted; compact again")
-            before, view = self._exchange.size().tokens, self._transcript.view
+            before, view = self._exchange.size(), self._transcript.view
             chain = writing.chain(view, self._transcript.new_id(), self._window.threshold, self._source)
-            budget = self._summary_budget(divided, settings)
-            if engine == "notes" and isinstance(got.found, Draft):
-                # Notes have limits of their own, and are not cut any further.
-                budget += self.count(got.found.text)
-            got, verdict = self._checked(got, divided, budget)
             result = Result(
                 wish=wish,
                 divided=divided,
@@ -289,17 +303,18 @@ class Compactor:
                 engine=engine,
                 verdict=verdict,
                 chain=chain,
-                before=before,
+                before=before.tokens,
                 failures=self.chooser.failures,
             )
-            boundary, restored, missed = self._write(result, budget, context)
+            boundary, restored, missed = self._write(result, context)
             after = self._exchange.size()
         done = Compacted(
             boundary=boundary,
             trigger=wish.trigger,
             engine=engine,
             left=left,
-            tokens_before=before,
+            tokens_before=before.tokens,
+            sent_before=before.sent,
             tokens_after=after.tokens,
             summarised=len(divided.hidden),
             kept=len(divided.kept),
@@ -309,68 +324,48 @@ class Compactor:
             invented=verdict.invented,
             cut=(*verdict.left_out, *missed),
             restored=restored,
-            usage=got.usage,
+            usage=got.usage.billed if got.usage else None,
             usd=got.usd,
             calls=got.calls,
             retries=got.retries,
-            fires_again=after.high >= self._window.threshold,
+            fires_again=self.chooser.due(after, settings),
         )
         self._teller.done(done, self.chooser.failures)
         self.last, self.made = done, self.made + 1
         return done
 
-    def _checked(self, got: Got, divided: Scope, budget: int) -> tuple[Got, Verdict]:
-        """What was found, held against the record.
-
-        A signed block cannot be corrected, and what has no source must not reach the model: then our text goes.
-        """
-        verdict = self._checker.check(got, divided, budget, self._transcript.view)
-        if got.signed is None or not verdict.invented:
-            return got, verdict
-        got = replace(got, signed=None)
-        return got, self._checker.check(got, divided, budget, self._transcript.view)
-
-    def _write(
-        self, result: Result, budget: int, context: Sequence[str]
-    ) -> tuple[str, tuple[str, ...], list[str]]:
+    def _write(self, result: Result, context: Sequence[str]) -> tuple[str, tuple[str, ...], list[str]]:
         """One write; returns what it is called, what was restored, and what was not."""
         divided, verdict = result.divided, result.verdict
         if divided.span == "range":
             pins = self._pins_in(divided)
             if pins:
                 verdict = replace(verdict, text="\n\n".join([verdict.text, *pins]))
-            return self._writer.fold(replace(result, verdict=verdict)), ("pins",) if pins else (), []
-        fixed = self._forecaster.tokens_fixed() + sum(map(self.tokens, divided.kept))
-        fixed += self.count(self._writer.said(result.wish, divided, verdict.text))
-        beside, restored, missed = self._beside(divided, verdict, result.got, context, fixed, budget)
+            return self.writer.fold(replace(result, verdict=verdict)), ("pins",) if pins else (), []
+        said = self.writer.said(result.wish, divided, verdict.text)
+        fixed = self._forecaster.after(divided, self.count(said))
+        beside, restored, missed = self._beside(divided, verdict, context, fixed)
         added = sum(self.count(blocks.words_of(block)) for one in beside for block in one.blocks)
-        boundary = self._writer.compaction(replace(result, beside=beside, after=fixed + added))
+        boundary = self.writer.compaction(replace(result, beside=beside, after=fixed + added))
         for forget in self.cleanups:
             forget()
         return boundary, tuple(restored), missed
 
     def _beside(
-        self,
-        divided: Scope,
-        verdict: Verdict,
-        got: Got,
-        context: Sequence[str],
-        fixed: int,
-        budget: int,
+        self, divided: Scope, verdict: Verdict, context: Sequence[str], fixed: int
     ) -> tuple[list[Beside], list[str], list[str]]:
-        moment = Moment(divided.kept, self.count, budget=self._window.budget)
+        stays = divided.side == "before"
+        front = partial(self._exchange.system_after_compaction, keeps_frame=stays)
+        moment = Moment(
+            divided.kept, self.count, budget=self._window.budget, front=front, keeps_front=stays
+        )
         room = max(0, int(self._window.threshold * AFTER_SHARE) - fixed)
         given, missed = restore.restore(self.slots, moment, room)
         beside = [one for _, restored in given for one in restored.beside]
-        if got.signed is not None:
-            # The provider's block cannot be added to, so what the record shows comes behind it.
-            text = summary.sections(verdict.facts, budget, self.count, span=divided.span).text
-            beside.insert(0, Beside("facts", (blocks.text(RecordedFacts(text).render()),)))
+        if verdict.behind:
+            beside.insert(0, Beside("facts", (blocks.text(RecordedFacts(verdict.behind).render()),)))
         if context:
-            told = HookContext("\n\n".join(context)).render()
-            beside.append(
-                Beside("hook_additional_context", (blocks.text(told),), {"hookEvent": "SessionStart"})
-            )
+            beside.append(restore.from_hooks(context))
         return beside, [name for name, _ in given], missed
 
     # -- small things ---------------------------------------------------------------------------
@@ -381,6 +376,14 @@ class Compactor:
         fresh = sum(map(self.tokens, divided.hidden)) - before
         least = min(LEAST_SUMMARY, self._window.threshold // 8)
         return max(least, min(before + int(fresh * SHARE), self._window.budget(settings.summary_tokens)))
+
+    def _budget(self, divided: Scope, drafted: Drafted, settings: Settings) -> int:
+        """The most the summary may have that was drafted."""
+        (got, engine, _), budget = drafted, self._summary_budget(divided, settings)
+        if engine == "notes" and isinstance(got.found, Draft):
+            # Notes have limits of their own, and are not cut any further.
+            return budget + self.count(got.found.text)
+        return budget
 
     def _pins_in(self, divided: Scope) -> list[str]:
         hidden = {item.said.uuid for item in divided.hidden}

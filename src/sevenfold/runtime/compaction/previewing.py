@@ -23,11 +23,13 @@ class Forecaster:
         self._exchange = exchange
         self._profile = profile
 
-    def preview(self, divided: Scope, engine: Engine, summary: int, *, warm: bool) -> Preview:
-        """Sizes and costs; ``summary`` is the most the summary may have."""
-        fixed = self.tokens_fixed()
+    def preview(
+        self, divided: Scope, engine: Engine, summary: int, *, around: int = 0, warm: bool
+    ) -> Preview:
+        """Sizes and costs; ``summary`` is the most the summary may have, ``around`` the message it is told in."""
+        fixed = self._exchange.gauge.fixed
         hidden, front, behind = map(self._tokens, (divided.hidden, divided.front, divided.behind))
-        after = fixed + front + summary + behind
+        after = self.after(divided, summary + around)
         read = fixed + front if warm else 0
         size = self._exchange.size()
         price = self._profile.price(size.tokens)
@@ -49,10 +51,15 @@ class Forecaster:
             next_usd=None if price is None else (read * price.read + written * self._write(price)) / 1e6,
         )
 
-    def tokens_fixed(self) -> int:
-        """Of system and tools."""
-        gauge = self._exchange.gauge
-        return round(gauge.estimator.tokens(gauge.opening))
+    def after(self, divided: Scope, added: int) -> int:
+        """The size of the conversation with so many tokens, a summary's above all, in place of what it hides.
+
+        Behind a summary the conversation begins with what is wanted before its messages by now.
+        """
+        gauge, wanted = self._exchange.gauge, self._exchange.wanted
+        if divided.side != "before" and divided.span != "range":
+            gauge = gauge.opened(*wanted.tools, *wanted.system)
+        return gauge.fixed + self._tokens(divided.kept) + added
 
     def _tokens(self, items: Sequence[Item]) -> int:
         count = self._exchange.gauge.estimator.tokens

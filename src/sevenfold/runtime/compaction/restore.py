@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.errors import SevenfoldError
-from sevenfold.prompts.restored import PinnedRecord, RestoredFile, RestoredState
+from sevenfold.prompts.restored import HookContext, PinnedRecord, RestoredFile, RestoredState
 from sevenfold.prompts.text import cut
 from sevenfold.record import blocks
 from sevenfold.record.layout import Item
@@ -39,6 +40,16 @@ class Moment(Struct, frozen=True):
     room: int = 1_000_000
     """Tokens that are left for it and all after it."""
     budget: Scaled = int
+    front: Callable[[], str] = str
+    """The words that will stand before the messages: the system prompt…"""
+    keeps_front: bool = False
+    """…which stays as it was sent, with the messages behind it."""
+
+    def says(self, words: str) -> bool:
+        """Will these words be in view without anybody's doing?"""
+        if words in self.front():
+            return True
+        return any(words in blocks.words_of(block) for item in self.kept for block in item.shown)
 
     def shows(self, call: str) -> bool:
         """Is the result of this call among the messages that stay, as the tool gave it?"""
@@ -66,6 +77,8 @@ class Slot(Protocol):
     name: str
     needed: bool
     """Never given up for want of room."""
+    kinds: frozenset[str]
+    """The kinds of attachments it writes; as they come back anyway, they need not be summarised."""
 
     def restore(self, moment: Moment) -> Restored:
         """What belongs behind the summary now."""
@@ -77,6 +90,7 @@ class PinsSlot:
 
     name = "pins"
     needed = True
+    kinds = frozenset({"pinned"})
 
     def __init__(self, pinned: Callable[[], Iterable[Item]]) -> None:
         self._pinned = pinned
@@ -116,6 +130,7 @@ class FilesSlot:
 
     name = "files"
     needed = False
+    kinds = frozenset({"file"})
 
     def __init__(
         self,
@@ -148,7 +163,12 @@ class FilesSlot:
                 left.append(f"{seen.path}: no room")
             else:
                 used += tokens
-                beside.append(Beside("file", (blocks.text(text),), {"filename": seen.path}))
+                facts: dict[str, object] = {
+                    "filename": seen.path,
+                    "displayPath": seen.path,
+                    "content": text,
+                }
+                beside.append(Beside("file", (blocks.text(text),), facts))
         return Restored(tuple(beside), used, tuple(left))
 
     def _wanted(self, moment: Moment) -> list[Seen]:
@@ -174,6 +194,9 @@ class State(Struct, frozen=True):
     path: str = ""
     """Where the whole of it can be read, if it must be cut."""
     facts: Mapping[str, object] = {}
+    """What its attachment says besides, for other programs…"""
+    kind: str = ""
+    """…and its kind, if it is not that of the slot."""
 
 
 class StateSlot:
@@ -188,9 +211,11 @@ class StateSlot:
         together: int | None = None,
         needed: bool = False,
         kind: str = "",
+        other_kinds: Iterable[str] = (),
     ) -> None:
         self.name = name
         self.needed = needed
+        self.kinds = frozenset({kind or name, *other_kinds})
         self._states = states
         self._each, self._together = each, together
         self._kind = kind or name
@@ -210,8 +235,94 @@ class StateSlot:
                 left.append(f"{state.title}: no room")
                 continue
             used += tokens
-            beside.append(Beside(self._kind, (blocks.text(text),), dict(state.facts)))
+            beside.append(Beside(state.kind or self._kind, (blocks.text(text),), dict(state.facts)))
         return Restored(tuple(beside), used, tuple(left))
+
+
+class Work(Struct, frozen=True):
+    """Something that goes on beside the conversation: a command in the background, a sub-agent."""
+
+    id: str
+    what: str
+    state: str
+    """Running, or how it ended."""
+    path: str = ""
+    """Where its output is."""
+    unread: int = 0
+    """Bytes of it that the model has not seen."""
+
+    @property
+    def line(self) -> str:
+        """All of it in one line."""
+        unread = f", {self.unread:,} bytes of output not looked at" if self.unread else ""
+        where = f" — output in {self.path}" if self.path else ""
+        return f"{self.id} ({self.state}{unread}): {self.what}{where}"
+
+
+class WorkSlot(StateSlot):
+    """What goes on beside the conversation, or ended and was not looked at, so that it is not started twice.
+
+    Whoever runs such work, commands now and sub-agents one day, brings a list of it, the newest last.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        works: Callable[[], Iterable[Work]],
+        *,
+        each: int = 2_000,
+        kind: str = "",
+    ) -> None:
+        def states() -> list[State]:
+            found = [work.line for work in works()]
+            # What is cut is the end, so the newest comes first.
+            return [State(title, "\n".join(reversed(found)))] if found else []
+
+        super().__init__(name, states, each=each, needed=True, kind=kind)
+
+
+class AnnouncedSlot:
+    """What the model was told of by name, as far as it is not in view afterwards: servers, skills, kinds of agents.
+
+    ``piece`` is how one of them looks wherever it is announced, ``whole`` an announcement of several.
+    """
+
+    needed = False
+
+    def __init__(
+        self,
+        name: str,
+        announced: Callable[[], Mapping[str, str]],
+        piece: Callable[[str, str], str],
+        whole: Callable[[Mapping[str, str]], str],
+        facts: Callable[[Mapping[str, str]], Mapping[str, object]],
+        *,
+        kind: str,
+        most: int = 5_000,
+    ) -> None:
+        self.name = name
+        self.kinds = frozenset({kind})
+        self._announced, self._piece, self._whole, self._facts = announced, piece, whole, facts
+        self._kind = kind
+        self._most = most
+
+    def restore(self, moment: Moment) -> Restored:
+        """Only what would be missing, in the order it was announced; what finds no room is named."""
+        room = min(moment.room, moment.budget(self._most))
+        missing = {
+            name: words
+            for name, words in self._announced().items()
+            if not moment.says(self._piece(name, words))
+        }
+        left: list[str] = []
+        while missing and moment.count(self._whole(missing)) > room:
+            left.insert(0, f"{missing.popitem()[0]}: no room")
+        if not missing:
+            return Restored(left=tuple(left))
+        text = self._whole(missing)
+        beside = Beside(self._kind, (blocks.text(text),), dict(self._facts(missing)))
+        return Restored((beside,), moment.count(text), tuple(left))
 
 
 def _rendered(state: State, most: int, moment: Moment) -> str:
@@ -222,6 +333,18 @@ def _rendered(state: State, most: int, moment: Moment) -> str:
     return RestoredState(state.title, f"{head}\n[Cut here.]", state.path or None).render()
 
 
+def kinds(slots: Iterable[Slot]) -> frozenset[str]:
+    """The kinds of attachments that slots bring back."""
+    return frozenset[str]().union(*(slot.kinds for slot in slots))
+
+
+def from_hooks(context: Sequence[str]) -> Beside:
+    """What SessionStart hooks want the model to know after a compaction."""
+    text = HookContext("\n\n".join(context)).render()
+    event = {"hookEvent": "SessionStart", "hookName": "SessionStart:compact", "toolUseID": ""}
+    return Beside("hook_additional_context", (blocks.text(text),), {"content": list(context), **event})
+
+
 def restore(
     slots: Sequence[Slot], moment: Moment, room: int
 ) -> tuple[list[tuple[str, Restored]], list[str]]:
@@ -229,16 +352,18 @@ def restore(
     given: list[tuple[str, Restored]] = []
     left: list[str] = []
     for slot in slots:
-        here = Moment(moment.kept, moment.count, max(0, room), moment.budget)
+        here = replace(moment, room=max(0, room))
         try:
             restored = slot.restore(here)
         except Exception as error:  # noqa: BLE001 (a slot may come from anybody; the compaction goes on)
             left.append(f"{slot.name}: {error}")
             continue
         left += [f"{slot.name}: {one}" for one in restored.left]
+        if not restored.beside:
+            continue
         if restored.tokens > room and not slot.needed:
             left.append(f"{slot.name}: no room for {restored.tokens:,} tokens")
-        elif restored.beside:
-            given.append((slot.name, restored))
-            room -= restored.tokens
+            continue
+        given.append((slot.name, restored))
+        room -= restored.tokens
     return given, left

@@ -10,6 +10,7 @@ from sevenfold.layers.scope import Scope
 from sevenfold.record.log import Place
 from sevenfold.record.usage import Usage
 from sevenfold.runtime.announce import Announcer
+from sevenfold.runtime.compaction.engines import SOURCE
 from sevenfold.runtime.compaction.wish import Compacted, Preview, Wish
 from sevenfold.runtime.hooks.inputs import PostCompact, PreCompact, SessionStart
 
@@ -39,7 +40,7 @@ class Teller:
 
     def progress(self, stage: str, hook: str = "") -> None:
         """How far it is."""
-        self._announcer.tell(Compacting(stage=stage, hook=hook))
+        self._announcer.tell(Compacting(source=SOURCE, stage=stage, hook=hook))
 
     def done(self, done: Compacted, failures: int) -> None:
         """What was done, once as any layer says it and once in figures."""
@@ -64,6 +65,7 @@ class Teller:
                 engine=done.engine,
                 left=tuple(f"{one.engine}: {one.reason}" for one in done.left),
                 tokens_before=done.tokens_before,
+                sent_before=done.sent_before,
                 tokens_after=done.tokens_after,
                 summarised=done.summarised,
                 kept=done.kept,

@@ -32,24 +32,60 @@ def undo(transcript: Transcript, exchange: Exchange, profile: Profile, window: W
     if own is not None:
         transcript.decide(Undone(decision=own.id))
     if before is not None:
-        exchange.frame = replace(frame_of(before), max_tokens=exchange.frame.max_tokens)
-        exchange.gauge = exchange.gauge.opened(*exchange.frame.tools, *exchange.frame.system)
+        _return_to(before, exchange)
     exchange.open("undo", drops_thinking=profile.thinking.bound, after=boundary.logical_parent)
     exchange.forget_tail()
     return boundary.uuid
 
 
 def redo(transcript: Transcript, exchange: Exchange, profile: Profile, boundary: str) -> str:
-    """Make a compaction again that was taken back."""
+    """Make a compaction again that was taken back.
+
+    Reasoning from before it was taken back stands again behind exactly what it was produced behind, so it is sent
+    again; what was produced meanwhile is not.
+    """
     own, _ = _epochs(transcript.log, boundary)
+    meanwhile = _meanwhile(transcript, own) if own is not None else None
     transcript.decide(Undone(decision=boundary, redo=True))
     if own is not None:
         transcript.decide(Undone(decision=own.id, redo=True))
-        exchange.frame = replace(frame_of(own), max_tokens=exchange.frame.max_tokens)
-        exchange.gauge = exchange.gauge.opened(*exchange.frame.tools, *exchange.frame.system)
-    exchange.open("redo", drops_thinking=profile.thinking.bound)
+        _return_to(own, exchange)
+    last = meanwhile.at if meanwhile is not None else None
+    exchange.open("redo", drops_thinking=profile.thinking.bound, after=last)
+    if meanwhile is not None:
+        # Last, so that cut off anywhere before it the request has too little reasoning, and is still a legal one.
+        transcript.decide(Undone(decision=meanwhile.id))
     exchange.forget_tail()
     return boundary
+
+
+def _meanwhile(transcript: Transcript, own: Epoch) -> Epoch | None:
+    """The epoch that began when a compaction was taken back, if until then the same preceded the messages."""
+    before = found = None
+    taken_back = False
+    for made in transcript.view.decisions():
+        match made:
+            case Undone(decision=name, redo=redo) if name == own.boundary:
+                taken_back, found = not redo, None
+            case Epoch() if not taken_back:
+                before = made
+            case Epoch(reason="undo") if found is None:
+                found = made
+    same = before is not None and _precedes(before) == _precedes(own)
+    return found if same else None
+
+
+def _precedes(epoch: Epoch) -> tuple[object, ...]:
+    return epoch.model, epoch.system, epoch.tools
+
+
+def _return_to(epoch: Epoch, exchange: Exchange) -> None:
+    """Send again what preceded the messages then; if another model answers now, its own stays."""
+    then = frame_of(epoch)
+    if then.model != exchange.frame.model:
+        return
+    exchange.frame = replace(then, max_tokens=exchange.frame.max_tokens)
+    exchange.gauge = exchange.gauge.opened(*exchange.frame.tools, *exchange.frame.system)
 
 
 def newest(transcript: Transcript) -> str:
@@ -95,7 +131,7 @@ def _boundary(transcript: Transcript) -> Boundary:
 
 def _must_fit(boundary: Boundary, transcript: Transcript, exchange: Exchange, window: Window) -> None:
     view, size = transcript.view, exchange.size()
-    since = [item for item in view.items if not item.said.summary and not item.said.attachment]
+    since = [item for item in view.items if not view.brought_by(item.said.uuid)]
     kept = boundary.about.preserved_segment
     count = exchange.gauge.estimator.tokens
     fresh = since if kept is None else [item for item in since if item.said.timestamp > boundary.timestamp]

@@ -12,8 +12,6 @@ from sevenfold.record.decisions import Chain
 from sevenfold.record.usage import Usage
 
 Engine = Literal["notes", "provider", "fork", "plain", "extractive"]
-ENGINES: tuple[Engine, ...] = ("notes", "provider", "fork", "plain", "extractive")
-"""In the order they are tried."""
 Trigger = Literal["auto", "manual", "reactive", "collapse"]
 
 
@@ -51,6 +49,9 @@ class Compacted(Struct, frozen=True, kw_only=True):
     engine: Engine
     left: tuple[Left, ...]
     tokens_before: int
+    """What the model saw…"""
+    sent_before: int
+    """…and what was sent, before the provider's own edits."""
     tokens_after: int
     summarised: int
     """Records the summary stands for."""

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from sevenfold.layers import redact
 from sevenfold.layers.scope import Scope
 from sevenfold.profiles import Profile
 from sevenfold.prompts.compact import Continued
 from sevenfold.prompts.restored import Folded
-from sevenfold.record import blocks
+from sevenfold.record import blocks, labels
 from sevenfold.record.decisions import Carry, Chain, CompactMetadata, Fidelity, Fold, Segment
 from sevenfold.record.view import View
+from sevenfold.request.frame import tool_name
 from sevenfold.runtime import undoing
 from sevenfold.runtime.compaction.checking import Verdict
 from sevenfold.runtime.compaction.engines import Got
 from sevenfold.runtime.compaction.wish import Engine, Wish
 from sevenfold.runtime.exchange import Exchange
+from sevenfold.runtime.opening import in_force
 from sevenfold.runtime.pins import pinned
 from sevenfold.runtime.transcript import Beside, Transcript
 
@@ -45,30 +48,33 @@ class Writer:
         self._exchange = exchange
         self._profile = profile
         self._path = path
+        self.autonomous: Callable[[], bool] = lambda: False
+        """Does the work go on by itself, with nobody there to answer questions?"""
 
     def said(self, wish: Wish, divided: Scope, text: str) -> str:
         """The message the summary is sent in."""
         if divided.span == "range":
             return Folded(len(divided.hidden), text, self._path or None).render()
+        auto = wish.trigger != "manual"
         return Continued.of(
             text,
             transcript=self._path or None,
             kept=divided.side,
-            auto=wish.trigger != "manual",
-            autonomous=wish.autonomous,
+            auto=auto,
+            autonomous=wish.autonomous or (auto and self.autonomous()),
         ).render()
 
     def compaction(self, made: Result) -> str:
         """Write a compaction, whole or not at all; returns the boundary's id."""
         script, divided = self._transcript, made.divided
         boundary, anchor = made.chain.turn, script.new_id()
-        signed = made.got.signed
-        drops = self._profile.thinking.bound and divided.side == "after" and signed is None
+        block = made.got.block
+        drops = self._profile.thinking.bound and divided.side == "after" and made.got.signed is None
         epoch = self._exchange.next_epoch(
             "compact",
             drops_thinking=drops,
             keeps_frame=divided.side == "before",
-            betas=[self._profile.betas.on_demand_compaction] if signed else [],
+            betas=[self._profile.betas.on_demand_compaction] if block else [],
         )
         script.compact(
             self._about(made, boundary, anchor),
@@ -77,7 +83,8 @@ class Writer:
             anchor=anchor,
             beside=made.beside,
             epoch=epoch,
-            signed=signed,
+            signed=block,
+            known_by=labels.renewed(script.view.labels, script.view.items, _masked),
             carry=Carry(boundary=boundary, pins=sorted(pinned(script)), breaker=made.failures),
         )
         self._exchange.compacted()
@@ -110,11 +117,24 @@ class Writer:
             post_tokens=made.after,
             messages_summarized=len(divided.hidden),
             user_context=made.wish.note or None,
+            pre_compact_discovered_tools=self._announced_tools() or None,
             preserved_segment=segment,
             engine=made.engine,
             chain=made.chain,
             fidelity=Fidelity(total.in_context, total.reachable, total.lost, len(made.verdict.invented)),
+            taken_out=made.verdict.invented,
         )
+
+    def _announced_tools(self) -> list[str]:
+        """The tools the model has heard of in the conversation rather than before it: they stay."""
+        frame = self._exchange.frame
+        _, tools = in_force(self._transcript.view, frame)
+        known = {*map(tool_name, frame.tools)}
+        return sorted(name for name in map(tool_name, tools) if name not in known)
+
+
+def _masked(words: str) -> str:
+    return redact.mask(words).text
 
 
 def chain(view: View, turn: str, threshold: int, source: str) -> Chain:
