@@ -46,7 +46,7 @@ def test_a_reported_usage_is_read_with_its_cache_split() -> None:
     )
     assert (usage.cache_creation_5m, usage.cache_creation_1h) == (599, 148_000)
     assert usage.prompt == 2 + 28_781 + 148_599
-    assert usage.total == usage.occupied == usage.prompt + 749
+    assert usage.total == usage.prompt + 749
 
 
 @pytest.mark.spec("S9.6")
@@ -93,18 +93,18 @@ def test_a_single_round_says_no_more_than_the_totals() -> None:
 
 
 @pytest.mark.spec("S0.6")
-def test_the_window_is_measured_on_the_last_round_of_the_answer_and_never_on_a_compaction() -> None:
+def test_rounds_of_the_answer_are_told_from_the_call_that_wrote_a_summary() -> None:
     later = {**ROUND, "cache_read_input_tokens": 41_000}
     totals = {"input_tokens": 20, "cache_read_input_tokens": 81_000, "output_tokens": 200}
     usage = Usage.of({**totals, "iterations": [SUMMARY, ROUND, later, SUMMARY]})
     assert usage.total == 81_220
-    assert usage.occupied == 41_110
+    assert [part.answers for part in usage.iterations] == [False, True, True, False]
 
 
 @pytest.mark.spec("S0.6", "S9.4")
 def test_an_on_demand_compaction_tells_nothing_of_the_window() -> None:
     usage = Usage.of({"input_tokens": 0, "output_tokens": 0, "iterations": [SUMMARY]})
-    assert usage.occupied == usage.total == 0
+    assert usage.total == 0
     assert usage.iterations == (Iteration("compaction", Usage(input_tokens=90_000, output_tokens=3_000)),)
 
 

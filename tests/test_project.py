@@ -58,11 +58,15 @@ def test_every_pin_in_the_lock_is_exact_and_carries_hashes() -> None:
     assert [pin.splitlines()[0] for pin in pins if "==" not in pin or "--hash=sha256:" not in pin] == []
 
 
+UNPINNED = {"meaning"}
+"""Extras that cannot be had on every machine: what they bring has no place in a lock for all."""
+
+
 def test_the_lock_pins_everything_the_project_names() -> None:
     table, groups = pyproject()["project"], pyproject()["dependency-groups"]
     lists = [
         table["dependencies"],
-        *table["optional-dependencies"].values(),
+        *(listed for extra, listed in table["optional-dependencies"].items() if extra not in UNPINNED),
         *groups.values(),
     ]
     pinned = {
@@ -134,6 +138,48 @@ def test_functions_stay_small() -> None:
 # The import contracts
 
 
+def names_used(path: Path) -> set[str]:
+    """Every name a file reads or imports, or has in a text that is no docstring (annotations, lazy exports)."""
+    used: set[str] = set()
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name):
+                used.add(name)
+            case ast.ImportFrom(names=names):
+                used.update(alias.name for alias in names)
+            case ast.Constant(value=str(words)) if len(words) < 60 and id(node) not in docstrings:
+                used.update(re.findall(r"\w+", words))
+    return used
+
+
+def public_names(path: Path) -> Iterator[str]:
+    """What a module has for others: functions, classes and constants without an underscore."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+                yield name
+
+
+def test_nothing_is_there_that_only_tests_use() -> None:
+    users = [*SOURCES, *(ROOT / "bench").rglob("*.py")]
+    used = set[str]().union(*map(names_used, users))
+    pages = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md"))
+    documented = {
+        name for code in re.findall(r"```.*?```|`[^`]+`", pages, re.S) for name in re.findall(r"\w+", code)
+    }
+    dead = {
+        name: str(path.relative_to(ROOT))
+        for path in SOURCES
+        for name in public_names(path)
+        if not name.startswith("_") and name not in used | documented
+    }
+    assert dead == {}
+
+
 def test_every_module_has_its_place_in_the_import_contracts() -> None:
     one_way, no_world = pyproject()["tool"]["importlinter"]["contracts"]
     # Listed from the top: surfaces, evals, wiring, runtime and its neighbours; all further down is pure.
@@ -175,7 +221,7 @@ def test_the_core_install_is_light() -> None:
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
-    heavy = ["rich", "anthropic", "openai", "asyncio", "starlette"]
+    heavy = ["rich", "anthropic", "openai", "asyncio", "starlette", "numpy"]
     script = f"import sys, sevenfold; print([name for name in {heavy} if name in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"

@@ -46,9 +46,10 @@ def test_a_port_in_use_is_named():
         )
     assert ran.returncode == 2
     assert f"127.0.0.1:{port} cannot be listened on" in ran.stderr
+    assert ran.stdout == ""
 
 
-@pytest.mark.parametrize("port", ["0", "-1", "http"])
+@pytest.mark.parametrize("port", ["0", "-1", "http", "99999"])
 def test_a_senseless_port_is_refused(port):
     ran = subprocess.run(
         [sys.executable, "-m", "sevenfold", "simulate", f"--port={port}"],
@@ -58,4 +59,4 @@ def test_a_senseless_port_is_refused(port):
         check=False,
     )
     assert ran.returncode == 2
-    assert "not a whole number above 0" in ran.stderr
+    assert "not a whole number from 1 to 65535" in ran.stderr

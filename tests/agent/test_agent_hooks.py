@@ -103,6 +103,21 @@ def test_a_hook_may_allow_what_would_be_asked_but_not_what_a_rule_forbids(folder
         assert "forbids" in results(model_of(made).requests[1])["c2"]
 
 
+def test_a_hook_that_allows_does_not_answer_for_a_user_whom_a_rule_wants_asked(folder: Path) -> None:
+    asked: list[Asked] = []
+
+    def consent(about: Asked) -> Consented:
+        asked.append(about)
+        return Consented(False)
+
+    guard = hooks(PreToolUse=lambda event: specific("PreToolUse", permissionDecision="allow"))
+    steps = [[use("Shell", "c1", command="touch a.txt"), use("Shell", "c2", command="mkdir b")], "I see."]
+    with agent(steps, folder, hooks=guard, consent=consent, rules={"ask": ["Shell(touch:*)"]}) as made:
+        made.run("Go.")
+        assert [about.call.id for about in asked] == ["c1"]
+        assert [path.name for path in folder.iterdir()] == ["b"]
+
+
 def test_a_hook_may_have_asked_what_would_be_free(folder: Path) -> None:
     asked: list[Asked] = []
 

@@ -19,7 +19,7 @@ from sevenfold.runtime.drive import Signal
 from sevenfold.runtime.loop import INTERRUPTED, NOT_DONE
 from sevenfold.tools.context import Context
 from sevenfold.wiring.agent_events import Ended, Happened, ToolBegan, ToolEnded, ToolProgress
-from sevenfold.wiring.hands import LEFT
+from sevenfold.wiring.call_results import LEFT
 from tests.agent.working import (
     MODEL,
     QUIET,

@@ -54,14 +54,30 @@ def test_the_user_says_yes_or_no_to_one_call(folder: Path) -> None:
 
 def test_always_leaves_rules_behind_by_which_nobody_is_asked_again(folder: Path) -> None:
     user = User(ALWAYS)
-    shell = [[use("Shell", f"c{n}", command=f"mkdir -p made{n}")] for n in range(3)]
+    shell = [[use("Shell", f"c{n}", command="mkdir -p made")] for n in range(3)]
     with agent([*shell, "Done."], folder, consent=user) as made:
         made.run("Go.")
         assert len(user.asked) == 1
-        assert sorted(path.name for path in folder.iterdir()) == ["made0", "made1", "made2"]
+        assert [path.name for path in folder.iterdir()] == ["made"]
         assert made.grants.granted == user.asked[0].decision.would_allow
         made.grants.revoke(*made.grants.granted)
         assert made.grants.now.decide(user.asked[0].wish).verdict == "ask"
+
+
+@pytest.mark.parametrize("variable", ["SEVENFOLD_HOME", "XDG_CONFIG_HOME"])
+def test_an_agent_does_not_trust_folders_for_itself(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.delenv("SEVENFOLD_HOME", raising=False)
+    monkeypatch.setenv(variable, str(folder / "own"))
+    own = "own/trusted.json" if variable == "SEVENFOLD_HOME" else "own/sevenfold/trusted.json"
+    steps = [[write(own, "c1"), use("Shell", "c2", command=f"echo x > {own}"), write("free.txt")], "I see."]
+    with agent(steps, folder, mode="autonomous", rules={"allow": ["Edit"]}) as made:
+        made.run("Go.")
+        answers = results(model_of(made).requests[1])
+        assert all("Nobody can be asked" in answers[call] for call in ("c1", "c2"))
+        assert [path.name for path in folder.iterdir() if path.is_file()] == ["free.txt"]
+        assert not (folder / own).exists()
 
 
 def test_of_calls_beside_each_other_one_is_asked_about_at_a_time(folder: Path) -> None:

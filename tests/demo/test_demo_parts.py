@@ -256,6 +256,18 @@ def test_progress_shows_what_layers_do_and_where_the_turns_are(terminal: bool) -
     assert "turn 25" in shown
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_is_said_is_never_cut_off(terminal: bool) -> None:
+    page = io.StringIO()
+    console = Console(file=page, width=60, force_terminal=terminal, highlight=False, color_system=None)
+    with demo_progress.Progress(console, live=False) as progress:
+        progress.told(Over("done", "The buoy is painted " + "very " * 30 + "red."))
+    shown = page.getvalue()
+    assert "red." in shown
+    assert "…" not in shown
+    assert terminal or "The buoy is painted " + "very " * 30 + "red.\n" in shown
+
+
 def test_without_what_it_needs_the_command_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['uvicorn'] = None\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bench import compaction, retention
+from bench import compaction, inventing, retention
 from bench.points import compaction as points
 from bench.points.recount import kind_of
 from sevenfold.errors import Refused
@@ -155,7 +155,7 @@ def test_what_nobody_said_is_found_where_it_stands():
 
 
 @pytest.mark.spec("S10.1", "S4.12")
-@pytest.mark.parametrize("habit", ["", "forgets half"])
+@pytest.mark.parametrize("habit", ["", "forgets half", "invents requests"])
 def test_ten_compactions_in_a_row_lose_nothing_and_change_no_entry(habit):
     client = Misleading(HABITS[habit]) if habit else None
     links = chain.run(10, "fork" if habit else "extractive", client=client, model=MODEL, rounds=2)
@@ -266,7 +266,7 @@ def test_a_compaction_that_loses_or_invents_misses_its_bar():
     tally.reasons["?"] += 1
     assert [met for *_, met in tally.bars("badly")] == [False] * 4
     assert [met for *_, met in compaction.sent_bars([])] == [False]
-    slow = {"compact": 301.0, "indexed": 1.0, "mb": 1.0, "decode": 1.0}
+    slow = {"followed": 301.0, "unread": 1.0, "mb": 1.0, "decode": 1.0}
     assert [met for *_, met in compaction.time_bars(slow)] == [False]
 
 
@@ -276,14 +276,21 @@ def test_a_fork_reads_the_cache_and_notes_and_code_ask_nobody():
 
 
 def test_lies_are_counted_by_who_notices_them(folder):
-    caught = compaction.catch(folder)
-    assert caught["plain lies"].told == 2 * len(misleading.PLAIN_LIES)
-    assert caught["plain lies"].engine > caught["plain lies"].told / 2
+    caught = inventing.catch(folder)
+    styles = [one for styles in caught.values() for one in styles.values()]
+    assert sum(one.engine for one in styles) > 0.9 * sum(one.told for one in styles)
+    assert caught["lies the check was made by"]["plainly"].check > 0
+
+
+def test_honest_summaries_are_counted_by_what_is_taken_out_of_them(folder):
+    spared = inventing.spare(folder)
+    assert spared["summaries models wrote in real sessions"].told == 0
+    assert all(len(removed.sentences) <= 0.1 * removed.told for removed in spared.values())
 
 
 def test_time_is_taken_with_and_without_an_index():
     found = compaction.timed(1, 60_000)
-    assert 0 < found["decode"] < found["indexed"]
+    assert 0 < found["decode"] < found["followed"]
     assert found["mb"] > 0.03
 
 

@@ -71,7 +71,7 @@ def test_only_its_owner_can_read_it(tmp_path):
 def test_a_second_writer_is_refused_with_the_name_of_the_first(tmp_path):
     path = tmp_path / "s.jsonl"
     first = JsonlLog.open(path)
-    with pytest.raises(TranscriptLocked, match=f"process {os.getpid()} on .*reading only"):
+    with pytest.raises(TranscriptLocked, match=f"process {os.getpid()} on .*that only read"):
         JsonlLog.open(path)
     first.close()
     JsonlLog.open(path).close()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from opentelemetry.context import Context
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode
@@ -43,6 +44,19 @@ class SpanEvent(NamedTuple):
     at: int
 
 
+class UnderWay(SpanProcessor):
+    """Counts spans that have begun and not ended."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        self.count += 1
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self.count -= 1
+
+
 class Collected:
     """A sink and everything the SDK got from it."""
 
@@ -51,8 +65,15 @@ class Collected:
         self._reader = InMemoryMetricReader()
         self.tracers = TracerProvider(shutdown_on_exit=False)
         self.tracers.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self._under_way = UnderWay()
+        self.tracers.add_span_processor(self._under_way)
         self._meters = MeterProvider([self._reader], shutdown_on_exit=False)
         self.sink = OtelSink(self.tracers, self._meters, mask=mask)
+
+    @property
+    def open_spans(self) -> int:
+        """How many have begun and not ended."""
+        return self._under_way.count
 
     def __call__(self, *events: Event) -> Collected:
         listener: Listener = self.sink

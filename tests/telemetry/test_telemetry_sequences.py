@@ -16,9 +16,9 @@ def test_every_span_that_begins_also_ends(events):
     collected = Collected()(*events)
     assert collected.sink.dropped == 0
     keys = {(event.session, event.source, event.request) for event in events if isinstance(event, Sending)}
-    assert collected.sink.open_spans <= len(keys)
+    assert collected.open_spans <= len(keys)
     collected.sink.close()
-    assert collected.sink.open_spans == 0
+    assert collected.open_spans == 0
     assert all(span.ended >= span.began for span in collected.spans)
     begun = sum(isinstance(event, Sending) for event in events)
     chats = sum(span.name.startswith("chat ") for span in collected.spans)
@@ -31,7 +31,7 @@ def test_requests_that_are_never_answered_are_ended_when_there_are_too_many():
     sending = Sending(request="", model="m", provider="p", epoch="e", tokens=1, body_bytes=1)
     for number in range(MOST_OPEN + 20):
         collected(stamped(sending, number, request=f"r{number}"))
-    assert collected.sink.open_spans == MOST_OPEN
+    assert collected.open_spans == MOST_OPEN
     assert [span.attributes["sevenfold.request"] for span in collected.spans] == [
         f"r{n}" for n in range(20)
     ]

@@ -140,7 +140,7 @@ def test_requests_of_other_sources_and_sessions_are_kept_apart():
     collected(stamped(ANSWERED, 3, session="s2", source="compact"))
     assert (collected.span.attributes["gen_ai.conversation.id"], collected.span.seconds) == ("s2", 3)
     assert collected.span.attributes["sevenfold.source"] == "compact"
-    assert collected.sink.open_spans == 3
+    assert collected.open_spans == 3
 
 
 def test_an_answer_to_a_request_nobody_saw_is_a_span_as_long_as_it_took():

@@ -13,30 +13,37 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, closing
 from functools import partial
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Self, TypeVar, Unpack
 
 from sevenfold.errors import Refused
+from sevenfold.ports import AsyncClient, Client
+from sevenfold.runtime.compaction.wish import Compacted, Wish
 from sevenfold.runtime.drive import Flow, drive, drive_async
+from sevenfold.runtime.hooks.run import AsyncHooks, Hooks
 from sevenfold.runtime.loop import Finished
 from sevenfold.tools.skills import Skills
 from sevenfold.wiring.aborting import AsyncInterruptible, Interruptible
 from sevenfold.wiring.agent_events import AgentEvent, Ended, Queue
 from sevenfold.wiring.agent_options import AgentOptions
 from sevenfold.wiring.awaited import AsyncSession
+from sevenfold.wiring.checking import checked
 from sevenfold.wiring.clients import async_client_for, async_client_of, client_for, client_of
+from sevenfold.wiring.finishing import finish, finish_async
 from sevenfold.wiring.grants import Grants
 from sevenfold.wiring.session import Session
+from sevenfold.wiring.shapes import Wishes
 from sevenfold.wiring.toolkit import KeptTodos, Plans
 from sevenfold.wiring.workings import Workings
 
+Result = TypeVar("Result")
 BUSY = "the agent is working; wait for it, interrupt() it, or queue() what you have to say"
 
 
 class _Parts:
     """What both kinds of agent show of their workings."""
 
-    def __init__(self, model: str, options: AgentOptions) -> None:
-        self._workings = Workings(model, options)
+    def __init__(self, model: str, options: AgentOptions, client: Client | AsyncClient) -> None:
+        self._workings = Workings(model, options, client)
         self._running = False
 
     @property
@@ -99,22 +106,58 @@ class _Parts:
 
     def _begin(self, prompt: str) -> Flow[Finished]:
         """A run that can be interrupted from now on."""
+        self._claim()
+        return self._workings.loop.run(prompt)
+
+    def _compacting(self, instructions: str, wish: Wishes) -> Flow[Compacted | None]:
+        """A compaction that can be interrupted from now on."""
+        self._claim()
+        return self._workings.loop.compact(Wish(trigger="manual", instructions=instructions, **wish))
+
+    def _claim(self) -> None:
         if self._running:
             raise Refused(BUSY)
         self._running = True
         self._workings.hands.ready()
-        return self._workings.loop.run(prompt)
 
 
 class Agent(_Parts):
-    """A model with tools that works until it is done."""
+    """A model with tools that works until it is done.
+
+    Every option besides the model can be left out:
+
+        tools              functions and tools; else the standard tools
+        name               the name it is kept under, to be continued; else it is kept nowhere
+        folder             the workspace; else where the program runs
+        mode               ask, accept_edits, plan or autonomous
+        rules              permission rules, in lists under allow, ask and deny
+        consent            decides what the user has to decide; else it is refused
+        ask                puts the model's questions to the user
+        hooks              `Hooks`, or `AsyncHooks` for an `AsyncAgent`
+        mentions           True: files that a prompt mentions as @path are put beside it
+        mcp                servers whose tools it may use: by name with their configuration, or `McpServers`
+        max_turns          requests in one run
+        max_usd            dollars in the whole session; only for models whose prices are known
+        max_output_tokens  tokens the model writes in one run
+        max_tokens         tokens of one answer
+        client             a client of an official SDK, or one of ours; else the environment decides
+        system             the system prompt, in place of the standard one
+        guidance           what the model is to know besides, in the standard prompt
+        settings           what overrides the settings in files and environment, or a source of all of them
+        listen             functions, each called with every event of the engine; they may veto what is proposed
+        thinking           the request's field of that name
+        source             on whose behalf requests are made: main, or sdk for a program's own
+        clock              who tells the time
+        ids                who names records; random names, unless a run is to be repeatable to the byte
+    """
 
     def __init__(self, model: str, **options: Unpack[AgentOptions]) -> None:
+        options = checked(options, AgentOptions, Hooks)
         given = options.get("client")
         self._owned = given is None
         self._client = client_for(model) if given is None else client_of(given)
-        self._hooks = options.get("hooks")
-        super().__init__(model, options)
+        self._hooks: Hooks | None = options.get("hooks")
+        super().__init__(model, options, self._client)
         workings = self._workings
         self.session = Session(workings.engine, workings.store, self._client, self._hooks)
         """The session it works in: gauge, why, undo, compact, recall…"""
@@ -156,9 +199,18 @@ class Agent(_Parts):
             raise work.error
         yield Ended(work.finished)
 
-    def _drive(self, flow: Flow[Finished]) -> Finished:
-        watch, lock = self._workings.reporter.piece, self._workings.core.lock
-        return drive(flow, self._asked, watch, self._hooks, lock)
+    def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:
+        """See `Session.compact`; interrupted, it raises `sevenfold.errors.Aborted` and everything is as it was."""
+        flow = self._compacting(instructions, wish)
+        try:
+            return self._drive(flow)
+        finally:
+            self._running = False
+
+    def _drive(self, flow: Flow[Result]) -> Result:
+        workings = self._workings
+        watch, lock, stopped = workings.reporter.piece, workings.core.lock, workings.loop.stopped
+        return drive(flow, self._asked, watch, self._hooks, lock, stopped)
 
     def _stop(self, work: _Work) -> None:
         if not work.over:
@@ -170,14 +222,16 @@ class Agent(_Parts):
 
     def close(self) -> None:
         """Stop what it does, and let others open the session."""
+        own = [self._client.close] if self._owned else []
+        finish(self._halt, self._tell_end, self._workings.close, self.session.close, *own)
+
+    def _halt(self) -> None:
         if self._running and self._work is not None:
             self._stop(self._work)
+
+    def _tell_end(self) -> None:
         if self._hooks is not None and self._workings.started:
             self._hooks.fire(self._workings.ending())
-        self._workings.close()
-        self.session.close()
-        if self._owned:
-            self._client.close()
 
 
 class _Work(threading.Thread):
@@ -207,11 +261,12 @@ class AsyncAgent(_Parts):
     """The same agent with the same names, awaited."""
 
     def __init__(self, model: str, **options: Unpack[AgentOptions]) -> None:
+        options = checked(options, AgentOptions, AsyncHooks)
         given = options.get("client")
         self._owned = given is None
         self._client = async_client_for(model) if given is None else async_client_of(given)
-        self._hooks = options.get("hooks")
-        super().__init__(model, options)
+        self._hooks: AsyncHooks | None = options.get("hooks")
+        super().__init__(model, options, self._client)
         workings = self._workings
         self.session = AsyncSession(Session(workings.engine, workings.store), self._client, self._hooks)
         """The session it works in: gauge, why, undo, compact, recall…"""
@@ -240,7 +295,7 @@ class AsyncAgent(_Parts):
         """See `Agent.stream`."""
         flow, queue = self._begin(prompt), _AsyncQueue()
         self._workings.reporter.sink = queue
-        self._task = task = asyncio.ensure_future(self._drive(flow, queue))
+        self._task = task = asyncio.ensure_future(self._worked(flow, queue))
         try:
             while (event := await queue.get()) is not None:
                 yield event
@@ -248,11 +303,23 @@ class AsyncAgent(_Parts):
             await self._stop(task)
         yield Ended(task.result())
 
-    async def _drive(self, flow: Flow[Finished], queue: _AsyncQueue) -> Finished:
+    async def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:
+        """See `Agent.compact`."""
+        flow = self._compacting(instructions, wish)
         try:
-            return await drive_async(flow, self._asked, self._workings.reporter.piece, self._hooks)
+            return await self._drive(flow)
+        finally:
+            self._running = False
+
+    async def _worked(self, flow: Flow[Finished], queue: _AsyncQueue) -> Finished:
+        try:
+            return await self._drive(flow)
         finally:
             queue.end()
+
+    async def _drive(self, flow: Flow[Result]) -> Result:
+        watch, stopped = self._workings.reporter.piece, self._workings.loop.stopped
+        return await drive_async(flow, self._asked, watch, self._hooks, stopped)
 
     async def _stop(self, task: asyncio.Task[Finished]) -> None:
         if not task.done():
@@ -263,14 +330,17 @@ class AsyncAgent(_Parts):
 
     async def close(self) -> None:
         """See `Agent.close`."""
+        own = [self._client.close] if self._owned else []
+        workings = partial(asyncio.to_thread, self._workings.close)
+        await finish_async(self._halt, self._tell_end, workings, self.session.close, *own)
+
+    async def _halt(self) -> None:
         if self._running and self._task is not None:
             await self._stop(self._task)
+
+    async def _tell_end(self) -> None:
         if self._hooks is not None and self._workings.started:
             await self._hooks.fire(self._workings.ending())
-        await asyncio.to_thread(self._workings.close)
-        await self.session.close()
-        if self._owned:
-            await self._client.close()
 
 
 class _AsyncQueue:

@@ -49,6 +49,15 @@ class Happened(Struct, frozen=True):
     event: EngineEvent
 
 
+class Mentioned(Struct, frozen=True):
+    """A file or folder the user mentions was read, or could not be."""
+
+    path: str
+    """As it was typed."""
+    output: ToolOutput
+    folder: bool = False
+
+
 class Notice(Struct, frozen=True):
     """Something a hook wants shown to the user."""
 
@@ -61,7 +70,7 @@ class Ended(Struct, frozen=True):
     finished: Finished
 
 
-AgentEvent = Piece | ToolBegan | ToolProgress | ToolEnded | Happened | Notice | Ended
+AgentEvent = Piece | ToolBegan | ToolProgress | ToolEnded | Happened | Mentioned | Notice | Ended
 
 
 class Sink(Protocol):
@@ -93,6 +102,10 @@ class Reporter:
     def ended(self, call: Call, output: ToolOutput, seconds: float) -> None:
         """See `sevenfold.wiring.hands.Witness`."""
         self._tell(ToolEnded(call, output, seconds))
+
+    def mentioned(self, path: str, output: ToolOutput, folder: bool) -> None:
+        """See `sevenfold.wiring.mentions.Tell`."""
+        self._tell(Mentioned(path, output, folder))
 
     def notice(self, text: str) -> None:
         """Something to show."""

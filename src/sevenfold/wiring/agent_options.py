@@ -38,6 +38,8 @@ class AgentOptions(TypedDict, total=False):
     """Puts the model's questions to the user."""
     hooks: Any
     """`Hooks`, or `AsyncHooks` for an agent that is awaited."""
+    mentions: bool
+    """Are files read that a prompt mentions as ``@path``, and put beside it? Not unless it is said."""
     mcp: Any
     """Servers whose tools it may use: by name, as a configuration has them, or a `McpServers`."""
     max_turns: int | None
@@ -52,6 +54,8 @@ class AgentOptions(TypedDict, total=False):
     """A client of an official SDK, or one of ours; without one the environment decides who answers."""
     system: str | SystemPrompt | None
     """The system prompt, in place of the standard one."""
+    guidance: str | None
+    """What the model is to know besides, in the standard prompt."""
     settings: Mapping[str, object] | Source | None
     """What overrides the settings in files and environment, or where all of them come from."""
     listen: Iterable[Listener]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Generic, Self, TypeVar, Unpack
 
+from sevenfold.adapters.phrasing import Api
 from sevenfold.events import Listener, Proposed
 from sevenfold.memory.recall import Hit
 from sevenfold.ports import AsyncClient, Watcher
@@ -24,19 +25,53 @@ from sevenfold.runtime.intake import Content
 from sevenfold.runtime.session import Reading
 from sevenfold.runtime.session import Session as Core
 from sevenfold.wiring import replies
-from sevenfold.wiring.clients import async_client_for, async_client_of
+from sevenfold.wiring.checking import checked
+from sevenfold.wiring.clients import async_client_for, async_client_of, phrasing_for
+from sevenfold.wiring.finishing import finish_async
+from sevenfold.wiring.listing import Aside, Lister
 from sevenfold.wiring.opened import Options
 from sevenfold.wiring.request import Request
 from sevenfold.wiring.session import Session
 from sevenfold.wiring.shapes import Completion, Explanation, Wishes, completed
 
+S = TypeVar("S", bound="AsyncSession")
+
+
+class Opening(Generic[S]):
+    """A session on its way: ``await`` gives it, ``async with`` gives it and closes it at the end."""
+
+    def __init__(self, opened: Callable[[], Awaitable[S]]) -> None:
+        self._opened = opened
+        self._session: S | None = None
+
+    def __await__(self) -> Generator[Any, Any, S]:
+        return self._opened().__await__()
+
+    async def __aenter__(self) -> S:
+        self._session = await self
+        return self._session
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
 
 class AsyncSession:
     """The same session with the same names, awaited."""
 
-    def __init__(self, session: Session, client: Any = None, hooks: AsyncHooks | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        client: Any = None,
+        hooks: AsyncHooks | None = None,
+        wire: Api | None = None,
+    ) -> None:
         self._session = session
         self._given = client
+        self._wire = wire
+        self._phrasing = phrasing_for(session.core.profile.model, client, wire)
         self._client: AsyncClient | None = None
         self._tasks = Tasks(self._asker, hooks)
         self._hooks = hooks
@@ -45,7 +80,7 @@ class AsyncSession:
             self.engine.may_ask(self._tasks)
 
     @classmethod
-    async def open(
+    def open(
         cls,
         name: str,
         *,
@@ -54,18 +89,29 @@ class AsyncSession:
         file: Path | str | None = None,
         lock_wait: float = 0.0,
         **options: Unpack[Options],
-    ) -> Self:
-        """See `Session.open`."""
-        client, hooks = options.pop("client", None), options.pop("hooks", None)
-        opening = partial(Session.open, name, model=model, folder=folder, file=file, lock_wait=lock_wait)
-        session = await asyncio.to_thread(partial(opening, **options))
-        return cls(session, client, hooks)
+    ) -> Opening[Self]:
+        """See `Session.open`; to be awaited, or entered with ``async with``."""
+        opening = partial(Session.open, name, folder=folder, file=file, lock_wait=lock_wait)
+        return Opening(partial(cls._opened, opening, model, options))
 
     @classmethod
-    async def in_memory(cls, name: str = "session", *, model: str, **options: Unpack[Options]) -> Self:
-        """See `Session.in_memory`."""
+    def in_memory(cls, name: str = "session", *, model: str, **options: Unpack[Options]) -> Opening[Self]:
+        """See `Session.in_memory`; to be awaited, or entered with ``async with``."""
+        return Opening(partial(cls._opened, partial(Session.in_memory, name), model, options))
+
+    @classmethod
+    async def _opened(cls, opening: Callable[..., Session], model: str, options: Options) -> Self:
+        options = checked(options, Options, AsyncHooks)
         client, hooks = options.pop("client", None), options.pop("hooks", None)
-        return cls(Session.in_memory(name, model=model, **options), client, hooks)
+        options["wire"] = wire = phrasing_for(model, client, options.get("wire")).api
+        if client is not None and isinstance(asked := async_client_of(client, wire), Lister):
+            options["client"] = Aside(asked)
+        session = await asyncio.to_thread(partial(opening, model=model, **options))
+        try:
+            return cls(session, client, hooks, wire)
+        except BaseException:
+            session.close()
+            raise
 
     async def __aenter__(self) -> Self:
         return self
@@ -84,6 +130,15 @@ class AsyncSession:
     def core(self) -> Core:
         """…and its ground: the record and the layers that ask nobody."""
         return self._session.core
+
+    @property
+    def title(self) -> str:
+        """See `Session.title`."""
+        return self._session.title
+
+    @title.setter
+    def title(self, title: str) -> None:
+        self._session.title = title
 
     @property
     def gauge(self) -> Reading:
@@ -106,14 +161,11 @@ class AsyncSession:
     async def prepare(self) -> Request:
         """See `Session.prepare`."""
         flow = self.engine.preparing()
-        return Request(await drive_async(flow, self._client, hooks=self._hooks))
+        return Request(await drive_async(flow, self._client, hooks=self._hooks), self._phrasing)
 
     async def observe(self, reply: Any, *, partial: bool = False) -> Completion:
         """See `Session.observe`."""
-        if callable(final := getattr(reply, "get_final_message", None)):
-            message = final()
-            reply = await message if inspect.isawaitable(message) else message
-        return self._session.observe(reply, partial=partial)
+        return self._session.observe(await replies.settled(reply), partial=partial)
 
     async def failed(self, error: Exception) -> bool:
         """See `Session.failed`."""
@@ -138,11 +190,13 @@ class AsyncSession:
 
     async def compact_preview(self, instructions: str = "", **wish: Unpack[Wishes]) -> Preview:
         """See `Session.compact_preview`."""
-        return self._session.compact_preview(instructions, **wish)
+        return await asyncio.to_thread(self._session.compact_preview, instructions, **wish)
 
-    async def recall(self, query: str, *, kind: str | None = None, most: int = 10) -> list[Hit]:
+    async def recall(
+        self, query: str, *, kind: str | None = None, most: int = 10, by: str | None = None
+    ) -> list[Hit]:
         """See `Session.recall`."""
-        return self._session.recall(query, kind=kind, most=most)
+        return await asyncio.to_thread(self._session.recall, query, kind=kind, most=most, by=by)
 
     async def notes(self) -> str | None:
         """See `Session.notes`."""
@@ -162,15 +216,16 @@ class AsyncSession:
 
     async def why(self, number: int = -1) -> Explanation:
         """See `Session.why`."""
-        return self._session.why(number)
+        return await asyncio.to_thread(self._session.why, number)
 
     async def at(self, number: int = -1) -> bytes:
         """See `Session.at`."""
-        return self._session.at(number)
+        past = await asyncio.to_thread(self.core.past, number)
+        return self._phrasing.put(past.body)[1]
 
     async def fetch(self, reference: str) -> bytes:
         """See `Session.fetch`."""
-        return self._session.fetch(reference)
+        return await asyncio.to_thread(self._session.fetch, reference)
 
     async def dry_run(self) -> list[Proposed]:
         """See `Session.dry_run`."""
@@ -206,17 +261,18 @@ class AsyncSession:
 
     async def settle(self, seconds: float = 5.0) -> None:
         """See `Session.settle`."""
+        until = monotonic() + seconds
         await self._tasks.settle(seconds)
+        await asyncio.to_thread(self._session.settle, max(0.0, until - monotonic()))
 
     async def close(self) -> None:
         """See `Session.close`."""
-        await self._tasks.close()
-        self._session.close()
-        if self._client is not None and self._given is None:
-            await self._client.close()
+        own = [self._client.close] if self._client is not None and self._given is None else []
+        await finish_async(self._tasks.close, partial(asyncio.to_thread, self._session.close), *own)
 
     def _asker(self) -> AsyncClient:
         if self._client is None:
             model = self.core.profile.model
-            self._client = async_client_for(model) if self._given is None else async_client_of(self._given)
+            given, wire = self._given, self._wire
+            self._client = async_client_for(model, wire) if given is None else async_client_of(given, wire)
         return self._client

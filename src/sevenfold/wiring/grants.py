@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import get_args
 
 from msgspec.structs import replace
 
+from sevenfold.errors import InputError
 from sevenfold.tools.permissions import Mode, Permissions, Rules
 
 
@@ -46,6 +48,8 @@ class Grants:
 
     @mode.setter
     def mode(self, mode: Mode) -> None:
+        if mode not in get_args(Mode):
+            raise InputError(f"there is no mode {mode!r}; there are {', '.join(get_args(Mode))}")
         if mode == "plan" and self.now.mode != "plan":
             self._before = self.now.mode
         self.now = replace(self.now, mode=mode)
@@ -55,6 +59,10 @@ class Grants:
     def after_planning(self) -> Mode:
         """The mode that follows when planning ends."""
         return self._before
+
+    @after_planning.setter
+    def after_planning(self, mode: Mode) -> None:
+        self._before = mode
 
     def end_planning(self) -> None:
         """Go back to the mode before."""

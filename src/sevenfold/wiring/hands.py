@@ -16,8 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Protocol
 
-import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.errors import Aborted
@@ -25,19 +24,20 @@ from sevenfold.runtime.drive import Fire
 from sevenfold.runtime.hooks.inputs import HookInput, PermissionRequest, PostToolUse, PreToolUse
 from sevenfold.runtime.hooks.outcomes import Outcome
 from sevenfold.runtime.hooks.run import AsyncHooks, Hooks
-from sevenfold.runtime.loop import NOT_DONE, Call, unheard
+from sevenfold.runtime.loop import Call, unheard
 from sevenfold.tools.context import Abort, Context
+from sevenfold.tools.functions import FunctionTool
 from sevenfold.tools.output import ToolOutput, failed
 from sevenfold.tools.permissions import Decision
 from sevenfold.tools.tool import AsyncTool
 from sevenfold.tools.toolbox import Toolbox
 from sevenfold.tools.wish import Wish
+from sevenfold.wiring import call_results
 from sevenfold.wiring.grants import Grants
 from sevenfold.wiring.leaving import CANCEL_GRACE, GRACE, Left, unless_left, unless_left_async
 
 BESIDE = 8
 """The most calls that run beside each other."""
-LEFT = "The user interrupted while this was running; whatever it had done by then is done."
 
 
 class Asked(Struct, frozen=True):
@@ -109,6 +109,7 @@ class Hands:
         hooks: Hooks | AsyncHooks | None = None,
         witness: Witness | None = None,
         learn: Learn | None = None,
+        keep: Callable[[], None] = lambda: None,
         heard: Callable[[Outcome], None] = unheard,
     ) -> None:
         self.box = box
@@ -120,16 +121,37 @@ class Hands:
         """Seconds a tool gets to end when it is told to; then it is left behind."""
         self._witness = witness
         self._learn = learn
+        self._keep = keep
         self._heard = heard
         self._common = common
         self._consent = consent
         self._asking = threading.Lock()
+        self._others: list[Hands] = []
         self._hooks = hooks if isinstance(hooks, Hooks) else None
         self._async_hooks = hooks if isinstance(hooks, AsyncHooks) else None
+
+    def beside(self, box: Toolbox, learn: Learn) -> Hands:
+        """Hands with other tools and the same permissions, which nobody watches."""
+        hooks = self._hooks or self._async_hooks
+        other = Hands(
+            box,
+            self.context,
+            self.grants,
+            common=self._common,
+            consent=self._consent,
+            hooks=hooks,
+            learn=learn,
+            keep=self._keep,
+            heard=self._heard,
+        )
+        self._others.append(other)
+        return other
 
     def ready(self) -> None:
         """Before a run: what stopped the one before does not stop this one."""
         self.context = replace(self.context, abort=Abort())
+        for other in self._others:
+            other.context = self.context
 
     def stop(self) -> None:
         """Stop what is running, with all it started."""
@@ -147,6 +169,7 @@ class Hands:
             contexts = [contextvars.copy_context() for _ in group]
             with ThreadPoolExecutor(min(BESIDE, len(group)), "sevenfold-tool") as pool:
                 results += list(pool.map(lambda run, call: run.run(self._one, call), contexts, group))
+        self._keep()
         return results
 
     async def act_async(self, calls: Sequence[Call]) -> list[Mapping[str, Any]]:
@@ -160,6 +183,7 @@ class Hands:
 
         for group in self._groups(calls):
             results += await asyncio.gather(*map(one, group))
+        await asyncio.to_thread(self._keep)
         return results
 
     def _groups(self, calls: Sequence[Call]) -> list[list[Call]]:
@@ -179,30 +203,44 @@ class Hands:
 
     def _one(self, call: Call) -> Mapping[str, Any]:
         flow, began, abort = self.using(call), time.monotonic(), self.context.abort
-        got: Any = None
         try:
+            wanted = next(flow)
             while True:
-                match flow.send(got):
-                    case Fire(event=event):
-                        hooks = self._hooks
-                        got = hooks.fire(event, abort.is_set) if hooks else _silent(event)
-                    case Asked() as asked:
-                        got = unless_left(partial(self._ask_user, asked), abort, self.patience)
-                    case Use(name=name, given=given, context=context):
-                        got = unless_left(partial(self.box.run, name, given, context), abort, self.patience)
+                try:
+                    got = self._do(wanted, abort)
+                except Aborted as stop:
+                    wanted = flow.throw(stop)
+                else:
+                    wanted = flow.send(got)
         except StopIteration as end:
-            return self._result(call, end.value, began)
+            output: ToolOutput = end.value
         except (Aborted, Left) as stop:
-            return self._result(call, _stopped(stop), began)
+            output = call_results.stopped(stop)
+        except Exception as error:  # noqa: BLE001 (a call without a result would end the conversation)
+            output = call_results.broken(call, error)
         finally:
             flow.close()
+        return self._result(call, output, began)
+
+    def _do(self, wanted: Any, abort: Abort) -> Any:
+        """What a flow wants done."""
+        match wanted:
+            case Fire(event=event):
+                return self._hooks.fire(event, abort.is_set) if self._hooks else _silent(event)
+            case Asked() as asked:
+                return unless_left(partial(self._ask_user, asked), abort, self.patience)
+            case Use(name=name, given=given, context=context):
+                work = partial(self.box.run, name, given, context)
+                return unless_left(work, abort, self._patience(name))
+            case _:
+                raise AssertionError(f"nobody knows how to do {wanted!r}")
 
     async def _one_async(self, call: Call) -> Mapping[str, Any]:
         flow, began, abort = self.using(call), time.monotonic(), self.context.abort
         got: Any = None
         try:
             while True:
-                match flow.send(got):
+                match wanted := flow.send(got):
                     case Fire(event=event):
                         hooks = self._async_hooks
                         got = await hooks.fire(event) if hooks else _silent(event)
@@ -211,17 +249,28 @@ class Hands:
                             asyncio.to_thread(self._ask_user, asked), abort, self.patience
                         )
                     case Use(name=name, given=given, context=context):
-                        patience = (
-                            CANCEL_GRACE if isinstance(self.box.get(name), AsyncTool) else self.patience
-                        )
+                        brief = isinstance(self.box.get(name), AsyncTool)
                         work = self.box.run_async(name, given, context)
-                        got = await unless_left_async(work, abort, patience)
+                        got = await unless_left_async(
+                            work, abort, CANCEL_GRACE if brief else self._patience(name)
+                        )
+                    case _:
+                        raise AssertionError(f"nobody knows how to do {wanted!r}")
         except StopIteration as end:
-            return self._result(call, end.value, began)
+            output: ToolOutput = end.value
         except (Aborted, Left) as stop:
-            return self._result(call, _stopped(stop), began)
+            output = call_results.stopped(stop)
+        except Exception as error:  # noqa: BLE001 (a call without a result would end the conversation)
+            output = call_results.broken(call, error)
         finally:
             flow.close()
+        return self._result(call, output, began)
+
+    def _patience(self, name: str) -> float:
+        """How long a tool is waited for that was told to stop; hardly at all if it cannot hear it."""
+        tool = self.box.get(name)
+        deaf = isinstance(tool, FunctionTool) and not tool.listens
+        return min(CANCEL_GRACE, self.patience) if deaf else self.patience
 
     def _ask_user(self, asked: Asked) -> Consented:
         """One question at a time; what an answer before has settled is not asked."""
@@ -229,9 +278,12 @@ class Hands:
             if asked.decision.verdict == "ask" and self.grants.now.decide(asked.wish).verdict == "allow":
                 return Consented(True)
             try:
-                return self._consent(asked)
-            except Exception as error:  # noqa: BLE001 (whoever asks may fail in any way; then nothing is granted)
+                said: Any = self._consent(asked)
+            except BaseException as error:  # noqa: BLE001 (whoever asks may fail in any way; then nothing is granted)
                 return Consented(False, remark=f"Asking failed: {type(error).__name__}: {error}")
+            if isinstance(said, Consented):
+                return said
+            return Consented(False, remark=f"Asking failed: the answer was {said!r:.60} and no Consented.")
 
     def using(self, call: Call) -> Generator[Any, Any, ToolOutput]:
         """What happens to a call: checked, looked at by hooks, permitted, carried out, looked at again."""
@@ -260,10 +312,15 @@ class Hands:
         if self._learn:
             self._learn(call, output)
         spent = round((time.monotonic() - began) * 1000)
-        after = yield from self._fire(
-            PostToolUse(**self._common(), **_about(call), tool_response=output.content, duration_ms=spent)
+        told = PostToolUse(
+            **self._common(), **_about(call), tool_response=output.content, duration_ms=spent
         )
-        return _after_hooks(output, after, heard.context)
+        try:
+            after = yield from self._fire(told)
+        except Aborted:
+            # What the tool did is done, whoever was not asked about it any more.
+            return output
+        return call_results.after_hooks(output, call.name, after, heard.context)
 
     def _permitted(self, call: Call, wish: Wish, heard: Outcome) -> Generator[Any, Any, Permitted]:
         """The call as it may be carried out, else the result that says why not."""
@@ -272,7 +329,8 @@ class Hands:
             return failed(decision.reason)
         if hook is not None and hook.verdict == "deny":
             return failed(f"A hook refused this call: {hook.reason or 'no reason given'}")
-        wanted = hook.verdict if hook is not None else decision.verdict
+        by_rule = decision.verdict == "ask" and decision.rule
+        wanted = hook.verdict if hook is not None and not by_rule else decision.verdict
         if wanted == "allow":
             return call, wish
         answered = yield from self._fire(PermissionRequest(**self._common(), **_about(call)))
@@ -310,8 +368,11 @@ class Hands:
         return heard
 
     def _progress(self, call: Call) -> Callable[[str], None]:
+        abort = self.context.abort
+
         def told(text: str) -> None:
-            if self._witness:
+            # Once it is to stop, it may be left behind, and then nobody knows of it any more.
+            if self._witness and not abort.is_set():
                 self._witness.progress(call, text)
 
         return told
@@ -319,10 +380,7 @@ class Hands:
     def _result(self, call: Call, output: ToolOutput, began: float) -> Mapping[str, Any]:
         if self._witness:
             self._witness.ended(call, output, time.monotonic() - began)
-        result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call.id, "content": output.content}
-        if output.is_error:
-            result["is_error"] = True
-        return result
+        return call_results.block(call, output)
 
 
 def _about(call: Call) -> dict[str, Any]:
@@ -331,22 +389,3 @@ def _about(call: Call) -> dict[str, Any]:
 
 def _silent(event: Any) -> Outcome:
     return Outcome(event=type(event).__name__)
-
-
-def _stopped(stop: Exception) -> ToolOutput:
-    return failed(LEFT if isinstance(stop, Left) else NOT_DONE)
-
-
-def _after_hooks(output: ToolOutput, after: Outcome, before: Sequence[str] = ()) -> ToolOutput:
-    if after.updated_output is not UNSET:
-        updated = after.updated_output
-        output = replace(
-            output, content=updated if isinstance(updated, str) else msgspec.json.encode(updated).decode()
-        )
-    told = [*before, *([after.blocked] if after.blocked else []), *after.context]
-    if not told:
-        return output
-    words = "\n".join(told)
-    if isinstance(output.content, str):
-        return replace(output, content=f"{output.content}\n\n[From a hook: {words}]")
-    return replace(output, content=[*output.content, {"type": "text", "text": f"[From a hook: {words}]"}])

@@ -3,7 +3,7 @@
 The transcript is what was said; this is how things stand: the to-do list, the mode and what was granted, skills in
 use, files the model knows, commands in the background. It is a small file of its own and not part of the record,
 because it is replaced and not added to, and because permissions must not come from anything a model could have said.
-It is written before a tool's result is, so what the model has been told was done is kept.
+It is written before the results of a round of calls are, so what the model has been told was done is kept.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, field
 
+from sevenfold.adapters.processes import State, Task
 from sevenfold.adapters.storing import private_folder, write_whole
 from sevenfold.errors import TranscriptError
 from sevenfold.tools.context import DeskState, Todo
@@ -20,6 +21,9 @@ from sevenfold.tools.permissions import Mode
 
 VERSION = 1
 MOST_TASKS = 50
+"""Commands in the background that are kept in mind, the newest…"""
+MOST_FILES = 200
+"""…and files."""
 
 
 class UsedSkill(Struct, frozen=True):
@@ -30,12 +34,24 @@ class UsedSkill(Struct, frozen=True):
 
 
 class KnownTask(Struct, frozen=True):
-    """A command in the background, as it was last seen by the agent itself: one ended with its process still runs."""
+    """A command in the background, as it was when it was last looked after: one that ended with its process runs."""
 
     task: str
     command: str
-    state: str
+    state: State
     path: str
+    code: int | None = None
+    read: int = 0
+    mark: str = ""
+
+    @classmethod
+    def of(cls, task: Task) -> KnownTask:
+        """What is kept of a task."""
+        return cls(task.id, task.command, task.state, task.path, task.code, task.read, task.mark)
+
+    def task_again(self) -> Task:
+        """The task that was kept."""
+        return Task(self.task, self.command, self.state, self.path, self.code, self.read, mark=self.mark)
 
 
 class OpenFile(Struct, frozen=True):
@@ -100,11 +116,10 @@ class StateFile:
 
 
 class Familiar(Struct):
-    """What the agent has at hand: files, skills and commands, in the order of their last use."""
+    """What the agent has at hand: files and skills, in the order of their last use."""
 
     files: dict[str, OpenFile] = field(default_factory=dict)
     skills: dict[str, UsedSkill] = field(default_factory=dict)
-    tasks: dict[str, KnownTask] = field(default_factory=dict)
 
     @classmethod
     def of(cls, state: AgentState) -> Familiar:
@@ -112,21 +127,16 @@ class Familiar(Struct):
         return cls(
             {one.path: one for one in state.files},
             {one.name: one for one in state.skills},
-            {one.task: one for one in state.tasks},
         )
 
     def file(self, path: str, call: str = "", version: str = "") -> None:
         """A file was read or changed."""
         self.files.pop(path, None)
         self.files[path] = OpenFile(path, call, version)
+        if len(self.files) > MOST_FILES:
+            del self.files[next(iter(self.files))]
 
     def skill(self, name: str, path: str) -> None:
         """A skill was loaded."""
         self.skills.pop(name, None)
         self.skills[name] = UsedSkill(name, path)
-
-    def task(self, task: KnownTask) -> None:
-        """A command in the background was started or looked at; the oldest are forgotten."""
-        self.tasks[task.task] = task
-        while len(self.tasks) > MOST_TASKS:
-            del self.tasks[next(iter(self.tasks))]

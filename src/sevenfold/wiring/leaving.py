@@ -16,7 +16,7 @@ TICK = 0.05
 GRACE = 3.0
 """Seconds something gets to end by itself after it was told to…"""
 CANCEL_GRACE = 0.25
-"""…and a coroutine, which can be cancelled."""
+"""…and a coroutine, which can be cancelled, or a function, which cannot be told."""
 
 
 class Left(Exception):

@@ -19,9 +19,10 @@ from msgspec.structs import replace
 from sevenfold.adapters.mcp import PAUSES, Connections
 from sevenfold.adapters.mcp_servers import ServerState
 from sevenfold.layers import edits
-from sevenfold.prompts.given import McpInstructions
+from sevenfold.prompts.given import McpInstructions, McpServer
 from sevenfold.request.frame import Frame
 from sevenfold.request.sections import SectionSource, SystemPrompt
+from sevenfold.runtime.compaction.restore import AnnouncedSlot
 from sevenfold.runtime.session import Session
 from sevenfold.tools.mcp import McpTool, Offered, offered
 from sevenfold.tools.tool import Tool
@@ -164,6 +165,8 @@ class Following:
         self._hands = hands
         self._prompt = prompt
         self._told = servers.taken
+        self.announced: dict[str, str] = dict(servers.taken.instructions) if prompt is not None else {}
+        """What the model was told of servers, in the prompt or in the conversation, as they say it now."""
 
     def __call__(self) -> None:
         """Announce what is new since the last time."""
@@ -212,9 +215,27 @@ class Following:
         """What servers say that came late: in the prompt if nothing was said yet, else in the conversation."""
         exchange = self._core.exchange
         if self._prompt is not None and not len(self._core.transcript.view):
-            prompt = self._prompt()
-            exchange.wanted = replace(
-                exchange.wanted, system=prompt.blocks(), sections=tuple(prompt.parts().items())
-            )
+            exchange.wanted = exchange.wanted.saying(self._prompt())
         elif words := McpInstructions.of(news):
             self._core.note(words.render())
+        self.announced.update(news)
+
+    def slot(self) -> AnnouncedSlot:
+        """Brings back what servers say, where no prompt and no message that stays does."""
+        return AnnouncedSlot(
+            "servers",
+            lambda: self.announced,
+            lambda name, words: McpServer(name, words).render(),
+            _announcement,
+            lambda news: {
+                "addedNames": list(news),
+                "addedBlocks": [McpServer(name, words).render() for name, words in news.items()],
+                "removedNames": [],
+            },
+            kind="mcp_instructions_delta",
+        )
+
+
+def _announcement(news: Mapping[str, str]) -> str:
+    made = McpInstructions.of(news)
+    return made.render() if made else ""

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, TypedDict
 
 from msgspec import Struct
 
 import sevenfold
+from sevenfold.adapters.chat import from_function
 from sevenfold.adapters.home import user_home
 from sevenfold.adapters.jsonl import JsonlLog, Sync
+from sevenfold.adapters.listing import Copies
+from sevenfold.adapters.meaning import ByMeaning
 from sevenfold.adapters.memory import MemoryLog
 from sevenfold.adapters.notes_file import FileNotes, MemoryNotes
+from sevenfold.adapters.phrasing import Api
+from sevenfold.adapters.recall_following import Follower
 from sevenfold.adapters.recall_index import RecallIndex, side_file
 from sevenfold.adapters.results import FileResults, MemoryResults
 from sevenfold.adapters.settings_files import FileSource
@@ -23,9 +29,13 @@ from sevenfold.errors import InputError
 from sevenfold.events import Listener
 from sevenfold.layers.redact import mask
 from sevenfold.layers.stock import REPRODUCIBLE
+from sevenfold.memory import meaning
+from sevenfold.memory.meaning import Way
+from sevenfold.memory.recall import Hit
 from sevenfold.ports import Clock, Found, Ids, Log, Results
-from sevenfold.profiles import find
+from sevenfold.profiles import Profile
 from sevenfold.record import blocks
+from sevenfold.record.entries import VERSION
 from sevenfold.record.log import Place
 from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import SystemPrompt
@@ -35,6 +45,8 @@ from sevenfold.runtime.session import Session, Wanted
 from sevenfold.runtime.transcript import Transcript
 from sevenfold.settings import Fixed, Resolved, Source, resolve
 from sevenfold.settings import Layer as SettingsLayer
+from sevenfold.wiring.clients import address_for, client_of, phrasing_for
+from sevenfold.wiring.listing import Lister, Listings
 
 Lifetime = Literal["5m", "1h"]
 USUAL_ANSWER = 8_000
@@ -49,7 +61,7 @@ class Tool(Struct, frozen=True):
 
 
 def tool(schema: Mapping[str, Any], *, kind: str = "") -> Tool:
-    """A tool with a kind: read, shell, search, web, edit or write.
+    """A tool with a kind: read, shell, search, web, edit or write. The schema may be of any of the APIs.
 
     Results of these kinds can be had again, so they may be cleared when they are old. Those of a tool without a
     kind never are.
@@ -58,7 +70,7 @@ def tool(schema: Mapping[str, Any], *, kind: str = "") -> Tool:
         raise InputError(
             f"{kind!r} is no kind of tool; kinds are {', '.join(sorted(REPRODUCIBLE))}, or none"
         )
-    return Tool(schema, kind)
+    return Tool(from_function(schema), kind)
 
 
 class Options(TypedDict, total=False):
@@ -69,12 +81,16 @@ class Options(TypedDict, total=False):
     tools: Iterable[Tool | Mapping[str, Any]]
     max_tokens: int
     client: Any
-    """A client of an official SDK, or one of ours; without one the environment decides who answers."""
+    """A client of an official SDK, or one of ours; without one the environment decides who answers `complete`, and
+    an own loop has summaries made by code and no notes."""
+    wire: Api | None
+    """The API requests are put for: ``messages``, ``chat`` or ``responses``; left out, the client and the model's
+    profile decide."""
     settings: Mapping[str, object] | Source
     """What overrides the settings in files and environment, or where all of them come from."""
     listen: Iterable[Listener]
     lifetime: Lifetime
-    """How long the provider is to keep the conversation in its cache."""
+    """How long the provider is to keep the conversation in its cache; left out, the settings say."""
     thinking: Mapping[str, Any]
     fields: Mapping[str, Any]
     """Other fields of every request."""
@@ -91,23 +107,49 @@ class Options(TypedDict, total=False):
 class Recalled:
     """Recall as the core asks for it; the index is opened when it is first needed."""
 
-    def __init__(self, log: Log, path: Path | None, results: Results) -> None:
-        self._log = log
-        self._path = path
-        self._results = results
+    def __init__(
+        self,
+        log: Log,
+        path: Path | None,
+        results: Results,
+        *,
+        index: Callable[[], RecallIndex] | None = None,
+    ) -> None:
+        """``index`` makes another one than that beside ``path``, or in memory where there is none."""
+        beside = side_file(path) if path else None
+        self._make = index or (lambda: RecallIndex(log, beside, fetch=results.fetch))
         self._index: RecallIndex | None = None
+        self._opening = Lock()
+        self._follower = Follower(lambda: self.index.catch_up_a_little())
+        self._meaning = ByMeaning()
 
     @property
     def index(self) -> RecallIndex:
         """The index itself."""
-        if self._index is None:
-            beside = side_file(self._path) if self._path else None
-            self._index = RecallIndex(self._log, beside, fetch=self._results.fetch)
-        return self._index
+        with self._opening:
+            if self._index is None:
+                self._index = self._make()
+            return self._index
 
     def catch_up(self) -> None:
         """Take in everything that was said up to now."""
         self.index.catch_up()
+
+    def follow(self, written: int) -> None:
+        """Take in what is new beside the conversation; see `sevenfold.ports.Recall`."""
+        self._follower.follow(written)
+
+    def settle(self, seconds: float) -> None:
+        """Wait for what is being taken in, at most so long."""
+        self._follower.settle(seconds)
+
+    def search(
+        self, query: str, *, kind: str | None = None, k: int = 10, by: Way | None = None, meant: bool = True
+    ) -> list[Hit]:
+        """Look for it in everything that was said up to now; by meaning too if that is ``meant`` and installed."""
+        scorers = self._meaning.scorers(by, switched_on=meant)
+        self.catch_up()
+        return self.index.search(query, kind=kind, k=k, scorers=scorers, words=by != "meaning")
 
     def found(self, query: str, kinds: Sequence[str], most: int) -> Sequence[Found]:
         """The records that fit best, of these kinds."""
@@ -116,6 +158,7 @@ class Recalled:
 
     def close(self) -> None:
         """Let go of the file."""
+        self._follower.close()
         if self._index is not None:
             self._index.close()
 
@@ -132,6 +175,15 @@ class Store(Struct, frozen=True):
     cwd: str = ""
     path: str = ""
     telemetry: Path | None = None
+    models: Path | None = None
+    """Where it is kept what servers say of their models."""
+
+    def search(
+        self, query: str, *, kind: str | None = None, k: int = 10, by: str | None = None
+    ) -> list[Hit]:
+        """The records that fit, the best first; as the settings have it unless it is said how to look."""
+        meant = self.settings.current().recall_meaning
+        return self.recall.search(query, kind=kind, k=k, by=meaning.way(by), meant=meant)
 
 
 def on_disk(
@@ -164,7 +216,8 @@ def on_disk(
         recall=Recalled(log, path, results),
         cwd=str(project),
         path=str(path),
-        telemetry=home.root / "telemetry.jsonl",
+        telemetry=home.telemetry,
+        models=home.models,
     )
 
 
@@ -182,17 +235,23 @@ def in_memory(name: str, settings: Mapping[str, object] | Source | None) -> Stor
     )
 
 
-def engine(store: Store, model: str, options: Options) -> Engine:
-    """The engine's side of a session, with the layers that ask a model."""
-    return Engine(
-        _core(store, model, options),
-        clock=options.get("clock") or SystemClock(),
-        recall=store.recall,
-        notes=store.notes,
-        read_file=read_text if store.path else None,
-        transcript_path=store.path,
-        source=options.get("source", "main"),
-    )
+def engine(store: Store, model: str, options: Options, profile: Profile | None = None) -> Engine:
+    """The engine's side of a session, with the layers that ask a model; if it fails, the store is closed."""
+    clock = options.get("clock") or SystemClock()
+    try:
+        known = profile or profile_for(store, model, options.get("client"), options.get("wire"))
+        return Engine(
+            _core(store, model, options, known),
+            clock=clock,
+            recall=store.recall,
+            notes=store.notes,
+            read_file=read_text if store.path else None,
+            transcript_path=store.path,
+            source=options.get("source", "main"),
+        )
+    except BaseException:
+        store.log.close()
+        raise
 
 
 def read_text(path: str) -> str:
@@ -200,45 +259,66 @@ def read_text(path: str) -> str:
     return Path(path).read_text(encoding="utf-8")
 
 
-def _core(store: Store, model: str, options: Options) -> Session:
+def profile_for(store: Store, model: str, client: Any, wire: Api | None = None) -> Profile:
+    """What is known of a model: by our table, and by what whoever answers for it here has listed."""
+    asked = client if client is None or isinstance(client, Lister) else client_of(client, wire)
+    address = asked.address if isinstance(asked, Lister) else address_for(model, wire)
+    return listings(store).profile(model, address, asked)
+
+
+def listings(store: Store) -> Listings:
+    """Where a session looks models up."""
+    return Listings(Copies(store.models), switched_on=store.settings.current().model_listing)
+
+
+def _core(store: Store, model: str, options: Options, profile: Profile) -> Session:
     clock = options.get("clock") or SystemClock()
-    place = Place(store.name, store.cwd, f"sevenfold-{sevenfold.__version__}")
-    try:
-        transcript = Transcript(store.log, place, clock=clock, ids=options.get("ids") or RandomIds())
-        profile = find(model)
-        return Session(
-            transcript,
-            _wanted(profile.model, options),
-            profile,
-            results=store.results,
-            clock=clock,
-            settings=store.settings,
-            listeners=[*options.get("listen", ()), *_sinks(store)],
-        )
-    except BaseException:
-        store.log.close()
-        raise
+    place = Place(store.name, store.cwd, f"{VERSION}{sevenfold.__version__}")
+    transcript = Transcript(store.log, place, clock=clock, ids=options.get("ids") or RandomIds())
+    profile = profile.over(phrasing_for(model, options.get("client"), options.get("wire")).api)
+    return Session(
+        transcript,
+        _wanted(profile, options),
+        profile,
+        results=store.results,
+        clock=clock,
+        settings=store.settings,
+        listeners=[*options.get("listen", ()), *_sinks(store)],
+    )
 
 
-def _wanted(model: str, options: Options) -> Wanted:
-    tools = [one if isinstance(one, Tool) else Tool(one) for one in options.get("tools", ())]
+def _wanted(profile: Profile, options: Options) -> Wanted:
+    tools = [_described(one, place) for place, one in enumerate(options.get("tools", ()))]
     given = options.get("system", ())
     system = given if isinstance(given, SystemPrompt) else _system(given)
     fields = dict(options.get("fields", {}))
     if "thinking" in options:
         fields["thinking"] = options["thinking"]
-    lifetime = options.get("lifetime", "5m")
+    lifetime = options.get("lifetime")
     return Wanted(
-        model,
-        options.get("max_tokens", min(USUAL_ANSWER, find(model).max_output)),
+        profile.model,
+        options.get("max_tokens", min(USUAL_ANSWER, profile.max_output)),
         system,
         tuple(one.schema for one in tools),
         {str(one.schema.get("name", "")): one.kind for one in tools},
         fields,
         tuple(options.get("betas", ())),
-        Lifetimes(lifetime, lifetime),
+        Lifetimes(lifetime, lifetime) if lifetime else None,
         options.get("source", "main"),
     )
+
+
+def _described(given: object, place: int) -> Tool:
+    match given:
+        case Tool():
+            return given
+        case Mapping():
+            return tool(given)
+        case _:
+            raise InputError(
+                f"tools[{place}] is a {type(given).__name__}; give a mapping with a name, a description and a schema, "
+                "or what tool() makes of it. Functions are for an Agent"
+            )
 
 
 def _system(given: object) -> tuple[bytes, ...]:

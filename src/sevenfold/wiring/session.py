@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from sevenfold.adapters.phrasing import Api
 from sevenfold.events import Listener, Proposed
 from sevenfold.memory.recall import Hit
 from sevenfold.ports import Client, Watcher
+from sevenfold.record import labels
 from sevenfold.runtime.background import Threads
 from sevenfold.runtime.compaction.health import Health
 from sevenfold.runtime.compaction.wish import Compacted, Preview, Wish
@@ -20,7 +23,10 @@ from sevenfold.runtime.hooks.run import Hooks
 from sevenfold.runtime.intake import Content
 from sevenfold.runtime.session import Reading
 from sevenfold.wiring import opened, replies
-from sevenfold.wiring.clients import client_for, client_of
+from sevenfold.wiring.checking import checked
+from sevenfold.wiring.clients import client_for, client_of, phrasing_for
+from sevenfold.wiring.finishing import finish
+from sevenfold.wiring.listing import Aside
 from sevenfold.wiring.opened import Options, Store
 from sevenfold.wiring.request import Request
 from sevenfold.wiring.shapes import Completion, Explanation, ToolCall, Wishes, completed, explained
@@ -29,10 +35,34 @@ __all__ = ["Completion", "Explanation", "Session", "ToolCall", "Wishes"]
 
 
 class Session:
-    """A conversation with a model that stays within its window and never forgets in silence."""
+    """A conversation with a model that stays within its window and never forgets in silence.
+
+    Made with `Session.open` or `Session.in_memory`. Every option can be left out:
+
+        system      the system prompt: a text, or several of which the first changes least often
+        tools       what the model may call: schemas, or what `tool` makes of them
+        max_tokens  tokens of one answer
+        client      a client of an official SDK, or one of ours; else the environment decides
+        wire        the API requests are put for: messages, chat or responses
+        settings    what overrides the settings in files and environment, or a source of all of them
+        listen      functions, each called with every event; they may veto what is proposed
+        lifetime    how long the provider is to cache the conversation: 5m or 1h
+        thinking    the request's field of that name
+        fields      other fields of every request
+        betas       names of beta features the provider is to switch on
+        clock       who tells the time
+        ids         who names records; random names, unless a run is to be repeatable to the byte
+        source      on whose behalf requests are made: main, or sdk for a program's own
+        hooks       `Hooks`, or `AsyncHooks` for an `AsyncSession`
+    """
 
     def __init__(
-        self, engine: Engine, store: Store, client: Any = None, hooks: Hooks | None = None
+        self,
+        engine: Engine,
+        store: Store,
+        client: Any = None,
+        hooks: Hooks | None = None,
+        wire: Api | None = None,
     ) -> None:
         self.engine = engine
         """The engine itself, for those who build on it…"""
@@ -42,6 +72,8 @@ class Session:
         self._given = client
         self._client: Client | None = None
         self._hooks = hooks
+        self._wire = wire
+        self._phrasing = phrasing_for(self.core.profile.model, client, wire)
         self._threads = Threads(self._asker, hooks, self.core.lock)
         if client is not None:
             self._asker()
@@ -63,14 +95,27 @@ class Session:
         It belongs to the project in ``folder`` (default: where the program runs) and is kept in the user's home,
         or in ``file``. ``lock_wait`` is how many seconds to wait for another writer. See `Options` for the rest.
         """
+        options = checked(options, Options, Hooks)
         store = opened.on_disk(name, folder, file, options.get("settings"), lock_wait)
-        return cls(opened.engine(store, model, options), store, options.get("client"), options.get("hooks"))
+        return cls._of(store, model, options)
 
     @classmethod
     def in_memory(cls, name: str = "session", *, model: str, **options: Unpack[Options]) -> Self:
         """A session that is kept nowhere, for tests and for what nobody wants to continue."""
+        options = checked(options, Options, Hooks)
         store = opened.in_memory(name, options.get("settings"))
-        return cls(opened.engine(store, model, options), store, options.get("client"), options.get("hooks"))
+        return cls._of(store, model, options)
+
+    @classmethod
+    def _of(cls, store: Store, model: str, options: Options) -> Self:
+        engine = opened.engine(store, model, options)
+        try:
+            given = options.get("client")
+            client = None if isinstance(given, Aside) else given
+            return cls(engine, store, client, options.get("hooks"), options.get("wire"))
+        except BaseException:
+            engine.session.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -87,21 +132,21 @@ class Session:
         return self.core.user(content, key=key)
 
     def tool_results(self, results: Mapping[str, Any] | Iterable[Any]) -> list[str]:
-        """Take in what tools answered, by call or as ``tool_result`` blocks; returns calls that still wait."""
+        """Take in what tools answered, by call or as any of the APIs has it; returns calls that still wait."""
         return self.core.tool_results(results)
 
     def prepare(self) -> Request:
         """The next request, for your own client; raises `ContextFull` when it cannot be made to fit."""
-        return Request(
-            drive(self.engine.preparing(), self._client, hooks=self._hooks, guard=self.core.lock)
-        )
+        turn = drive(self.engine.preparing(), self._client, hooks=self._hooks, guard=self.core.lock)
+        return Request(turn, self._phrasing)
 
     def observe(self, reply: Any, *, partial: bool = False) -> Completion:
-        """Take in what your client answered: an SDK's message, a stream that ended, a mapping, or bytes.
+        """Take in what your client answered: an SDK's object, a mapping, JSON, a stream, or the list of its events.
 
         ``partial`` is for an answer that broke off: what is whole of it is kept.
         """
-        return completed(self.engine.observe(replies.reply_of(reply, partial=partial)))
+        read = replies.reply_of(reply, partial=partial, asked=self.core.asked)
+        return completed(self.engine.observe(read))
 
     def failed(self, error: Exception) -> bool:
         """Take in that your client failed; True: `prepare` again, and it may succeed."""
@@ -126,13 +171,26 @@ class Session:
     def messages(self, messages: Iterable[Mapping[str, Any]]) -> None:
         """Bring in a conversation from elsewhere, once, into an empty session."""
         self.core.adopt(messages)
+        self.engine.follow()
 
     def sync(self, messages: Iterable[Mapping[str, Any]]) -> int:
         """Follow a list of messages kept elsewhere: what is new is taken in, and where it differs a branch
         begins. Returns how many messages are new."""
-        return self.core.sync(messages)
+        new = self.core.sync(messages)
+        self.engine.follow()
+        return new
 
     # -- looking ---------------------------------------------------------------------------------
+
+    @property
+    def title(self) -> str:
+        """What it is called in lists of sessions; empty until it has a title."""
+        return labels.title(self.core.transcript.view.labels)
+
+    @title.setter
+    def title(self, title: str) -> None:
+        with self.core.lock:
+            self.core.transcript.label("custom-title", title)
 
     @property
     def gauge(self) -> Reading:
@@ -149,8 +207,8 @@ class Session:
         return explained(self.core.past(number))
 
     def at(self, number: int = -1) -> bytes:
-        """The exact bytes of a request that was sent."""
-        return self.core.past(number).body
+        """The exact bytes of a request that was sent, put as this session's requests are."""
+        return self._phrasing.put(self.core.past(number).body)[1]
 
     def fetch(self, reference: str) -> bytes:
         """The whole of a result that was offloaded or cleared, by its call, its path or its decision."""
@@ -164,10 +222,11 @@ class Session:
         """Call ``listener`` with every event from now on; it may veto what is proposed."""
         self.core.listen(listener)
 
-    def recall(self, query: str, *, kind: str | None = None, most: int = 10) -> list[Hit]:
+    def recall(
+        self, query: str, *, kind: str | None = None, most: int = 10, by: str | None = None
+    ) -> list[Hit]:
         """Search everything that was said, above all what has left the context."""
-        self._store.recall.catch_up()
-        return self._store.recall.index.search(query, kind=kind, k=most)
+        return self._store.search(query, kind=kind, k=most, by=by)
 
     def notes(self) -> str | None:
         """The session notes as they are; None if there are none."""
@@ -216,19 +275,22 @@ class Session:
         self.core.rewind(record)
 
     def settle(self, seconds: float = 5.0) -> None:
-        """Wait for what goes on beside the conversation (notes, a summary being prepared), at most so long."""
+        """Wait for what goes on beside the conversation (notes, a summary being prepared, recall reading what is
+        new), at most so long."""
+        until = monotonic() + seconds
         self._threads.close(seconds)
+        self._store.recall.settle(max(0.0, until - monotonic()))
 
     def close(self) -> None:
         """Write everything out and let others open the session."""
-        self.settle()
-        self._store.recall.close()
-        self.core.close()
-        if self._client is not None and self._given is None:
-            self._client.close()
+        own = [self._client.close] if self._client is not None and self._given is None else []
+        finish(self._threads.close, self._store.recall.close, self.core.close, *own)
 
     def _asker(self) -> Client:
         if self._client is None:
             model = self.core.profile.model
-            self._client = client_for(model) if self._given is None else client_of(self._given)
+            given, wire = self._given, self._wire
+            self._client = client_for(model, wire) if given is None else client_of(given, wire)
+            if given is None:
+                opened.listings(self._store).refresh(model, self._client)
         return self._client

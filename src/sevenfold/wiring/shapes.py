@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-import msgspec
 from msgspec import Struct
 
 from sevenfold.layers.scope import Span
 from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolUse
+from sevenfold.record.canonical import fields
 from sevenfold.record.decisions import Why
 from sevenfold.runtime.compaction.wish import Engine as EngineName
 from sevenfold.runtime.exchange import Outcome
@@ -84,7 +84,7 @@ def completed(outcome: Outcome) -> Completion:
     """An answer as a program wants it."""
     answer = outcome.reply.answer
     calls = tuple(
-        ToolCall(body.id, body.name, msgspec.json.decode(body.input, type=dict[str, Any]))
+        ToolCall(body.id, body.name, fields(body.input))
         for block in answer.blocks
         if isinstance(body := block.body(), ToolUse)
     )

@@ -7,14 +7,15 @@ anew, and takes effect with the epoch the compaction opens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-
-from msgspec.structs import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from sevenfold.adapters.processes import Task
-from sevenfold.request.sections import SystemPrompt
+from sevenfold.prompts import given
+from sevenfold.record import blocks
+from sevenfold.request.sections import SystemPrompt, announcement
 from sevenfold.runtime.compaction.restore import (
     BYTES_PER_TOKEN,
+    AnnouncedSlot,
     FilesSlot,
     Moment,
     Restored,
@@ -22,37 +23,71 @@ from sevenfold.runtime.compaction.restore import (
     Slot,
     State,
     StateSlot,
+    Work,
+    WorkSlot,
 )
 from sevenfold.runtime.exchange import Exchange
+from sevenfold.runtime.transcript import Beside
 from sevenfold.tools import files
 from sevenfold.tools.context import Desk, Todo
 from sevenfold.tools.plan import PlanFile
+from sevenfold.tools.skills import Skills
 from sevenfold.tools.todo import as_text
 from sevenfold.wiring.grants import Grants
-from sevenfold.wiring.keeping import Familiar, KnownTask, UsedSkill
+from sevenfold.wiring.keeping import Familiar, UsedSkill
+from sevenfold.wiring.prompting import Prompting
 from sevenfold.wiring.standing import Standing
 
 FILE_TOKENS = SKILL_TOKENS = 5_000
 SKILLS_TOKENS = 25_000
+PLAN_TOKENS = 25_000
+"""More than any plan has: it comes back whole, but for small windows."""
+GOAL_TOKENS = TODO_TOKENS = 10_000
+PERMISSIONS_TOKENS = 4_000
+ANNOUNCED = (given.McpInstructions.file, given.Skills.file)
+"""Sections whose changes are announced piece by piece, by slots of their own."""
+PLANNING = "plan_mode"
+GONE = "ended with the process that started it"
+TASKS = "Commands in the background; do not start again what runs"
 
 
 class SectionsSlot:
-    """Has the system prompt computed anew, in time for the epoch that begins with the summary."""
+    """Has the system prompt computed anew, in time for the epoch that begins with the summary.
+
+    Where the prompt stays as it was sent, what has changed in it since comes behind the summary.
+    """
 
     name = "sections"
     needed = True
+    kinds = frozenset({"changed_sections"})
 
-    def __init__(self, renewed: Callable[[], SystemPrompt], exchange: Exchange) -> None:
-        self._renewed = renewed
+    def __init__(self, prompting: Prompting, exchange: Exchange) -> None:
+        self._prompting = prompting
         self._exchange = exchange
 
     def restore(self, moment: Moment) -> Restored:
-        """Nothing behind the summary; what precedes the messages is wanted as it is now."""
-        prompt = self._renewed()
-        self._exchange.wanted = replace(
-            self._exchange.wanted, system=prompt.blocks(), sections=tuple(prompt.parts().items())
-        )
+        """What precedes the messages is wanted as it is now, or its changes are told."""
+        sent, prompt = self._prompting.sent, self._prompting.renewed()
+        if moment.keeps_front:
+            return self._changes(sent, prompt, moment)
+        self._prompting.sent = prompt
+        self._exchange.wanted = self._exchange.wanted.saying(prompt)
         return Restored()
+
+    def _changes(self, sent: SystemPrompt, prompt: SystemPrompt, moment: Moment) -> Restored:
+        before = {section.name: section.text for section in sent.sections}
+        changed = [
+            section
+            for section in prompt.sections
+            if section.name not in ANNOUNCED
+            and section.text != before.get(section.name)
+            and not moment.says(announcement({}, {section.name: section.text}))
+        ]
+        if not changed:
+            return Restored()
+        text = announcement({}, {section.name: section.text for section in changed})
+        facts: dict[str, object] = {"names": [section.name for section in changed]}
+        return Restored((Beside("changed_sections", (blocks.text(text),), facts),), moment.count(text))
 
 
 class OpenFilesSlot:
@@ -64,6 +99,7 @@ class OpenFilesSlot:
 
     name = "files"
     needed = False
+    kinds = FilesSlot.kinds
 
     def __init__(
         self,
@@ -115,7 +151,8 @@ class OpenFilesSlot:
 def todo_states(todos: Sequence[Todo]) -> Iterator[State]:
     """The to-do list, if there is one."""
     if todos:
-        yield State("To-do list", as_text(todos), facts={"itemCount": len(todos)})
+        listed = [{"content": todo.content, "status": todo.status} for todo in todos]
+        yield State("To-do list", as_text(todos), facts={"content": listed, "itemCount": len(todos)})
 
 
 def plan_states(plans: PlanFile) -> Iterator[State]:
@@ -127,7 +164,9 @@ def plan_states(plans: PlanFile) -> Iterator[State]:
             "You are planning: look around, change nothing but the plan's file. "
             f"Notes for the plan go to {plans.path}; hand it over with PlanReady when it is complete."
         )
-        yield State("Planning", words, facts={"planning": True})
+        facts = {"reminderType": "full", "isSubAgent": False, "planFilePath": str(plans.path)}
+        facts["planExists"] = bool(plans.text())
+        yield State("Planning", words, facts=facts, kind=PLANNING)
 
 
 def permission_states(grants: Grants) -> Iterator[State]:
@@ -146,7 +185,9 @@ def permission_states(grants: Grants) -> Iterator[State]:
 def goal_states(goal: str) -> Iterator[State]:
     """What all of it is for."""
     if goal:
-        yield State("Goal of this session, in the user's words", goal)
+        yield State(
+            "Goal of this session, in the user's words", goal, facts={"met": False, "condition": goal}
+        )
 
 
 def skill_states(used: Iterable[UsedSkill], text: Callable[[UsedSkill], str]) -> Iterator[State]:
@@ -156,17 +197,29 @@ def skill_states(used: Iterable[UsedSkill], text: Callable[[UsedSkill], str]) ->
             yield State(f"Skill in use: {skill.name}", words, skill.path, {"skill": skill.name})
 
 
-def task_states(tasks: Sequence[Task], known: Iterable[KnownTask]) -> Iterator[State]:
-    """Commands in the background, so that they are not started twice."""
-    live = {task.id: task for task in tasks}
-    lines = [f"{task.id} ({task.state}): {task.command} — output in {task.path}" for task in live.values()]
-    lines += [
-        f"{one.task} (ended with the process that started it): {one.command} — output in {one.path}"
-        for one in known
-        if one.task not in live and one.state == "running"
-    ]
-    if lines:
-        yield State("Commands in the background; do not start them again", "\n".join(lines))
+def works(tasks: Iterable[Task]) -> Iterator[Work]:
+    """Commands in the background that run, or of which the model does not know how they ended."""
+    for task in tasks:
+        if task.state in ("running", "gone") or task.unread:
+            state = GONE if task.state == "gone" else task.state
+            yield Work(task.id, task.command, state, task.path, task.unread)
+
+
+def skill_listing_slot(skills: Skills) -> AnnouncedSlot:
+    """Announces skills that are new, where the prompt stays as it was; those in view are not announced again."""
+    return AnnouncedSlot(
+        "skill listing",
+        skills.listing,
+        lambda name, words: given.Skill(name, " ".join(words.split())).render(),
+        _listing,
+        lambda news: {"content": _listing(news), "skillCount": len(news), "names": list(news)},
+        kind="skill_listing",
+    )
+
+
+def _listing(news: Mapping[str, str]) -> str:
+    made = given.Skills.of(news)
+    return made.render() if made else ""
 
 
 def state_slots(standing: Standing, skill_text: Callable[[UsedSkill], str]) -> list[Slot]:
@@ -176,14 +229,32 @@ def state_slots(standing: Standing, skill_text: Callable[[UsedSkill], str]) -> l
     def skills() -> Iterator[State]:
         return skill_states(familiar.skills.values(), skill_text)
 
-    def tasks() -> Iterator[State]:
-        return task_states(standing.processes.tasks(), familiar.tasks.values())
-
     return [
-        StateSlot("plan", lambda: plan_states(standing.plans), needed=True, kind="plan_file_reference"),
-        StateSlot("goal", lambda: goal_states(standing.goal), needed=True),
-        StateSlot("todos", lambda: todo_states(standing.todos.get()), needed=True, kind="todo_reminder"),
-        StateSlot("permissions", lambda: permission_states(standing.grants)),
-        StateSlot("tasks", tasks, kind="task_status"),
+        StateSlot(
+            "plan",
+            lambda: plan_states(standing.plans),
+            needed=True,
+            each=PLAN_TOKENS,
+            kind="plan_file_reference",
+            other_kinds=[PLANNING],
+        ),
+        StateSlot(
+            "goal",
+            lambda: goal_states(standing.goal),
+            needed=True,
+            each=GOAL_TOKENS,
+            kind="goal_status",
+        ),
+        StateSlot(
+            "todos",
+            lambda: todo_states(standing.todos.get()),
+            needed=True,
+            each=TODO_TOKENS,
+            kind="todo_reminder",
+        ),
+        StateSlot(
+            "permissions", lambda: permission_states(standing.grants), each=PERMISSIONS_TOKENS, needed=True
+        ),
+        WorkSlot("tasks", TASKS, lambda: works(standing.processes.tasks()), kind="task_status"),
         StateSlot("skills", skills, each=SKILL_TOKENS, together=SKILLS_TOKENS, kind="invoked_skills"),
     ]

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from sevenfold.adapters.processes import LocalProcesses
+from msgspec.structs import replace
+
+from sevenfold.adapters.home import user_home
+from sevenfold.adapters.processes import LocalProcesses, Task
+from sevenfold.adapters.trust import user_folder
 from sevenfold.runtime.loop import Call
 from sevenfold.tools.context import Abort, Desk, Verdict
-from sevenfold.tools.output import FileChanged, FileRead, SkillUsed, TaskChanged, ToolOutput
+from sevenfold.tools.output import FileChanged, FileRead, SkillUsed, ToolOutput
 from sevenfold.tools.permissions import Decision, Mode, Permissions, Rules
 from sevenfold.tools.wish import Wish
 from sevenfold.wiring.agent_options import Place
 from sevenfold.wiring.grants import Grants
 from sevenfold.wiring.hands import Asked, Consent
-from sevenfold.wiring.keeping import AgentState, Familiar, KnownTask, StateFile
+from sevenfold.wiring.keeping import MOST_TASKS, AgentState, Familiar, KnownTask, StateFile
 from sevenfold.wiring.toolkit import KeptTodos, Plans
 
 ReadOf = Callable[[str, str, str], None]
@@ -42,7 +47,9 @@ class Standing:
         state = self._file.load()
         self.goal = state.goal
         self.familiar = Familiar.of(state)
-        self.processes = LocalProcesses(place.tasks)
+        self.processes = LocalProcesses(place.tasks, [one.task_again() for one in state.tasks])
+        self._gone = [one.task for one in state.tasks if one.state == "running"]
+        self._ended: set[str] = set()
         self.desk = Desk(folder)
         if state.desk is not None and Path(state.desk.cwd).is_dir():
             self.desk.restore(state.desk)
@@ -68,7 +75,7 @@ class Standing:
         self.save()
 
     def learn(self, call: Call, output: ToolOutput, read: ReadOf) -> None:
-        """Remember what a call did, before its result goes anywhere."""
+        """Take in what a call did; kept once the calls beside it are done as well."""
         with self._lock:
             for fact in output.facts:
                 match fact:
@@ -80,19 +87,18 @@ class Standing:
                         self.familiar.file(path, "", version)
                     case SkillUsed(name=name, path=path):
                         self.familiar.skill(name, path)
-                    case TaskChanged(task=task, command=command, state=state, path=path):
-                        self.familiar.task(KnownTask(task, command, state, path))
-            self.save()
 
     def close(self) -> None:
         """End what runs in the background, and keep how things stand."""
-        running = {task.id for task in self.processes.tasks() if task.state == "running"}
+        self._ended = {task.id for task in self.processes.tasks() if task.state == "running"}
         self.processes.close()
-        for task in self.processes.tasks():
-            state = "running" if task.id in running else task.state
-            self.familiar.task(KnownTask(task.id, task.command, state, task.path))
         self.save()
         self.place.remove()
+
+    def take_gone(self) -> list[Task]:
+        """Commands that ended with an earlier process and that nobody has been told of; they are told of now."""
+        gone, self._gone = self._gone, []
+        return [task for task in self.processes.tasks() if task.id in gone]
 
     def may_restore(self, path: str) -> bool:
         """Would this file be read without asking, as it is now?"""
@@ -105,6 +111,7 @@ class Standing:
             workspace=str(self.folder),
             roots=(str(self.place.scratch),),
             readable=(str(self.place.results), str(self.place.folder)),
+            guarded=tuple(str(own.resolve()) for own in (user_folder(os.environ), user_home().root)),
             home=str(Path.home()),
             mode=mode,
             rules=Rules.of(rules),
@@ -122,8 +129,13 @@ class Standing:
             skills=tuple(self.familiar.skills.values()),
             files=tuple(self.familiar.files.values()),
             desk=self.desk.state(),
-            tasks=tuple(self.familiar.tasks.values()),
+            tasks=tuple(map(self._known, self.processes.tasks()[-MOST_TASKS:])),
         )
+
+    def _known(self, task: Task) -> KnownTask:
+        """What is kept of a task; until the next process has told of it, one that ended with this one runs."""
+        untold = task.id in self._ended or task.id in self._gone
+        return KnownTask.of(replace(task, state="running") if untold else task)
 
     def _approve(self, plan: str, abort: Abort) -> Verdict:
         """Put a plan to the user, like anything else that needs consent."""

@@ -15,7 +15,7 @@ from sevenfold.record.entries import Said
 from sevenfold.tools.context import Abort, Todo, Verdict
 from sevenfold.tools.functions import function_tool
 from sevenfold.tools.plan import PlanFile
-from sevenfold.tools.skills import Skills, discover
+from sevenfold.tools.skills import Skills
 from sevenfold.tools.todo import TodoList
 from sevenfold.tools.tool import Tool
 from sevenfold.wiring.grants import Grants
@@ -33,7 +33,7 @@ def as_tools(given: Iterable[Any]) -> list[Tool]:
 def find_skills(project: Path, user: Path, *, trusted: bool) -> Skills:
     """The user's skills, and those of a project the user trusts; the project's count first."""
     folders = [project / name for name in SKILL_FOLDERS] if trusted else []
-    return discover([*folders, user / "skills"])
+    return Skills([*folders, user / "skills"])
 
 
 class KeptTodos(TodoList):
@@ -86,8 +86,7 @@ class Recalling:
 
     def search(self, query: str, *, kind: str | None = None, k: int = 10) -> Sequence[Hit]:
         """The records that fit, the best first."""
-        self._store.recall.catch_up()
-        return self._store.recall.index.search(query, kind=kind, k=k)
+        return self._store.search(query, kind=kind, k=k)
 
     def fetch(self, reference: str) -> bytes:
         """The whole of a record, or of a stored result."""

@@ -13,40 +13,55 @@ from msgspec.structs import replace
 
 from sevenfold.adapters.home import user_home
 from sevenfold.adapters.instructions import Loaded
+from sevenfold.adapters.output_styles import find_style
 from sevenfold.adapters.results import FileResults
 from sevenfold.adapters.storing import private_folder
 from sevenfold.adapters.trust import Trust, user_folder
 from sevenfold.adapters.world import SystemClock
 from sevenfold.errors import InputError
 from sevenfold.events import SteppedAside
+from sevenfold.ports import AsyncClient, Client
 from sevenfold.profiles import find
-from sevenfold.runtime.compaction.restore import FilesSlot
+from sevenfold.prompts.restored import TasksGone
+from sevenfold.prompts.session import OutputStyle
+from sevenfold.runtime.compaction.restore import FilesSlot, Slot
+from sevenfold.runtime.drive import Do
 from sevenfold.runtime.engine import Engine
 from sevenfold.runtime.hooks.inputs import HookInput, InstructionsLoaded, SessionEnd, SessionStart
 from sevenfold.runtime.hooks.outcomes import Outcome
 from sevenfold.runtime.loop import Call, Limits, Loop
+from sevenfold.runtime.wanted import window_for
 from sevenfold.tools.context import Context
+from sevenfold.tools.environment import for_commands
 from sevenfold.tools.output import ToolOutput
+from sevenfold.tools.permissions import Rules
 from sevenfold.tools.skills import SkillInput, SkillTool
 from sevenfold.tools.toolbox import Toolbox
 from sevenfold.wiring import opened, slots, toolkit
 from sevenfold.wiring.agent_events import Reporter
 from sevenfold.wiring.agent_options import AgentOptions, Place
+from sevenfold.wiring.finishing import finish
+from sevenfold.wiring.fitting import Fit
 from sevenfold.wiring.hands import Hands, nobody
 from sevenfold.wiring.keeping import UsedSkill
+from sevenfold.wiring.mentions import Mentions
 from sevenfold.wiring.opened import Options, Store
-from sevenfold.wiring.prompting import Prompting
+from sevenfold.wiring.prompting import Manners, Prompting
 from sevenfold.wiring.standard_tools import standard_tools
 from sevenfold.wiring.standing import Standing
+from sevenfold.wiring.strange_rules import strange_rules
 
 if TYPE_CHECKING:
-    from sevenfold.wiring.mcp import McpServers
+    from sevenfold.wiring.mcp import Following, McpServers
+
+MENTIONS_SHARE = 4
+"""What a message mentions may take this part of the window, one in so many."""
 
 
 class Workings:
     """Everything of an agent that does not wait."""
 
-    def __init__(self, model: str, options: AgentOptions) -> None:
+    def __init__(self, model: str, options: AgentOptions, client: Client | AsyncClient) -> None:
         self.model = find(model).model
         self.options = options
         self.clock = options.get("clock") or SystemClock()
@@ -59,6 +74,7 @@ class Workings:
         self.servers: McpServers | None = None
         """MCP servers whose tools it may use."""
         try:
+            self.profile = opened.profile_for(self.store, model, client)
             self.servers = self._servers()
             self._assemble()
         except BaseException:
@@ -103,6 +119,11 @@ class Workings:
             rules=options.get("rules") or {},
             consent=options.get("consent"),
         )
+        self._limits = Limits(
+            options.get("max_turns"), options.get("max_usd"), options.get("max_output_tokens")
+        )
+        self._left: Callable[[], Limits] = lambda: self._limits
+        self.fit = Fit.of(window_for(self.profile, self.store.settings.current()))
         self.skills = toolkit.find_skills(self.folder, user_folder(os.environ), trusted=self.trusted)
         self.box = self._box()
         self.prompting = self._prompting()
@@ -110,15 +131,18 @@ class Workings:
         self.core = self.engine.session
         self.hands = self._hands()
         self._follow = self._following()
-        limits = Limits(options.get("max_turns"), options.get("max_usd"), options.get("max_output_tokens"))
+        self._check_usd()
         self.loop = Loop(
             self.engine,
             self.hands,
-            limits=limits,
+            limits=self._limits,
             common=self.common,
             news=self._news,
             heard=self._heard,
+            beside=self._running_tasks,
+            mentions=self._mentions(),
         )
+        self._left = lambda: self.loop.left
         self._resumed = len(self.core.transcript.view) > 0
         self._told_start = False
         self._told_of: tuple[Loaded, ...] = ()
@@ -128,22 +152,38 @@ class Workings:
         self._fill_slots()
         self.core.listen(self.reporter.happened)
 
+    def _check_usd(self) -> None:
+        """Raise if the limit in dollars cannot be kept."""
+        most = self._limits.usd
+        models = (self.model, self.store.settings.current().summary_model or self.model)
+        unpriced = next((model for model in models if find(model).price(0) is None), None)
+        if most is not None and unpriced is not None:
+            raise InputError(
+                f"max_usd={most} cannot be kept: what {unpriced} costs is not known, and no setting says it. Leave it "
+                "out, and limit the work by max_turns or max_output_tokens instead"
+            )
+        if most is not None and self.core.exchange.account.usd is None:
+            raise InputError(
+                f"max_usd={most} cannot be kept: it counts the whole session, in which a model was asked whose price "
+                "is not known. Begin a new session, or limit the work by max_turns or max_output_tokens instead"
+            )
+
     def _box(self) -> Toolbox:
         given = self.options.get("tools")
         if given is not None:
             self._own = list(toolkit.as_tools(given))
         else:
-            self._own = list(standard_tools(self.standing.processes, skills=self.skills))
+            self._own = self.fit.tools(standard_tools(self.standing.processes, skills=self.skills))
         if self.servers is None:
             return Toolbox(self._own)
         from sevenfold.wiring.mcp import together
 
         return together(self._own, self.servers.tools())
 
-    def _following(self) -> Callable[[], None]:
+    def _following(self) -> Following | None:
         """Keeps the agent in step with its servers."""
         if self.servers is None:
-            return lambda: None
+            return None
         from sevenfold.wiring.mcp import Following
 
         prompt = self.prompting.prompt if self.options.get("system") is None else None
@@ -161,8 +201,20 @@ class Workings:
             skills=self.skills,
             kept_results=min(settings.gap_keep, settings.size_keep) if settings.layers else None,
             scratch=self.place.scratch,
+            fit=self.fit,
+            manners=Manners(
+                self.options.get("guidance"), settings.language, self._style(settings.output_style)
+            ),
+            left=lambda: (self._limits, self._left()),
             others=[self.servers.section()] if self.servers else [],
         )
+
+    def _style(self, name: str | None) -> OutputStyle | None:
+        """The manner of answering the user has chosen; a project's count if its folder is trusted."""
+        if name is None:
+            return None
+        folders = [user_folder(os.environ), *([self.folder / ".sevenfold"] if self.trusted else [])]
+        return find_style(name, folders)
 
     def _engine(self) -> Engine:
         options, own, kinds = self.options, self.options.get("system"), self.box.kinds()
@@ -173,14 +225,14 @@ class Workings:
             "clock": self.clock,
             "source": options.get("source", "main"),
         }
-        if "max_tokens" in options:
-            chosen["max_tokens"] = options["max_tokens"]
+        if (answer := options.get("max_tokens", self.fit.answer)) is not None:
+            chosen["max_tokens"] = answer
         if (ids := options.get("ids")) is not None:
             chosen["ids"] = ids
         thinking = options.get("thinking")
         if thinking is not None:
             chosen["thinking"] = thinking
-        return opened.engine(self.store, self.model, chosen)
+        return opened.engine(self.store, self.model, chosen, self.profile)
 
     def _hands(self) -> Hands:
         standing = self.standing
@@ -188,8 +240,9 @@ class Workings:
             workspace=self.folder,
             desk=standing.desk,
             roots=(self.place.scratch,),
-            environ=dict(os.environ),
+            environ=for_commands(os.environ, self.store.settings.current().shell_secrets or ""),
             unchanged=self.core.unchanged,
+            room=self.fit.room,
             may_read=lambda path: standing.grants.now.may_read(path),
             ask=self.options.get("ask"),
             recall=toolkit.Recalling(self.store, self.core.fetch),
@@ -205,8 +258,17 @@ class Workings:
             hooks=self.options.get("hooks"),
             witness=self.reporter,
             learn=self._learn,
+            keep=standing.save,
             heard=self._heard,
         )
+
+    def _mentions(self) -> Callable[[str], Do] | None:
+        """Reads what a prompt mentions, as the tools would."""
+        if not self.options.get("mentions"):
+            return None
+        reader = self.hands.beside(Mentions.box(), learn=self._learn_mentioned)
+        room = self.core.window.effective // MENTIONS_SHARE
+        return Mentions(reader, lambda: room, self.reporter.mentioned).beside
 
     def _fill_slots(self) -> None:
         standing, compactor = self.standing, self.engine.compactor
@@ -214,10 +276,18 @@ class Workings:
             standing.familiar, standing.desk, may_read=standing.may_restore, own=self._is_own
         )
         before = [slot for slot in compactor.slots if not isinstance(slot, FilesSlot)]
-        compactor.slots[:] = [*before, *slots.state_slots(standing, self._skill_text), files]
+        announced: list[Slot] = [self._follow.slot()] if self._follow is not None else []
         if self.options.get("system") is None:
-            compactor.slots.insert(0, slots.SectionsSlot(self.prompting.renewed, self.core.exchange))
+            before.insert(0, slots.SectionsSlot(self.prompting, self.core.exchange))
+            announced.append(slots.skill_listing_slot(self.skills))
+        compactor.slots[:] = [
+            *before,
+            *slots.state_slots(standing, self._skill_text),
+            *announced,
+            files,
+        ]
         compactor.cleanups += [files.forget, standing.save]
+        compactor.writer.autonomous = lambda: standing.grants.mode == "autonomous"
 
     # -- while it works -------------------------------------------------------------------------
 
@@ -232,9 +302,7 @@ class Workings:
 
     def close(self) -> None:
         """Keep how things stand, and end what runs beside the agent."""
-        self.standing.close()
-        if self.servers is not None:
-            self.servers.close()
+        finish(self.standing.close, *([self.servers.close] if self.servers is not None else []))
 
     @property
     def started(self) -> bool:
@@ -247,15 +315,34 @@ class Workings:
 
     def _news(self) -> list[HookInput]:
         """What hooks have not been told: that the session began or goes on, and which instructions were read."""
-        self._follow()
+        if self._follow is not None:
+            self._follow()
+        self._tell_of_the_gone()
+        if self.options.get("system") is None and (prompt := self.prompting.news()):
+            self.core.exchange.wanted = self.core.exchange.wanted.saying(prompt)
         told: list[HookInput] = []
         if not self._told_start:
             source: Literal["resume", "startup"] = "resume" if self._resumed else "startup"
             told.append(SessionStart(**self.common(), source=source, model=self.model))
+            self._tell_of_strange_rules()
         if self.prompting.loaded is not self._told_of:
             told += [self._instruction(file) for file in self.prompting.loaded if file.text]
         self._told_start, self._told_of = True, self.prompting.loaded
         return told
+
+    def _tell_of_the_gone(self) -> None:
+        """Tell the model of commands that ended with an earlier process."""
+        if lines := [work.line for work in slots.works(self.standing.take_gone())]:
+            self.core.note(TasksGone("\n".join(lines)).render())
+            self.standing.save()
+
+    def _tell_of_strange_rules(self) -> None:
+        if (rules := self.standing.grants.now.rules) == Rules():
+            return
+        standard = standard_tools(self.standing.processes, skills=self.skills)
+        known = {tool.name for tool in (*self.box, *standard)} | {SkillTool.name}
+        for line in strange_rules(rules, known):
+            self.core.announcer.tell(SteppedAside(layer="rules", reason=line))
 
     def _instruction(self, file: Loaded) -> InstructionsLoaded:
         return InstructionsLoaded(
@@ -265,6 +352,20 @@ class Workings:
             load_reason=file.reason,
             parent_file_path=file.parent or UNSET,
         )
+
+    def _running_tasks(self) -> list[dict[str, str]]:
+        """What runs in the background, as Stop hooks are told."""
+        running = (task for task in self.standing.processes.tasks() if task.state == "running")
+        return [
+            {
+                "id": task.id,
+                "type": "shell",
+                "status": task.state,
+                "command": task.command,
+                "output_file": task.path,
+            }
+            for task in running
+        ]
 
     def _heard(self, outcome: Outcome) -> None:
         """Show what hooks want shown, and tell of those that failed."""
@@ -277,6 +378,10 @@ class Workings:
 
     def _learn(self, call: Call, output: ToolOutput) -> None:
         self.standing.learn(call, output, self.core.remember_read)
+
+    def _learn_mentioned(self, call: Call, output: ToolOutput) -> None:
+        """No call of the model's shows what the user mentioned."""
+        self.standing.learn(replace(call, id=""), output, lambda *_: None)
 
     def _is_own(self, path: str) -> bool:
         """Is this one of the session's own files?"""
