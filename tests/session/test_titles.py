@@ -96,7 +96,7 @@ def test_a_listing_that_reads_only_the_end_of_a_large_file_finds_it(folder: Path
 
 
 def test_notes_give_a_session_their_title(folder: Path) -> None:
-    settings = {"notes": True, "compact_window": 60_000}
+    settings = {"notes": True, "compact_window": 30_000}
     with agent([LONG * 10] * 12, folder, settings=settings) as made:
         for number in range(4):
             made.run(f"Part {number}. {LONG * 10}")

@@ -43,6 +43,7 @@ from sevenfold.runtime.session import REPEATS, Session, Turn
 
 Flow = Generator[Any, Any, Any]
 AUTO = Wish(trigger="auto")
+LAST = Wish(trigger="auto", engine="extractive")
 UNDER_WAY = (
     "another request of this session is under way, and a conversation has one next answer: wait for that one, or ask "
     "beside it with fork()"
@@ -138,6 +139,9 @@ class Engine:
             yield from self.ahead.swapping(session.transcript.view.items, settings)
         if compacts and self._due():
             yield from self._auto(AUTO)
+            if session.exchange.size().high >= session.window.blocking:
+                # What was kept beside the summary is too much by itself.
+                yield from self._auto(LAST)
         if settings.collapse and self._source.compacts:
             yield from self._collapsing()
         turn: Turn = session.prepare()
@@ -295,7 +299,7 @@ class Engine:
         """Compact because it is due; a failure is told and leaves everything as it was."""
         settings = self.session.settings
         try:
-            done = (yield from self._by_notes(wish)) if wish.trigger == "auto" else ""
+            done = (yield from self._by_notes(wish)) if wish == AUTO else ""
             if isinstance(done, str):
                 done = yield from self.compactor.run(wish, settings)
             return self._passed(done)
@@ -315,9 +319,12 @@ class Engine:
         most = self.session.window.threshold if wish.engine == "notes" else self._next_begins
         served = yield from self.notes.serving(most)
         if isinstance(served, str):
-            self.session.announcer.tell(SteppedAside(layer="notes", reason=served))
-            return served
-        return (yield from self.compactor.served(wish, *served, settings))
+            done: Compacted | str | None = served
+        else:
+            done = yield from self.compactor.served(wish, *served, settings, most)
+        if isinstance(done, str):
+            self.session.announcer.tell(SteppedAside(layer="notes", reason=done))
+        return done
 
     def _collapsing(self) -> Flow:
         """Fold finished spans while the conversation is too full."""

@@ -49,16 +49,13 @@ from sevenfold.runtime.pins import pinned_items
 from sevenfold.runtime.transcript import Beside, Transcript
 from sevenfold.settings import Settings
 
-SHARE = 0.2
-"""Of what is summarised for the first time, the most a summary may be."""
-LEAST_SUMMARY = 1_500
 AFTER_SHARE = 0.5
 """Of the threshold, the most the conversation may fill afterwards; what is restored is trimmed to that."""
 ROUNDS_KEPT = 2
 """The newest rounds that stay when a request was refused as too long, if they are small enough."""
 KEEP_ALIVE_SECONDS = 30.0
 
-Flow = Generator[Any, Any, Compacted | None]
+Flow = Generator[Any, Any, Any]
 
 
 class Stamp(Struct, frozen=True):
@@ -138,15 +135,18 @@ class Compactor:
             drafted = yield from self.chooser.draft(task, wish, settings)
             return (yield from self._ending(wish, divided, stamp, drafted, settings))
 
-    def served(self, wish: Wish, divided: Scope, draft: Draft, settings: Settings) -> Flow:
-        """Compact with a summary that is there already; nobody is asked, and no hook steers it."""
+    def served(self, wish: Wish, divided: Scope, draft: Draft, settings: Settings, most: int) -> Flow:
+        """Compact with a summary that is there already; nobody is asked, and no hook steers it.
+
+        Returns why not, where ``most`` tokens or more would be left of the conversation.
+        """
         must_be_on(settings)
         with self._working():
             if not self.may(wish, divided, settings):
                 return None
             self._teller.progress("compact_start")
             drafted: Drafted = (Got(draft), "notes", ())
-            return (yield from self._ending(wish, divided, self.stamp(), drafted, settings))
+            return (yield from self._ending(wish, divided, self.stamp(), drafted, settings, most))
 
     def prepared(self, wish: Wish, divided: Scope, drafted: Drafted, settings: Settings) -> Flow:
         """Compact with a summary that was made beforehand."""
@@ -173,18 +173,28 @@ class Compactor:
             return self._preview(wish, self.scope(wish, settings), settings)
 
     def _ending(
-        self, wish: Wish, divided: Scope, stamp: Stamp, drafted: Drafted, settings: Settings
+        self,
+        wish: Wish,
+        divided: Scope,
+        stamp: Stamp,
+        drafted: Drafted,
+        settings: Settings,
+        most: int | None = None,
     ) -> Flow:
-        context: tuple[str, ...] = ()
-        if divided.span != "range":
-            self._teller.progress("hooks_start", "SessionStart")
-            told: HookOutcome = yield Fire(self._teller.session_start())
-            context = told.context
         yield from self._checker.catch_up()
         checking = partial(
             self._checker.checked, drafted[0], divided, self._budget(divided, drafted, settings)
         )
         got, verdict = yield aside(partial(checking, folded(self._transcript.view)))
+        if most is not None:
+            left = self._forecaster.at_most(divided, self.writer.said(wish, divided, verdict.text))
+            if left >= most:
+                return f"with what the record adds up to {left:,} tokens would be left; the next is due at {most:,}"
+        context: tuple[str, ...] = ()
+        if divided.span != "range":
+            self._teller.progress("hooks_start", "SessionStart")
+            told: HookOutcome = yield Fire(self._teller.session_start())
+            context = told.context
         done = self._finish(wish, divided, stamp, (got, *drafted[1:]), verdict, settings, context)
         self._teller.progress("hooks_start", "PostCompact")
         # Stopped now, it is done all the same.
@@ -273,7 +283,7 @@ class Compactor:
     def _preview(self, wish: Wish, divided: Scope, settings: Settings) -> Preview:
         order = self.chooser.order(wish, settings)
         fit = (engine for engine in order if not self.chooser.unfit(engine, divided, wish, settings))
-        budget = self._summary_budget(divided, settings)
+        budget = self._forecaster.room(divided, self._window, settings)
         around, warm = self.count(self.writer.said(wish, divided, "")), self.chooser.warm()
         return self._forecaster.preview(divided, next(fit, "extractive"), budget, around=around, warm=warm)
 
@@ -370,16 +380,9 @@ class Compactor:
 
     # -- small things ---------------------------------------------------------------------------
 
-    def _summary_budget(self, divided: Scope, settings: Settings) -> int:
-        """A share of what is new, and all an earlier summary had: what is handed on must not wear away."""
-        before = sum(self.tokens(item) for item in divided.hidden if item.said.summary)
-        fresh = sum(map(self.tokens, divided.hidden)) - before
-        least = min(LEAST_SUMMARY, self._window.threshold // 8)
-        return max(least, min(before + int(fresh * SHARE), self._window.budget(settings.summary_tokens)))
-
     def _budget(self, divided: Scope, drafted: Drafted, settings: Settings) -> int:
         """The most the summary may have that was drafted."""
-        (got, engine, _), budget = drafted, self._summary_budget(divided, settings)
+        (got, engine, _), budget = drafted, self._forecaster.room(divided, self._window, settings)
         if engine == "notes" and isinstance(got.found, Draft):
             # Notes have limits of their own, and are not cut any further.
             return budget + self.count(got.found.text)

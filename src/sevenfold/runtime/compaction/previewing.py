@@ -6,14 +6,24 @@ from collections.abc import Sequence
 
 from sevenfold.layers.scope import Scope
 from sevenfold.profiles import Price, Profile
+from sevenfold.record import blocks
+from sevenfold.record.gauge import Gauge
 from sevenfold.record.layout import Item
+from sevenfold.record.weight import measure
+from sevenfold.record.window import Window
 from sevenfold.request.watch import SECONDS
 from sevenfold.runtime.compaction.engines import OUTPUT_CAP
 from sevenfold.runtime.compaction.wish import Engine, Preview
 from sevenfold.runtime.exchange import Exchange
+from sevenfold.settings import Settings
 
 ANSWER_SHARE = 1.5
 """What a model writes for a summary, its analysis included, in lengths of that summary."""
+
+
+SHARE = 0.2
+"""Of what is summarised for the first time, the most a summary may be."""
+LEAST_SUMMARY = 1_500
 
 
 class Forecaster:
@@ -51,15 +61,30 @@ class Forecaster:
             next_usd=None if price is None else (read * price.read + written * self._write(price)) / 1e6,
         )
 
+    def room(self, divided: Scope, window: Window, settings: Settings) -> int:
+        """The most a summary may have: a share of what is new, and all an earlier one had, or it would wear away."""
+        before = self._tokens([item for item in divided.hidden if item.said.summary])
+        fresh = self._tokens(divided.hidden) - before
+        least = min(LEAST_SUMMARY, window.threshold // 8)
+        return max(least, min(before + int(fresh * SHARE), window.budget(settings.summary_tokens)))
+
     def after(self, divided: Scope, added: int) -> int:
         """The size of the conversation with so many tokens, a summary's above all, in place of what it hides.
 
         Behind a summary the conversation begins with what is wanted before its messages by now.
         """
+        return self._gauge(divided).fixed + self._tokens(divided.kept) + added
+
+    def at_most(self, divided: Scope, said: str) -> int:
+        """The most it can have with that text in place of what it hides: by this the next request is judged."""
+        weight = sum((item.weight for item in divided.kept), measure(blocks.text(said)))
+        return self._gauge(divided).unanchored(weight).high
+
+    def _gauge(self, divided: Scope) -> Gauge:
         gauge, wanted = self._exchange.gauge, self._exchange.wanted
-        if divided.side != "before" and divided.span != "range":
-            gauge = gauge.opened(*wanted.tools, *wanted.system)
-        return gauge.fixed + self._tokens(divided.kept) + added
+        if divided.side == "before" or divided.span == "range":
+            return gauge
+        return gauge.opened(*wanted.tools, *wanted.system)
 
     def _tokens(self, items: Sequence[Item]) -> int:
         count = self._exchange.gauge.estimator.tokens
