@@ -35,7 +35,7 @@ STARTS = {
     PACKAGE: "import sevenfold",
     "a transcript on disk": "import sevenfold.adapters.jsonl, sevenfold.runtime.transcript",
     "the command line": "import sevenfold.surfaces.cli",
-    "the profiler with its output": "import sevenfold.surfaces.profile_command, rich.console, rich.table",
+    "the profiler with its output": "import sevenfold.surfaces.commands.profile, rich.console, rich.table",
 }
 
 _LIST = """

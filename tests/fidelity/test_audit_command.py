@@ -18,7 +18,7 @@ from sevenfold.layers.fidelity import texts
 from sevenfold.ports import Log
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata, Segment
-from sevenfold.surfaces import audit_command
+from sevenfold.surfaces.commands import audit as audit_command
 from tests.fidelity.making import harbour
 from tests.support import Story, answer, transcript
 

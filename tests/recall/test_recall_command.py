@@ -13,7 +13,7 @@ from sevenfold.errors import TranscriptForeign, TranscriptMissing
 from sevenfold.examples import coding_session
 from sevenfold.record.decisions import Offload
 from sevenfold.record.log import decided
-from sevenfold.surfaces import recall_command
+from sevenfold.surfaces.commands import recall as recall_command
 from tests.recall.making import harbour
 from tests.support import Story, result
 

@@ -15,7 +15,7 @@ from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata, Pin, Rewound, Segment, Undone
 from sevenfold.record.entries import Stored
 from sevenfold.record.log import Place, said_by_user
-from sevenfold.surfaces import gc_command
+from sevenfold.surfaces.commands import gc as gc_command
 from tests.storage.making import Worker, run
 
 OLD = 100 * 86_400

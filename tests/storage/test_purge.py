@@ -24,7 +24,7 @@ from sevenfold.layers.redact import digest, mask
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata, Epoch, Purged, Rewound, Segment
 from sevenfold.runtime.resume import fold, resume
-from sevenfold.surfaces import purge_command
+from sevenfold.surfaces.commands import purge as purge_command
 from tests.redaction.making import ALONE, Maker
 from tests.scenarios.conversing import Conversation, conversation
 from tests.storage.making import Worker, reopened, run
@@ -331,7 +331,7 @@ def _killed(home: Home, call: str, number: int) -> int:
         import io, os, signal, sys
         from pathlib import Path
         from tests.storage.making import run
-        from sevenfold.surfaces import purge_command
+        from sevenfold.surfaces.commands import purge as purge_command
         real, left = {call}, [{number}]
         def deadly(*arguments):
             if not left[0]:

@@ -19,8 +19,9 @@ from sevenfold.adapters.telemetry.jsonl import JsonlSink
 from sevenfold.adapters.world import ManualClock, RandomIds
 from sevenfold.errors import TranscriptLocked
 from sevenfold.events import SteppedAside
-from sevenfold.surfaces import purge_command, scan_command
 from sevenfold.surfaces.chat.typed import TypedHistory
+from sevenfold.surfaces.commands import purge as purge_command
+from sevenfold.surfaces.commands import scan as scan_command
 from tests.agent.working import Model, use
 from tests.redaction.making import ALONE, Maker
 from tests.storage.making import Worker, run

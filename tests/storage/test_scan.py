@@ -10,7 +10,7 @@ from sevenfold.adapters.home import Home
 from sevenfold.adapters.pieces import SIZE, pieces
 from sevenfold.adapters.scanning import scan
 from sevenfold.layers.redact import digest
-from sevenfold.surfaces import scan_command
+from sevenfold.surfaces.commands import scan as scan_command
 from tests.redaction.making import ALONE, Maker
 from tests.storage.making import Worker, run
 

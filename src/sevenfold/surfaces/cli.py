@@ -16,21 +16,21 @@ from typing import Protocol
 
 import sevenfold as package
 from sevenfold.errors import UserError
-from sevenfold.surfaces import (
-    audit_command,
-    chat_command,
-    compact_command,
-    config_command,
-    demo_command,
-    gc_command,
-    notes_command,
-    profile_command,
-    purge_command,
-    recall_command,
-    scan_command,
-    sessions_command,
-    simulate_command,
-    trust_command,
+from sevenfold.surfaces.commands import (
+    audit,
+    chat,
+    compact,
+    config,
+    demo,
+    gc,
+    notes,
+    profile,
+    purge,
+    recall,
+    scan,
+    sessions,
+    simulate,
+    trust,
 )
 
 
@@ -52,20 +52,20 @@ class Command(Protocol):
 
 
 COMMANDS: dict[str, Command] = {
-    "demo": demo_command,
-    "chat": chat_command,
-    "sessions": sessions_command,
-    "profile": profile_command,
-    "compact": compact_command,
-    "notes": notes_command,
-    "recall": recall_command,
-    "audit": audit_command,
-    "config": config_command,
-    "trust": trust_command,
-    "scan": scan_command,
-    "purge": purge_command,
-    "gc": gc_command,
-    "simulate": simulate_command,
+    "demo": demo,
+    "chat": chat,
+    "sessions": sessions,
+    "profile": profile,
+    "compact": compact,
+    "notes": notes,
+    "recall": recall,
+    "audit": audit,
+    "config": config,
+    "trust": trust,
+    "scan": scan,
+    "purge": purge,
+    "gc": gc,
+    "simulate": simulate,
 }
 FAILED = 2
 INTERRUPTED = 130

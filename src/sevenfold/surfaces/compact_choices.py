@@ -10,8 +10,8 @@ from sevenfold.errors import InputError, Refused
 from sevenfold.layers.extract.words import users_words
 from sevenfold.ports import Client
 from sevenfold.runtime.compaction.wish import Engine, Left
+from sevenfold.surfaces.commands.notes import bring_up_to_date
 from sevenfold.surfaces.compact_report import Place
-from sevenfold.surfaces.notes_command import bring_up_to_date
 from sevenfold.surfaces.recorded import Recorded, is_offline
 from sevenfold.wiring.session import Session, Wishes
 

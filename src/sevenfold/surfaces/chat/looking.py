@@ -14,7 +14,7 @@ from sevenfold.surfaces.chat import pages, window
 from sevenfold.surfaces.chat.chat import Chat
 from sevenfold.surfaces.chat.ledger import Ledger
 from sevenfold.surfaces.chat.markdown import rendered
-from sevenfold.surfaces.config_command import entry
+from sevenfold.surfaces.commands.config import entry
 
 
 def context(chat: Chat, rest: str) -> None:

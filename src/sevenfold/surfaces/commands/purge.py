@@ -90,7 +90,7 @@ def _purge_session(home: Home, world: World, options: argparse.Namespace) -> int
 
 def _purge_secrets(home: Home, world: World, leaks: list[Leak], options: argparse.Namespace) -> int:
     from sevenfold.adapters.purging import secrets
-    from sevenfold.surfaces.scan_command import progress
+    from sevenfold.surfaces.commands.scan import progress
 
     with progress("looking") as step:
         affected = secrets.survey(home, leaks, step) if leaks else []
@@ -112,7 +112,7 @@ def _leaks(home: Home, options: argparse.Namespace) -> list[Leak]:
     from sevenfold.adapters.purging import secrets
     from sevenfold.adapters.purging.leak import Leak
     from sevenfold.layers.redact import DIGITS_IN_MASK
-    from sevenfold.surfaces.scan_command import progress
+    from sevenfold.surfaces.commands.scan import progress
 
     if options.secret_stdin:
         return [Leak(_secret())]
