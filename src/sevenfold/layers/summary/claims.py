@@ -11,6 +11,8 @@ from sevenfold.layers.extract.work import one_line
 from sevenfold.layers.summary.compose import paragraphs
 from sevenfold.layers.summary.fit import Claim
 
+WHERE_THE_WORDS_ARE = "- Section 6 has every message, section 9 the newest."
+"""Words of our own: whoever hands a summary on may repeat them."""
 _FACT = TypeVar("_FACT")
 
 _ORDER = (6, 9, 8, 1, 7, 4, 3, 5, 2)
@@ -102,7 +104,7 @@ def _request(facts: Facts) -> Iterable[str]:
         first = facts.messages[0]
         yield f"- what the user said first: {_begin(Quote(first.head, first.record), facts)}"
     if facts.messages:
-        yield "- Section 6 has every message, section 9 the newest."
+        yield WHERE_THE_WORDS_ARE
 
 
 def _next(facts: Facts) -> Iterable[str]:

@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from sevenfold.layers.extract import outline
 from sevenfold.layers.extract.facts import Facts
+from sevenfold.layers.summary.claims import WHERE_THE_WORDS_ARE
 from sevenfold.layers.summary.draft import Draft
 from sevenfold.layers.summary.sources import FEW, Sources, telling
 from sevenfold.layers.summary.tongues import without_will
@@ -99,7 +100,7 @@ class _Check:
 
     def __init__(self, facts: Facts, sources: Sources, ours: frozenset[str] = frozenset()) -> None:
         self.facts = facts
-        self._ours = ours
+        self._ours = ours | {WHERE_THE_WORDS_ARE}
         self.sources = sources
         self.invented: list[str] = []
         self.strange: list[str] = []
@@ -194,9 +195,10 @@ class _Check:
 
     def _rests(self, sentence: str, will: Will | None) -> bool:
         """Has the sentence the source it needs?"""
-        if will is None:
-            return self.sources.at_home_here(sentence)
         quotes = [found for found in _SHORT_QUOTED.findall(sentence) if found.strip()]
+        if will is None:
+            told = bool(quotes) and all(map(self.sources.spoken, quotes))
+            return told or self.sources.at_home_here(sentence)
         if quotes and all(map(self.sources.said_by_user, quotes)):
             return True
         if will == "plan":
