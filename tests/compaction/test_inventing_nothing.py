@@ -190,4 +190,5 @@ def test_nothing_the_offline_model_extracts_is_taken_for_invented():
             session.user(words)
             session.complete()
         done = session.compact(engine="fork")
+    assert done is not None
     assert (done.engine, done.invented) == ("fork", ())

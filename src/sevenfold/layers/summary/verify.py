@@ -180,7 +180,8 @@ class _Check:
             return "plan" if _LEADS.search(sentence) and not acted else will
         if self._leads:
             return self._leads if acted else "plan"
-        return will or (self._usual if telling(bare) > FEW else None)
+        told = bare != sentence and not _SHORT_QUOTED.search(bare)
+        return will or (self._usual if telling(bare) > FEW and (acted or not told) else None)
 
     def _aside(self, sentence: str, quote: re.Match[str]) -> str:
         """Nothing in place of a quotation of the user or the model: that it was said is all the sentence says of it.
