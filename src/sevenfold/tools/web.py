@@ -31,7 +31,7 @@ MOST_REDIRECTIONS = 5
 _REDIRECTIONS = (301, 302, 303, 307, 308)
 _TEXTUAL = ("json", "xml", "javascript", "yaml", "toml", "x-sh", "csv")
 _ACCEPT = "text/html, text/*;q=0.9, */*;q=0.5"
-_WHO = "sevenfold (+https://pypi.org/project/sevenfold)"
+_WHO = "sevenfold"
 
 
 class FetchInput(Struct, forbid_unknown_fields=True):
