@@ -25,7 +25,7 @@ the official SDK, every tool call is carried out, and the simulated provider enf
 its price list. Ends with 1 if anything that must hold does not."""
 EXAMPLES = """\
 examples:
-  sevenfold demo                         375 turns, about a minute
+  sevenfold demo                         333 turns, about a minute
   sevenfold demo --fast --json           the figures alone, in seconds
   sevenfold demo --keep                  and look at the session it leaves behind"""
 
