@@ -7,10 +7,12 @@ not take in is caught up with when somebody looks for it, or when a compaction i
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from threading import Event, Thread
 from time import perf_counter
 
+_log = logging.getLogger(__name__)
 BYTES_AT_ONCE = 64_000
 """What is left to be read when it is needed is hardly ever more, and is read in a few milliseconds."""
 
@@ -58,4 +60,5 @@ class Follower:
                     return
                 self._over.wait(perf_counter() - began)
         except Exception:  # noqa: BLE001 (an index can be made again at any time, and nobody waits for this one)
+            _log.info("recall no longer follows the session; it catches up when asked", exc_info=True)
             self._over.set()

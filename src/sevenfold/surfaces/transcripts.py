@@ -6,11 +6,16 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from glob import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sevenfold.errors import TranscriptMissing
+
+if TYPE_CHECKING:
+    from sevenfold.adapters.jsonl import JsonlLog
+    from sevenfold.adapters.recall_index import RecallIndex
 
 PATIENCE = 1.0
 """Seconds from which on it is shown how far something has come."""
@@ -32,6 +37,25 @@ def find(name: str) -> Path:
     raise TranscriptMissing(
         f"{name}: neither a file nor a session of ours, in this folder or in {others}; name the transcript's path"
     )
+
+
+@contextmanager
+def indexed(path: Path) -> Iterator[tuple[JsonlLog, RecallIndex]]:
+    """The transcript and an up-to-date index of all that was said in it; refused if nothing was."""
+    from sevenfold.adapters.home import SessionFiles
+    from sevenfold.adapters.jsonl import JsonlLog
+    from sevenfold.adapters.recall_index import RecallIndex, side_file
+    from sevenfold.adapters.results import FileResults
+    from sevenfold.evals.profile.formats import not_a_conversation
+
+    log = JsonlLog(path)
+    stored = FileResults(SessionFiles(path.parent, path.stem).results)
+    with closing(RecallIndex.for_reading(log, side_file(path), fetch=stored.fetch)) as index:
+        with progress(path, "indexing") as step:
+            index.catch_up(step)
+        if index.size == 0:
+            raise not_a_conversation(path)
+        yield log, index
 
 
 @contextmanager

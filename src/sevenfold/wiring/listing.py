@@ -7,6 +7,7 @@ was never asked for, is the answer waited for, and that not long. Nothing fails 
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 from sevenfold.adapters.listing import Copies, Listing, read
 from sevenfold.profiles import Profile, find
 
+_log = logging.getLogger(__name__)
 WAIT_SECONDS = 2.0
 """How long the opening of a session waits for what a server says of a model nobody knows."""
 ASK_SECONDS = 10.0
@@ -98,7 +100,7 @@ class _Asking(threading.Thread):
         try:
             self.came = self._ask()
         except Exception:  # noqa: BLE001 (any client, any server: none of it may reach the session)
-            return
+            _log.info("the server did not list its model; what was known before holds", exc_info=True)
 
 
 def _over(profile: Profile, listing: Listing) -> Profile:

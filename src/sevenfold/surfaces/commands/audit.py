@@ -61,25 +61,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _audit(path: Path) -> Audit:
-    from sevenfold.adapters.home import SessionFiles
-    from sevenfold.adapters.jsonl import JsonlLog
-    from sevenfold.adapters.recall_index import RecallIndex, side_file
-    from sevenfold.adapters.results import FileResults
     from sevenfold.evals.audit.report import audit
-    from sevenfold.evals.profile.formats import not_a_conversation
 
-    log = JsonlLog(path)
-    stored = FileResults(SessionFiles(path.parent, path.stem).results)
-    index = RecallIndex.for_reading(log, side_file(path), fetch=stored.fetch)
-    try:
-        with transcripts.progress(path, "indexing") as progress:
-            index.catch_up(progress)
-        if index.size == 0:
-            raise not_a_conversation(path)
-        with transcripts.progress(path, "checking") as progress:
-            return audit(log, index, progress)
-    finally:
-        index.close()
+    with transcripts.indexed(path) as (log, index), transcripts.progress(path, "checking") as progress:
+        return audit(log, index, progress)
 
 
 def _print_json(path: Path, audit: Audit) -> None:

@@ -63,24 +63,9 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    from sevenfold.adapters.home import SessionFiles
-    from sevenfold.adapters.jsonl import JsonlLog
-    from sevenfold.adapters.recall_index import RecallIndex, side_file
-    from sevenfold.adapters.results import FileResults
-    from sevenfold.evals.profile.formats import not_a_conversation
-
     path = transcripts.find(options.session)
-    log = JsonlLog(path)
-    stored = FileResults(SessionFiles(path.parent, path.stem).results)
-    index = RecallIndex.for_reading(log, side_file(path), fetch=stored.fetch)
-    try:
-        with transcripts.progress(path, "indexing") as progress:
-            index.catch_up(progress)
-        if index.size == 0:
-            raise not_a_conversation(path)
+    with transcripts.indexed(path) as (log, index):
         hits, in_context = _search(partial(index.search, **_asked(options)), log, options)
-    finally:
-        index.close()
     if options.json:
         _print_json(path, hits, in_context)
     else:
