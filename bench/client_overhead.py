@@ -21,9 +21,9 @@ import anthropic
 import httpx2
 import msgspec
 
-from sevenfold.adapters.anthropic import AnthropicClient
+from sevenfold.lab.simulator.stream import events
 from sevenfold.ports import Call
-from sevenfold.simulator.stream import events
+from sevenfold.providers.anthropic.client import AnthropicClient
 
 SIZE = 1_000_000
 ROUNDS = 25

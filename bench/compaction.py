@@ -24,16 +24,17 @@ from typing import Any
 from msgspec import Struct, field
 
 from sevenfold.errors import Refused
-from sevenfold.evals.replay.provider import Provider
-from sevenfold.evals.retention import accepting, chain
-from sevenfold.evals.retention.cutting import Cut, cuts
-from sevenfold.evals.retention.misleading import FAILURES, HABITS, Habit, Misleading
-from sevenfold.evals.retention.trial import ALONE, MODEL, SYSTEM, Trial, hold, tool_named
-from sevenfold.layers.offline import summarise, take_notes
+from sevenfold.lab.replay.provider import Provider
+from sevenfold.lab.retention import acceptance as accepting
+from sevenfold.lab.retention import chain
+from sevenfold.lab.retention.bad_models import FAILURES, HABITS, Habit, Misleading
+from sevenfold.lab.retention.cut import Cut, cuts
+from sevenfold.lab.retention.trial import ALONE, MODEL, SYSTEM, Trial, hold, tool_named
+from sevenfold.lab.simulator.brains import Prompt, ScriptedBrain
+from sevenfold.layers.compact.offline import summarise, take_notes
+from sevenfold.layers.compact.request import Compacted, Engine
 from sevenfold.record import entries
-from sevenfold.runtime.compaction.wish import Compacted, Engine
-from sevenfold.simulator.brains import Prompt, ScriptedBrain
-from sevenfold.wiring.session import Session
+from sevenfold.session.session import Session
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:

@@ -23,19 +23,19 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sevenfold.adapters.offline import OfflineClient
-from sevenfold.evals.retention.cutting import Cut, cuts
-from sevenfold.evals.retention.probing import Reachable, by_reading, by_recall, nowhere
-from sevenfold.evals.retention.trial import opened_at
-from sevenfold.layers import fidelity
-from sevenfold.layers.fidelity import Count, Probe
-from sevenfold.layers.offline import summarise
+from sevenfold.lab.retention.cut import Cut, cuts
+from sevenfold.lab.retention.reach import Reachable, by_reading, by_recall, nowhere
+from sevenfold.lab.retention.trial import opened_at
+from sevenfold.lab.simulator.tokens import Counter
+from sevenfold.layers.compact import fidelity
+from sevenfold.layers.compact.fidelity import Count, Probe
+from sevenfold.layers.compact.offline import summarise
+from sevenfold.layers.compact.request import Engine
+from sevenfold.providers.offline.client import OfflineClient
+from sevenfold.providers.registry import offline_script
 from sevenfold.record import blocks
 from sevenfold.record.effects import Effects, item
 from sevenfold.record.entries import Said
-from sevenfold.runtime.compaction.wish import Engine
-from sevenfold.simulator.tokens import Counter
-from sevenfold.wiring.clients import offline_script
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:

@@ -16,22 +16,22 @@ from typing import Any
 import anthropic
 from anthropic import beta_tool
 
-from sevenfold.adapters.anthropic import AnthropicClient
-from sevenfold.adapters.memory import MemoryLog
-from sevenfold.adapters.world import RandomIds, SystemClock
+from sevenfold.clock import RandomIds, SystemClock
+from sevenfold.conversation.exchange import Exchange
+from sevenfold.conversation.flow import drive
+from sevenfold.conversation.transcript import Transcript
+from sevenfold.lab.simulator.brains import Prompt, ScriptedBrain
+from sevenfold.lab.simulator.limits import Limits
+from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.lab.simulator.server import serve
 from sevenfold.profiles import find
+from sevenfold.providers.anthropic.client import AnthropicClient
 from sevenfold.record import blocks
 from sevenfold.record.log import Place
 from sevenfold.record.usage import Usage
 from sevenfold.request.frame import Frame
 from sevenfold.request.price import Call, cost, ideal_cost
-from sevenfold.runtime.drive import drive
-from sevenfold.runtime.exchange import Exchange
-from sevenfold.runtime.transcript import Transcript
-from sevenfold.simulator.brains import Prompt, ScriptedBrain
-from sevenfold.simulator.limits import Limits
-from sevenfold.simulator.provider import Setup, Simulator
-from sevenfold.simulator.server import serve
+from sevenfold.stores.memory.log import MemoryLog
 
 MODEL = "claude-sonnet-5-5"
 TURNS = 200

@@ -7,25 +7,25 @@ import asyncio
 import pytest
 
 import sevenfold
-from sevenfold.adapters.anthropic import AnthropicClient
-from sevenfold.adapters.jsonl import JsonlLog
-from sevenfold.adapters.memory import MemoryLog
-from sevenfold.adapters.offline import OfflineClient
-from sevenfold.adapters.openai import OpenAIClient
-from sevenfold.adapters.recording import Recording
-from sevenfold.adapters.world import ManualClock, RandomIds
+from sevenfold.clock import ManualClock, RandomIds
+from sevenfold.conversation.exchange import Exchange
+from sevenfold.conversation.flow import drive, drive_async
+from sevenfold.conversation.resume import fold
+from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import InputError
-from sevenfold.examples import coding_session
+from sevenfold.lab.examples import coding_session
+from sevenfold.lab.replay.playback import Recording
 from sevenfold.profiles import find
+from sevenfold.providers.anthropic.client import AnthropicClient
+from sevenfold.providers.offline.client import OfflineClient
+from sevenfold.providers.openai.client import OpenAIClient
+from sevenfold.providers.registry import async_client_for, client_for
 from sevenfold.record import blocks
 from sevenfold.record.log import Place
 from sevenfold.record.usage import Usage
 from sevenfold.request.frame import Frame
-from sevenfold.runtime.drive import drive, drive_async
-from sevenfold.runtime.exchange import Exchange
-from sevenfold.runtime.resume import fold
-from sevenfold.runtime.transcript import Transcript
-from sevenfold.wiring import async_client_for, client_for
+from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.stores.memory.log import MemoryLog
 
 VARIABLES = ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL"]
 

@@ -11,15 +11,15 @@ import msgspec
 
 from bench.points import Outcome, Point, all_of, without_corpus
 from bench.points.recount import USAGE, Count, count, kind_of
-from sevenfold.adapters.jsonl import JsonlLog, Sync
-from sevenfold.evals.profile import gather
-from sevenfold.evals.profile.figures import Session
+from sevenfold.conversation.resume import fold, resume
+from sevenfold.lab.profile import gather
+from sevenfold.lab.profile.figures import Session
 from sevenfold.profiles import find
 from sevenfold.record import entries
 from sevenfold.record.entries import Boundary, Clearing, Said
 from sevenfold.record.rules import RuleFacts, refusals
 from sevenfold.record.view import View
-from sevenfold.runtime.resume import fold, resume
+from sevenfold.stores.jsonl.log import JsonlLog, Sync
 
 PROFILED = "every Claude and Codex file is profiled"
 ACCOUNTED = "calls, usage, compactions and clearings are those of a recount"

@@ -10,11 +10,11 @@ from msgspec import Struct
 
 from bench import policies, prepare_cost
 from bench.points import Outcome, Point, all_of, at_most, without_corpus
-from sevenfold.evals.replay.checks import Checker, Found
-from sevenfold.evals.replay.pauses import Saving, savings
-from sevenfold.evals.replay.recording import read
-from sevenfold.evals.replay.run import Run, replay
 from sevenfold.events import Checked
+from sevenfold.lab.replay.checks import Checker, Found
+from sevenfold.lab.replay.pauses import Saving, savings
+from sevenfold.lab.replay.run import Run, replay
+from sevenfold.lab.replay.steps import read
 
 SMALL = 100_000
 """A window in which hardly any of the sessions fits, so that the layers have to act."""

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 import sevenfold
+from sevenfold.agent.events import Ended, Happened, Queue, ToolBegan, ToolEnded, ToolProgress
+from sevenfold.agent.loop import Finished
+from sevenfold.agent.tools.context import Context
+from sevenfold.agent.tools.read import Read
 from sevenfold.errors import InputError, Refused
 from sevenfold.events import Answered, Sending
+from sevenfold.lab.simulator.brains import Reply
 from sevenfold.ports import Piece
-from sevenfold.runtime.loop import Finished
-from sevenfold.simulator.brains import Reply
-from sevenfold.tools.context import Context
-from sevenfold.tools.read import Read
-from sevenfold.wiring.agent_events import Ended, Happened, Queue, ToolBegan, ToolEnded, ToolProgress
 from tests.agent.working import (
     agent,
     async_agent,

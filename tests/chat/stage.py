@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from sevenfold.simulator.brains import Json, Prompt, ScriptedBrain, text, thinking, tool_use
-from sevenfold.simulator.faults import Faults
-from sevenfold.simulator.provider import Simulator
-from sevenfold.simulator.server import serve
+from sevenfold.lab.simulator.brains import Json, Prompt, ScriptedBrain, text, thinking, tool_use
+from sevenfold.lab.simulator.faults import Faults
+from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.server import serve
 
 PLAN = "# The bridge\n\n1. Lay the stones.\n2. Close the arch."
 ANSWER = """\

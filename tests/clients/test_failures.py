@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 
-from sevenfold.adapters import failures
-from sevenfold.adapters.failures import Place
-from sevenfold.adapters.keys import ANTHROPIC, OPENAI
 from sevenfold.errors import (
     BodyTooLarge,
     BoundThinking,
@@ -22,6 +19,9 @@ from sevenfold.errors import (
     RequestRefused,
     Unreachable,
 )
+from sevenfold.providers import failures
+from sevenfold.providers.failures import Place
+from sevenfold.providers.keys import ANTHROPIC, OPENAI
 
 PLACE = Place(ANTHROPIC, "http://here", "some-model")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.adapters.keys import ANTHROPIC, OPENAI, Provider
 from sevenfold.errors import SettingError
+from sevenfold.providers.keys import ANTHROPIC, OPENAI, Provider
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 
@@ -29,7 +29,8 @@ def test_an_sdk_that_is_not_installed_is_named_with_how_to_install_it() -> None:
 
 def test_clients_load_no_sdk_until_one_is_made() -> None:
     script = (
-        "import sys, sevenfold.adapters.anthropic, sevenfold.adapters.openai, sevenfold.adapters.offline;"
+        "import sys, sevenfold.providers.anthropic.client, sevenfold.providers.openai.client;"
+        "import sevenfold.providers.offline.client;"
         "print([name for name in ('anthropic', 'openai', 'httpx2', 'asyncio') if name in sys.modules])"
     )
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.adapters.drafted import DraftedLog
-from sevenfold.adapters.jsonl import JsonlLog
+from sevenfold.cli import recorded_session as files_of
+from sevenfold.cli.main import main
+from sevenfold.conversation.resume import resume
 from sevenfold.errors import InputError, Refused
-from sevenfold.runtime.resume import resume
-from sevenfold.simulator.brains import Prompt
-from sevenfold.surfaces import recorded as files_of
-from sevenfold.surfaces.cli import main
+from sevenfold.lab.simulator.brains import Prompt
+from sevenfold.stores.jsonl.draft import DraftedLog
+from sevenfold.stores.jsonl.log import JsonlLog
 from tests.commands.recorded import answering, files, foreign, helpful, opened, own, ran
 from tests.support import Story
 

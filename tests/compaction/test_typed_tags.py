@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import sevenfold
-from sevenfold.layers.extract.words import users_words
-from sevenfold.layers.fidelity import reading
+from sevenfold.layers.compact.extract.words import users_words
+from sevenfold.layers.compact.fidelity import reader as reading
 from sevenfold.record import blocks
 from sevenfold.record.effects import Effects, item
 from sevenfold.record.entries import Said

@@ -15,17 +15,17 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from sevenfold.evals.demo.assistant import Assistant
-from sevenfold.evals.demo.bill import Meter, Naive
-from sevenfold.evals.demo.figures import Death, Facts, Figures, Mark, Outcome, bars
-from sevenfold.evals.demo.moves import Plan, do, edit, run
-from sevenfold.evals.demo.project import FAULTS, INCIDENT, project
-from sevenfold.evals.demo.protocol import Layer, Over, Ready, Turned, Used
-from sevenfold.evals.demo.scratch_folder import NAME, checked, scratch_folder
+from sevenfold.cli import demo_progress, demo_report
+from sevenfold.lab.demo.assistant import Assistant
+from sevenfold.lab.demo.bill import Meter, Naive
+from sevenfold.lab.demo.figures import Death, Facts, Figures, Mark, Outcome, bars
+from sevenfold.lab.demo.moves import Plan, do, edit, run
+from sevenfold.lab.demo.project import FAULTS, INCIDENT, project
+from sevenfold.lab.demo.protocol import Layer, Over, Ready, Turned, Used
+from sevenfold.lab.demo.scratch_folder import NAME, checked, scratch_folder
+from sevenfold.lab.simulator.brains import Prompt, Reply
 from sevenfold.profiles import find
 from sevenfold.record.usage import Usage
-from sevenfold.simulator.brains import Prompt, Reply
-from sevenfold.surfaces import demo_progress, demo_report
 
 PROFILE = find("claude-opus-4-6")
 
@@ -271,7 +271,7 @@ def test_what_is_said_is_never_cut_off(terminal: bool) -> None:
 def test_without_what_it_needs_the_command_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['uvicorn'] = None\n"
-        "from sevenfold.surfaces.cli import main; raise SystemExit(main(['demo', '--fast']))"
+        "from sevenfold.cli.main import main; raise SystemExit(main(['demo', '--fast']))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 2

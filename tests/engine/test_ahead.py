@@ -13,7 +13,7 @@ import sevenfold
 from bench import background
 from sevenfold.errors import ProviderFailed
 from sevenfold.events import Acted, Compacted, SteppedAside
-from sevenfold.simulator.brains import Prompt
+from sevenfold.lab.simulator.brains import Prompt
 from tests.engine.working import ASKED, MODELS, Mind, World, messages, noted, output, texts, world
 from tests.hooks.hooking import hooks
 

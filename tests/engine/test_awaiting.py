@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import sevenfold
+from sevenfold.conversation.flow import Flow, aside, drive, drive_async
 from sevenfold.errors import Refused
-from sevenfold.runtime.drive import Flow, aside, drive, drive_async
 from tests.engine.test_growing import counting, history
 from tests.engine.working import FREE, QUIET
 

@@ -7,11 +7,19 @@ from typing import Any
 
 import pytest
 
+from sevenfold.conversation.engine import Engine
+from sevenfold.conversation.flow import drive
 from sevenfold.errors import Refused
-from sevenfold.events import Answered, CacheBroke, Compacted, Compacting, Proposed, Sending, SteppedAside
-from sevenfold.runtime.drive import drive
-from sevenfold.runtime.engine import Engine
-from sevenfold.simulator.brains import NoSummary, Prompt, Reply
+from sevenfold.events import (
+    Answered,
+    CacheBroke,
+    Compacted,
+    Compacting,
+    Proposed,
+    Sending,
+    SteppedAside,
+)
+from sevenfold.lab.simulator.brains import NoSummary, Prompt, Reply
 from tests.engine.working import (
     ASKED,
     BOUND,

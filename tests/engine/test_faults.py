@@ -14,13 +14,13 @@ import pytest
 from msgspec.structs import replace
 
 import sevenfold
-from sevenfold.adapters.memory import MemoryLog
 from sevenfold.errors import Aborted, PromptTooLong, TranscriptFull
 from sevenfold.events import Compacted, Compacting, SteppedAside
+from sevenfold.lab.simulator.brains import NoSummary, Prompt
+from sevenfold.lab.simulator.faults import Fault
 from sevenfold.ports import Call
-from sevenfold.simulator.brains import NoSummary, Prompt
-from sevenfold.simulator.faults import Fault
-from sevenfold.wiring import opened
+from sevenfold.session import factory as opened
+from sevenfold.stores.memory.log import MemoryLog
 from tests.engine.working import ASKED, BOUND, FREE, Mind, begun, body, output, texts, world
 
 TOOL_CALL = [{"type": "tool_use", "id": "toolu_x", "name": "Read", "input": {}}]

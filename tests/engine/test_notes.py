@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.adapters.notes_file import FileNotes
+from sevenfold.conversation.flow import Signal, Wait, drive, drive_async
 from sevenfold.errors import Refused
 from sevenfold.events import Acted, Compacted, SteppedAside
-from sevenfold.layers import notes
-from sevenfold.layers.notes import SECTIONS, Notes, Since
+from sevenfold.lab.simulator.brains import Prompt
+from sevenfold.layers.notes import policy as notes
+from sevenfold.layers.notes.policy import SECTIONS, Notes, Since
 from sevenfold.profiles import find
 from sevenfold.record import blocks
 from sevenfold.record.effects import Effects, item
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 from sevenfold.record.window import Window
-from sevenfold.runtime.drive import Signal, Wait, drive, drive_async
-from sevenfold.simulator.brains import Prompt
+from sevenfold.stores.jsonl.notes import FileNotes
 from tests.engine.working import (
     ASKED,
     MODELS,

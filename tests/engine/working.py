@@ -13,15 +13,15 @@ from typing import Any
 import anthropic
 
 import sevenfold
-from sevenfold.adapters.anthropic import AnthropicClient
 from sevenfold.events import Event, Veto
-from sevenfold.layers.offline import summarise, take_notes
+from sevenfold.lab.simulator.brains import Prompt, Reply, ScriptedBrain
+from sevenfold.lab.simulator.clock import VirtualClock
+from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.ports import Call, Watcher
 from sevenfold.ports import Reply as Answered
-from sevenfold.simulator.brains import Prompt, Reply, ScriptedBrain
-from sevenfold.simulator.clock import VirtualClock
-from sevenfold.simulator.provider import Setup, Simulator
-from sevenfold.wiring.session import Completion
+from sevenfold.providers.anthropic.client import AnthropicClient
+from sevenfold.session.session import Completion
 from tests.engine.stage import stage
 
 BOUND, FREE = "claude-sonnet-5-5", "claude-opus-4-6"

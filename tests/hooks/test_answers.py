@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from sevenfold.runtime.hooks.answers import MOST_CHARACTERS, Printed, understood
-from sevenfold.runtime.hooks.inputs import EVENTS, encoded
-from sevenfold.runtime.hooks.outcomes import Outcome, Permission, combined
+from sevenfold.agent.hooks.answers import MOST_CHARACTERS, Printed, combined, understood
+from sevenfold.conversation.hook_inputs import EVENTS, encoded
+from sevenfold.conversation.hook_outcomes import Outcome, Permission
 from tests.hooks.hooking import happened
 
 BLOCKING = {"UserPromptSubmit", "Stop", "SubagentStop", "PreCompact"}

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from sevenfold.adapters.hook_process import run
+from sevenfold.agent.hooks.process import run
+from sevenfold.agent.hooks.run import Hooks
+from sevenfold.agent.hooks.settings import parse
+from sevenfold.conversation.hook_inputs import EVENTS, HookInput, PreCompact
+from sevenfold.conversation.hook_outcomes import Outcome, Permission
 from sevenfold.errors import Aborted, SettingError
-from sevenfold.runtime.hooks.inputs import EVENTS, HookInput, PreCompact
-from sevenfold.runtime.hooks.outcomes import Outcome, Permission
-from sevenfold.runtime.hooks.run import Hooks
-from sevenfold.runtime.hooks.settings import parse
 from tests.hooks.hooking import PLENTY, async_hooks, happened, hooks, script, settings
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="commands need a POSIX system")

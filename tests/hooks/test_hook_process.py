@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.adapters.hook_process import MOST_BYTES, Ended, run
+from sevenfold.agent.hooks.process import MOST_BYTES, Ended, run
 from tests.hooks.hooking import PLENTY, script
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="commands need a POSIX system")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from sevenfold.agent.hooks.settings import Command, load, parse
+from sevenfold.conversation.hook_inputs import EVENTS
 from sevenfold.errors import SettingError
-from sevenfold.runtime.hooks.inputs import EVENTS
-from sevenfold.runtime.hooks.settings import Command, load, parse
 from tests.hooks.hooking import settings
 
 

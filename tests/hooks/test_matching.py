@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from sevenfold.agent.hooks.matcher import matcher
 from sevenfold.errors import SettingError
-from sevenfold.runtime.hooks.matching import matcher
 
 NAMES = st.text("abcXYZ019_-", min_size=1, max_size=8)
 

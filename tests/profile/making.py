@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sevenfold.evals.profile.figures import Session
-from sevenfold.evals.profile.formats import profile_file
+from sevenfold.lab.profile.figures import Session
+from sevenfold.lab.profile.formats import profile_file
 
 MODEL = "claude-opus-4-5-20251101"
 START = datetime(2026, 2, 3, 12, 0, tzinfo=UTC)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.evals.profile.context import Context, Piece, Tally
+from sevenfold.lab.profile.context import Context, Piece, Tally
 from sevenfold.record import blocks
 from sevenfold.record.weight import measure
 from tests.profile.making import Tape, call, result, text, usage

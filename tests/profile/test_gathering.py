@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.adapters.lines import LINE_LIMIT
 from sevenfold.errors import TranscriptForeign, TranscriptMissing
-from sevenfold.evals.profile import gather
-from sevenfold.evals.profile.figures import Profile
-from sevenfold.evals.profile.formats import profile_file
+from sevenfold.lab.profile import gather
+from sevenfold.lab.profile.figures import Profile
+from sevenfold.lab.profile.formats import profile_file
+from sevenfold.stores.jsonl.lines import LINE_LIMIT
 from tests.profile.making import Rollout, Tape, call, result, text, usage
 
 

@@ -15,10 +15,11 @@ import pytest
 from rich.console import Console
 
 from sevenfold import __version__
-from sevenfold.evals.profile import gather
-from sevenfold.evals.profile.figures import Profile
-from sevenfold.surfaces import page, terminal
-from sevenfold.surfaces.cli import main
+from sevenfold.cli import profile_page as page
+from sevenfold.cli import profile_terminal as terminal
+from sevenfold.cli.main import main
+from sevenfold.lab.profile import gather
+from sevenfold.lab.profile.figures import Profile
 from tests.profile.making import Tape, call, result, text, usage
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -177,7 +178,7 @@ def test_the_module_runs_as_a_program_and_a_closed_pipe_is_no_failure() -> None:
 
 
 def test_scripts_that_want_json_do_not_wait_for_what_draws() -> None:
-    asked = "import sys; from sevenfold.surfaces.cli import main; main(['profile', '--example', '--json'])"
+    asked = "import sys; from sevenfold.cli.main import main; main(['profile', '--example', '--json'])"
     program = f"{asked}; sys.stderr.write(str('rich' in sys.modules))"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, env=environment)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from sevenfold.evals.profile import gather
-from sevenfold.evals.profile.figures import Profile, Session
+from sevenfold.lab.profile import gather
+from sevenfold.lab.profile.figures import Profile, Session
 
 FIELDS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
 

@@ -7,9 +7,9 @@ from collections.abc import Generator
 
 import pytest
 
+from sevenfold.conversation.flow import drive, drive_async
 from sevenfold.errors import Overloaded
 from sevenfold.ports import Ask, Call, Reply, Watcher
-from sevenfold.runtime.drive import drive, drive_async
 from tests.support import answer
 
 

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from sevenfold.record import blocks
-from sevenfold.record.decisions import CompactMetadata, MicrocompactMetadata, Rewound, Segment, Snip, Undone
+from sevenfold.record.decisions import (
+    CompactMetadata,
+    MicrocompactMetadata,
+    Rewound,
+    Segment,
+    Snip,
+    Undone,
+)
 from sevenfold.record.rounds import rounds
 from tests.scenarios.conversing import Conversation, conversation
 

@@ -9,17 +9,18 @@ import pytest
 from bench import policies, prepare_cost
 from bench.peers.sessions import Session
 from bench.points import session as points
-from sevenfold.adapters.jsonl import JsonlLog, Sync
-from sevenfold.adapters.world import CountedIds, ManualClock
-from sevenfold.evals.replay import pauses, recording
-from sevenfold.evals.replay.checks import Checker
-from sevenfold.evals.replay.recording import Recording, Step
-from sevenfold.evals.replay.run import replay
+from sevenfold.clock import CountedIds, ManualClock
+from sevenfold.conversation.transcript import Transcript
 from sevenfold.events import Acted
+from sevenfold.lab.replay import pauses
+from sevenfold.lab.replay import steps as recording
+from sevenfold.lab.replay.checks import Checker
+from sevenfold.lab.replay.run import replay
+from sevenfold.lab.replay.steps import Recording, Step
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata
 from sevenfold.record.log import Answer, Place
-from sevenfold.runtime.transcript import Transcript
+from sevenfold.stores.jsonl.log import JsonlLog, Sync
 
 MODELS = policies.MODELS
 START = 1_790_000_000.0

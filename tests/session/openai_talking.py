@@ -12,10 +12,10 @@ import openai
 import pytest
 
 import sevenfold
-from sevenfold.simulator.brains import Prompt, ScriptedBrain
-from sevenfold.simulator.log import Received
-from sevenfold.simulator.provider import Setup, Simulator
-from sevenfold.simulator.server import serve
+from sevenfold.lab.simulator.brains import Prompt, ScriptedBrain
+from sevenfold.lab.simulator.log import Received
+from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.lab.simulator.server import serve
 
 KEY = "simulated-key"
 MODELS = {"chat": "gpt-5", "responses": "gpt-5.6"}

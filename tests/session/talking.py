@@ -13,12 +13,12 @@ import anthropic
 
 import sevenfold
 from sevenfold.events import Event, Veto
-from sevenfold.simulator.brains import Prompt, ScriptedBrain
-from sevenfold.simulator.clock import VirtualClock
-from sevenfold.simulator.invariant import extends
-from sevenfold.simulator.provider import Setup, Simulator
-from sevenfold.simulator.server import serve
-from sevenfold.wiring.session import Completion
+from sevenfold.lab.simulator.brains import Prompt, ScriptedBrain
+from sevenfold.lab.simulator.clock import VirtualClock
+from sevenfold.lab.simulator.invariant import extends
+from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.lab.simulator.server import serve
+from sevenfold.session.session import Completion
 
 BOUND, FREE, OLD = "claude-sonnet-5-5", "claude-opus-4-6", "claude-haiku-4-5"
 """A model with bound thinking that takes additions; one with neither; one without adaptive thinking."""

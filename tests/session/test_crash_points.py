@@ -11,11 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 import sevenfold
-from sevenfold.adapters.jsonl import JsonlLog
-from sevenfold.adapters.results import FileResults
-from sevenfold.adapters.world import ManualClock
+from sevenfold.clock import ManualClock
 from sevenfold.ports import Log, Results
-from sevenfold.wiring import opened
+from sevenfold.session import factory as opened
+from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.stores.jsonl.results import FileResults
 from tests.session.talking import ALONE, ASK, BOUND, FREE, READ, SHELL, calling, fake_reply, output, thought
 
 SETTINGS = {

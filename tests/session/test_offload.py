@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from sevenfold.adapters.memory import MemoryLog
-from sevenfold.adapters.results import FileResults, MemoryResults
 from sevenfold.errors import ResultMissing, TranscriptDenied, TranscriptError, TranscriptFull
 from sevenfold.record import entries
 from sevenfold.record.decisions import Keep, Offload
 from sevenfold.record.entries import Decision, Said
+from sevenfold.stores.jsonl.results import FileResults, MemoryResults
+from sevenfold.stores.memory.log import MemoryLog
 from tests.session.holding import LINE, PICTURE, Held, calls, scripted
 
 BIG = LINE * 2_000

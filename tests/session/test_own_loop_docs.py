@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from sevenfold.simulator.brains import Prompt, ScriptedBrain
-from sevenfold.simulator.provider import Simulator
-from sevenfold.simulator.server import serve
+from sevenfold.lab.simulator.brains import Prompt, ScriptedBrain
+from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.server import serve
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "session.md"
 LOOPS = re.findall(r"^```py\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)

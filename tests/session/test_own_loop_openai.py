@@ -15,12 +15,12 @@ import pytest
 from msgspec.structs import replace
 
 import sevenfold
-from sevenfold.adapters.anthropic import AnthropicClient
-from sevenfold.adapters.openai import OpenAIClient
 from sevenfold.errors import InputError
 from sevenfold.events import SteppedAside
+from sevenfold.lab.simulator.provider import Setup
 from sevenfold.profiles import find
-from sevenfold.simulator.provider import Setup
+from sevenfold.providers.anthropic.client import AnthropicClient
+from sevenfold.providers.openai.client import OpenAIClient
 from tests.session.openai_talking import (
     KEY,
     MODELS,

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from sevenfold.adapters.jsonl import JsonlLog
+from sevenfold.cli.chat.session_list import title
+from sevenfold.conversation.resume import resume
 from sevenfold.record import entries, labels
 from sevenfold.record.entries import Label
-from sevenfold.runtime.resume import resume
-from sevenfold.surfaces.chat.listing import title
+from sevenfold.stores.jsonl.log import JsonlLog
 from tests.agent.working import agent, async_agent
 
 pytestmark = pytest.mark.spec("S4.10")

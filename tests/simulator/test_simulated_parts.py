@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.simulator.brains import (
+from sevenfold.lab.simulator.brains import (
     RecordedBrain,
     Reply,
     ScriptedBrain,
@@ -17,9 +17,9 @@ from sevenfold.simulator.brains import (
     thinking,
     tool_use,
 )
-from sevenfold.simulator.invariant import extends
-from sevenfold.simulator.provider import Setup
-from sevenfold.simulator.tokens import Counter
+from sevenfold.lab.simulator.invariant import extends
+from sevenfold.lab.simulator.provider import Setup
+from sevenfold.lab.simulator.tokens import Counter
 from tests.simulator.wire import (
     BY_HAND,
     assistant,

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sevenfold.lab.simulator.limits import Limits
+from sevenfold.lab.simulator.provider import Setup
+from sevenfold.lab.simulator.schema import BETA_FIELDS, BLOCKS, FIELDS, SERVER_BLOCKS
 from sevenfold.profiles import find
-from sevenfold.simulator.limits import Limits
-from sevenfold.simulator.provider import Setup
-from sevenfold.simulator.schema import BETA_FIELDS, BLOCKS, FIELDS, SERVER_BLOCKS
 from tests.simulator.wire import (
     BINDING,
     BY_HAND,

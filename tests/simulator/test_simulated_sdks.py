@@ -14,11 +14,11 @@ import openai
 import pytest
 from anthropic import beta_tool
 
-from sevenfold.simulator.brains import Prompt, Reply, ScriptedBrain, text, thinking, tool_use
-from sevenfold.simulator.faults import Fault
-from sevenfold.simulator.invariant import extends
-from sevenfold.simulator.provider import Simulator
-from sevenfold.simulator.server import serve
+from sevenfold.lab.simulator.brains import Prompt, Reply, ScriptedBrain, text, thinking, tool_use
+from sevenfold.lab.simulator.faults import Fault
+from sevenfold.lab.simulator.invariant import extends
+from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.server import serve
 from tests.simulator.wire import BINDING, EDITS, KEY, ON_DEMAND, THRESHOLD
 
 MODEL = "claude-opus-5-5"

@@ -9,13 +9,13 @@ from typing import Any
 import httpx2
 import msgspec
 
+from sevenfold.lab.simulator.app import create_app
+from sevenfold.lab.simulator.brains import Brain, Prompt, Reply, ScriptedBrain
+from sevenfold.lab.simulator.clock import VirtualClock
+from sevenfold.lab.simulator.faults import Faults
+from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.lab.simulator.tokens import Counter
 from sevenfold.profiles import Profile, find
-from sevenfold.simulator.app import create_app
-from sevenfold.simulator.brains import Brain, Prompt, Reply, ScriptedBrain
-from sevenfold.simulator.clock import VirtualClock
-from sevenfold.simulator.faults import Faults
-from sevenfold.simulator.provider import Setup, Simulator
-from sevenfold.simulator.tokens import Counter
 
 KEY = "simulated-key"
 BINDING = "thinking-binding-controls-2026-08-01"

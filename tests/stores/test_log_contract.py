@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.adapters.drafted import DraftedLog
-from sevenfold.adapters.jsonl import JsonlLog
-from sevenfold.adapters.memory import MemoryLog
 from sevenfold.ports import Log
+from sevenfold.stores.jsonl.draft import DraftedLog
+from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.stores.memory.log import MemoryLog
 
 
 def drafted(folder: Path) -> Log:

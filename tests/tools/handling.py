@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from sevenfold.tools import Context, Desk, Toolbox, ToolOutput
-from sevenfold.tools.tool import Tool
+from sevenfold.agent.tools import Context, Desk, Toolbox, ToolOutput
+from sevenfold.agent.tools.tool import Tool
 
 
 def context_in(folder: Path, **more: Any) -> Context:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.adapters import keys
-from sevenfold.tools.environment import WITHHELD, for_commands
+from sevenfold.agent.tools.environment import WITHHELD, for_commands
+from sevenfold.providers import keys
 from tests.agent.working import agent, model_of, results, use
 
 ORDINARY = {

@@ -19,9 +19,9 @@ import pydantic
 import pytest
 from msgspec import Meta
 
+from sevenfold.agent.tools import Context, Toolbox, ToolOutput, function_tool
+from sevenfold.agent.tools.context import Abort
 from sevenfold.errors import InputError
-from sevenfold.tools import Context, Toolbox, ToolOutput, function_tool
-from sevenfold.tools.context import Abort
 from tests.tools.handling import context_in
 
 

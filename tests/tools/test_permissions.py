@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from sevenfold.agent.permissions.rules import Rule
+from sevenfold.agent.tools import Permissions, Rules, Wish
 from sevenfold.errors import InputError
-from sevenfold.tools import Permissions, Rules, Wish
-from sevenfold.tools.rules import Rule
 from tests.tools.handling import context_in
 
 MODES = ["ask", "accept_edits", "plan", "autonomous"]

@@ -12,7 +12,16 @@ from msgspec import Struct
 from sevenfold.record import blocks
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED, Block
 from sevenfold.record.chain import Chain
-from sevenfold.record.decisions import Epoch, Fold, Offload, OwnDecision, Pinned, Signed, Snip, Undone
+from sevenfold.record.decisions import (
+    Epoch,
+    Fold,
+    Offload,
+    OwnDecision,
+    Pinned,
+    Signed,
+    Snip,
+    Undone,
+)
 from sevenfold.record.effects import Effects, Replaced, Span
 from sevenfold.record.entries import Boundary, Clearing
 

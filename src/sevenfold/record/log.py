@@ -12,7 +12,12 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from sevenfold.record.blocks import Block
-from sevenfold.record.decisions import FORMAT_VERSION, CompactMetadata, MicrocompactMetadata, OwnDecision
+from sevenfold.record.decisions import (
+    FORMAT_VERSION,
+    CompactMetadata,
+    MicrocompactMetadata,
+    OwnDecision,
+)
 from sevenfold.record.entries import (
     VERSION,
     Boundary,

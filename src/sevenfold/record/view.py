@@ -13,7 +13,16 @@ from msgspec.structs import replace
 from sevenfold.record import effects, ledger
 from sevenfold.record.batch import Batch
 from sevenfold.record.chain import Chain, Linked
-from sevenfold.record.decisions import Billed, Carry, Commit, Epoch, OwnDecision, Request, Rewound, Segment
+from sevenfold.record.decisions import (
+    Billed,
+    Carry,
+    Commit,
+    Epoch,
+    OwnDecision,
+    Request,
+    Rewound,
+    Segment,
+)
 from sevenfold.record.effects import Effects, Fate
 from sevenfold.record.entries import (
     Boundary,

@@ -5,9 +5,9 @@ Pure: files, the environment and flags are read by adapters, which hand over lay
 
 from __future__ import annotations
 
-from sevenfold.settings.described import Setting, by_name, described
+from sevenfold.settings.descriptions import Setting, by_name, described
 from sevenfold.settings.fields import Settings, Stage
-from sevenfold.settings.resolving import (
+from sevenfold.settings.resolve import (
     DEFAULT,
     Layer,
     Resolved,

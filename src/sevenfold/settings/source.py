@@ -11,7 +11,7 @@ from typing import Protocol
 
 from msgspec import Struct, structs
 
-from sevenfold.settings.described import described
+from sevenfold.settings.descriptions import described
 from sevenfold.settings.fields import Settings
 
 

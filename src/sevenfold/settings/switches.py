@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from msgspec import structs
 
-from sevenfold.settings.described import described
+from sevenfold.settings.descriptions import described
 from sevenfold.settings.fields import Settings
 
 

@@ -1,0 +1,36 @@
+"""What the user pinned: it survives every layer, word for word."""
+
+from __future__ import annotations
+
+from sevenfold.conversation.transcript import Transcript
+from sevenfold.record import entries
+from sevenfold.record.decisions import Pin
+from sevenfold.record.effects import Effects, item
+from sevenfold.record.entries import Said
+from sevenfold.record.layout import Item
+
+
+def pinned(transcript: Transcript) -> set[str]:
+    """The records that are pinned now."""
+    view = transcript.view
+    records = set(view.carry.pins) if view.carry else set()
+    for made in view.decisions():
+        if isinstance(made, Pin) and made.id not in view.undone:
+            (records.discard if made.off else records.add)(made.record)
+    return records
+
+
+def pinned_items(transcript: Transcript) -> list[Item]:
+    """The same as they were said, from the log where they are no longer in view."""
+    found = (transcript.view.item(uuid) or _in_log(transcript, uuid) for uuid in sorted(pinned(transcript)))
+    return [one for one in found if one is not None]
+
+
+def _in_log(transcript: Transcript, uuid: str) -> Item | None:
+    for offset in transcript.log.holding(b'"' + uuid.encode() + b'"'):
+        for _, line in transcript.log.read(offset):
+            match entries.read(line):
+                case Said(uuid=name) as said if name == uuid:
+                    return item(said, 0, Effects())
+            break
+    return None

@@ -1,0 +1,230 @@
+"""What was in the window of one conversation, for how long, and how many tokens it was.
+
+Servers report the size of a whole prompt, never of its parts. But they report it at every call, so the
+growth from one call to the next is known, and so is what was added in between: the growth is divided
+among those things in the proportion of their estimates. What the visible things cannot account for is
+booked as *unlogged* (text that a client sent, or took out, and did not write down), and what the very
+first prompt holds beyond its messages as *system and tools*. So at every call the pieces add up to the
+prompt that was reported.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Mapping
+from statistics import median
+
+from msgspec import Struct
+
+from sevenfold.lab.profile.figures import Growth, LargeItem
+from sevenfold.record.tokens import Estimator
+from sevenfold.record.weight import NOTHING, Weight
+
+SYSTEM = "system_and_tools"
+UNLOGGED = "unlogged"
+LARGEST = 100
+"""How many large items are remembered of a session."""
+LEAST_GROWTH = 100
+"""Smaller steps say nothing about how good a way of counting is."""
+LEAST_RATIO, MOST_RATIO = 0.5, 2.0
+"""How far a reported growth may pull an estimate."""
+
+
+class Piece(Struct, frozen=True):
+    """Something that enters the context."""
+
+    category: str
+    weight: Weight
+    tool: str = ""
+    what: str = ""
+
+
+class Held(Struct):
+    """A piece that is, or was, in the context."""
+
+    piece: Piece
+    since: int
+    tokens: float = 0.0
+    calls: int = 0
+    """Prompts that carried it up to the last time it left."""
+    here: bool = True
+
+
+class Tally:
+    """The sums of a session over all of its conversations."""
+
+    def __init__(self) -> None:
+        self._tokens: defaultdict[str, float] = defaultdict(float)
+        self._carried: defaultdict[str, float] = defaultdict(float)
+        self._largest: list[Held] = []
+        self._growths: list[tuple[int, float, float]] = []
+
+    def book(self, held: Held) -> None:
+        """Count a piece that will not come back."""
+        # What shrank a prompt unrecorded was counted when it came; it only stopped being carried.
+        self._tokens[held.piece.category] += max(0.0, held.tokens)
+        self._carried[held.piece.category] += held.tokens * held.calls
+        self._largest.append(held)
+        if len(self._largest) > 2 * LARGEST:
+            self._largest = self._by_size()
+
+    def step(self, actual: int, fresh: list[Held]) -> bool:
+        """Note a growth and the pieces it came from; says whether anything can be learnt from it."""
+        pictures = any(held.piece.weight.images or held.piece.weight.documents for held in fresh)
+        if actual < LEAST_GROWTH or pictures or not fresh:
+            return False
+        rule = sum(_chars4(held.piece.weight) for held in fresh)
+        self._growths.append((actual, rule, sum(held.tokens for held in fresh)))
+        return True
+
+    def by_category(self) -> dict[str, int]:
+        """Tokens of everything that entered the context, each thing once."""
+        return {name: round(tokens) for name, tokens in sorted(self._tokens.items())}
+
+    def carried(self) -> dict[str, int]:
+        """The same, each thing as often as a prompt carried it."""
+        return {name: round(tokens) for name, tokens in sorted(self._carried.items())}
+
+    def largest(self) -> list[LargeItem]:
+        """The largest things that were in the context, the largest first."""
+        return [
+            LargeItem(held.piece.category, held.piece.tool, held.piece.what, round(held.tokens), held.calls)
+            for held in self._by_size()
+        ]
+
+    def growth(self) -> Growth:
+        """How well the growth was foreseen."""
+        if not self._growths:
+            return Growth()
+        actual, rule, estimate = (sum(column) for column in zip(*self._growths, strict=True))
+        return Growth(
+            steps=len(self._growths),
+            actual_tokens=round(actual),
+            chars4_tokens=round(rule),
+            estimate_tokens=round(estimate),
+            chars4_median_error=median(abs(r - a) / a for a, r, _ in self._growths),
+            estimate_median_error=median(abs(e - a) / a for a, _, e in self._growths),
+        )
+
+    def _by_size(self) -> list[Held]:
+        shown = [held for held in self._largest if held.piece.category not in (SYSTEM, UNLOGGED)]
+        return sorted(shown, key=lambda held: -held.tokens)[:LARGEST]
+
+
+class Context:
+    """The window of one conversation."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._calls = 0
+        self._tally = tally
+        self._estimator = Estimator.of("unknown")
+        self._held: dict[Hashable, Held] = {}
+        self._parked: dict[Hashable, Held] = {}
+        """What left, and may come back."""
+        self._fresh: list[Held] = []
+        self._linear = False
+        """The next prompt is the last one with something added."""
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._held
+
+    def enter(self, key: Hashable, piece: Piece) -> Held:
+        """Put a piece into the context; one that was there before is taken up again."""
+        if held := self._held.get(key):
+            return held
+        held = self._parked.pop(key, None)
+        if held is None:
+            held = Held(piece, self._calls)
+            self._fresh.append(held)
+        held.since, held.here = self._calls, True
+        self._held[key] = held
+        return held
+
+    def show(self, live: Mapping[Hashable, Piece]) -> bool:
+        """Make the context hold exactly these pieces; says whether anything had to leave."""
+        gone = self._visible() - live.keys()
+        for key in gone:
+            self._parked[key] = self._leave(key)
+        for key, piece in live.items():
+            self.enter(key, piece)
+        self._linear = self._linear and not gone
+        return bool(gone)
+
+    def restart(self, live: Mapping[Hashable, Piece]) -> None:
+        """Begin anew with these pieces: a compaction took all others away for good."""
+        self._weigh()
+        kept = {key: self._held.pop(key) for key in (SYSTEM, *live) if key in self._held}
+        self._book_all()
+        self._held = kept
+        self.show(live)
+        self._linear = False
+
+    def called(self, prompt: int, tokenizer: str) -> None:
+        """A call was made with all that is in the context."""
+        same_model = self._estimator.tokenizer == tokenizer
+        if not same_model:
+            self._estimator = Estimator.of(tokenizer)
+        fresh = self._weigh()
+        if SYSTEM not in self._held:
+            rest = max(0.0, prompt - self._size())
+            self._held[SYSTEM] = Held(Piece(SYSTEM, NOTHING), self._calls, rest)
+        self._balance(prompt, fresh, same_model)
+        self._linear = True
+        self._calls += 1
+
+    def close(self) -> None:
+        """Count all that is left."""
+        self._weigh()
+        self._book_all()
+
+    def _visible(self) -> set[Hashable]:
+        """What the transcript shows of the context."""
+        return {
+            key for key, held in self._held.items() if held.piece.category != UNLOGGED and key != SYSTEM
+        }
+
+    def _size(self) -> float:
+        return sum(held.tokens for held in self._held.values())
+
+    def _leave(self, key: Hashable) -> Held:
+        held = self._held.pop(key)
+        held.calls += self._calls - held.since
+        held.here = False
+        return held
+
+    def _book_all(self) -> None:
+        for key in list(self._held):
+            self._tally.book(self._leave(key))
+        for held in self._parked.values():
+            self._tally.book(held)
+        self._parked = {}
+
+    def _weigh(self) -> list[Held]:
+        """Estimate what is new; returns what is still there of it."""
+        fresh, self._fresh = self._fresh, []
+        for held in fresh:
+            held.tokens = max(0.0, self._estimator.tokens(held.piece.weight))
+        return [held for held in fresh if held.here]
+
+    def _balance(self, prompt: int, fresh: list[Held], same_model: bool) -> None:
+        """Make what is held add up to the prompt."""
+        expected = sum(held.tokens for held in fresh)
+        growth = prompt - self._size() + expected
+        if same_model and growth > 0 and expected > 0:
+            self._learn(round(growth), fresh)
+            ratio = min(MOST_RATIO, max(LEAST_RATIO, growth / expected))
+            for held in fresh:
+                held.tokens *= ratio
+            expected *= ratio
+        if abs(rest := growth - expected) > 0.01:
+            self._held[(UNLOGGED, self._calls)] = Held(Piece(UNLOGGED, NOTHING), self._calls, rest)
+
+    def _learn(self, growth: int, fresh: list[Held]) -> None:
+        if self._linear and self._tally.step(growth, fresh):
+            added = sum((held.piece.weight for held in fresh), NOTHING)
+            self._estimator = self._estimator.learn(added, growth)
+
+
+def _chars4(weight: Weight) -> float:
+    """The common rule of thumb: four characters to a token."""
+    return (weight.text + weight.json + weight.thinking) / 4

@@ -1,0 +1,174 @@
+"""Bound thinking: every thinking block is tied to what was sent before it.
+
+The prefix of a block is the chain of system, tools and all earlier blocks, thinking and cache markers left
+out. Thinking has an order of its own: what is kept must be an unbroken run of what was produced. A signed
+summary carries the chains of the range it replaced, so that a tail kept after it can go on from there; a
+summary made at a threshold starts a chain of its own, because nothing before it is read.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from sevenfold.lab.simulator.conversation import Conversation, Item, last_compaction
+from sevenfold.lab.simulator.pieces import chained, digest
+from sevenfold.lab.simulator.seals import Sealer, SummarySeal, ThoughtSeal
+from sevenfold.profiles import Profile
+
+Reason = Literal["organization_binding_mismatch", "model_binding_mismatch", "prefix_binding_mismatch", ""]
+FABLES_5_2 = frozenset({"claude-fable-5-2", "claude-mythos-5-2"})
+FABLES = FABLES_5_2 | {"claude-fable-5-1", "claude-mythos-5-1"}
+READERS = {
+    "claude-fable-5-2": FABLES_5_2,
+    "claude-mythos-5-2": FABLES_5_2,
+    "claude-fable-5-1": FABLES,
+    "claude-mythos-5-1": FABLES,
+    "claude-opus-5-5": FABLES,
+    "claude-opus-5": FABLES,
+}
+"""Which models besides its maker may read a model's thinking; those of Haiku 5.5 are open to all."""
+OPEN = frozenset({"claude-haiku-5-5"})
+
+
+BULK = 3
+"""Bytes in a signature for each token of reasoning: four characters, about as in life."""
+
+
+class Finding(Struct, frozen=True):
+    """What the check found about one thinking block."""
+
+    item: Item
+    reason: Reason
+    tampered: bool = False
+    changed: str = ""
+    """What differs from the moment the block was made: ``system``, ``tools``, ``messages`` or ``run``."""
+
+
+class Run(Struct, frozen=True):
+    """Where the order of thinking stands: the last block kept, and where the kept run began."""
+
+    last: bytes = b""
+    place: int = -1
+    start: int = 0
+
+
+class Bindings(Struct, frozen=True):
+    """The outcome of the check, and what new thinking will be bound to."""
+
+    findings: tuple[Finding, ...]
+    prefixes: tuple[bytes, ...]
+    run: Run
+
+
+class Binder:
+    """Checks and signs thinking for one account."""
+
+    def __init__(self, sealer: Sealer, organisation: str) -> None:
+        self.sealer = sealer
+        self.organisation = organisation
+
+    def examine(self, talk: Conversation, profile: Profile) -> Bindings:
+        """Walk through a conversation and check every thinking block that is still read."""
+        findings: list[Finding] = []
+        begin, prefixes = self._beginning(talk)
+        run = Run()
+        for item in talk.items[begin:]:
+            if not item.is_thinking:
+                prefixes = tuple(chained(prefix, item.piece.digest) for prefix in prefixes)
+                continue
+            finding, seal = self._check(item, talk, prefixes, run, profile)
+            findings.append(finding)
+            if seal is not None and not finding.reason and not finding.tampered:
+                run = Run(seal.name, seal.place, run.start if run.last else seal.place)
+        return Bindings(tuple(findings), prefixes, run)
+
+    def sign(self, thought: Thought, at: Bindings, talk: Conversation, model: str) -> tuple[str, Bindings]:
+        """The signature of new thinking, and the bindings that hold after it."""
+        run, prefix = at.run, at.prefixes[-1]
+        place = run.place + 1 if run.last else 0
+        start = run.start if run.last else place
+        text = digest(thought.text.encode())
+        name = digest(prefix, text, place.to_bytes(4, "big"))
+        seal = ThoughtSeal(
+            model,
+            self.organisation,
+            prefix,
+            *talk.seals,
+            text,
+            name,
+            run.last,
+            place,
+            start,
+            thought.tokens,
+            bytes(BULK * thought.tokens),
+        )
+        return self.sealer.seal(seal), Bindings(at.findings, at.prefixes, Run(name, place, start))
+
+    def tokens(self, item: Item) -> int | None:
+        """How many tokens the reasoning behind a block is, which its text often does not show."""
+        seal = self.sealer.open(_signature(item), ThoughtSeal)
+        return None if seal is None else seal.tokens
+
+    def _beginning(self, talk: Conversation) -> tuple[int, tuple[bytes, ...]]:
+        """Where reading starts, and the chains that stand there."""
+        head = digest(*talk.seals)
+        place = last_compaction(talk.items)
+        if place < 0:
+            return 0, (head,)
+        item = talk.items[place]
+        own = chained(head, item.piece.digest)
+        seal = self.sealer.open(item.block.get("signature"), SummarySeal)
+        following = talk.items[place + 1].role if place + 1 < len(talk.items) else ""
+        carries_on = (
+            seal is not None
+            and seal.bound
+            and (seal.system, seal.tools) == talk.seals
+            and following not in (seal.last_role, "system")
+        )
+        return place + 1, (*(seal.prefixes if carries_on and seal else ()), own)
+
+    def _check(
+        self, item: Item, talk: Conversation, prefixes: tuple[bytes, ...], run: Run, profile: Profile
+    ) -> tuple[Finding, ThoughtSeal | None]:
+        seal = self.sealer.open(_signature(item), ThoughtSeal)
+        if seal is None or seal.text != digest(str(item.block.get("thinking", "")).encode()):
+            return Finding(item, "", tampered=True, changed="text" if seal else ""), seal
+        if profile.thinking.account_bound and seal.organisation != self.organisation:
+            return Finding(item, "organization_binding_mismatch"), seal
+        if not readable(seal.model, profile):
+            return Finding(item, "model_binding_mismatch"), seal
+        if profile.thinking.bound and (changed := _changed(seal, talk, prefixes, run)):
+            return Finding(item, "prefix_binding_mismatch", changed=changed), seal
+        return Finding(item, ""), seal
+
+
+class Thought(Struct, frozen=True):
+    """New reasoning as it will be shown, and its true size."""
+
+    text: str
+    tokens: int
+
+
+def readable(maker: str, reader: Profile) -> bool:
+    """Whether one model may read another's thinking."""
+    if maker == reader.name or maker in OPEN:
+        return True
+    if maker in READERS:
+        return reader.name in READERS[maker]
+    return not reader.thinking.bound
+
+
+def _signature(item: Item) -> object:
+    return item.block.get("signature" if item.kind == "thinking" else "data")
+
+
+def _changed(seal: ThoughtSeal, talk: Conversation, prefixes: tuple[bytes, ...], run: Run) -> str:
+    if seal.prefix not in prefixes:
+        if seal.system != talk.seals[0]:
+            return "system"
+        return "tools" if seal.tools != talk.seals[1] else "messages"
+    if run.last and (seal.before != run.last or run.start < seal.start):
+        return "run"
+    return ""

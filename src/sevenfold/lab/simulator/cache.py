@@ -1,0 +1,153 @@
+"""The prompt cache of the Messages API: entries at markers, found again by looking back.
+
+A prompt is a chain of parts; each entry is the hash of a whole prefix, written only where a marker stands.
+To read, the server goes back from each marker over at most so many positions and takes the longest prefix
+it has; a run of tool calls, or of tool results, is one position. Lifetimes count from the start of the
+request that wrote or read an entry. New entries become readable when the answer begins, so `plan` only
+looks, and `commit` writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from sevenfold.lab.simulator.conversation import Item
+from sevenfold.lab.simulator.pieces import chained
+from sevenfold.profiles import Cache
+
+LIFETIMES = {"5m": 300.0, "1h": 3_600.0}
+_MOST = 100_000
+
+
+class Salts(Struct, frozen=True):
+    """What besides the parts decides about a hit, by the level it spoils."""
+
+    root: bytes
+    """Model and speed: another cache altogether."""
+    system: bytes
+    messages: bytes
+    """Settings such as thinking and tool choice: tools and system survive their change."""
+
+
+class Billing(Struct, frozen=True):
+    """How a prompt's tokens were charged; the four add up to the whole prompt."""
+
+    fresh: int
+    read: int
+    write_5m: int
+    write_1h: int
+
+    @property
+    def written(self) -> int:
+        """All tokens written to the cache."""
+        return self.write_5m + self.write_1h
+
+
+class Entry(Struct):
+    """A prefix the server remembers."""
+
+    ttl: str
+    expires: float
+
+
+class Plan(Struct, frozen=True):
+    """The outcome of looking: what is charged, what to refresh and what to write once the answer begins."""
+
+    billing: Billing
+    started: float
+    refreshed: tuple[tuple[bytes, str], ...]
+    written: tuple[tuple[bytes, str], ...]
+
+
+class PromptCache:
+    """All entries of one organisation."""
+
+    def __init__(self, *, lifetimes_apart: bool = True) -> None:
+        self._entries: dict[tuple[bytes, str], Entry] = {}
+        self._lifetimes_apart = lifetimes_apart
+
+    def plan(self, items: Sequence[Item], salts: Salts, rules: Cache, now: float) -> Plan:
+        """Look up a prompt whose parts are in the order tools, system, messages."""
+        hashes = chain(items, salts)
+        sizes = _running_sizes(items)
+        marks = [place for place, item in enumerate(items) if item.ttl and sizes[place] >= rules.minimum]
+        hits = {place: self._find(place, items, hashes, rules, now) for place in marks}
+        found = [hit for hit in hits.values() if hit is not None]
+        read_to = max((place for place, _ in found), default=-1)
+        billing = _bill(items, sizes, marks, read_to)
+        refreshed = tuple((hashes[place], ttl) for place, ttl in found)
+        written = tuple((hashes[place], str(items[place].ttl)) for place in marks)
+        return Plan(billing, now, refreshed, written)
+
+    def commit(self, plan: Plan) -> None:
+        """Let what was planned happen: the answer has begun."""
+        if len(self._entries) > _MOST:
+            self._entries = {
+                key: entry for key, entry in self._entries.items() if entry.expires > plan.started
+            }
+        for key in plan.refreshed:
+            if entry := self._entries.get(key):
+                entry.expires = plan.started + LIFETIMES[entry.ttl]
+        for key in plan.written:
+            self._entries[key] = Entry(key[1], plan.started + LIFETIMES[key[1]])
+
+    def evict(self) -> None:
+        """Forget everything, as a server under pressure may."""
+        self._entries.clear()
+
+    def _find(
+        self, mark: int, items: Sequence[Item], hashes: Sequence[bytes], rules: Cache, now: float
+    ) -> tuple[int, str] | None:
+        """The nearest entry at or before a marker, within the look-back."""
+        lifetimes = (str(items[mark].ttl),) if self._lifetimes_apart else tuple(LIFETIMES)
+        positions = 0
+        for place in range(mark, -1, -1):
+            in_run = place < mark and rules.runs_collapse and _same_run(items[place], items[place + 1])
+            positions += 0 if in_run else 1
+            if rules.look_back is not None and positions > rules.look_back:
+                return None
+            for ttl in lifetimes:
+                entry = self._entries.get((hashes[place], ttl))
+                if entry is not None and entry.expires > now:
+                    return place, ttl
+        return None
+
+
+def chain(items: Sequence[Item], salts: Salts) -> list[bytes]:
+    """The hash of every prefix."""
+    hashes = []
+    current, level = salts.root, 0
+    levels: Mapping[int, bytes] = {1: salts.system, 2: salts.messages}
+    for item in items:
+        reached = 2 if item.message >= 0 else 1 if item.role == "system" else 0
+        while level < reached:
+            level += 1
+            current = chained(current, levels[level])
+        current = chained(current, item.piece.digest)
+        hashes.append(current)
+    return hashes
+
+
+def _same_run(one: Item, other: Item) -> bool:
+    return one.kind == other.kind and one.kind in ("tool_use", "tool_result")
+
+
+def _running_sizes(items: Sequence[Item]) -> list[int]:
+    sizes, size = [], 0
+    for item in items:
+        size += item.tokens
+        sizes.append(size)
+    return sizes
+
+
+def _bill(items: Sequence[Item], sizes: Sequence[int], marks: Sequence[int], read_to: int) -> Billing:
+    """Read up to the best hit; write for an hour up to the last such marker after it, then for minutes."""
+    read = sizes[read_to] if read_to >= 0 else 0
+    long = max((place for place in marks if items[place].ttl == "1h" and place > read_to), default=read_to)
+    last = max((place for place in marks if place > long), default=long)
+    long_size = sizes[long] if long >= 0 else 0
+    last_size = sizes[last] if last >= 0 else 0
+    whole = sizes[-1] if sizes else 0
+    return Billing(whole - last_size, read, last_size - long_size, long_size - read)

@@ -1,0 +1,169 @@
+"""What the two OpenAI APIs share: a prompt in the simulator's own terms, a reply, and its usage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from sevenfold.lab.simulator.brains import Prompt
+from sevenfold.lab.simulator.errors import ApiError
+from sevenfold.lab.simulator.output import Output, Room, limit
+from sevenfold.lab.simulator.pieces import Piece, digest
+from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.profiles import Profile
+
+Json = Mapping[str, Any]
+
+
+class Asked(Struct, frozen=True):
+    """A request of either API, in the simulator's own terms."""
+
+    body: Json
+    profile: Profile
+    tools: Sequence[Json]
+    """Function definitions with `name`, `description` and `input_schema`."""
+    messages: Sequence[Json]
+    """Messages with content blocks, system messages among them."""
+    max_tokens: int | None
+    overflow: str
+    """How this API says that the prompt is too long."""
+    stops: Sequence[str] = ()
+
+    @property
+    def system(self) -> str:
+        """The words of all system messages."""
+        parts = [message for message in self.messages if message["role"] == "system"]
+        return "\n".join(str(block.get("text", "")) for part in parts for block in part["content"])
+
+    @property
+    def spoken(self) -> list[Json]:
+        """The messages of user and model."""
+        return [message for message in self.messages if message["role"] != "system"]
+
+
+class Taken(Struct, frozen=True):
+    """A prompt that fits, weighed."""
+
+    pieces: Sequence[Piece]
+    tokens: int
+
+    def cached(self, sim: Simulator, asked: Asked) -> int:
+        """How much of it was cached; all of it is from now on."""
+        root = digest(str(asked.body["model"]).encode())
+        return sim.prefixes.read(root, self.pieces, asked.profile.cache, sim.clock.now())
+
+
+class Said(Struct, frozen=True):
+    """A reply with what it cost."""
+
+    output: Output
+    prompt_tokens: int
+    cached_tokens: int
+
+
+def ask(sim: Simulator, asked: Asked) -> Said:
+    """Let the brain answer; the prompt is counted, cached and held against the window."""
+    profile = asked.profile
+    taken = take(sim, asked)
+    size = taken.tokens
+    prompt = Prompt(
+        model=asked.body["model"],
+        system=asked.system,
+        tools=asked.tools,
+        messages=asked.spoken,
+        max_tokens=asked.max_tokens or profile.max_output,
+        body=asked.body,
+    )
+    reply = sim.brain.reply(prompt)
+    room = Room(min(prompt.max_tokens, profile.max_output), profile.window - size)
+    output = limit(reply, asked.stops, room, sim.scales.counter, profile.tokenizer)
+    return Said(output, size, taken.cached(sim, asked))
+
+
+def take(sim: Simulator, asked: Asked) -> Taken:
+    """Weigh a prompt; raises when it is larger than the window."""
+    pieces = _pieces(sim, asked)
+    size = sum(piece.tokens for piece in pieces)
+    if size > asked.profile.window:
+        raise _overflow(asked, size)
+    return Taken(pieces, size)
+
+
+def check_body(body: Any, shape: type[Struct]) -> None:
+    """Raise when a body has not the shape of its API; fields nobody knows are let pass, as servers do."""
+    try:
+        msgspec.convert(body, shape)
+    except msgspec.ValidationError as error:
+        complaint, _, place = str(error).partition(" - at `$.")
+        path = place.rstrip("`")
+        if "missing required field" in complaint:
+            name = complaint.split("`")[1]
+            words = f"Missing required parameter: '{f'{path}.{name}'.lstrip('.')}'."
+            raise bad(words, param=name, code="missing_required_parameter") from None
+        raise bad(f"Invalid type for '{path}': {complaint}.", param=path, code="invalid_type") from None
+
+
+def call_arguments(block: Json) -> str:
+    """The input of a tool call as the JSON text OpenAI sends."""
+    return msgspec.json.encode(block["input"]).decode()
+
+
+def decoded_arguments(arguments: Any) -> Any:
+    """A call's arguments as an object; text that is no JSON object is kept as it is."""
+    try:
+        given = msgspec.json.decode(str(arguments or "{}"))
+    except msgspec.DecodeError:
+        given = None
+    return given if isinstance(given, dict) else {"arguments": str(arguments)}
+
+
+def content_blocks(content: Any) -> list[Json]:
+    """The content of a message of either API as blocks."""
+    if content is None:
+        return []
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    if not isinstance(content, list):
+        raise bad("Invalid type for 'content': expected a string or an array.", param="content")
+    return [_block(part) for part in content if isinstance(part, dict)]
+
+
+def _block(part: Json) -> Json:
+    if "text" in part:
+        return {"type": "text", "text": str(part["text"])}
+    return (
+        {"type": "image", "source": part} if "image_url" in part else {"type": "document", "source": part}
+    )
+
+
+def bad(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:
+    """A request these APIs refuse."""
+    return ApiError(400, "invalid_request_error", message, code=code, details={"param": param})
+
+
+def unknown_model(model: object) -> ApiError:
+    """A model that is not served."""
+    words = f"The model `{model}` does not exist or you do not have access to it."
+    return ApiError(404, "invalid_request_error", words, code="model_not_found")
+
+
+def _overflow(asked: Asked, size: int) -> ApiError:
+    words = asked.overflow.format(window=asked.profile.window, tokens=size)
+    return bad(
+        words, param="messages" if "messages" in asked.body else "input", code="context_length_exceeded"
+    )
+
+
+def _pieces(sim: Simulator, asked: Asked) -> list[Piece]:
+    scales, generation = sim.scales, asked.profile.tokenizer
+    pieces = [scales.weigh(tool, generation, "tools") for tool in asked.tools]
+    for message in asked.messages:
+        start = len(pieces)
+        pieces += [scales.weigh(block, generation, message["role"]) for block in message["content"]]
+        if len(pieces) > start:
+            first = pieces[start]
+            pieces[start] = Piece(first.digest, first.tokens + scales.counter.per_message)
+    return pieces

@@ -1,0 +1,165 @@
+"""What the fields of a Messages request mean together, and which of them a model takes.
+
+Each check raises the refusal the server would give. The facts about models come from their profiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sevenfold.lab.simulator.errors import extra, invalid, unknown_tag
+from sevenfold.lab.simulator.schema import Dialect
+from sevenfold.profiles import Profile
+from sevenfold.record.rules.base import blocks_of
+
+Json = Mapping[str, Any]
+
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+BINDING = "thinking-binding-controls-2026-08-01"
+THRESHOLD = "compact-2026-01-12"
+EDITS = "context-management-2025-06-27"
+TASK_BUDGETS = "task-budgets-2026-03-13"
+MINIMUM_BUDGET = 1_024
+MINIMUM_TRIGGER = 50_000
+LONGEST_INSTRUCTIONS = 16_384
+
+
+def check_parameters(body: Json, profile: Profile, dialect: Dialect) -> None:
+    """Raise for the first setting that this model, version or set of betas does not take."""
+    if not dialect.counting:
+        _check_max_tokens(body, profile)
+    _check_thinking(body, profile, dialect)
+    _check_task_budget(body, dialect)
+    _check_tool_choice(body, profile)
+    _check_edits(body, profile, dialect)
+    if body.get("compaction") is not None and not dialect.counting:
+        _check_compaction(body, profile)
+    if body.get("thread") is not None:
+        words = "thread: message threads are not simulated. Send the full conversation without `thread`."
+        raise invalid(words, code="thread_unsupported_request")
+    _check_system_fields(body)
+
+
+def carries_signed_summary(body: Json) -> bool:
+    """Whether the request goes on from a summary made on demand."""
+    first = (body.get("messages") or [{}])[0]
+    content = first.get("content")
+    opening = content[0] if isinstance(content, list) and content else {}
+    return (
+        isinstance(opening, dict) and opening.get("type") == "compaction" and bool(opening.get("signature"))
+    )
+
+
+def _check_max_tokens(body: Json, profile: Profile) -> None:
+    asked, most = body["max_tokens"], profile.max_output
+    if asked < 0:
+        raise invalid("max_tokens: Input should be greater than or equal to 0")
+    if asked > most:
+        raise invalid(
+            f"max_tokens: {asked} > {most}, which is the maximum allowed number of output tokens for "
+            f"{body['model']}"
+        )
+
+
+def _check_thinking(body: Json, profile: Profile, dialect: Dialect) -> None:
+    thinking = body.get("thinking")
+    if thinking is None:
+        return
+    mode = thinking["type"]
+    if "block_binding" in thinking and BINDING not in dialect.betas:
+        raise extra(f"thinking.{mode}.block_binding")
+    if mode not in profile.thinking.modes:
+        raise invalid(_unsupported_mode(mode))
+    if mode == "enabled":
+        _check_budget(thinking["budget_tokens"], body)
+    limit = profile.thinking.disabled_up_to
+    if mode == "disabled" and limit and EFFORTS.index(_effort(body, profile)) > EFFORTS.index(limit):
+        raise invalid(
+            f'"thinking.type.disabled" is not supported with effort above "{limit}" for this model.'
+        )
+
+
+def _effort(body: Json, profile: Profile) -> str:
+    return str((body.get("output_config") or {}).get("effort") or profile.effort or "high")
+
+
+def _unsupported_mode(mode: str) -> str:
+    if mode == "adaptive":
+        return "adaptive thinking is not supported on this model"
+    advice = 'Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'
+    return f'"thinking.type.{mode}" is not supported for this model. {advice}'
+
+
+def _check_budget(budget: int, body: Json) -> None:
+    if budget < MINIMUM_BUDGET:
+        raise invalid("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
+    if budget >= body.get("max_tokens", budget + 1):
+        raise invalid("`max_tokens` must be greater than `thinking.budget_tokens`.")
+
+
+def _check_task_budget(body: Json, dialect: Dialect) -> None:
+    budget = (body.get("output_config") or {}).get("task_budget")
+    if budget is None:
+        return
+    if TASK_BUDGETS not in dialect.betas:
+        raise extra("output_config.task_budget")
+    if carries_signed_summary(body) and budget.get("remaining") is not None:
+        raise invalid("output_config.task_budget.remaining: not allowed with a `compaction` block")
+
+
+def _check_tool_choice(body: Json, profile: Profile) -> None:
+    choice = body.get("tool_choice") or {"type": "auto"}
+    if choice["type"] in ("any", "tool") and not profile.forced_tools:
+        raise invalid('tool_choice: type "tool" and "any" are not supported for this model.')
+    names = [tool.get("name") for tool in body.get("tools") or ()]
+    if choice["type"] == "tool" and choice.get("name") not in names:
+        raise invalid(f"Tool '{choice.get('name')}' not found in provided tools")
+
+
+def _check_edits(body: Json, profile: Profile, dialect: Dialect) -> None:
+    edits = (body.get("context_management") or {}).get("edits") or ()
+    for place, edit in enumerate(edits):
+        kind = edit["type"]
+        path = f"context_management.edits.{place}"
+        compacts = kind == "compact_20260112"
+        if (THRESHOLD if compacts else EDITS) not in dialect.betas:
+            raise unknown_tag(path, kind)
+        if not (profile.threshold_compaction if compacts else kind in profile.edits):
+            raise invalid(f"{path}: {kind} is not supported for this model.")
+        if kind == "clear_thinking_20251015" and place:
+            raise invalid("context_management.edits: clear_thinking_20251015 must be the first edit")
+        if compacts and (edit.get("trigger") or {}).get("value", MINIMUM_TRIGGER) < MINIMUM_TRIGGER:
+            raise invalid(f"{path}.{kind}.trigger.value: Input should be greater than or equal to 50000")
+
+
+def _check_compaction(body: Json, profile: Profile) -> None:
+    if len(body["compaction"].get("instructions") or "") > LONGEST_INSTRUCTIONS:
+        raise invalid(
+            f"compaction.instructions: String should have at most {LONGEST_INSTRUCTIONS} characters"
+        )
+    if not profile.on_demand_compaction:
+        raise invalid("compaction: not supported for this model.")
+    output = body.get("output_config") or {}
+    clashes = {
+        "context_management": body.get("context_management") is not None,
+        "stop_sequences": bool(body.get("stop_sequences")),
+        "output_config.format": output.get("format") is not None,
+        "tool_choice": (body.get("tool_choice") or {}).get("type") in ("any", "tool"),
+        "output_config.task_budget.remaining": (output.get("task_budget") or {}).get("remaining")
+        is not None,
+    }
+    for name, clash in clashes.items():
+        if clash:
+            raise invalid(f"{name}: cannot be combined with `compaction`")
+
+
+def _check_system_fields(body: Json) -> None:
+    for number, message in enumerate(body["messages"]):
+        if message.get("role") != "system":
+            continue
+        if message.get("clear_at") not in (None, "next_user_message", "never"):
+            raise invalid(f"messages.{number}.clear_at: Input should be 'next_user_message' or 'never'")
+        vanishes = message.get("clear_at") == "next_user_message"
+        if vanishes and any(block.get("type") != "text" for block in blocks_of(message)):
+            raise invalid(f"messages.{number}.clear_at: only text content can be cleared")

@@ -1,0 +1,1 @@
+"""The offline model: no network, the same answers every time."""
