@@ -16,8 +16,8 @@ from sevenfold.errors import InputError
 from sevenfold.lab.examples import coding_session
 from sevenfold.lab.replay.playback import Recording
 from sevenfold.profiles import find
-from sevenfold.providers.anthropic.client import AnthropicClient
-from sevenfold.providers.offline.client import OfflineClient
+from sevenfold.providers.anthropic import AnthropicClient
+from sevenfold.providers.offline import OfflineClient
 from sevenfold.providers.openai.client import OpenAIClient
 from sevenfold.providers.registry import async_client_for, client_for
 from sevenfold.record import blocks

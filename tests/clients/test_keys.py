@@ -29,8 +29,8 @@ def test_an_sdk_that_is_not_installed_is_named_with_how_to_install_it() -> None:
 
 def test_clients_load_no_sdk_until_one_is_made() -> None:
     script = (
-        "import sys, sevenfold.providers.anthropic.client, sevenfold.providers.openai.client;"
-        "import sevenfold.providers.offline.client;"
+        "import sys, sevenfold.providers.anthropic, sevenfold.providers.openai.client;"
+        "import sevenfold.providers.offline;"
         "print([name for name in ('anthropic', 'openai', 'httpx2', 'asyncio') if name in sys.modules])"
     )
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

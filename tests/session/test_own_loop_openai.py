@@ -19,7 +19,7 @@ from sevenfold.errors import InputError
 from sevenfold.events import SteppedAside
 from sevenfold.lab.simulator.provider import Setup
 from sevenfold.profiles import find
-from sevenfold.providers.anthropic.client import AnthropicClient
+from sevenfold.providers.anthropic import AnthropicClient
 from sevenfold.providers.openai.client import OpenAIClient
 from tests.session.openai_talking import (
     KEY,

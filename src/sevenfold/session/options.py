@@ -13,10 +13,10 @@ from inspect import iscoroutinefunction
 from math import isfinite
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, TypeVar, cast
 
 from sevenfold.errors import InputError
-from sevenfold.providers.wire import Api
+from sevenfold.providers.registry import wires
 
 Checked = TypeVar("Checked", bound=Mapping[str, Any])
 Fits = Callable[[Any], bool]
@@ -37,7 +37,8 @@ def checked(
             raise InputError(unknown("option", name, known.__annotations__))
         fits, what = tests.get(name, (_anything, ""))
         if value is not None and not fits(value):
-            raise InputError(f"{name} is {_shown(value)}; it has to be {what}")
+            needed = what() if callable(what) else what
+            raise InputError(f"{name} is {_shown(value)}; it has to be {needed}")
     chosen = kept.get("hooks")
     if chosen is not None and not _fires(chosen, awaits=awaits):
         raise InputError(f"hooks is {_shown(chosen)}; it has to be a sevenfold.{'Async' * awaits}Hooks")
@@ -109,7 +110,8 @@ _FITTING: Mapping[str, tuple[Fits, str]] = MappingProxyType(
             lambda value: _several(value) and all(callable(one) for one in value),
             "a list of functions, each of which is called with an event",
         ),
-        "wire": (one_of(*get_args(Api)), f"one of {', '.join(get_args(Api))}"),
+        # Looked up each time: providers can be registered at any time.
+        "wire": (lambda value: value in wires(), lambda: f"one of {', '.join(wires())}"),
         "lifetime": (one_of("5m", "1h"), "5m or 1h"),
         "thinking": _MAPPING,
         "fields": _MAPPING,

@@ -15,7 +15,7 @@ from msgspec import Struct
 from sevenfold.errors import InputError
 from sevenfold.ports import Log
 from sevenfold.profiles import find
-from sevenfold.providers.offline.client import OfflineClient, Script, Signer
+from sevenfold.providers.offline import OfflineClient, Script, Signer
 from sevenfold.record import blocks, entries
 from sevenfold.record.blocks import Block, ToolUse
 from sevenfold.record.tokens import Estimator

@@ -18,7 +18,7 @@ from sevenfold.lab.simulator.limits import Limits
 from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.ports import Call, Client, Reply, Watcher
-from sevenfold.providers.anthropic.client import AnthropicClient, AsyncAnthropicClient
+from sevenfold.providers.anthropic import AnthropicClient, AsyncAnthropicClient
 
 KEY = "simulated-key"
 UNLIMITED = Limits(requests=10**9, input_tokens=10**12, output_tokens=10**12)

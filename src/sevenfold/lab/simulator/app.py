@@ -189,7 +189,7 @@ def _prepared(exchange: Exchange, *, counting: bool) -> Prepared:
     )
     check_shape(body, dialect)
     profile = sim.profile(body["model"])
-    if profile is None or profile.wire != "messages":
+    if profile is None or not MESSAGES.serves(profile):
         raise ApiError(404, "not_found_error", f"model: {body['model']}")
     ready = prepare(
         body, profile, dialect, scales=sim.scales, binder=sim.binder, new_account=setup.account == "new"

@@ -8,6 +8,7 @@ from sevenfold.lab.simulator.errors import ApiError
 from sevenfold.lab.simulator.openai_common import unknown_model
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.profiles import CLEAR_THINKING, CLEAR_TOOL_USES, COMPACT, MODES, Profile
+from sevenfold.providers.anthropic import MESSAGES
 
 RELEASED = "2026-01-01T00:00:00Z"
 LINES = ("haiku", "sonnet", "opus", "fable", "mythos")
@@ -18,7 +19,7 @@ def model_list(sim: Simulator, *, anthropic: bool) -> dict[str, Any]:
     if not anthropic:
         return {"object": "list", "data": [_openai(sim, name) for name in sim.served()]}
     found = [(name, sim.profile(name)) for name in sim.served()]
-    listed = [_anthropic(sim, name, facts) for name, facts in found if facts and facts.wire == "messages"]
+    listed = [_anthropic(sim, name, facts) for name, facts in found if facts and MESSAGES.serves(facts)]
     return {"data": listed, "has_more": False, "first_id": listed[0]["id"], "last_id": listed[-1]["id"]}
 
 
