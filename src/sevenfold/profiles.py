@@ -173,8 +173,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """The price row for a prompt of that many tokens, or None where prices are unknown."""
         return next((row for row in reversed(self.prices) if prompt > row.above or row.above == 0), None)
 
-    def companion(self, name: str) -> Profile | None:
-        """Another model that the same client can ask; None if there is no such name or its provider differs."""
+    def companion(self, name: str | None) -> Profile | None:
+        """Another model that the same client can ask; None if no name is given or its provider is another."""
         other = find(name) if name else None
         return other if other is not None and other.provider == self.provider else None
 

@@ -11,7 +11,7 @@ from sevenfold.ports import Piece, Reply
 from sevenfold.providers.anthropic import MessagesReader
 from sevenfold.providers.failures import Complained, Garbled
 from sevenfold.providers.reader import INVALID_INPUT, EventLines, tool_input
-from sevenfold.record.canonical import minify
+from sevenfold.record.blocks import minify
 from sevenfold.record.usage import Usage
 from tests.clients.making import Style, Written, block_bytes, body_of, events_of, styles, written
 

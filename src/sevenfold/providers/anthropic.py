@@ -33,7 +33,7 @@ from sevenfold.providers.reader import (
     words_in,
 )
 from sevenfold.providers.sdk import AsyncSdkClient, SdkBase, SdkClient, SdkOptions, SdkProvider, Vendor
-from sevenfold.record import blocks, canonical
+from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.log import Answer
 
@@ -245,7 +245,7 @@ class MessagesReader:
         self._head = head
         self._usage = decoded(fields_of, head.usage) or {}
         self._blocks = {
-            index: blocks.read(canonical.minify(bytes(raw))) for index, raw in enumerate(head.content)
+            index: blocks.read(blocks.minify(bytes(raw))) for index, raw in enumerate(head.content)
         }
 
     def _begun(self) -> _Message:
@@ -320,7 +320,7 @@ class GrowingBlock:
     def raw(self) -> bytes:
         """The block so far."""
         if not self._touched:
-            return canonical.minify(self._opening)
+            return blocks.minify(self._opening)
         fields = {name: bytes(value) for name, value in self.fields.items()}
         for name, parts in self._strings.items():
             before = fields.get(name, b"")
@@ -332,7 +332,7 @@ class GrowingBlock:
             before = fields.get("citations", b"")
             start = before[1:-1].strip() if before.startswith(b"[") else b""
             fields["citations"] = b"[" + b",".join(filter(None, [start, *self._citations])) + b"]"
-        return canonical.minify(_encoder.encode({name: Raw(value) for name, value in fields.items()}))
+        return blocks.minify(_encoder.encode({name: Raw(value) for name, value in fields.items()}))
 
 
 def streaming(body: bytes) -> bytes:
@@ -367,4 +367,4 @@ def _first_party(sdk: Any) -> bool:
 
 def _kept(raw: Raw) -> Raw:
     """The value without whitespace and without the event it came in, which it would keep in memory."""
-    return Raw(canonical.minify(bytes(raw)))
+    return Raw(blocks.minify(bytes(raw)))

@@ -232,9 +232,7 @@ def _text(kind: type[ModelError], complaint: Complaint, at: Endpoint) -> str:
     if kind is NotAuthenticated:
         return f"{at.url} does not accept the key ({said}). Check {vendor.key_variable}; {WITHOUT_A_KEY}"
     if kind is ModelNotServed:
-        return (
-            f"{at.url} has no model {at.model!r} ({said}). Check the name against its list of models"
-        )
+        return f"{at.url} has no model {at.model!r} ({said}). Check the name against its list of models"
     if kind is Unreachable:
         return (
             f"There is no such API at {at.url} ({said}). Check the address: base_url=… or "

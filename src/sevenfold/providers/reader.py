@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sevenfold.ports import Piece, Reply
 from sevenfold.providers import failures
 from sevenfold.providers.failures import Complained, Garbled
-from sevenfold.record import canonical
+from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.log import Answer
 
@@ -134,10 +134,10 @@ def words_in(value: Raw) -> str:
 def tool_input(text: str) -> bytes:
     """The input of a tool call as a JSON object; anything else is wrapped, so that the call can be answered."""
     try:
-        raw = canonical.minify(text.encode() or b"{}")
+        raw = blocks.minify(text.encode() or b"{}")
     except (msgspec.DecodeError, RecursionError):
         raw = b""
-    return raw if raw.startswith(b"{") else canonical.encode({INVALID_INPUT: text})
+    return raw if raw.startswith(b"{") else blocks.encode_json({INVALID_INPUT: text})
 
 
 def pieces_of(block: Block) -> list[Piece]:

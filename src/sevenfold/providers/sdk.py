@@ -96,9 +96,7 @@ class SdkProvider(Provider):
     def unconfigured(self) -> str:
         """That there is neither a key nor an address, and which variables would hold them."""
         vendor = self.vendor
-        return (
-            f"There is no key for {vendor.name} ({vendor.key_variable}) and no address ({vendor.url_variable})"
-        )
+        return f"There is no key for {vendor.name} ({vendor.key_variable}) and no address ({vendor.url_variable})"
 
     def address(self, env: Mapping[str, str]) -> str:
         """The address in the environment, or the vendor's own."""

@@ -20,10 +20,16 @@ from sevenfold.providers.registry import wires
 
 Checked = TypeVar("Checked", bound=Mapping[str, Any])
 Fits = Callable[[Any], bool]
+Needed = str | Callable[[], str]
+"""What a fitting value is, for the error; a function where that can change."""
 
 
 def checked(
-    given: Checked, known: type[Any], *, awaits: bool = False, fitting: Mapping[str, tuple[Fits, str]] = {}
+    given: Checked,
+    known: type[Any],
+    *,
+    awaits: bool = False,
+    fitting: Mapping[str, tuple[Fits, Needed]] = {},
 ) -> Checked:
     """The options that were given; an `InputError` names one that is not ``known``, or has no fitting value.
 
@@ -95,7 +101,7 @@ def _shown(value: Any) -> str:
 _MAPPING: tuple[Fits, str] = (lambda value: isinstance(value, Mapping), "a mapping")
 _COUNT: tuple[Fits, str] = (lambda value: _whole(value) and value > 0, "a whole number above 0")
 _CALLABLE: tuple[Fits, str] = (callable, "a function")
-_FITTING: Mapping[str, tuple[Fits, str]] = MappingProxyType(
+_FITTING: Mapping[str, tuple[Fits, Needed]] = MappingProxyType(
     {
         "tools": (_several, "a list of tools"),
         "max_tokens": (_whole, "a whole number"),

@@ -19,8 +19,7 @@ from sevenfold.providers import registry
 from sevenfold.providers.failures import Complained, Garbled
 from sevenfold.providers.provider import Provider
 from sevenfold.providers.reader import NULL, Fields, complaint_in, words_in
-from sevenfold.record import canonical
-from sevenfold.record.blocks import THINKING
+from sevenfold.record.blocks import THINKING, encode_json
 from sevenfold.record.log import Answer
 
 FINALS = ("get_final_message", "get_final_completion", "get_final_response")
@@ -81,12 +80,12 @@ def _json(came: Any) -> bytes:
         case str():
             return came.encode()
         case Mapping():
-            return canonical.encode(came)
+            return encode_json(came)
     dump = getattr(came, "to_dict", None)
     if dump is None:
         raise InputError(f"a {type(came).__name__} is no answer; {ACCEPTED}")
     # Fields the provider did not send are left out: adding them as nulls would change what is sent back.
-    return canonical.encode(dump(mode="json", exclude_unset=True))
+    return encode_json(dump(mode="json", exclude_unset=True))
 
 
 def _from_body(raw: bytes, asked: bytes, request_id: str | None) -> Reply:

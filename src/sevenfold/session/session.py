@@ -21,7 +21,7 @@ from sevenfold.ports import Call, Client, Watcher
 from sevenfold.providers.models import Aside
 from sevenfold.providers.registry import client_for, client_of, error_of, provider_for
 from sevenfold.recall.recall import Hit
-from sevenfold.record import labels
+from sevenfold.record.log import title_of
 from sevenfold.session import factory as opened
 from sevenfold.session import replies
 from sevenfold.session.close import finish
@@ -191,7 +191,7 @@ class Session:
     @property
     def title(self) -> str:
         """What it is called in lists of sessions; empty until it has a title."""
-        return labels.title(self.core.transcript.view.labels)
+        return title_of(self.core.transcript.view.labels)
 
     @title.setter
     def title(self, title: str) -> None:

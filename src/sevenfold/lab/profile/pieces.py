@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from sevenfold.lab.profile.context import Piece
-from sevenfold.record import attachments, blocks
+from sevenfold.record import blocks, entries
 from sevenfold.record.blocks import THINKING, Block, ToolUse
 from sevenfold.record.entries import Said
 from sevenfold.record.weight import Weight
@@ -104,7 +104,7 @@ def _words(said: Said, block: Block, weight: Weight) -> Piece:
     words = one_line(blocks.words_of(block))
     if said.role == "assistant":
         return Piece(ASSISTANT_TEXT if block.kind == "text" else OTHER, weight, what=words or block.kind)
-    attached = said.attachment not in ("", attachments.USERS_WORDS)
+    attached = said.attachment not in ("", entries.USERS_WORDS)
     if attached or said.meta or said.role == "system":
         return Piece(ATTACHMENTS, weight, said.attachment, words)
     return Piece(USER_TEXT, weight, what=words)

@@ -26,6 +26,7 @@ from sevenfold.lab.simulator.responses import respond, response_events
 from sevenfold.lab.simulator.responses_compaction import compact
 from sevenfold.lab.simulator.schema import Dialect, check_shape
 from sevenfold.lab.simulator.stream import events
+from sevenfold.providers.anthropic import MESSAGES
 
 VERSIONS = ("2023-01-01", "2023-06-01", "2026-10-21")
 Endpoint = Callable[["Exchange"], Awaitable[Response]]

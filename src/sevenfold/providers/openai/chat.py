@@ -22,7 +22,7 @@ from sevenfold.errors import InputError, RequestRefused
 from sevenfold.ports import Piece, Reply
 from sevenfold.providers.failures import Garbled
 from sevenfold.providers.reader import NULL, Seed, complaint_in, decoded, tool_input
-from sevenfold.record import blocks, canonical
+from sevenfold.record import blocks
 from sevenfold.record.blocks import THINKING, Block
 from sevenfold.record.log import Answer
 
@@ -406,13 +406,13 @@ def tool_use(id_: str, name: str, arguments: str) -> Block:
     """A tool call as a block."""
     given = Raw(tool_input(arguments))
     fields = {"type": "tool_use", "id": id_, "name": name, "input": given}
-    return Block("tool_use", canonical.encode(fields), id_)
+    return Block("tool_use", blocks.encode_json(fields), id_)
 
 
 def thinking(words: str) -> Block:
     """Reasoning that nobody signed, as a block."""
     fields = {"type": "thinking", "thinking": words, "signature": ""}
-    return Block("thinking", canonical.encode(fields))
+    return Block("thinking", blocks.encode_json(fields))
 
 
 def usage(
@@ -433,4 +433,4 @@ def usage(
     }
     if written is not None and written.reasoning_tokens is not None:
         counts["output_tokens_details"] = {"thinking_tokens": written.reasoning_tokens}
-    return Raw(canonical.encode(counts))
+    return Raw(blocks.encode_json(counts))

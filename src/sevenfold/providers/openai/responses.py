@@ -17,8 +17,8 @@ from msgspec import Raw, Struct
 
 from sevenfold.errors import RequestRefused
 from sevenfold.ports import Piece, Reply
-from sevenfold.providers.failures import Complained, Garbled
 from sevenfold.providers import failures
+from sevenfold.providers.failures import Complained, Garbled
 from sevenfold.providers.openai.chat import (
     CHOICES,
     Json,
@@ -35,7 +35,7 @@ from sevenfold.providers.openai.chat import (
     usage,
 )
 from sevenfold.providers.reader import NULL, BodyReader, Seed, complaint_in, decoded
-from sevenfold.record import blocks, canonical
+from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.log import Answer
 
@@ -281,7 +281,7 @@ class ResponsesReader:
             yield tool_use(item.call_id or f"call_{self._seed()}", item.name, item.arguments)
         elif item.type == "reasoning" and item.encrypted_content:
             fields = {"type": "redacted_thinking", "data": item.encrypted_content, "id": item.id}
-            yield Block("redacted_thinking", canonical.encode(fields), item.id or "")
+            yield Block("redacted_thinking", blocks.encode_json(fields), item.id or "")
         elif words := _said(item):
             yield blocks.text(words)
 
@@ -325,7 +325,7 @@ def summary_reader(model: str, seed: Seed) -> BodyReader:
 
     def read(raw: bytes) -> Reply:
         answer = decoded(_compacted, raw)
-        items = [blocks.read(canonical.minify(bytes(item))) for item in answer.output]
+        items = [blocks.read(blocks.minify(bytes(item))) for item in answer.output]
         made = [item for item in items if blocks.opaque(item)]
         return Reply(
             Answer(
