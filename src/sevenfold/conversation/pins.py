@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sevenfold.conversation.transcript import Transcript
-from sevenfold.record import entries
 from sevenfold.record.decisions import Pin
 from sevenfold.record.effects import Effects, item
 from sevenfold.record.entries import Said
@@ -27,10 +26,8 @@ def pinned_items(transcript: Transcript) -> list[Item]:
 
 
 def _in_log(transcript: Transcript, uuid: str) -> Item | None:
-    for offset in transcript.log.holding(b'"' + uuid.encode() + b'"'):
-        for _, line in transcript.log.read(offset):
-            match entries.read(line):
-                case Said(uuid=name) as said if name == uuid:
-                    return item(said, 0, Effects())
-            break
-    return None
+    match transcript.log.record(uuid):
+        case (_, Said() as said):
+            return item(said, 0, Effects())
+        case _:
+            return None
