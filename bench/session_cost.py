@@ -21,8 +21,7 @@ from sevenfold.conversation.exchange import Exchange
 from sevenfold.conversation.flow import drive
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.lab.simulator.brains import Prompt, ScriptedBrain
-from sevenfold.lab.simulator.limits import Limits
-from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.lab.simulator.provider import Limits, Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.profiles import find
 from sevenfold.providers.anthropic.client import AnthropicClient

@@ -36,8 +36,7 @@ from sevenfold.lab.demo.assistant import Assistant
 from sevenfold.lab.demo.moves import Move, Plan, do, edit, grep, read, run, todo
 from sevenfold.lab.demo.project import Part, Project, project, python
 from sevenfold.lab.simulator.faults import Fault, Faults
-from sevenfold.lab.simulator.limits import Limits
-from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.lab.simulator.provider import Limits, Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 
 TURNS = 1_000

@@ -13,8 +13,7 @@ import pytest
 
 import sevenfold
 from sevenfold.lab.simulator.brains import Prompt, ScriptedBrain
-from sevenfold.lab.simulator.log import Received
-from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.lab.simulator.provider import Received, Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 
 KEY = "simulated-key"

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.lab.simulator.limits import Limits
-from sevenfold.lab.simulator.provider import Setup
+from sevenfold.lab.simulator.provider import Limits, Setup
 from sevenfold.lab.simulator.schema import BETA_FIELDS, BLOCKS, FIELDS, SERVER_BLOCKS
 from sevenfold.profiles import find
 from tests.simulator.wire import (

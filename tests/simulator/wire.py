@@ -9,11 +9,11 @@ from typing import Any
 import httpx2
 import msgspec
 
-from sevenfold.lab.simulator.app import create_app
 from sevenfold.lab.simulator.brains import Brain, Prompt, Reply, ScriptedBrain
 from sevenfold.lab.simulator.clock import VirtualClock
 from sevenfold.lab.simulator.faults import Faults
 from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.lab.simulator.server import create_app
 from sevenfold.lab.simulator.tokens import Counter
 from sevenfold.profiles import Profile, find
 

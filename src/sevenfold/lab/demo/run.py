@@ -37,8 +37,7 @@ from sevenfold.lab.demo.scratch_folder import checked
 from sevenfold.lab.demo.story import ANSWER, Task, story
 from sevenfold.lab.simulator.brains import Prompt
 from sevenfold.lab.simulator.clock import VirtualClock
-from sevenfold.lab.simulator.limits import Limits
-from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.lab.simulator.provider import Limits, Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.lab.simulator.tokens import Counter as TokenCounter
 from sevenfold.profiles import find

@@ -11,12 +11,10 @@ import anthropic
 import httpx2
 from msgspec import Struct
 
-from sevenfold.lab.simulator.app import create_app
 from sevenfold.lab.simulator.brains import Prompt, ScriptedBrain
 from sevenfold.lab.simulator.clock import VirtualClock
-from sevenfold.lab.simulator.limits import Limits
-from sevenfold.lab.simulator.provider import Setup, Simulator
-from sevenfold.lab.simulator.server import serve
+from sevenfold.lab.simulator.provider import Limits, Setup, Simulator
+from sevenfold.lab.simulator.server import create_app, serve
 from sevenfold.ports import Call, Client, Reply, Watcher
 from sevenfold.providers.anthropic.client import AnthropicClient, AsyncAnthropicClient
 

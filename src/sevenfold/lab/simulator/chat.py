@@ -8,18 +8,17 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from sevenfold.lab.simulator.openai_common import (
+from sevenfold.lab.simulator.errors import bad, unknown_model
+from sevenfold.lab.simulator.openai import (
     Asked,
     Said,
     ask,
-    bad,
     call_arguments,
     check_body,
+    check_tools,
     content_blocks,
     decoded_arguments,
-    unknown_model,
 )
-from sevenfold.lab.simulator.openai_tools import check_tools
 from sevenfold.lab.simulator.provider import Simulator
 
 Json = Mapping[str, Any]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sevenfold.lab.simulator.bound_thinking import Binder, Bindings
 from sevenfold.lab.simulator.conversation import Conversation
 from sevenfold.lab.simulator.errors import invalid
-from sevenfold.lab.simulator.pieces import digest, value_digest
-from sevenfold.lab.simulator.seals import Sealer, SummarySeal
+from sevenfold.lab.simulator.thinking import Binder, Bindings, Sealer, SummarySeal
+from sevenfold.lab.simulator.tokens import digest, value_digest
 from sevenfold.profiles import Profile
 from sevenfold.record.rules.base import (
     CALLS_SERVER,

@@ -9,18 +9,17 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.lab.simulator.bound_thinking import Bindings, Run, Thought
 from sevenfold.lab.simulator.brains import NoSummary, Prompt, SummaryRequest, text
-from sevenfold.lab.simulator.cache import Billing, Plan
+from sevenfold.lab.simulator.cache import Billing, Plan, fingerprint
 from sevenfold.lab.simulator.compaction import signed_block, threshold, trigger_of
 from sevenfold.lab.simulator.conversation import Item
-from sevenfold.lab.simulator.diagnostics import fingerprint
 from sevenfold.lab.simulator.errors import invalid, too_long
 from sevenfold.lab.simulator.output import Output, Room, limit
 from sevenfold.lab.simulator.parameters import BINDING, THRESHOLD
-from sevenfold.lab.simulator.pieces import Piece, chained, digest
 from sevenfold.lab.simulator.prepare import Prepared
 from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.thinking import Bindings, Run, Thought
+from sevenfold.lab.simulator.tokens import Piece, chained, digest
 
 Json = Mapping[str, Any]
 

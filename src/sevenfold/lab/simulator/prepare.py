@@ -11,16 +11,22 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.lab.simulator.bound_thinking import Binder, Bindings, Finding
 from sevenfold.lab.simulator.cache import Salts
 from sevenfold.lab.simulator.compaction import check_range, check_signed_block
-from sevenfold.lab.simulator.conversation import Conversation, Item, read_conversation, total
-from sevenfold.lab.simulator.edits import apply_edits, visible
+from sevenfold.lab.simulator.conversation import (
+    Conversation,
+    Item,
+    apply_edits,
+    deleted_references,
+    read_conversation,
+    total,
+    visible,
+    without_deleted,
+)
 from sevenfold.lab.simulator.errors import EXTRA, invalid
-from sevenfold.lab.simulator.parameters import BINDING, check_parameters
-from sevenfold.lab.simulator.pieces import Scales, digest, value_digest
-from sevenfold.lab.simulator.pinned import deleted_references, without_deleted
-from sevenfold.lab.simulator.schema import Dialect
+from sevenfold.lab.simulator.parameters import BINDING, Dialect, check_parameters
+from sevenfold.lab.simulator.thinking import Binder, Bindings, Finding
+from sevenfold.lab.simulator.tokens import Scales, digest, value_digest
 from sevenfold.profiles import LONG_WINDOW, Profile
 from sevenfold.record.rules import RuleFacts, refusals
 from sevenfold.record.rules.cache import Prompt, last_markable, lifetime

@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from sevenfold.lab.simulator.configs import check_configs
 from sevenfold.lab.simulator.errors import ApiError, extra, invalid, missing, unknown_tag
+from sevenfold.lab.simulator.parameters import Dialect, check_configs
 
 Json = Mapping[str, Any]
 
@@ -119,21 +119,6 @@ TOOL = Shape(
 )
 PINNED_EDITS = Shape({"edits": (list,)})
 """The block of the simulator's own extension for deleting from a cached prefix."""
-
-
-class Dialect(Struct, frozen=True):
-    """What a request may use: API version, beta headers, and extensions of this simulator."""
-
-    version: str
-    betas: frozenset[str]
-    counting: bool = False
-    pinned_edits: bool = False
-    extra_blocks: frozenset[str] = frozenset()
-
-    @property
-    def strict(self) -> bool:
-        """Whether the rules of API version 2026-10-21 hold."""
-        return self.version >= "2026-10-21"
 
 
 def check_shape(body: Any, dialect: Dialect) -> None:

@@ -1,7 +1,12 @@
-"""What the two OpenAI APIs share: a prompt in the simulator's own terms, a reply, and its usage."""
+"""What the two OpenAI APIs share: a prompt in the simulator's own terms, a reply, and its usage.
+
+---
+
+The tools of OpenAI's two APIs: the same functions, in one nested in a field of their own, in the other not."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,10 +14,10 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.lab.simulator.brains import Prompt
-from sevenfold.lab.simulator.errors import ApiError
+from sevenfold.lab.simulator.errors import ApiError, bad
 from sevenfold.lab.simulator.output import Output, Room, limit
-from sevenfold.lab.simulator.pieces import Piece, digest
 from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.tokens import Piece, digest
 from sevenfold.profiles import Profile
 
 Json = Mapping[str, Any]
@@ -139,17 +144,6 @@ def _block(part: Json) -> Json:
     )
 
 
-def bad(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:
-    """A request these APIs refuse."""
-    return ApiError(400, "invalid_request_error", message, code=code, details={"param": param})
-
-
-def unknown_model(model: object) -> ApiError:
-    """A model that is not served."""
-    words = f"The model `{model}` does not exist or you do not have access to it."
-    return ApiError(404, "invalid_request_error", words, code="model_not_found")
-
-
 def _overflow(asked: Asked, size: int) -> ApiError:
     words = asked.overflow.format(window=asked.profile.window, tokens=size)
     return bad(
@@ -167,3 +161,47 @@ def _pieces(sim: Simulator, asked: Asked) -> list[Piece]:
             first = pieces[start]
             pieces[start] = Piece(first.digest, first.tokens + scales.counter.per_message)
     return pieces
+
+
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def check_tools(tools: Sequence[Json], *, nested: bool) -> None:
+    """Raise where a tool is none, such as one in the shape of another API."""
+    for number, tool in enumerate(tools):
+        where = f"tools[{number}]"
+        kind = _required(tool, "type", where)
+        if nested and kind != "function":
+            words = f"Invalid value: '{kind}'. Supported values are: 'function' and 'custom'."
+            raise bad(words, param=f"{where}.type", code="invalid_value")
+        if nested:
+            _check_function(_required(tool, "function", where), f"{where}.function")
+        elif kind == "function":
+            _check_function(tool, where)
+
+
+def _check_function(function: Json, where: str) -> None:
+    name = _required(function, "name", where)
+    if not NAME.fullmatch(name):
+        raise bad(
+            f"Invalid '{where}.name': string does not match pattern. Expected a string that matches the pattern "
+            "'^[a-zA-Z0-9_-]+$'.",
+            param=f"{where}.name",
+            code="invalid_value",
+        )
+    kind = (function.get("parameters") or {"type": "object"}).get("type")
+    if kind != "object":
+        raise bad(
+            f"Invalid schema for function '{name}': schema must be a JSON Schema of 'type: \"object\"', got "
+            f"'type: \"{kind}\"'.",
+            param=f"{where}.parameters",
+            code="invalid_function_parameters",
+        )
+
+
+def _required(given: Json, name: str, where: str) -> Any:
+    if given.get(name) is None:
+        param = f"{where}.{name}"
+        words = f"Missing required parameter: '{param}'."
+        raise bad(words, param=param, code="missing_required_parameter")
+    return given[name]
