@@ -21,7 +21,7 @@ from sevenfold.cli import transcripts
 from sevenfold.conversation.epoch import frame_of, in_force
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import InputError, Refused
-from sevenfold.lab.profile.formats import not_a_conversation
+from sevenfold.lab.profile.files import not_a_conversation
 from sevenfold.ports import Client
 from sevenfold.providers.offline.client import OfflineClient
 from sevenfold.recall.index import RecallIndex, side_file

@@ -27,8 +27,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from sevenfold.lab.simulator.conversation import Conversation, Item, total
-from sevenfold.lab.simulator.tokens import Piece, chained
+from sevenfold.lab.simulator.conversation import PromptPart, RequestPrompt, total
+from sevenfold.lab.simulator.tokens import BlockDigest, chained
 from sevenfold.profiles import Cache
 
 LIFETIMES = {"5m": 300.0, "1h": 3_600.0}
@@ -59,14 +59,14 @@ class Billing(Struct, frozen=True):
         return self.write_5m + self.write_1h
 
 
-class Entry(Struct):
+class CacheEntry(Struct):
     """A prefix the server remembers."""
 
     ttl: str
     expires: float
 
 
-class Plan(Struct, frozen=True):
+class CachePlan(Struct, frozen=True):
     """The outcome of looking: what is charged, what to refresh and what to write once the answer begins."""
 
     billing: Billing
@@ -79,10 +79,10 @@ class PromptCache:
     """All entries of one organisation."""
 
     def __init__(self, *, lifetimes_apart: bool = True) -> None:
-        self._entries: dict[tuple[bytes, str], Entry] = {}
+        self._entries: dict[tuple[bytes, str], CacheEntry] = {}
         self._lifetimes_apart = lifetimes_apart
 
-    def plan(self, items: Sequence[Item], salts: Salts, rules: Cache, now: float) -> Plan:
+    def plan(self, items: Sequence[PromptPart], salts: Salts, rules: Cache, now: float) -> CachePlan:
         """Look up a prompt whose parts are in the order tools, system, messages."""
         hashes = chain(items, salts)
         sizes = _running_sizes(items)
@@ -93,9 +93,9 @@ class PromptCache:
         billing = _bill(items, sizes, marks, read_to)
         refreshed = tuple((hashes[place], ttl) for place, ttl in found)
         written = tuple((hashes[place], str(items[place].ttl)) for place in marks)
-        return Plan(billing, now, refreshed, written)
+        return CachePlan(billing, now, refreshed, written)
 
-    def commit(self, plan: Plan) -> None:
+    def commit(self, plan: CachePlan) -> None:
         """Let what was planned happen: the answer has begun."""
         if len(self._entries) > _MOST_ENTRIES:
             self._entries = {
@@ -105,14 +105,14 @@ class PromptCache:
             if entry := self._entries.get(key):
                 entry.expires = plan.started + LIFETIMES[entry.ttl]
         for key in plan.written:
-            self._entries[key] = Entry(key[1], plan.started + LIFETIMES[key[1]])
+            self._entries[key] = CacheEntry(key[1], plan.started + LIFETIMES[key[1]])
 
     def evict(self) -> None:
         """Forget everything, as a server under pressure may."""
         self._entries.clear()
 
     def _find(
-        self, mark: int, items: Sequence[Item], hashes: Sequence[bytes], rules: Cache, now: float
+        self, mark: int, items: Sequence[PromptPart], hashes: Sequence[bytes], rules: Cache, now: float
     ) -> tuple[int, str] | None:
         """The nearest entry at or before a marker, within the look-back."""
         lifetimes = (str(items[mark].ttl),) if self._lifetimes_apart else tuple(LIFETIMES)
@@ -129,7 +129,7 @@ class PromptCache:
         return None
 
 
-def chain(items: Sequence[Item], salts: Salts) -> list[bytes]:
+def chain(items: Sequence[PromptPart], salts: Salts) -> list[bytes]:
     """The hash of every prefix."""
     hashes = []
     current, level = salts.root, 0
@@ -144,11 +144,11 @@ def chain(items: Sequence[Item], salts: Salts) -> list[bytes]:
     return hashes
 
 
-def _same_run(one: Item, other: Item) -> bool:
+def _same_run(one: PromptPart, other: PromptPart) -> bool:
     return one.kind == other.kind and one.kind in ("tool_use", "tool_result")
 
 
-def _running_sizes(items: Sequence[Item]) -> list[int]:
+def _running_sizes(items: Sequence[PromptPart]) -> list[int]:
     sizes, size = [], 0
     for item in items:
         size += item.tokens
@@ -156,7 +156,7 @@ def _running_sizes(items: Sequence[Item]) -> list[int]:
     return sizes
 
 
-def _bill(items: Sequence[Item], sizes: Sequence[int], marks: Sequence[int], read_to: int) -> Billing:
+def _bill(items: Sequence[PromptPart], sizes: Sequence[int], marks: Sequence[int], read_to: int) -> Billing:
     """Read up to the best hit; write for an hour up to the last such marker after it, then for minutes."""
     read = sizes[read_to] if read_to >= 0 else 0
     long = max((place for place in marks if items[place].ttl == "1h" and place > read_to), default=read_to)
@@ -177,7 +177,7 @@ class PrefixCache:
     def __init__(self) -> None:
         self._expires: dict[bytes, float] = {}
 
-    def read(self, root: bytes, pieces: Sequence[Piece], rules: Cache, now: float) -> int:
+    def read(self, root: bytes, pieces: Sequence[BlockDigest], rules: Cache, now: float) -> int:
         """How many tokens of a prompt come from the cache; the prompt is in it from now on."""
         lifetime = float(rules.lifetimes[0]) if rules.lifetimes else DEFAULT_LIFETIME
         if len(self._expires) > _MOST_PREFIXES:
@@ -214,7 +214,7 @@ class Fingerprint(Struct, frozen=True):
     """Tokens of the messages up to each block."""
 
 
-def fingerprint(talk: Conversation, model: str, settings: bytes) -> Fingerprint:
+def fingerprint(talk: RequestPrompt, model: str, settings: bytes) -> Fingerprint:
     """The fingerprint of a request; ``model`` includes the speed, ``settings`` what else shapes it."""
     running, sizes = 0, []
     for item in talk.items:

@@ -13,17 +13,17 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sevenfold.lab.simulator.brains import Prompt
+from sevenfold.lab.simulator.brains import ModelPrompt
 from sevenfold.lab.simulator.errors import ApiError, bad
 from sevenfold.lab.simulator.output import Output, Room, limit
 from sevenfold.lab.simulator.provider import Simulator
-from sevenfold.lab.simulator.tokens import Piece, digest
+from sevenfold.lab.simulator.tokens import BlockDigest, digest
 from sevenfold.profiles import Profile
 
 Json = Mapping[str, Any]
 
 
-class Asked(Struct, frozen=True):
+class OpenAiRequest(Struct, frozen=True):
     """A request of either API, in the simulator's own terms."""
 
     body: Json
@@ -49,19 +49,19 @@ class Asked(Struct, frozen=True):
         return [message for message in self.messages if message["role"] != "system"]
 
 
-class Taken(Struct, frozen=True):
+class SizedPrompt(Struct, frozen=True):
     """A prompt that fits, weighed."""
 
-    pieces: Sequence[Piece]
+    pieces: Sequence[BlockDigest]
     tokens: int
 
-    def cached(self, sim: Simulator, asked: Asked) -> int:
+    def cached(self, sim: Simulator, asked: OpenAiRequest) -> int:
         """How much of it was cached; all of it is from now on."""
         root = digest(str(asked.body["model"]).encode())
         return sim.prefixes.read(root, self.pieces, asked.profile.cache, sim.clock.now())
 
 
-class Said(Struct, frozen=True):
+class OpenAiReply(Struct, frozen=True):
     """A reply with what it cost."""
 
     output: Output
@@ -69,12 +69,12 @@ class Said(Struct, frozen=True):
     cached_tokens: int
 
 
-def ask(sim: Simulator, asked: Asked) -> Said:
+def ask(sim: Simulator, asked: OpenAiRequest) -> OpenAiReply:
     """Let the brain answer; the prompt is counted, cached and held against the window."""
     profile = asked.profile
     taken = take(sim, asked)
     size = taken.tokens
-    prompt = Prompt(
+    prompt = ModelPrompt(
         model=asked.body["model"],
         system=asked.system,
         tools=asked.tools,
@@ -85,16 +85,16 @@ def ask(sim: Simulator, asked: Asked) -> Said:
     reply = sim.brain.reply(prompt)
     room = Room(min(prompt.max_tokens, profile.max_output), profile.window - size)
     output = limit(reply, asked.stops, room, sim.scales.counter, profile.tokenizer)
-    return Said(output, size, taken.cached(sim, asked))
+    return OpenAiReply(output, size, taken.cached(sim, asked))
 
 
-def take(sim: Simulator, asked: Asked) -> Taken:
+def take(sim: Simulator, asked: OpenAiRequest) -> SizedPrompt:
     """Weigh a prompt; raises when it is larger than the window."""
     pieces = _pieces(sim, asked)
     size = sum(piece.tokens for piece in pieces)
     if size > asked.profile.window:
         raise _overflow(asked, size)
-    return Taken(pieces, size)
+    return SizedPrompt(pieces, size)
 
 
 def check_body(body: Any, shape: type[Struct]) -> None:
@@ -144,14 +144,14 @@ def _block(part: Json) -> Json:
     )
 
 
-def _overflow(asked: Asked, size: int) -> ApiError:
+def _overflow(asked: OpenAiRequest, size: int) -> ApiError:
     words = asked.overflow.format(window=asked.profile.window, tokens=size)
     return bad(
         words, param="messages" if "messages" in asked.body else "input", code="context_length_exceeded"
     )
 
 
-def _pieces(sim: Simulator, asked: Asked) -> list[Piece]:
+def _pieces(sim: Simulator, asked: OpenAiRequest) -> list[BlockDigest]:
     scales, generation = sim.scales, asked.profile.tokenizer
     pieces = [scales.weigh(tool, generation, "tools") for tool in asked.tools]
     for message in asked.messages:
@@ -159,7 +159,7 @@ def _pieces(sim: Simulator, asked: Asked) -> list[Piece]:
         pieces += [scales.weigh(block, generation, message["role"]) for block in message["content"]]
         if len(pieces) > start:
             first = pieces[start]
-            pieces[start] = Piece(first.digest, first.tokens + scales.counter.per_message)
+            pieces[start] = BlockDigest(first.digest, first.tokens + scales.counter.per_message)
     return pieces
 
 

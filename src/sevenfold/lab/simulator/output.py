@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sevenfold.lab.simulator.brains import Reply
+from sevenfold.lab.simulator.brains import ModelReply
 from sevenfold.lab.simulator.tokens import Counter
 
 Json = Mapping[str, Any]
@@ -42,7 +42,7 @@ class Room(Struct, frozen=True):
     """What is left of the window."""
 
 
-def limit(reply: Reply, stops: Sequence[str], room: Room, counter: Counter, generation: str) -> Output:
+def limit(reply: ModelReply, stops: Sequence[str], room: Room, counter: Counter, generation: str) -> Output:
     """Cut a reply where a stop sequence, the caller or the window ends it."""
     blocks, stopped = _stop(reply.blocks, stops)
     most = min(room.asked, room.window)

@@ -21,7 +21,7 @@ from sevenfold.profiles import Profile
 from sevenfold.record.rules.base import blocks_of
 
 
-class Dialect(Struct, frozen=True):
+class ApiFeatures(Struct, frozen=True):
     """What a request may use: API version, beta headers, and extensions of this simulator."""
 
     version: str
@@ -63,7 +63,7 @@ class _KeepAll(_Config, tag_field="type", tag="all"):
     pass
 
 
-class ClearToolUses(_Config, tag_field="type", tag="clear_tool_uses_20250919"):
+class _ClearToolUses(_Config, tag_field="type", tag="clear_tool_uses_20250919"):
     """Clear old tool results."""
 
     trigger: _Trigger | None = None
@@ -73,13 +73,13 @@ class ClearToolUses(_Config, tag_field="type", tag="clear_tool_uses_20250919"):
     clear_tool_inputs: bool | list[str] | None = None
 
 
-class ClearThinking(_Config, tag_field="type", tag="clear_thinking_20251015"):
+class _ClearThinking(_Config, tag_field="type", tag="clear_thinking_20251015"):
     """Clear old thinking."""
 
     keep: _KeepTurns | _KeepAll | Literal["all"] | None = None
 
 
-class Compact(_Config, tag_field="type", tag="compact_20260112"):
+class _CompactEdit(_Config, tag_field="type", tag="compact_20260112"):
     """Summarise at a threshold."""
 
     trigger: _Tokens | None = None
@@ -87,13 +87,13 @@ class Compact(_Config, tag_field="type", tag="compact_20260112"):
     instructions: str | None = None
 
 
-class ContextManagement(_Config):
+class _ContextManagement(_Config):
     """Edits the server makes by itself."""
 
-    edits: list[ClearToolUses | ClearThinking | Compact] | None = None
+    edits: list[_ClearToolUses | _ClearThinking | _CompactEdit] | None = None
 
 
-class Compaction(_Config):
+class _CompactionOnDemand(_Config):
     """A summary on demand."""
 
     type: Literal["summarize"]
@@ -106,7 +106,7 @@ class _TaskBudget(_Config):
     remaining: int | None = None
 
 
-class OutputConfig(_Config):
+class _OutputConfig(_Config):
     """How the answer is to be."""
 
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
@@ -137,7 +137,7 @@ class _BetweenTools(_Config, tag_field="type", tag="between_tools"):
     pass
 
 
-class ToolChoice(_Config):
+class _ToolChoice(_Config):
     """How tools are to be used."""
 
     type: Literal["auto", "any", "tool", "none"]
@@ -155,11 +155,11 @@ class _CacheControl(_Config):
 
 
 CONFIGS: Mapping[str, Any] = {
-    "context_management": ContextManagement,
-    "compaction": Compaction,
+    "context_management": _ContextManagement,
+    "compaction": _CompactionOnDemand,
     "thinking": _Adaptive | _Enabled | _Disabled | _BetweenTools,
-    "output_config": OutputConfig,
-    "tool_choice": ToolChoice,
+    "output_config": _OutputConfig,
+    "tool_choice": _ToolChoice,
     "diagnostics": _Diagnostics,
     "cache_control": _CacheControl,
     "metadata": dict[str, Any],
@@ -224,7 +224,7 @@ MINIMUM_TRIGGER = 50_000
 LONGEST_INSTRUCTIONS = 16_384
 
 
-def check_parameters(body: Json, profile: Profile, dialect: Dialect) -> None:
+def check_parameters(body: Json, profile: Profile, dialect: ApiFeatures) -> None:
     """Raise for the first setting that this model, version or set of betas does not take."""
     if not dialect.counting:
         _check_max_tokens(body, profile)
@@ -261,7 +261,7 @@ def _check_max_tokens(body: Json, profile: Profile) -> None:
         )
 
 
-def _check_thinking(body: Json, profile: Profile, dialect: Dialect) -> None:
+def _check_thinking(body: Json, profile: Profile, dialect: ApiFeatures) -> None:
     thinking = body.get("thinking")
     if thinking is None:
         return
@@ -297,7 +297,7 @@ def _check_budget(budget: int, body: Json) -> None:
         raise invalid("`max_tokens` must be greater than `thinking.budget_tokens`.")
 
 
-def _check_task_budget(body: Json, dialect: Dialect) -> None:
+def _check_task_budget(body: Json, dialect: ApiFeatures) -> None:
     budget = (body.get("output_config") or {}).get("task_budget")
     if budget is None:
         return
@@ -316,7 +316,7 @@ def _check_tool_choice(body: Json, profile: Profile) -> None:
         raise invalid(f"Tool '{choice.get('name')}' not found in provided tools")
 
 
-def _check_edits(body: Json, profile: Profile, dialect: Dialect) -> None:
+def _check_edits(body: Json, profile: Profile, dialect: ApiFeatures) -> None:
     edits = (body.get("context_management") or {}).get("edits") or ()
     for place, edit in enumerate(edits):
         kind = edit["type"]

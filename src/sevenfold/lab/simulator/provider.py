@@ -26,7 +26,7 @@ from msgspec import Struct, field
 from sevenfold import profiles
 from sevenfold.lab.simulator.brains import Brain, EchoBrain, Summarise, simulated_summary
 from sevenfold.lab.simulator.cache import Diagnosis, PrefixCache, PromptCache
-from sevenfold.lab.simulator.clock import Clock, RealClock
+from sevenfold.lab.simulator.clock import RealClock, SimulatorClock
 from sevenfold.lab.simulator.errors import ApiError, rate_limited, unknown_model
 from sevenfold.lab.simulator.faults import Faults
 from sevenfold.lab.simulator.thinking import Binder, Sealer
@@ -36,7 +36,7 @@ from sevenfold.profiles import CLEAR_THINKING, CLEAR_TOOL_USES, COMPACT, MODES, 
 MINUTE = 60.0
 
 
-class Limits(Struct, frozen=True):
+class RateLimits(Struct, frozen=True):
     """What an account may do in a minute."""
 
     requests: int = 4_000
@@ -56,7 +56,7 @@ class Spent(Struct, frozen=True):
 class RateMeter:
     """Counts what was used in the last minute."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: RateLimits) -> None:
         self.limits = limits
         self._spent: deque[Spent] = deque()
 
@@ -183,7 +183,7 @@ class Setup(Struct, frozen=True):
     announced_windows: Mapping[str, int] = field(default_factory=dict)
     """Windows that the list of models gives wrongly."""
     counter: Counter = field(default_factory=Counter)
-    limits: Limits = Limits()
+    limits: RateLimits = RateLimits()
     chunk: int = 24
     """Characters of text in one event of a stream."""
     body_bytes: int = 32_000_000
@@ -207,13 +207,13 @@ class Simulator:
         brain: Brain | None = None,
         setup: Setup | None = None,
         *,
-        clock: Clock | None = None,
+        clock: SimulatorClock | None = None,
         faults: Faults | None = None,
         summarise: Summarise = simulated_summary,
     ) -> None:
         self.setup = setup or Setup()
         self.brain: Brain = brain or EchoBrain()
-        self.clock: Clock = clock or RealClock()
+        self.clock: SimulatorClock = clock or RealClock()
         self.faults = faults or Faults()
         self.summarise = summarise
         self.scales = Scales(self.setup.counter)

@@ -15,8 +15,8 @@ from msgspec import Struct
 from sevenfold.lab.simulator.brains import NoSummary, SummaryRequest
 from sevenfold.lab.simulator.errors import ApiError, bad, unknown_model
 from sevenfold.lab.simulator.openai import (
-    Asked,
-    Said,
+    OpenAiReply,
+    OpenAiRequest,
     ask,
     call_arguments,
     check_body,
@@ -36,24 +36,24 @@ EMPTY: dict[str, Json] = {"message": {"content": []}, "function_call": {"argumen
 STATEFUL = ("previous_response_id", "conversation")
 
 
-class _Tool(Struct):
+class _ResponsesTool(Struct):
     type: str | None = None
     name: str | None = None
     parameters: dict[str, Any] | None = None
 
 
-class _Body(Struct):
+class _ResponsesBody(Struct):
     model: str
     input: str | list[dict[str, Any]]
     instructions: str | None = None
-    tools: list[_Tool] | None = None
+    tools: list[_ResponsesTool] | None = None
     max_output_tokens: int | None = None
     stream: bool | None = None
 
 
 def respond(sim: Simulator, body: Any) -> dict[str, Any]:
     """Answer a request of the Responses API."""
-    asked = read(sim, body, _Body)
+    asked = read(sim, body, _ResponsesBody)
     said = ask(sim, asked)
     cut = said.output.stop_reason in ("max_tokens", "model_context_window_exceeded")
     return {
@@ -122,7 +122,7 @@ def response_events(response: Json, size: int) -> Iterator[bytes]:
     yield event(f"response.{response['status']}", response=response)
 
 
-def read(sim: Simulator, body: Any, shape: type[Struct]) -> Asked:
+def read(sim: Simulator, body: Any, shape: type[Struct]) -> OpenAiRequest:
     """A request of the Responses API in the simulator's own terms; raises where it is wrong."""
     check_body(body, shape)
     profile = sim.profile(body["model"])
@@ -136,7 +136,7 @@ def read(sim: Simulator, body: Any, shape: type[Struct]) -> Asked:
     if body.get("instructions"):
         messages.insert(0, {"role": "system", "content": content_blocks(body["instructions"])})
     _check_calls_answered(messages)
-    return Asked(
+    return OpenAiRequest(
         body=body,
         profile=profile,
         tools=[_tool(tool) for tool in body.get("tools") or ()],
@@ -209,7 +209,7 @@ def _check_calls_answered(messages: list[Json]) -> None:
         raise bad(f"No tool call found for function call output with call_id {name}.", param="input")
 
 
-def _items(sim: Simulator, asked: Asked, said: Said, status: str) -> Iterator[Json]:
+def _items(sim: Simulator, asked: OpenAiRequest, said: OpenAiReply, status: str) -> Iterator[Json]:
     for block in said.output.blocks:
         if block["type"] == "thinking":
             yield {
@@ -238,7 +238,7 @@ def _items(sim: Simulator, asked: Asked, said: Said, status: str) -> Iterator[Js
             }
 
 
-def _sealed(sim: Simulator, asked: Asked, block: Json) -> Json:
+def _sealed(sim: Simulator, asked: OpenAiRequest, block: Json) -> Json:
     """Reasoning as it goes along to clients that keep their own history; others get its id alone."""
     if SEALED not in (asked.body.get("include") or ()):
         return {}
@@ -297,7 +297,7 @@ def compact(sim: Simulator, body: Any) -> dict[str, Any]:
     }
 
 
-def _summary(sim: Simulator, asked: Asked) -> str:
+def _summary(sim: Simulator, asked: OpenAiRequest) -> str:
     made = sim.summarise(SummaryRequest(asked.body["model"], asked.system, asked.spoken, None))
     if isinstance(made, NoSummary):
         raise ApiError(500, "server_error", "The server had an error while compacting the conversation.")

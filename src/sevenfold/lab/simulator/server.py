@@ -27,17 +27,17 @@ from sevenfold.lab.simulator.errors import ApiError, internal, invalid, too_larg
 from sevenfold.lab.simulator.faults import Fault, broken, refusal
 from sevenfold.lab.simulator.messages import answer, count
 from sevenfold.lab.simulator.output import events
-from sevenfold.lab.simulator.parameters import Dialect
-from sevenfold.lab.simulator.prepare import Prepared, prepare, refuse_long_lifetimes
+from sevenfold.lab.simulator.parameters import ApiFeatures
+from sevenfold.lab.simulator.prepare import PreparedRequest, prepare, refuse_long_lifetimes
 from sevenfold.lab.simulator.provider import Received, Simulator, model_info, model_list
 from sevenfold.lab.simulator.responses import compact, respond, response_events
 from sevenfold.lab.simulator.schema import check_shape
 
 VERSIONS = ("2023-01-01", "2023-06-01", "2026-10-21")
-Endpoint = Callable[["Exchange"], Awaitable[Response]]
+Endpoint = Callable[["HttpExchange"], Awaitable[Response]]
 
 
-class Exchange:
+class HttpExchange:
     """One request on its way to an answer."""
 
     def __init__(self, sim: Simulator, request: Request, received: Received) -> None:
@@ -109,7 +109,7 @@ async def _exchange(sim: Simulator, request: Request, endpoint: Endpoint, asks: 
     received = sim.requests.add(
         sim.clock.now(), request.method, request.url.path, request.url.query, dict(request.headers), raw
     )
-    exchange = Exchange(sim, request, received)
+    exchange = HttpExchange(sim, request, received)
     try:
         _check_key(exchange)
         if len(raw) > sim.setup.body_bytes:
@@ -125,13 +125,13 @@ async def _exchange(sim: Simulator, request: Request, endpoint: Endpoint, asks: 
         return _refused(exchange, error)
 
 
-def _refused(exchange: Exchange, error: ApiError) -> Response:
+def _refused(exchange: HttpExchange, error: ApiError) -> Response:
     exchange.fault = None
     body = error.messages_body(exchange.request_id) if exchange.anthropic else error.openai_body()
     return exchange.json(body, error.status, error.headers)
 
 
-def _check_key(exchange: Exchange) -> None:
+def _check_key(exchange: HttpExchange) -> None:
     headers, wanted = exchange.request.headers, exchange.sim.setup.api_key
     bearer = headers.get("authorization", "").removeprefix("Bearer ")
     given = headers.get("x-api-key") or bearer
@@ -144,7 +144,7 @@ def _check_key(exchange: Exchange) -> None:
     raise ApiError(401, "invalid_request_error", words, code="invalid_api_key")
 
 
-async def _suffer(exchange: Exchange) -> None:
+async def _suffer(exchange: HttpExchange) -> None:
     """Let a fault happen that comes before any answer."""
     fault, sim = exchange.fault, exchange.sim
     if fault is None:
@@ -160,7 +160,7 @@ async def _suffer(exchange: Exchange) -> None:
         sim.prefixes.evict()
 
 
-def _decode(exchange: Exchange) -> Any:
+def _decode(exchange: HttpExchange) -> Any:
     """The body as JSON; what is not JSON is refused as the server refuses it."""
     raw = exchange.received.raw
     try:
@@ -180,7 +180,7 @@ def _json_problem(raw: bytes, error: Exception) -> str:
     return f"no low surrogate in string: line 1 column {place.start() + 1} (char {place.start()})"
 
 
-def _prepared(exchange: Exchange, *, counting: bool) -> Prepared:
+def _prepared(exchange: HttpExchange, *, counting: bool) -> PreparedRequest:
     sim, headers = exchange.sim, exchange.request.headers
     version = headers.get("anthropic-version")
     if version is None:
@@ -190,7 +190,7 @@ def _prepared(exchange: Exchange, *, counting: bool) -> Prepared:
     body = _decode(exchange)
     sent = [beta.strip() for value in headers.getlist("anthropic-beta") for beta in value.split(",")]
     setup = sim.setup
-    dialect = Dialect(
+    dialect = ApiFeatures(
         version, frozenset(filter(None, sent)), counting, setup.pinned_edits, setup.extra_blocks
     )
     check_shape(body, dialect)
@@ -205,7 +205,7 @@ def _prepared(exchange: Exchange, *, counting: bool) -> Prepared:
     return ready
 
 
-async def _messages(exchange: Exchange) -> Response:
+async def _messages(exchange: HttpExchange) -> Response:
     sim = exchange.sim
     started = exchange.received.at
     ready = _prepared(exchange, counting=False)
@@ -222,20 +222,20 @@ async def _messages(exchange: Exchange) -> Response:
     return exchange.json(message)
 
 
-async def _count_tokens(exchange: Exchange) -> Response:
+async def _count_tokens(exchange: HttpExchange) -> Response:
     return exchange.json(count(_prepared(exchange, counting=True)))
 
 
-async def _models(exchange: Exchange) -> Response:
+async def _models(exchange: HttpExchange) -> Response:
     return exchange.json(model_list(exchange.sim, anthropic=exchange.anthropic))
 
 
-async def _model(exchange: Exchange) -> Response:
+async def _model(exchange: HttpExchange) -> Response:
     name = exchange.request.path_params["name"]
     return exchange.json(model_info(exchange.sim, name, anthropic=exchange.anthropic))
 
 
-async def _chat(exchange: Exchange) -> Response:
+async def _chat(exchange: HttpExchange) -> Response:
     body = _decode(exchange)
     completion = complete(exchange.sim, body)
     await exchange.think()
@@ -245,7 +245,7 @@ async def _chat(exchange: Exchange) -> Response:
     return exchange.json(completion)
 
 
-async def _responses(exchange: Exchange) -> Response:
+async def _responses(exchange: HttpExchange) -> Response:
     body = _decode(exchange)
     response = respond(exchange.sim, body)
     await exchange.think()
@@ -255,14 +255,14 @@ async def _responses(exchange: Exchange) -> Response:
     return exchange.json(response)
 
 
-async def _compact(exchange: Exchange) -> Response:
+async def _compact(exchange: HttpExchange) -> Response:
     compacted = compact(exchange.sim, _decode(exchange))
     await exchange.think()
     exchange.received.usage = compacted["usage"]
     return exchange.json(compacted)
 
 
-async def _nothing(exchange: Exchange) -> Response:
+async def _nothing(exchange: HttpExchange) -> Response:
     raise ApiError(404, "not_found_error", f"{exchange.received.path}: not simulated")
 
 

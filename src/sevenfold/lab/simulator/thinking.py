@@ -26,7 +26,7 @@ from typing import Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from sevenfold.lab.simulator.conversation import Conversation, Item, last_compaction
+from sevenfold.lab.simulator.conversation import PromptPart, RequestPrompt, last_compaction
 from sevenfold.lab.simulator.tokens import chained, digest
 from sevenfold.profiles import Profile
 
@@ -128,17 +128,17 @@ BULK = 3
 """Bytes in a signature for each token of reasoning: four characters, about as in life."""
 
 
-class Finding(Struct, frozen=True):
+class ThinkingCheck(Struct, frozen=True):
     """What the check found about one thinking block."""
 
-    item: Item
+    item: PromptPart
     reason: Reason
     tampered: bool = False
     changed: str = ""
     """What differs from the moment the block was made: ``system``, ``tools``, ``messages`` or ``run``."""
 
 
-class Run(Struct, frozen=True):
+class ThinkingRun(Struct, frozen=True):
     """Where the order of thinking stands: the last block kept, and where the kept run began."""
 
     last: bytes = b""
@@ -149,9 +149,9 @@ class Run(Struct, frozen=True):
 class Bindings(Struct, frozen=True):
     """The outcome of the check, and what new thinking will be bound to."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[ThinkingCheck, ...]
     prefixes: tuple[bytes, ...]
-    run: Run
+    run: ThinkingRun
 
 
 class Binder:
@@ -161,11 +161,11 @@ class Binder:
         self.sealer = sealer
         self.organisation = organisation
 
-    def examine(self, talk: Conversation, profile: Profile) -> Bindings:
+    def examine(self, talk: RequestPrompt, profile: Profile) -> Bindings:
         """Walk through a conversation and check every thinking block that is still read."""
-        findings: list[Finding] = []
+        findings: list[ThinkingCheck] = []
         begin, prefixes = self._beginning(talk)
-        run = Run()
+        run = ThinkingRun()
         for item in talk.items[begin:]:
             if not item.is_thinking:
                 prefixes = tuple(chained(prefix, item.piece.digest) for prefix in prefixes)
@@ -173,10 +173,10 @@ class Binder:
             finding, seal = self._check(item, talk, prefixes, run, profile)
             findings.append(finding)
             if seal is not None and not finding.reason and not finding.tampered:
-                run = Run(seal.name, seal.place, run.start if run.last else seal.place)
+                run = ThinkingRun(seal.name, seal.place, run.start if run.last else seal.place)
         return Bindings(tuple(findings), prefixes, run)
 
-    def sign(self, thought: Thought, at: Bindings, talk: Conversation, model: str) -> tuple[str, Bindings]:
+    def sign(self, thought: Thought, at: Bindings, talk: RequestPrompt, model: str) -> tuple[str, Bindings]:
         """The signature of new thinking, and the bindings that hold after it."""
         run, prefix = at.run, at.prefixes[-1]
         place = run.place + 1 if run.last else 0
@@ -196,14 +196,14 @@ class Binder:
             thought.tokens,
             bytes(BULK * thought.tokens),
         )
-        return self.sealer.seal(seal), Bindings(at.findings, at.prefixes, Run(name, place, start))
+        return self.sealer.seal(seal), Bindings(at.findings, at.prefixes, ThinkingRun(name, place, start))
 
-    def tokens(self, item: Item) -> int | None:
+    def tokens(self, item: PromptPart) -> int | None:
         """How many tokens the reasoning behind a block is, which its text often does not show."""
         seal = self.sealer.open(_signature(item), ThoughtSeal)
         return None if seal is None else seal.tokens
 
-    def _beginning(self, talk: Conversation) -> tuple[int, tuple[bytes, ...]]:
+    def _beginning(self, talk: RequestPrompt) -> tuple[int, tuple[bytes, ...]]:
         """Where reading starts, and the chains that stand there."""
         head = digest(*talk.seals)
         place = last_compaction(talk.items)
@@ -222,18 +222,23 @@ class Binder:
         return place + 1, (*(seal.prefixes if carries_on and seal else ()), own)
 
     def _check(
-        self, item: Item, talk: Conversation, prefixes: tuple[bytes, ...], run: Run, profile: Profile
-    ) -> tuple[Finding, ThoughtSeal | None]:
+        self,
+        item: PromptPart,
+        talk: RequestPrompt,
+        prefixes: tuple[bytes, ...],
+        run: ThinkingRun,
+        profile: Profile,
+    ) -> tuple[ThinkingCheck, ThoughtSeal | None]:
         seal = self.sealer.open(_signature(item), ThoughtSeal)
         if seal is None or seal.text != digest(str(item.block.get("thinking", "")).encode()):
-            return Finding(item, "", tampered=True, changed="text" if seal else ""), seal
+            return ThinkingCheck(item, "", tampered=True, changed="text" if seal else ""), seal
         if profile.thinking.account_bound and seal.organisation != self.organisation:
-            return Finding(item, "organization_binding_mismatch"), seal
+            return ThinkingCheck(item, "organization_binding_mismatch"), seal
         if not readable(seal.model, profile):
-            return Finding(item, "model_binding_mismatch"), seal
+            return ThinkingCheck(item, "model_binding_mismatch"), seal
         if profile.thinking.bound and (changed := _changed(seal, talk, prefixes, run)):
-            return Finding(item, "prefix_binding_mismatch", changed=changed), seal
-        return Finding(item, ""), seal
+            return ThinkingCheck(item, "prefix_binding_mismatch", changed=changed), seal
+        return ThinkingCheck(item, ""), seal
 
 
 class Thought(Struct, frozen=True):
@@ -252,11 +257,11 @@ def readable(maker: str, reader: Profile) -> bool:
     return not reader.thinking.bound
 
 
-def _signature(item: Item) -> object:
+def _signature(item: PromptPart) -> object:
     return item.block.get("signature" if item.kind == "thinking" else "data")
 
 
-def _changed(seal: ThoughtSeal, talk: Conversation, prefixes: tuple[bytes, ...], run: Run) -> str:
+def _changed(seal: ThoughtSeal, talk: RequestPrompt, prefixes: tuple[bytes, ...], run: ThinkingRun) -> str:
     if seal.prefix not in prefixes:
         if seal.system != talk.seals[0]:
             return "system"

@@ -112,7 +112,7 @@ _REMEMBERED = 200_000
 _encode = msgspec.json.Encoder().encode
 
 
-class Piece(Struct, frozen=True):
+class BlockDigest(Struct, frozen=True):
     """One block's identity and size."""
 
     digest: bytes
@@ -160,7 +160,7 @@ class Scales:
         self.counter = counter
         self._loads: dict[bytes, Load] = {}
 
-    def weigh(self, block: Mapping[str, Any], generation: str, tag: str = "") -> Piece:
+    def weigh(self, block: Mapping[str, Any], generation: str, tag: str = "") -> BlockDigest:
         """The piece a block is; ``tag`` sets apart blocks that are the same but for who says them."""
         name = digest(tag.encode(), canonical(block))
         load = self._loads.get(name)
@@ -168,4 +168,4 @@ class Scales:
             if len(self._loads) >= _REMEMBERED:
                 self._loads.clear()
             load = self._loads[name] = self.counter.measure(block)
-        return Piece(name, self.counter.tokens(load, generation))
+        return BlockDigest(name, self.counter.tokens(load, generation))
