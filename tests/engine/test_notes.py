@@ -21,7 +21,6 @@ from sevenfold.layers.notes import policy as notes
 from sevenfold.layers.notes.policy import SECTIONS, Notes, Since
 from sevenfold.profiles import find
 from sevenfold.record import blocks
-from sevenfold.record.effects import Effects, item
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 from sevenfold.record.window import Window
@@ -358,7 +357,7 @@ def test_a_compaction_by_notes_runs_no_pre_compact_hook_but_the_others() -> None
 
 def spoken(number: int, *, summary: bool = False, words: bool = True) -> Item:
     said = blocks.text("words") if words else blocks.result("toolu_1", "output")
-    return item(Said(f"u{number}", None, "user", (said,), summary=summary), number, Effects())
+    return Item.of(Said(f"u{number}", None, "user", (said,), summary=summary), number)
 
 
 @pytest.mark.spec("S3.6")

@@ -10,7 +10,7 @@ from typing import Any
 from sevenfold.agent.hooks.process import run
 from sevenfold.agent.hooks.run import AsyncHooks, Hooks
 from sevenfold.agent.hooks.settings import parse
-from sevenfold.conversation import hook_inputs as inputs
+from sevenfold.conversation import hooks as inputs
 
 PLENTY = 60
 """Seconds no hook here needs; a test that takes them has found a hang."""

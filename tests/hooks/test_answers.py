@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from sevenfold.agent.hooks.answers import MOST_CHARACTERS, Printed, combined, understood
-from sevenfold.conversation.hook_inputs import EVENTS, encoded
-from sevenfold.conversation.hook_outcomes import Outcome, Permission
+from sevenfold.conversation.hooks import EVENTS, HookOutcome, HookPermission, encoded
 from tests.hooks.hooking import happened
 
 BLOCKING = {"UserPromptSubmit", "Stop", "SubagentStop", "PreCompact"}
@@ -28,7 +27,7 @@ TAKES_CONTEXT = {
 }
 
 
-def outcome(event: str, *printed: Printed) -> Outcome:
+def outcome(event: str, *printed: Printed) -> HookOutcome:
     answers = [understood(EVENTS[event], f"hook {n}", one) for n, one in enumerate(printed)]
     return combined(event, answers)
 
@@ -52,7 +51,7 @@ def test_blocking_means_what_the_event_lets_it_mean(event, by):
     )
     came = outcome(event, blocks)
     assert came.blocked == ("not today" if event in BLOCKING | DENYING else None)
-    assert came.permission == (Permission("deny", "not today") if event in DENYING else None)
+    assert came.permission == (HookPermission("deny", "not today") if event in DENYING else None)
     assert came.context == (("not today",) if event == "PostToolUse" else ())
     reported = event not in BLOCKING | DENYING | {"PostToolUse"}
     assert [failure.problem.endswith("not today") for failure in came.failures] == [True] * reported
@@ -112,14 +111,14 @@ def test_the_strictest_verdict_wins(verdicts, strictest):
             for v in verdicts
         ),
     )
-    assert came.permission == Permission(strictest, f"so {strictest}")
+    assert came.permission == HookPermission(strictest, f"so {strictest}")
     assert came.blocked == ("so deny" if strictest == "deny" else None)
 
 
 def test_a_question_for_permission_is_answered_in_its_own_shape():
     allowed = {"behavior": "allow", "updatedInput": {"command": "ls -a"}}
     came = outcome("PermissionRequest", specific("PermissionRequest", decision=allowed))
-    assert came.permission == Permission("allow")
+    assert came.permission == HookPermission("allow")
     assert came.updated_input == {"command": "ls -a"}
     denied = specific("PermissionRequest", decision={"behavior": "deny", "message": "never"})
     assert outcome("PermissionRequest", denied).blocked == "never"
@@ -128,7 +127,7 @@ def test_a_question_for_permission_is_answered_in_its_own_shape():
 def test_exit_code_two_denies_whatever_the_json_allows():
     said = {"hookSpecificOutput": {"permissionDecision": "allow", "updatedInput": {"command": "rm"}}}
     came = outcome("PreToolUse", says(2, b"no", **said))
-    assert came.permission == Permission("deny", "no")
+    assert came.permission == HookPermission("deny", "no")
     assert came.updated_input is None
 
 

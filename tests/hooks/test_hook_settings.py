@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sevenfold.agent.hooks.settings import Command, load, parse
-from sevenfold.conversation.hook_inputs import EVENTS
+from sevenfold.conversation.hooks import EVENTS
 from sevenfold.errors import SettingError
 from tests.hooks.hooking import settings
 

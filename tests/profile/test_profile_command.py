@@ -23,7 +23,7 @@ from sevenfold.lab.profile.figures import ProfileReport
 from tests.profile.making import Tape, call, result, text, usage
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-EXAMPLE = ROOT / "src/sevenfold/examples/coding-session.jsonl"
+EXAMPLE = ROOT / "src/sevenfold/lab/examples/coding-session.jsonl"
 
 SESSION_KEYS = {
     "file",

@@ -34,13 +34,13 @@ from sevenfold.agent.tools.toolbox import Toolbox
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.engine import Engine
 from sevenfold.conversation.flow import Do
-from sevenfold.conversation.hook_inputs import (
+from sevenfold.conversation.hooks import (
     HookInput,
+    HookOutcome,
     InstructionsLoaded,
     SessionEnd,
     SessionStart,
 )
-from sevenfold.conversation.hook_outcomes import Outcome
 from sevenfold.conversation.options import window_for
 from sevenfold.errors import InputError
 from sevenfold.events import SteppedAside
@@ -373,7 +373,7 @@ class Workings:
             for task in running
         ]
 
-    def _heard(self, outcome: Outcome) -> None:
+    def _heard(self, outcome: HookOutcome) -> None:
         """Show what hooks want shown, and tell of those that failed."""
         for text in outcome.messages:
             self.reporter.notice(text)

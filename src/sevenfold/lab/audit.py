@@ -20,7 +20,6 @@ from sevenfold.layers.compact.fidelity.reader import account
 from sevenfold.ports import Log
 from sevenfold.recall.index import RecallIndex
 from sevenfold.record.decisions import Commit, Fold, Rewound, Snip, Undone
-from sevenfold.record.effects import Effects, item
 from sevenfold.record.entries import Boundary, Decision, Entry, Said
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
@@ -98,7 +97,7 @@ def _ends(entry: Entry) -> bool:
         case Said(role="assistant") | Boundary():
             return True
         case Said(summary=False, meta=False) as said if not _asks_to_compact(said):
-            return bool(account([item(said, 0, Effects())]).user)
+            return bool(account([Item.of(said, 0)]).user)
         case Decision(made=Rewound() | Undone() | Snip() | Fold()):
             return True
         case _:

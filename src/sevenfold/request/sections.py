@@ -20,7 +20,8 @@ from sevenfold.errors import InputError
 from sevenfold.prompts import given, session, static
 from sevenfold.prompts.changes import Changed, Withdrawn
 from sevenfold.prompts.text import Stage, Text
-from sevenfold.record import blocks, canonical
+from sevenfold.record import blocks
+from sevenfold.record.blocks import encode_json
 
 BETWEEN = "\n\n"
 """What stands between two sections."""
@@ -51,7 +52,7 @@ class Section(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         # Encoded only to be refused here, by its name, if JSON could not hold it.
-        canonical.encode({self.name: self.text})
+        encode_json({self.name: self.text})
         if self.stage not in get_args(Stage):
             raise InputError(
                 f"section {self.name!r} is {self.stage!r}; a section is static or of the session"

@@ -14,8 +14,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from sevenfold.conversation.hook_inputs import HookInput
-from sevenfold.conversation.hook_outcomes import Failure, Outcome, Permission, Verdict
+from sevenfold.conversation.hooks import HookFailure, HookInput, HookOutcome, HookPermission, HookVerdict
 
 MOST_CHARACTERS = 10_000
 """Of any one text a hook has for the model or the user."""
@@ -23,7 +22,7 @@ MOST_CHARACTERS = 10_000
 BLOCK = 2
 """The exit code that blocks."""
 
-_STRICTEST_FIRST: tuple[Verdict, ...] = ("deny", "ask", "allow")
+_STRICTEST_FIRST: tuple[HookVerdict, ...] = ("deny", "ask", "allow")
 
 
 class Ended(Protocol):
@@ -67,7 +66,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     blocked: str | None = None
     instructions: str | None = None
     context: tuple[str, ...] = ()
-    verdict: Verdict | None = None
+    verdict: HookVerdict | None = None
     reason: str = ""
     updated_input: Mapping[str, Any] | None = None
     updated_output: Any | UnsetType = UNSET
@@ -93,7 +92,7 @@ def understood(event: type[HookInput], hook: str, ended: Ended) -> Answer:
 
 def unasked(event: type[HookInput], hook: str, problem: str) -> Answer:
     """Stands for a hook that could not be told what it was to judge: what it may guard does not happen."""
-    denied: Verdict | None = "deny" if event.rule.blocking == "deny" else None
+    denied: HookVerdict | None = "deny" if event.rule.blocking == "deny" else None
     return Answer(hook=hook, verdict=denied, reason=problem if denied else "", problems=(problem,))
 
 
@@ -267,19 +266,19 @@ def _with_detail(problem: str, stderr: bytes) -> str:
     return f"{problem}: {detail}" if detail else problem
 
 
-def combined(event: str, answers: Sequence[Answer], earlier: Sequence[Failure] = ()) -> Outcome:
+def combined(event: str, answers: Sequence[Answer], earlier: Sequence[HookFailure] = ()) -> HookOutcome:
     """All answers as one; ``earlier`` are failures of background hooks that have come to light since."""
     permission = _permission(answers)
     denied = permission is not None and permission.verdict == "deny"
     reasons = [answer.blocked for answer in answers if answer.blocked]
     if permission and denied:
         reasons.append(permission.reason or "denied by a hook")
-    failures = [*earlier, *(Failure(one.hook, problem) for one in answers for problem in one.problems)]
+    failures = [*earlier, *(HookFailure(one.hook, problem) for one in answers for problem in one.problems)]
     inputs = [one for one in answers if one.updated_input is not None]
     outputs = [one for one in answers if one.updated_output is not UNSET]
     failures += [*_clash(inputs, "the input"), *_clash(outputs, "the output")]
     stops = [one.stop for one in answers if one.stop is not None]
-    return Outcome(
+    return HookOutcome(
         event=event,
         ran=tuple(one.hook for one in answers),
         blocked="\n".join(reasons) or None,
@@ -294,16 +293,17 @@ def combined(event: str, answers: Sequence[Answer], earlier: Sequence[Failure] =
     )
 
 
-def _permission(answers: Sequence[Answer]) -> Permission | None:
+def _permission(answers: Sequence[Answer]) -> HookPermission | None:
     for verdict in _STRICTEST_FIRST:
         agreeing = [one for one in answers if one.verdict == verdict]
         if agreeing:
-            return Permission(verdict, "\n".join(one.reason for one in agreeing if one.reason))
+            return HookPermission(verdict, "\n".join(one.reason for one in agreeing if one.reason))
     return None
 
 
-def _clash(changing: Sequence[Answer], what: str) -> list[Failure]:
+def _clash(changing: Sequence[Answer], what: str) -> list[HookFailure]:
     last = changing[-1].hook if changing else ""
     return [
-        Failure(one.hook, f"its change of {what} was replaced by that of {last}") for one in changing[:-1]
+        HookFailure(one.hook, f"its change of {what} was replaced by that of {last}")
+        for one in changing[:-1]
     ]

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.agent.hooks.answers import Answer, Printed, understood
-from sevenfold.conversation.hook_inputs import HookInput
+from sevenfold.conversation.hooks import HookInput
 
 
 class Function(Struct, frozen=True):

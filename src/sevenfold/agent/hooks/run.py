@@ -17,8 +17,7 @@ from sevenfold.agent.hooks.answers import Answer, Ended, Printed, combined, unas
 from sevenfold.agent.hooks.functions import Function, awaited, called, is_async
 from sevenfold.agent.hooks.matcher import matcher
 from sevenfold.agent.hooks.settings import Command, Hook, Loaded
-from sevenfold.conversation.hook_inputs import EVENTS, HookInput, encoded
-from sevenfold.conversation.hook_outcomes import Failure, Outcome
+from sevenfold.conversation.hooks import EVENTS, HookFailure, HookInput, HookOutcome, encoded
 from sevenfold.errors import Aborted, SettingError
 
 PROJECT_VARIABLES = ("SEVENFOLD_PROJECT_DIR", "CLAUDE_PROJECT_DIR")
@@ -149,15 +148,15 @@ class _Registry:
             word = word.replace(f"${{{name}}}", self._project_dir)
         return word
 
-    def _earlier(self) -> list[Failure]:
+    def _earlier(self) -> list[HookFailure]:
         """Failures of background hooks that have ended since the last time."""
         with self._lock:
             ended = [one for one in self._background if one[1].done()]
             self._background = [one for one in self._background if one not in ended]
         answers = [understood(EVENTS[hook.event], hook.label, future.result()) for hook, future in ended]
-        return [Failure(one.hook, problem) for one in answers for problem in one.problems]
+        return [HookFailure(one.hook, problem) for one in answers for problem in one.problems]
 
-    def _outcome(self, firing: _Firing) -> Outcome:
+    def _outcome(self, firing: _Firing) -> HookOutcome:
         for hook, place, future in firing.commands:
             firing.answers[place] = understood(firing.event, hook.label, future.result())
         answers = [firing.answers[place] for place in sorted(firing.answers)]
@@ -179,7 +178,7 @@ class Hooks(_Registry):
             )
         self._add(event, function, matcher)
 
-    def fire(self, event: HookInput, stopped: Callable[[], bool] = _never) -> Outcome:
+    def fire(self, event: HookInput, stopped: Callable[[], bool] = _never) -> HookOutcome:
         """Run the hooks this event is for; raises `Aborted` once ``stopped()``, with all commands ended."""
         firing = self._started(self._meant(event), event, stopped)
         try:
@@ -203,7 +202,7 @@ class AsyncHooks(_Registry):
         """Call a function, plain or coroutine, at an event, where the matcher fits."""
         self._add(event, function, matcher)
 
-    async def fire(self, event: HookInput) -> Outcome:
+    async def fire(self, event: HookInput) -> HookOutcome:
         """Run the hooks this event is for."""
         firing = self._started(self._meant(event), event, _never)
         try:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.agent.hooks.matcher import Matcher, matcher
-from sevenfold.conversation.hook_inputs import EVENTS
+from sevenfold.conversation.hooks import EVENTS
 from sevenfold.errors import SettingError
 
 MOST_BYTES = 4 * 1024 * 1024

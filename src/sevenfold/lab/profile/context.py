@@ -32,7 +32,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from sevenfold.lab.profile.figures import Growth, LargeItem, Repeats
-from sevenfold.record import attachments, blocks
+from sevenfold.record import blocks, entries
 from sevenfold.record.blocks import THINKING, Block, ToolResult, ToolUse
 from sevenfold.record.entries import Said
 from sevenfold.record.tokens import Estimator
@@ -343,7 +343,7 @@ def _words(said: Said, block: Block, weight: Weight) -> ContextPiece:
         return ContextPiece(
             ASSISTANT_TEXT if block.kind == "text" else OTHER, weight, what=words or block.kind
         )
-    attached = said.attachment not in ("", attachments.USERS_WORDS)
+    attached = said.attachment not in ("", entries.USERS_WORDS)
     if attached or said.meta or said.role == "system":
         return ContextPiece(ATTACHMENTS, weight, said.attachment, words)
     return ContextPiece(USER_TEXT, weight, what=words)

@@ -29,7 +29,6 @@ from sevenfold.layers.compact.extract.facts import Facts
 from sevenfold.layers.compact.fidelity import Probe, Score
 from sevenfold.layers.compact.request import Engine
 from sevenfold.ports import Client, Log
-from sevenfold.record.effects import Effects, item
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 from sevenfold.session import factory as opened
@@ -156,7 +155,7 @@ def _link(
 def _all(log: Log, items: Sequence[Item]) -> list[Item]:
     """Everything said so far: a summary of a summary may rest on any of it."""
     said = [entry for _, entry in read(log) if isinstance(entry, Said) and not entry.summary]
-    return [*(item(one, place, Effects()) for place, one in enumerate(said)), *items]
+    return [*(Item.of(one, place) for place, one in enumerate(said)), *items]
 
 
 def _spellings(facts: Facts) -> set[str]:

@@ -31,7 +31,6 @@ from sevenfold.prompts.restored import (
 )
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
-from sevenfold.record.effects import Effects, item
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 
@@ -113,7 +112,7 @@ def _items(messages: Sequence[Json]) -> list[Item]:
                 summary=nature == "summary",
                 meta=nature == "program",
             )
-            items.append(item(said, len(items), Effects()))
+            items.append(Item.of(said, len(items)))
     return items
 
 
