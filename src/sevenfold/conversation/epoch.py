@@ -16,7 +16,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from sevenfold.profiles import Profile
-from sevenfold.prompts.changes import Replaced
+from sevenfold.prompts.context import Replaced
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block, read_field
 from sevenfold.record.decisions import Amended, Epoch

@@ -17,14 +17,16 @@ from sevenfold.layers.compact.extract import facts as facts_of
 from sevenfold.layers.compact.extract.facts import Facts
 from sevenfold.layers.compact.summary import extractive
 from sevenfold.layers.notes import policy as notes_layer
-from sevenfold.prompts.changes import Changed, Replaced
 from sevenfold.prompts.compact import Continued, ProgramNote
-from sevenfold.prompts.mentions import MentionedFile, MentionedFolder
-from sevenfold.prompts.restored import (
+from sevenfold.prompts.context import (
+    Changed,
     Folded,
     HookContext,
+    MentionedFile,
+    MentionedFolder,
     PinnedRecord,
     RecordedFacts,
+    Replaced,
     RestoredFile,
     RestoredState,
     TasksGone,

@@ -17,7 +17,7 @@ from sevenfold.layers.compact.request import Engine, Wish
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.profiles import Profile
 from sevenfold.prompts.compact import Continued
-from sevenfold.prompts.restored import Folded
+from sevenfold.prompts.context import Folded
 from sevenfold.record import blocks, redact
 from sevenfold.record.decisions import Carry, Chain, CompactMetadata, Fidelity, Fold, Segment
 from sevenfold.record.log import renew_labels
