@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         ToolProgress,
     )
     from sevenfold.agent.executor import Asked, Consented
-    from sevenfold.agent.hooks.run import AsyncHooks, Hooks
+    from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
     from sevenfold.agent.loop import Finished
     from sevenfold.agent.mcp.servers import McpServers
     from sevenfold.agent.tools.context import Context
@@ -92,7 +92,7 @@ _HOMES = {
     "Agent": "sevenfold.agent.agent",
     "Asked": "sevenfold.agent.executor",
     "AsyncAgent": "sevenfold.agent.agent",
-    "AsyncHooks": "sevenfold.agent.hooks.run",
+    "AsyncHooks": "sevenfold.agent.hooks.registry",
     "AsyncOfflineClient": "sevenfold.providers.offline.client",
     "AsyncSession": "sevenfold.session.async_session",
     "Completion": "sevenfold.session.session",
@@ -101,7 +101,7 @@ _HOMES = {
     "Ended": "sevenfold.agent.events",
     "Finished": "sevenfold.agent.loop",
     "Happened": "sevenfold.agent.events",
-    "Hooks": "sevenfold.agent.hooks.run",
+    "Hooks": "sevenfold.agent.hooks.registry",
     "InstructionsLoaded": "sevenfold.conversation.hooks",
     "McpServers": "sevenfold.agent.mcp.servers",
     "Mentioned": "sevenfold.agent.events",

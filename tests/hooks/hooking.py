@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sevenfold.agent.hooks.process import run
-from sevenfold.agent.hooks.run import AsyncHooks, Hooks
+from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
 from sevenfold.agent.hooks.settings import parse
 from sevenfold.conversation import hooks as inputs
 

@@ -1,4 +1,4 @@
-"""What hooks say, understood one by one and together."""
+"""What hooks say, read_answer one by one and together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from sevenfold.agent.hooks.answers import MOST_CHARACTERS, Printed, combined, understood
+from sevenfold.agent.hooks.answers import MOST_CHARACTERS, CommandResult, combine, read_answer
 from sevenfold.conversation.hooks import EVENTS, HookOutcome, HookPermission, encoded
 from tests.hooks.hooking import happened
 
@@ -27,16 +27,16 @@ TAKES_CONTEXT = {
 }
 
 
-def outcome(event: str, *printed: Printed) -> HookOutcome:
-    answers = [understood(EVENTS[event], f"hook {n}", one) for n, one in enumerate(printed)]
-    return combined(event, answers)
+def outcome(event: str, *printed: CommandResult) -> HookOutcome:
+    answers = [read_answer(EVENTS[event], f"hook {n}", one) for n, one in enumerate(printed)]
+    return combine(event, answers)
 
 
-def says(code: int = 0, stderr: bytes = b"", /, **said: Any) -> Printed:
-    return Printed(code, json.dumps(said).encode(), stderr)
+def says(code: int = 0, stderr: bytes = b"", /, **said: Any) -> CommandResult:
+    return CommandResult(code, json.dumps(said).encode(), stderr)
 
 
-def specific(event: str, **said: Any) -> Printed:
+def specific(event: str, **said: Any) -> CommandResult:
     return says(hookSpecificOutput={"hookEventName": event, **said})
 
 
@@ -45,7 +45,7 @@ def specific(event: str, **said: Any) -> Printed:
 @pytest.mark.parametrize("by", ["exit code", "decision"])
 def test_blocking_means_what_the_event_lets_it_mean(event, by):
     blocks = (
-        Printed(2, stderr=b"not today\n")
+        CommandResult(2, stderr=b"not today\n")
         if by == "exit code"
         else says(decision="block", reason="not today")
     )
@@ -59,7 +59,7 @@ def test_blocking_means_what_the_event_lets_it_mean(event, by):
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_plain_output_is_context_at_two_events_and_nothing_elsewhere(event):
-    came = outcome(event, Printed(0, b"\n remember the milk \n"))
+    came = outcome(event, CommandResult(0, b"\n remember the milk \n"))
     expected = ("remember the milk",) if event in {"SessionStart", "UserPromptSubmit"} else ()
     assert came.context == expected
     assert (came.instructions, came.blocked, came.failures) == ((), None, ())
@@ -76,7 +76,7 @@ def test_additional_context_counts_where_the_event_takes_it_and_is_reported_else
 def test_a_compaction_is_steered_by_json_alone():
     came = outcome(
         "PreCompact",
-        Printed(0, b"backup written to /tmp/x\n"),
+        CommandResult(0, b"backup written to /tmp/x\n"),
         says(additionalInstructions="keep the numbers", systemMessage="saved"),
         specific("PreCompact", additionalInstructions="keep the names"),
     )
@@ -132,7 +132,7 @@ def test_exit_code_two_denies_whatever_the_json_allows():
 
 
 def test_no_decision_is_no_permission():
-    came = outcome("PreToolUse", Printed(0), specific("PreToolUse", permissionDecision="defer"))
+    came = outcome("PreToolUse", CommandResult(0), specific("PreToolUse", permissionDecision="defer"))
     assert (came.permission, came.blocked, came.failures) == (None, None, ())
 
 
@@ -151,7 +151,7 @@ def test_a_tools_output_can_be_replaced_by_anything(output):
     assert (
         outcome("PostToolUse", specific("PostToolUse", updatedToolOutput=output)).updated_output == output
     )
-    assert outcome("PostToolUse", Printed(0)).updated_output is UNSET
+    assert outcome("PostToolUse", CommandResult(0)).updated_output is UNSET
 
 
 @pytest.mark.parametrize(("reason", "stop"), [({"stopReason": "budget"}, "budget"), ({}, "")])
@@ -173,7 +173,7 @@ def test_another_exit_code_is_a_failure_whose_json_still_counts():
     [b"{", b'{"decision": "block"} and more', b"{" * 100_000, b'{"a": NaN}', b'{"a": ' * 50_000],
 )
 def test_output_that_only_begins_like_json_is_reported_and_steers_nothing(printed):
-    came = outcome("UserPromptSubmit", Printed(0, printed))
+    came = outcome("UserPromptSubmit", CommandResult(0, printed))
     assert (came.blocked, came.context) == (None, ())
     assert "JSON" in came.failures[0].problem
 
@@ -200,7 +200,9 @@ def test_a_field_that_makes_no_sense_is_reported_and_the_others_count(said):
 
 @pytest.mark.parametrize("quoted", [rb"\ud800", b"\xff\x00", b"first line\nsecond line"])
 def test_a_hook_that_quotes_what_json_does_not_take_is_still_understood(quoted):
-    came = outcome("PreToolUse", Printed(0, b'{"decision": "block", "reason": "no: ' + quoted + b'"}'))
+    came = outcome(
+        "PreToolUse", CommandResult(0, b'{"decision": "block", "reason": "no: ' + quoted + b'"}')
+    )
     assert came.failures == ()
     assert came.blocked
     assert came.blocked.encode().startswith(b"no: ")
@@ -208,12 +210,14 @@ def test_a_hook_that_quotes_what_json_does_not_take_is_still_understood(quoted):
 
 def test_long_texts_are_cut_and_say_so():
     came = outcome(
-        "SessionStart", Printed(0, b"x" * 50_000), specific("SessionStart", additionalContext="y" * 20_000)
+        "SessionStart",
+        CommandResult(0, b"x" * 50_000),
+        specific("SessionStart", additionalContext="y" * 20_000),
     )
     for words in came.context:
         assert len(words) < MOST_CHARACTERS + 100
         assert "[cut: the first 10,000 of" in words
-    assert len(outcome("Stop", Printed(2, stderr=b"z" * 10**6)).blocked or "") < MOST_CHARACTERS + 100
+    assert len(outcome("Stop", CommandResult(2, stderr=b"z" * 10**6)).blocked or "") < MOST_CHARACTERS + 100
 
 
 @given(
@@ -223,7 +227,7 @@ def test_long_texts_are_cut_and_say_so():
     st.binary(max_size=20),
 )
 def test_whatever_a_hook_prints_there_is_an_outcome_that_can_be_stored(event, code, stdout, stderr):
-    came = outcome(event, Printed(code, stdout, stderr))
+    came = outcome(event, CommandResult(code, stdout, stderr))
     for words in (*came.context, *came.messages, *came.instructions, came.blocked or ""):
         assert "\0" not in words
         words.encode()

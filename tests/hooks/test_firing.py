@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sevenfold.agent.hooks.process import run
-from sevenfold.agent.hooks.run import Hooks
+from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.agent.hooks.settings import parse
 from sevenfold.conversation.hooks import EVENTS, HookInput, HookOutcome, HookPermission, PreCompact
 from sevenfold.errors import Aborted, SettingError

@@ -19,7 +19,7 @@ from sevenfold.agent.tools.skills import LONGEST_BODY, Skills, SkillTool
 from sevenfold.agent.tools.todo import TodoList, TodoTool
 from sevenfold.agent.tools.toolbox import Toolbox
 from sevenfold.errors import InputError, ResultMissing
-from sevenfold.prompts.given import Skills as SkillsText
+from sevenfold.prompts.system import Skills as SkillsText
 from sevenfold.recall.passages import KINDS
 from sevenfold.recall.recall import Hit, Near
 from tests.tools.handling import Hands, context_in

@@ -48,8 +48,8 @@ from sevenfold.events import SteppedAside
 from sevenfold.layers.compact.slots import FilesSlot, Slot
 from sevenfold.ports import AsyncClient, Client
 from sevenfold.profiles import find
-from sevenfold.prompts.restored import TasksGone
-from sevenfold.prompts.session import OutputStyle
+from sevenfold.prompts.context import TasksGone
+from sevenfold.prompts.system import OutputStyle
 from sevenfold.session import factory as opened
 from sevenfold.session.close import finish
 from sevenfold.session.factory import Options, Store

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.agent import call_results
-from sevenfold.agent.hooks.run import AsyncHooks, Hooks
+from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
 from sevenfold.agent.loop import Call, unheard
 from sevenfold.agent.permissions.engine import Decision
 from sevenfold.agent.permissions.grants import Grants

@@ -42,7 +42,7 @@ from sevenfold.layers.compact.teller import Teller
 from sevenfold.layers.compact.writer import Result, Writer
 from sevenfold.ports import Recall
 from sevenfold.profiles import Profile
-from sevenfold.prompts.restored import RecordedFacts
+from sevenfold.prompts.context import RecordedFacts
 from sevenfold.record import blocks
 from sevenfold.record.layout import Item
 from sevenfold.record.weight import NOTHING, measure
