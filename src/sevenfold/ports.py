@@ -176,12 +176,6 @@ class Call(Struct, frozen=True):
     """On whose behalf it is made: the main thread, a compaction, notes…"""
 
 
-class Ask(Struct, frozen=True):
-    """What a flow yields when it needs a model's answer; it gets a `Reply` back, or a `ModelError` thrown in."""
-
-    call: Call
-
-
 class Piece(Struct, frozen=True):
     """A part of an answer while it is still coming: for whoever watches, never for the log."""
 

@@ -16,7 +16,7 @@ from sevenfold.cli import recorded_session as files_of
 from sevenfold.cli.main import main
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import InputError, Refused
-from sevenfold.lab.simulator.brains import Prompt
+from sevenfold.lab.simulator.brains import ModelPrompt
 from sevenfold.stores.jsonl.draft import DraftLog
 from sevenfold.stores.jsonl.log import JsonlLog
 from tests.commands.recorded import answering, files, foreign, helpful, opened, own, ran
@@ -228,7 +228,7 @@ def test_a_dry_run_shows_scope_cost_cache_and_places_and_writes_nothing(
 
 
 def test_a_dry_run_asks_no_model(session: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    def reply(prompt: Prompt) -> str:
+    def reply(prompt: ModelPrompt) -> str:
         raise AssertionError("a model was asked")
 
     with answering(monkeypatch, reply):
@@ -258,9 +258,9 @@ def test_another_tools_session_is_summarised_by_a_plain_call(
 def test_our_own_session_is_summarised_behind_its_own_prefix(
     tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Prompt] = []
+    asked: list[ModelPrompt] = []
 
-    def reply(prompt: Prompt) -> str:
+    def reply(prompt: ModelPrompt) -> str:
         asked.append(prompt)
         return helpful(prompt)
 
@@ -306,7 +306,7 @@ def test_a_model_that_has_no_summary_leaves_it_to_extraction(
 def test_control_c_while_the_model_writes_leaves_everything_as_it_was(
     session: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def reply(prompt: Prompt) -> str:
+    def reply(prompt: ModelPrompt) -> str:
         os.kill(os.getpid(), signal.SIGINT)
         return helpful(prompt)
 

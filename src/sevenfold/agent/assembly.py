@@ -33,22 +33,23 @@ from sevenfold.agent.tools.skills import SkillInput, SkillTool
 from sevenfold.agent.tools.toolbox import Toolbox
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.engine import Engine
-from sevenfold.conversation.flow import Do
-from sevenfold.conversation.hook_inputs import (
+from sevenfold.conversation.flow import Run
+from sevenfold.conversation.hooks import (
     HookInput,
+    HookOutcome,
     InstructionsLoaded,
     SessionEnd,
     SessionStart,
 )
-from sevenfold.conversation.hook_outcomes import Outcome
 from sevenfold.conversation.options import window_for
+from sevenfold.conversation.transcript import Beside
 from sevenfold.errors import InputError
 from sevenfold.events import SteppedAside
 from sevenfold.layers.compact.slots import FilesSlot, Slot
 from sevenfold.ports import AsyncClient, Client
 from sevenfold.profiles import find
-from sevenfold.prompts.restored import TasksGone
-from sevenfold.prompts.session import OutputStyle
+from sevenfold.prompts.context import TasksGone
+from sevenfold.prompts.system import OutputStyle
 from sevenfold.session import factory as opened
 from sevenfold.session.close import finish
 from sevenfold.session.factory import Options, Store
@@ -268,7 +269,7 @@ class Workings:
             heard=self._heard,
         )
 
-    def _mentions(self) -> Callable[[str], Do] | None:
+    def _mentions(self) -> Callable[[str], Run[list[Beside]]] | None:
         """Reads what a prompt mentions, as the tools would."""
         if not self.options.get("mentions"):
             return None
@@ -373,7 +374,7 @@ class Workings:
             for task in running
         ]
 
-    def _heard(self, outcome: Outcome) -> None:
+    def _heard(self, outcome: HookOutcome) -> None:
         """Show what hooks want shown, and tell of those that failed."""
         for text in outcome.messages:
             self.reporter.notice(text)

@@ -7,7 +7,7 @@ its tip, the body can be made again byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from math import inf
 
@@ -18,12 +18,12 @@ from msgspec.structs import replace
 from sevenfold.conversation import provider_edits as edited
 from sevenfold.conversation.amend import tell_changes, withdraw_changes
 from sevenfold.conversation.epoch import ADOPTED, Entry, enter, frame_of, learned, sizes
+from sevenfold.conversation.flow import Ask, Flow
 from sevenfold.conversation.history import Account, answered_at, last_tail
 from sevenfold.conversation.transcript import Transcript
-from sevenfold.ports import Ask, Call, Clock, Reply
+from sevenfold.ports import Call, Clock, Reply
 from sevenfold.profiles import Profile
-from sevenfold.record import canonical
-from sevenfold.record.blocks import THINKING
+from sevenfold.record.blocks import THINKING, read_field, read_fields
 from sevenfold.record.decisions import Epoch, Request, Rewound, Why
 from sevenfold.record.gauge import Size
 from sevenfold.record.layout import Item, Measured
@@ -122,10 +122,10 @@ class Exchange:
         cold = self.idle_seconds() > SECONDS[kept.tail]
         return enter(view, frame, lifetimes, self._profile, cold=cold)
 
-    def turn(self) -> Generator[Ask, Reply, Outcome]:
+    def turn(self) -> Flow[Outcome]:
         """One request and its answer, both on record."""
         prepared = self.prepare()
-        reply = yield Ask(prepared.call)
+        reply = yield from Ask(prepared.call)
         return self.observe(prepared, reply)
 
     def idle_seconds(self) -> float:
@@ -307,7 +307,7 @@ class Exchange:
     def system_after_compaction(self, *, keeps_frame: bool) -> str:
         """The words of the system prompt in the epoch that a compaction made now would open."""
         frame = self.frame if keeps_frame else self.wanted
-        return "\n\n".join(canonical.field(part, "text") for part in frame.system)
+        return "\n\n".join(read_field(part, "text") for part in frame.system)
 
     def next_epoch(
         self, reason: str, *, drops_thinking: bool, keeps_frame: bool, betas: Iterable[str | None] = ()
@@ -391,7 +391,7 @@ def _behind(items: Sequence[Item], last: str | None) -> Sequence[Item]:
 
 
 def _miss_reason(reply: Reply) -> str:
-    match canonical.fields(reply.diagnostics):
+    match read_fields(reply.diagnostics):
         case {"cache_miss_reason": {"type": str() as reason}}:
             return reason
         case _:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.record.decisions import Pin
-from sevenfold.record.effects import Effects, item
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 
@@ -28,6 +27,6 @@ def pinned_items(transcript: Transcript) -> list[Item]:
 def _in_log(transcript: Transcript, uuid: str) -> Item | None:
     match transcript.log.record(uuid):
         case (_, Said() as said):
-            return item(said, 0, Effects())
+            return Item.of(said, 0)
         case _:
             return None

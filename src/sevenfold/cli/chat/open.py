@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sevenfold.agent.agent import Agent
-from sevenfold.agent.hooks.process import run as run_hook
-from sevenfold.agent.hooks.run import Hooks
+from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.agent.hooks.settings import load
 from sevenfold.agent.mcp.config import PROJECT_FILE, USER_FILE
 from sevenfold.agent.options import AgentOptions
@@ -116,7 +115,7 @@ def hooks_of(folder: Path) -> Hooks:
         project=[folder / PROJECT_HOOKS],
         trusted=trust().covers(folder),
     )
-    return Hooks(loaded, run=run_hook, environ=os.environ, project_dir=str(folder))
+    return Hooks(loaded, project_dir=str(folder))
 
 
 # -- trust -----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from sevenfold.agent.hooks.settings import Hook, Skipped
+from sevenfold.agent.hooks.settings import Hook, SkippedHook
 from sevenfold.agent.permissions.engine import Permissions
 from sevenfold.cli.chat.ledger import Ledger
 from sevenfold.cli.chat.words import clean, one_line
@@ -178,7 +178,7 @@ def permissions_page(permissions: Permissions) -> RenderableType:
     return pairs(rows)
 
 
-def hooks_page(hooks: Sequence[Hook], skipped: Sequence[Skipped]) -> RenderableType:
+def hooks_page(hooks: Sequence[Hook], skipped: Sequence[SkippedHook]) -> RenderableType:
     """What runs, and what was found and does not."""
     if not hooks and not skipped:
         return Text("There are no hooks.", style="dim")

@@ -10,8 +10,9 @@ from msgspec import Struct
 from sevenfold.cli.chat.words import one_line
 from sevenfold.cli.phrases import duration
 from sevenfold.errors import TranscriptError
-from sevenfold.record import blocks, entries, labels
+from sevenfold.record import blocks, entries
 from sevenfold.record.entries import Label, Said
+from sevenfold.record.log import title_of
 from sevenfold.stores.home import Project
 from sevenfold.stores.jsonl.log import JsonlLog
 
@@ -65,7 +66,7 @@ def _called(path: Path) -> str:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - TAIL_BYTES))
         found = [entries.read(line) for line in file.read(TAIL_BYTES).splitlines() if b'title"' in line]
-    return labels.title({one.kind: one.text for one in found if isinstance(one, Label)})
+    return title_of({one.kind: one.text for one in found if isinstance(one, Label)})
 
 
 def spoken(said: Said) -> str:

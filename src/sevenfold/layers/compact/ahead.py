@@ -7,11 +7,11 @@ rewind, another model came between), the summary is thrown away.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from msgspec import Struct
 
+from sevenfold.conversation import flow as effects
 from sevenfold.conversation.announcer import Announcer
 from sevenfold.conversation.background import Runner
 from sevenfold.errors import Refused
@@ -21,8 +21,7 @@ from sevenfold.layers.compact.engines import SOURCE
 from sevenfold.layers.compact.flow import Compactor, Flow
 from sevenfold.layers.compact.request import Wish
 from sevenfold.layers.compact.scope import Scope
-from sevenfold.record.layout import Item
-from sevenfold.record.rounds import rounds
+from sevenfold.record.layout import Item, rounds
 from sevenfold.settings import Settings
 
 WISH = Wish(trigger="auto", span="up_to")
@@ -100,7 +99,7 @@ class Ahead:
             self._aside(str(error))
             return None
 
-    def _work(self, divided: Scope, settings: Settings) -> Generator[Any, Any, Drafted | None]:
+    def _work(self, divided: Scope, settings: Settings) -> effects.Flow[Drafted | None]:
         hooks = yield from self._compactor.asking(WISH)
         if hooks is None:
             return None

@@ -6,17 +6,16 @@ written down.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 from sevenfold.conversation.announcer import Announcer
 from sevenfold.conversation.exchange import Exchange
+from sevenfold.conversation.flow import Ask
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import ModelError
 from sevenfold.events import Answered, Failed, Sending
-from sevenfold.layers.compact.engines import Flow, Got
-from sevenfold.ports import Ask, Call, Reply
+from sevenfold.layers.compact.engines import Asking, Got
+from sevenfold.ports import Call, Reply
 from sevenfold.profiles import Profile
-from sevenfold.record import canonical
+from sevenfold.record.blocks import read_fields
 from sevenfold.record.decisions import Billed
 from sevenfold.record.tokens import Estimator
 from sevenfold.record.usage import Usage
@@ -32,11 +31,12 @@ class Bills:
         self._exchange = exchange
         self._announcer = announcer
 
-    def of(self, flow: Flow, model: Profile) -> Generator[Ask, Reply, Got]:
+    def of(self, flow: Asking, model: Profile) -> Asking:
         """Pass on what a flow asks of a model, and tell of each call and what came of it."""
         try:
             ask = next(flow)
             while True:
+                assert isinstance(ask, Ask)
                 sent = self._sending(ask.call, model)
                 try:
                     reply = yield ask
@@ -64,7 +64,7 @@ class Bills:
                 epoch=epoch.id if epoch else "",
                 tokens=min(most, self._exchange.size().tokens),
                 body_bytes=len(call.body),
-                max_tokens=int(canonical.fields(call.body).get("max_tokens", 0)),
+                max_tokens=int(read_fields(call.body).get("max_tokens", 0)),
             )
         )
         self._announcer.tell(sent)
