@@ -41,7 +41,7 @@ def _say_who_is_paid(chat: Chat) -> None:
 def cache(chat: Chat, rest: str) -> None:
     """What the cache gave."""
     # Here, because reading foreign formats is nothing a chat begins with.
-    from sevenfold.lab.profile.formats import profile_file
+    from sevenfold.lab.profile.files import profile_file
 
     whole = Ledger.of(chat.agent.session.core.transcript.log)
     figures, _ = profile_file(user_home().project(chat.start.folder).transcript(chat.start.name))
