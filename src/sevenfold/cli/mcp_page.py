@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from sevenfold.agent.mcp.server import ServerState
+from sevenfold.agent.mcp.connection import ServerState
 from sevenfold.cli.chat.pages import pairs
 from sevenfold.cli.chat.words import clean, one_line
 from sevenfold.cli.phrases import plural
