@@ -157,6 +157,39 @@ async def an_agent_at_its_limits(rig: Rig) -> None:
 
 
 @scenario
+async def an_agent_that_tells_what_it_does(rig: Rig) -> None:
+    (rig.project / "a.txt").write_text("one\n")
+    steps = [
+        [{"type": "text", "text": "First this."}, use("Read", "c1", path="a.txt")],
+        [use("Edit", "c2", path="a.txt", old="one", new="two")],
+        [use("Grep", "c3", pattern="two")],
+        "Done.",
+    ]
+    given = agent_options(rig, steps, mode="accept_edits", mentions=True)
+    async with rig.agent(**given) as agent:
+        stream = agent.stream("Change @a.txt and @b.txt.")
+        rig.streamed([event async for event in stream] if rig.awaited else list(await stream))
+
+
+@scenario
+async def an_agent_that_is_interrupted(rig: Rig) -> None:
+    running: list[Any] = []
+
+    def stop(path: str) -> str:
+        """Looks at a file."""
+        running[0].interrupt()
+        return f"{path} is empty"
+
+    tools = [sevenfold.function_tool(stop, name="look", kind="read")]
+    steps = [[use("look", "c1", path="a.py"), use("look", "c2", path="b.py")], "Done."]
+    given = agent_options(rig, steps, tools=tools, mode="autonomous")
+    async with rig.agent(**given) as agent:
+        running.append(agent)
+        rig.note("finished", await agent.run("Look."))
+        rig.note("finished", await agent.run("Go on."))
+
+
+@scenario
 async def an_agent_with_hooks(rig: Rig) -> None:
     heard: list[str] = []
 
@@ -201,3 +234,15 @@ async def an_agent_offline(rig: Rig) -> None:
     given = agent_options(rig, None, client=rig.offline(steps), tools=own_tools(), mode="autonomous")
     async with rig.agent(**given) as agent:
         rig.note("finished", await agent.run("What is 2 + 3?"))
+
+
+@scenario
+async def an_agent_with_the_standard_prompt(rig: Rig) -> None:
+    (rig.project / "AGENTS.md").write_text("Use tabs.\n")
+    given = agent_options(rig, ["Hello.", "Still here."], system=None, guidance="The user is in a hurry.")
+    given["settings"] = {**given["settings"], "context_window": 100_000}
+    async with rig.agent(**given) as agent:
+        rig.note("finished", await agent.run("Hello?"))
+    rig.clock.advance(100_000)
+    async with rig.agent(**given) as agent:
+        rig.note("finished", await agent.run("And today?"))

@@ -96,6 +96,8 @@ def event(told: Any, began: float) -> str:
     values = []
     for field in msgspec.structs.fields(type(told)):
         value = getattr(told, field.encode_name)
+        if field.encode_name == "seconds":
+            continue  # real ones: nobody's clock but the machine's
         if field.encode_name == "at":
             value = round(value - began, 3)
         elif field.default is not msgspec.NODEFAULT and value == field.default:
@@ -113,6 +115,8 @@ def plain(value: Any) -> str:
             return f"{len(value)} bytes {digest(value)}"
         case float():
             return f"{value:.9g}"
+        case Path():
+            return str(value)
         case None | bool() | int():
             return str(value)
         case msgspec.Struct():

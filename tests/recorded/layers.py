@@ -13,6 +13,7 @@ from tests.recorded.playing import (
     options,
     output,
     refused,
+    reopened,
     scenario,
     summary,
     work,
@@ -46,11 +47,13 @@ async def offload_by_the_shared_budget(rig: Rig) -> None:
         "preview_bytes": 200,
         "context_window": 100_000,
     }
-    async with rig.open(**options(rig, settings=given)) as session:
+    opens = options(rig, settings=given)
+    async with rig.open(**opens) as session:
         await session.user("Look.")
         await session.complete()
         await session.tool_results({"c1": output(2_000), "c2": output(4_000), "c3": output(3_000)})
         await session.complete()
+    await reopened(rig, opens, "Still there?")
 
 
 @scenario
@@ -91,19 +94,23 @@ async def clear_by_size(rig: Rig) -> None:
         "expected_requests": 40,
     }
     # A model without a price: whether it pays is reckoned in tokens alone.
-    async with rig.open(**options(rig, "chat", model="local-8k", settings=given)) as session:
+    opens = options(rig, "chat", model="local-8k", settings=given)
+    async with rig.open(**opens) as session:
         await session.user(ASKED)
         await work(rig, session, 5, 3_000)
         rig.note("why", (await session.why(-1)).why)
+    await reopened(rig, opens)
 
 
 @scenario
 async def clear_at_the_threshold(rig: Rig) -> None:
     given = {"size_clearing": True, "compaction": False, "size_keep": 2}
-    async with rig.open(**options(rig, model=FREE, settings=given)) as session:
+    opens = options(rig, model=FREE, settings=given)
+    async with rig.open(**opens) as session:
         await session.user(ASKED)
         await work(rig, session, 6, 8_000)
         await gauge(rig, session)
+    await reopened(rig, opens)
 
 
 @scenario
@@ -125,10 +132,12 @@ async def provider_edits(rig: Rig) -> None:
     rig.provider(Mind(thinks=True, calls=3))
     given = {"provider_edits": True, "edits_target_tokens": 3_000}
     more: dict[str, Any] = {"model": BOUND, "thinking": {"type": "adaptive"}, "settings": given}
-    async with rig.open(**options(rig, **more)) as session:
+    opens = options(rig, **more)
+    async with rig.open(**opens) as session:
         await session.user(ASKED)
         await work(rig, session, 8, 1_500)
         await gauge(rig, session)
+    await reopened(rig, opens)
 
 
 @scenario
@@ -137,7 +146,8 @@ async def thinking_cleared(rig: Rig) -> None:
     steps = [[think, {"type": "text", "text": f"Answer {number}."}] for number in range(6)]
     rig.provider(Mind(steps))
     more: dict[str, Any] = {"thinking": {"type": "adaptive"}, "settings": {"gap_clearing": True}}
-    async with rig.open(**options(rig, **more)) as session:
+    opens = options(rig, **more)
+    async with rig.open(**opens) as session:
         for number in range(3):
             await session.user(f"Question {number}?")
             await session.complete()
@@ -147,6 +157,7 @@ async def thinking_cleared(rig: Rig) -> None:
         await session.complete()
         await session.user("And on.")
         await session.complete()
+    await reopened(rig, opens, "Still there?")
 
 
 @scenario
@@ -217,10 +228,12 @@ async def _by_itself(
 
 @scenario
 async def compaction_ahead_of_need(rig: Rig) -> None:
-    async with rig.open(**options(rig, settings={"background_compaction": True})) as session:
+    opens = options(rig, settings={"background_compaction": True})
+    async with rig.open(**opens) as session:
         await session.user(ASKED)
         await work(rig, session, 7, 6_000, settle=True)
         rig.note("health", session.health)
+    await reopened(rig, opens)
 
 
 @scenario
@@ -229,25 +242,31 @@ async def compaction_after_a_refusal(rig: Rig) -> None:
     with changed(BOUND, window=14_000) as smaller:
         pass
     rig.provider(Mind(), Setup(models={BOUND: smaller}))
-    async with rig.open(**options(rig, settings={"reactive_only": True})) as session:
+    opens = options(rig, settings={"reactive_only": True})
+    async with rig.open(**opens) as session:
         await session.user(ASKED)
         await work(rig, session, 5, 6_000)
+    await reopened(rig, opens)
 
 
 @scenario
 async def compaction_after_a_body_too_large(rig: Rig) -> None:
     rig.provider(Mind(), Setup(body_bytes=30_000))
-    async with rig.open(**options(rig)) as session:
+    opens = options(rig)
+    async with rig.open(**opens) as session:
         await session.user(ASKED)
         await work(rig, session, 5, 6_000)
+    await reopened(rig, opens)
 
 
 @scenario
 async def collapse(rig: Rig) -> None:
-    async with rig.open(**options(rig, model=FREE, settings={"collapse": True})) as session:
+    opens = options(rig, model=FREE, settings={"collapse": True})
+    async with rig.open(**opens) as session:
         await session.user(ASKED)
         await work(rig, session, 9, 6_000)
         await refused(rig, session.undo())
+    await reopened(rig, opens)
 
 
 @scenario
@@ -263,13 +282,15 @@ async def a_part_up_to_a_record(rig: Rig) -> None:
 async def _part(rig: Rig, span: str, round_: int) -> None:
     rig.provider(Mind(thinks=True))
     more: dict[str, Any] = {"thinking": {"type": "adaptive"}}
-    async with rig.open(**options(rig, **more)) as session:
+    opens = options(rig, **more)
+    async with rig.open(**opens) as session:
         await session.user(ASKED)
         await work(rig, session, 6)
         record = _rounds(rig)[round_]
         rig.note("preview", await session.compact_preview(span=span, record=record, engine="fork"))
         await summary(rig, await session.compact(span=span, record=record, engine="fork"))
         await work(rig, session, 1)
+    await reopened(rig, opens)
 
 
 @scenario

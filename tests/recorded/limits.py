@@ -106,6 +106,8 @@ async def settings_from_a_file_that_changes(rig: Rig) -> None:
         await work(rig, session, 3, 2_000)
         rig.clock.advance(4_000)
         rig.note("due", await session.dry_run())
+        file.write_text("gap_clearing = true\ngap_keep = 1\noffload = false\n")
+        rig.note("due", await session.dry_run())
         await work(rig, session, 1, 100)
 
 

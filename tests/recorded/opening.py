@@ -175,7 +175,8 @@ def _foreign(cwd: str) -> list[dict[str, Any]]:
         "version": "2.0.1",
     }
     usage = {"input_tokens": 12, "cache_read_input_tokens": 9_000, "output_tokens": 40}
-    answer = {"type": "message", "role": "assistant", "id": "msg_1", "model": "claude-sonnet-4-5"}
+    answer: dict[str, Any] = {"type": "message", "role": "assistant", "id": "msg_1"}
+    answer |= {"model": "claude-sonnet-4-5"}
     answer |= {"stop_reason": None, "stop_sequence": None, "usage": usage}
     call = {"type": "tool_use", "id": "toolu_f1", "name": "Bash", "input": {"command": "ls src"}}
     thought = {"type": "thinking", "thinking": "look first", "signature": "c2lnbmVk"}

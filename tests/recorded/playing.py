@@ -75,11 +75,19 @@ async def work(rig: Rig, session: Any, rounds: int, size: int = 1_000, *, settle
     return done
 
 
-async def refused(rig: Rig, asked: Any, *kinds: type[BaseException]) -> None:
+async def reopened(rig: Rig, given: dict[str, Any], words: str = "") -> None:
+    """Open the session once more and note the bytes of its next request."""
+    async with rig.open(**given) as session:
+        if words:
+            await session.user(words)
+        rig.note("reopened", (await session.prepare()).body)
+
+
+async def refused(rig: Rig, asked: Any, kind: type[Exception] = sevenfold.errors.SevenfoldError) -> None:
     """Await something that must fail, and note how."""
     try:
         await asked
-    except kinds or (sevenfold.errors.SevenfoldError,) as error:
+    except kind as error:
         rig.note(type(error).__name__, str(error))
         return
     raise AssertionError("it was to fail")

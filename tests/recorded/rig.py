@@ -60,7 +60,10 @@ KEY = "simulated-key"
 HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
 PASSED = (".lock", ".recall.sqlite")
 """What is beside a transcript and holds nothing that could not be made again from it."""
-USUAL = '"isSidechain":false,"userType":"external","cwd":"<root>/project","sessionId":"s","version":"<version>","gitBranch":""'
+USUAL = (
+    '"isSidechain":false,"userType":"external","cwd":"<root>/project",'
+    '"sessionId":"s","version":"<version>","gitBranch":""'
+)
 """What every record of a session says besides."""
 _COUNTED = re.compile("00000000-0000-0000-0000-0*([0-9a-f]*)(?![0-9a-f])")
 """Ids in the order they were given out."""
@@ -239,6 +242,13 @@ class Rig:
         """Put something that was returned among what was told."""
         self.told.append(f"-- {label}: {form.plain(value)}" if value != "" else f"-- {label}")
 
+    def streamed(self, events: Iterable[Any]) -> None:
+        """Put what an agent told behind the rest: in which order both come is up to two threads."""
+        for event in events:
+            engines = isinstance(event, sevenfold.Happened)
+            told = f"Happened {type(event.event).__name__}" if engines else form.event(event, self.began)
+            self.told.append(f"-- {told}")
+
     @property
     def log(self) -> Path:
         """The transcript of the session named s."""
@@ -291,7 +301,7 @@ class Rig:
         if self._url:
             text = text.replace(self._url, "<provider>")
         text = text.replace(f"sevenfold-{sevenfold.__version__}", "<version>")
-        return _COUNTED.sub(lambda id: f"@{id[1] or 0}", text.replace(USUAL, "<usual>"))
+        return _COUNTED.sub(lambda found: f"@{found[1] or 0}", text.replace(USUAL, "<usual>"))
 
     # -- beginning and end ---------------------------------------------------------------------
 
@@ -355,6 +365,17 @@ def changed(model: str, **fields: Any) -> Iterator[Any]:
         yield other
 
 
+@contextmanager
+def _some_machine() -> Iterator[None]:
+    """What the standard prompt says of the machine is the same on all of them."""
+    with (
+        mock.patch("platform.system", return_value="Linux"),
+        mock.patch("platform.release", return_value="6.1.0"),
+        mock.patch("platform.machine", return_value="x86_64"),
+    ):
+        yield
+
+
 def recording(name: str, scenario: Callable[[Rig], Coroutine[Any, Any, None]], *, awaited: bool) -> str:
     """Play a scenario from the beginning; returns everything it left."""
     ROOT.mkdir(mode=0o700, exist_ok=True)
@@ -365,9 +386,14 @@ def recording(name: str, scenario: Callable[[Rig], Coroutine[Any, Any, None]], *
         shutil.rmtree(rig.root, ignore_errors=True)
         rig.project.mkdir(parents=True)
         environment = {name: value for name, value in os.environ.items() if not name.startswith(VARIABLES)}
-        environment |= {"SEVENFOLD_HOME": str(rig.home), "HOME": str(rig.root), "TZ": "UTC"}
+        environment |= {
+            "SEVENFOLD_HOME": str(rig.home),
+            "HOME": str(rig.root),
+            "TZ": "UTC",
+            "SHELL": "/bin/bash",
+        }
         try:
-            with mock.patch.dict(os.environ, environment, clear=True):
+            with mock.patch.dict(os.environ, environment, clear=True), _some_machine():
                 _play(_whole(rig, scenario), awaited=awaited)
                 return rig.recorded()
         finally:

@@ -38,16 +38,16 @@ async def _conversation(rig: Rig, wire: str) -> None:
 
 @scenario
 async def chat_completions_at_the_threshold(rig: Rig) -> None:
-    async with rig.open(**options(rig, "chat")) as session:
+    async with rig.open(**options(rig, "chat", settings={"compact_engines": ["plain"]})) as session:
         await session.user(ASKED)
-        await work(rig, session, 6, 8_000)
+        await work(rig, session, 7, 16_000)
 
 
 @scenario
 async def responses_at_the_threshold(rig: Rig) -> None:
     async with rig.open(**options(rig, "responses", settings={"size_clearing": True})) as session:
         await session.user(ASKED)
-        await work(rig, session, 6, 8_000)
+        await work(rig, session, 7, 16_000)
 
 
 @scenario
