@@ -133,7 +133,7 @@ async def an_agent_that_compacts_ahead(rig: Rig) -> None:
 
     def waits_plainly(path: str) -> str:
         """Looks at a file, when nothing is going on beside the conversation."""
-        running[0].session._inner.settle(60)
+        rig.settle(running[0])
         return f"{path} holds\n{output(5_000)}"
 
     steps: list[Any] = [[use("look", f"c{number}", path=f"{number}.py")] for number in range(7)]

@@ -137,7 +137,10 @@ def files(folder: Path, shown: Iterable[str] = (".md",), passed: Iterable[str] =
         if not path.is_file() or any(part in path.name for part in passed):
             continue
         raw = path.read_bytes()
-        told.append(f"{path.relative_to(folder)} {len(raw)} bytes {digest(raw)}")
+        shown_whole = path.suffix == ".jsonl"
+        told.append(
+            f"{path.relative_to(folder)} {len(raw)} bytes{'' if shown_whole else f' {digest(raw)}'}"
+        )
         if path.suffix in shown:
             told += [f"  | {line}" for line in compact(raw.decode()).splitlines()]
     return told

@@ -45,7 +45,7 @@ async def another_model(rig: Rig) -> None:
     client = rig.client()
     for model in (BOUND, FREE, BOUND):
         async with rig.open(**options(rig, model=model, client=client, **THINKS)) as session:
-            if model == BOUND and not rig.simulator.requests:
+            if not rig.asked:
                 await session.user(ASKED)
             await work(rig, session, 2)
             rig.note("gauge", session.gauge)
@@ -74,7 +74,7 @@ async def another_system_prompt_where_nothing_can_be_added(rig: Rig) -> None:
     client = rig.client()
     for system in (SYSTEM, f"{SYSTEM}Speak French."):
         async with rig.open(**options(rig, client=client, model=FREE, system=system)) as session:
-            if not rig.simulator.requests:
+            if not rig.asked:
                 await session.user(ASKED)
             await work(rig, session, 2)
 

@@ -4,7 +4,7 @@ Everything else here uses what is public. When modules move, the imports below a
 
     the simulated provider      sevenfold.simulator.*, behind one server for all scenarios
     who writes summaries        sevenfold.layers.offline, what the offline model answers by
-    a model's profile           sevenfold.profiles, changed where a scenario needs another one
+    a model's profile           sevenfold.profiles; sevenfold.wiring.listing.find, where a session looks it up
     the sequence of ids         sevenfold.adapters.world.CountedIds
     how hooks are made          sevenfold.adapters.hook_process.run
     how a fork is asked         sevenfold.runtime.drive, sevenfold.wiring.clients
@@ -23,11 +23,8 @@ import json
 import os
 import re
 import shutil
-import socket
-import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from functools import cache
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -35,7 +32,6 @@ from unittest import mock
 
 import anthropic
 import openai
-import uvicorn
 from msgspec.structs import replace
 
 import sevenfold
@@ -44,12 +40,12 @@ from sevenfold.adapters.hook_process import run as run_command
 from sevenfold.adapters.world import CountedIds
 from sevenfold.layers.offline import summarise, take_notes
 from sevenfold.runtime.drive import drive, drive_async
-from sevenfold.simulator.app import create_app
 from sevenfold.simulator.brains import NoSummary, Prompt, Reply, ScriptedBrain
 from sevenfold.simulator.clock import VirtualClock
 from sevenfold.simulator.faults import Fault
 from sevenfold.simulator.provider import Setup, Simulator
 from sevenfold.wiring.clients import async_client_of, client_of
+from tests.engine.stage import stage
 from tests.recorded import form
 
 __all__ = ["Fault", "Mind", "NoSummary", "Prompt", "Reply", "Rig", "Setup", "changed", "recording"]
@@ -153,6 +149,7 @@ class Rig:
         self._offline: list[Any] = []
         self._clients: list[Any] = []
         self._memory: list[Any] = []
+        self._serves = ExitStack()
         self._url = ""
 
     # -- the world -----------------------------------------------------------------------------
@@ -260,6 +257,15 @@ class Rig:
         lines = map(json.loads, self.log.read_bytes().splitlines())
         return [line["uuid"] for line in lines if line.get("type") in types and "message" in line]
 
+    @property
+    def asked(self) -> int:
+        """How many requests there were."""
+        return len(self.simulator.requests)
+
+    def settle(self, agent: Any) -> None:
+        """Wait, from inside a tool, for what goes on beside a plain agent."""
+        agent.session._inner.settle(60)
+
     async def ask_aside(self, fork: Any, client: Any) -> Any:
         """Let a fork ask what was said in it."""
         if self.awaited:
@@ -307,7 +313,7 @@ class Rig:
 
     def _serving(self) -> str:
         if not self._url:
-            self._url = _stage().serve(self.simulator)
+            self._url = self._serves.enter_context(stage().serve(self.simulator))
         return self._url
 
     async def finish(self) -> None:
@@ -315,41 +321,7 @@ class Rig:
             closed = client.close()
             if self.awaited:
                 await closed
-        if self._url:
-            _stage().leave(self._url)
-
-
-class _Stage:
-    """One server for all scenarios of a process, each under a path of its own."""
-
-    def __init__(self) -> None:
-        self._apps: dict[str, Any] = {}
-        self._numbers = count(1)
-        listener = socket.create_server(("127.0.0.1", 0))
-        self._address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        config = uvicorn.Config(
-            self._answer, log_level="critical", lifespan="off", ws="none", interface="asgi3"
-        )
-        server = uvicorn.Server(config)
-        threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True).start()
-
-    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
-        name, _, rest = scope["path"].removeprefix("/").partition("/")
-        inside = {**scope, "path": f"/{rest}", "raw_path": f"/{rest}".encode()}
-        await self._apps[name](inside, receive, send)
-
-    def serve(self, simulator: Simulator) -> str:
-        name = f"w{next(self._numbers)}"
-        self._apps[name] = create_app(simulator)
-        return f"{self._address}/{name}"
-
-    def leave(self, url: str) -> None:
-        del self._apps[url.rpartition("/")[2]]
-
-
-@cache
-def _stage() -> _Stage:
-    return _Stage()
+        self._serves.close()
 
 
 @contextmanager
