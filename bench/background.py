@@ -13,13 +13,13 @@ from collections.abc import Callable, Generator
 from itertools import count
 from typing import Any
 
-from sevenfold.adapters.offline import OfflineClient, Script
+from sevenfold.conversation.engine import Engine
+from sevenfold.conversation.flow import drive
 from sevenfold.events import Compacted, Event
-from sevenfold.layers.offline import summarise
-from sevenfold.runtime.drive import drive
-from sevenfold.runtime.engine import Engine
-from sevenfold.wiring import opened
-from sevenfold.wiring.opened import Options, tool
+from sevenfold.layers.compact.offline import summarise
+from sevenfold.providers.offline import OfflineClient, Script
+from sevenfold.session import factory as opened
+from sevenfold.session.factory import Options, tool
 
 MODELS = ("claude-sonnet-5-5", "claude-opus-4-6")
 WINDOWS = (32_000, 200_000)

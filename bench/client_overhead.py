@@ -21,9 +21,9 @@ import anthropic
 import httpx2
 import msgspec
 
-from sevenfold.adapters.anthropic import AnthropicClient
+from sevenfold.lab.simulator.output import events
 from sevenfold.ports import Call
-from sevenfold.simulator.stream import events
+from sevenfold.providers.anthropic import AnthropicClient
 
 SIZE = 1_000_000
 ROUNDS = 25

@@ -32,13 +32,13 @@ from typing import Any
 from msgspec import Struct
 
 from sevenfold import profiles
-from sevenfold.adapters import lines
 from sevenfold.record import entries
 from sevenfold.record.gauge import Gauge
 from sevenfold.record.layout import Measured
 from sevenfold.record.tokens import COUNTED, Estimator
 from sevenfold.record.view import View
 from sevenfold.record.weight import NOTHING, Weight
+from sevenfold.stores.jsonl import lines
 
 CORPUS = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus"
 

@@ -26,14 +26,14 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
-from sevenfold.adapters.memory import MemoryLog
-from sevenfold.adapters.world import CountedIds, ManualClock
+from sevenfold.clock import CountedIds, ManualClock
+from sevenfold.conversation.transcript import Transcript
 from sevenfold.profiles import find
 from sevenfold.record import blocks, decisions, entries
 from sevenfold.record.log import Answer, Place
 from sevenfold.record.rules import RuleFacts, refusals
 from sevenfold.record.view import View
-from sevenfold.runtime.transcript import Transcript
+from sevenfold.stores.memory.log import MemoryLog
 
 MODEL = "claude-sonnet-5-5"
 FACTS = RuleFacts.of(find(MODEL))

@@ -33,9 +33,9 @@ PACKAGE = "import sevenfold"
 STARTS = {
     BARE: "pass",
     PACKAGE: "import sevenfold",
-    "a transcript on disk": "import sevenfold.adapters.jsonl, sevenfold.runtime.transcript",
-    "the command line": "import sevenfold.surfaces.cli",
-    "the profiler with its output": "import sevenfold.surfaces.commands.profile, rich.console, rich.table",
+    "a transcript on disk": "import sevenfold.stores.jsonl.log, sevenfold.conversation.transcript",
+    "the command line": "import sevenfold.cli.main",
+    "the profiler with its output": "import sevenfold.cli.profile, rich.console, rich.table",
 }
 
 _LIST = """

@@ -13,14 +13,20 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sevenfold.adapters.jsonl import JsonlLog
-from sevenfold.evals.audit.folding import compactions
-from sevenfold.evals.retention.catching import Caught, Removed, honest_removed, lies_caught, real_removed
-from sevenfold.evals.retention.honest import FRESH_HONEST, KNOWN_HONEST
-from sevenfold.evals.retention.lies import FRESH_LIES, KNOWN_LIES
-from sevenfold.evals.retention.misleading import PLAIN_LIES, VEILED_LIES
-from sevenfold.evals.retention.trial import opened_at
-from sevenfold.layers import fidelity
+from sevenfold.lab.audit import compactions
+from sevenfold.lab.retention.bad_models import PLAIN_LIES, VEILED_LIES
+from sevenfold.lab.retention.catch_rate import (
+    Caught,
+    Removed,
+    honest_removed,
+    lies_caught,
+    real_removed,
+)
+from sevenfold.lab.retention.honest import FRESH_HONEST, KNOWN_HONEST
+from sevenfold.lab.retention.lies import FRESH_LIES, KNOWN_LIES
+from sevenfold.lab.retention.trial import opened_at
+from sevenfold.layers.compact import fidelity
+from sevenfold.stores.jsonl.log import JsonlLog
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:

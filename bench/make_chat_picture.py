@@ -13,15 +13,16 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from sevenfold.adapters.offline import OfflineClient, Script
-from sevenfold.layers.offline import summarise, take_notes
-from sevenfold.surfaces.chat import commands, opening
-from sevenfold.surfaces.chat.chat import Chat
-from sevenfold.surfaces.chat.questions import Asking, Picked, Question, drawn
-from sevenfold.surfaces.chat.signs import RICH
-from sevenfold.surfaces.chat.start import Start
-from sevenfold.surfaces.chat.status import line
-from sevenfold.wiring.agent import Agent
+from sevenfold.agent.agent import Agent
+from sevenfold.cli.chat import commands
+from sevenfold.cli.chat import open as opening
+from sevenfold.cli.chat.chat import Chat
+from sevenfold.cli.chat.questions import Asking, Picked, Question, drawn
+from sevenfold.cli.chat.signs import RICH
+from sevenfold.cli.chat.start import Start
+from sevenfold.cli.chat.status import line
+from sevenfold.layers.compact.offline import summarise, take_notes
+from sevenfold.providers.offline import OfflineClient, Script
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 

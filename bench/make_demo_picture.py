@@ -8,12 +8,12 @@ from pathlib import Path
 from rich.console import Console
 
 from bench.make_picture import FRAME
-from sevenfold.evals.demo.figures import Outcome
-from sevenfold.evals.demo.protocol import Layer, Over, Ready, Told
-from sevenfold.evals.demo.run import FULL, run
-from sevenfold.evals.demo.scratch_folder import scratch_folder
-from sevenfold.surfaces.demo_progress import Progress
-from sevenfold.surfaces.demo_report import shown
+from sevenfold.cli.demo_progress import Progress
+from sevenfold.cli.demo_report import shown
+from sevenfold.lab.demo.figures import Outcome
+from sevenfold.lab.demo.protocol import Layer, Over, Ready, Told
+from sevenfold.lab.demo.run import FULL, run
+from sevenfold.lab.demo.scratch_folder import scratch_folder
 
 WIDTH = 96
 FIRST_LINES = 12

@@ -27,10 +27,10 @@ from typing import Any
 from msgspec import Struct
 
 from bench import recall
-from sevenfold.adapters.jsonl import JsonlLog
-from sevenfold.adapters.meaning import installed
-from sevenfold.adapters.recall_index import RecallIndex
-from sevenfold.adapters.recall_search import Scorer
+from sevenfold.recall.embedder import installed
+from sevenfold.recall.index import RecallIndex
+from sevenfold.recall.search import Scorer
+from sevenfold.stores.jsonl.log import JsonlLog
 
 QUESTIONS = Path(__file__).with_name("paraphrases.toml")
 WAYS = ("words", "meaning", "both")

@@ -25,10 +25,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from sevenfold.evals.replay.recording import Recording, read
-from sevenfold.evals.replay.run import Hook, Run, replay
+from sevenfold.lab.replay.recording import Recording, read
+from sevenfold.lab.replay.run import Hook, ReplayRun, replay
 from sevenfold.record.decisions import MicrocompactMetadata
-from sevenfold.wiring.session import Session
+from sevenfold.session.session import Session
 
 CORPUS = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus"
 MODELS = ("claude-opus-4-6", "claude-sonnet-5-5")
@@ -103,7 +103,7 @@ def _is_session(path: Path) -> bool:
     return b'"parentUuid"' in head and b'"sessionId"' in head
 
 
-def figures(run: Run) -> Figures:
+def figures(run: ReplayRun) -> Figures:
     """What a replay came to."""
     prompts = run.prompts
     return Figures(

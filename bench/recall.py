@@ -27,8 +27,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from sevenfold.adapters.jsonl import JsonlLog
-from sevenfold.adapters.recall_index import RecallIndex
+from sevenfold.recall.index import RecallIndex
+from sevenfold.stores.jsonl.log import JsonlLog
 
 CORPUS = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus"
 SIZES = (1_000, 10_000, 100_000)

@@ -31,13 +31,13 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from sevenfold.adapters.jsonl import JsonlLog
-from sevenfold.adapters.world import CountedIds
+from sevenfold.clock import CountedIds
+from sevenfold.conversation.resume import fold, resume
 from sevenfold.record import blocks
 from sevenfold.record import log as lines
 from sevenfold.record.decisions import Carry, Commit, CompactMetadata, Segment
 from sevenfold.record.log import Answer, Place
-from sevenfold.runtime.resume import fold, resume
+from sevenfold.stores.jsonl.log import JsonlLog
 
 MB = 1_000_000
 SIZE = 1_000 * MB

@@ -23,19 +23,18 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sevenfold.adapters.offline import OfflineClient
-from sevenfold.evals.retention.cutting import Cut, cuts
-from sevenfold.evals.retention.probing import Reachable, by_reading, by_recall, nowhere
-from sevenfold.evals.retention.trial import opened_at
-from sevenfold.layers import fidelity
-from sevenfold.layers.fidelity import Count, Probe
-from sevenfold.layers.offline import summarise
+from sevenfold.lab.retention.cut import Cut, cuts
+from sevenfold.lab.retention.trial import Reachable, by_reading, by_recall, nowhere, opened_at
+from sevenfold.lab.simulator.tokens import Counter
+from sevenfold.layers.compact import fidelity
+from sevenfold.layers.compact.fidelity import Count, Probe
+from sevenfold.layers.compact.offline import summarise
+from sevenfold.layers.compact.request import Engine
+from sevenfold.providers.offline import OfflineClient
+from sevenfold.providers.registry import OFFLINE
 from sevenfold.record import blocks
-from sevenfold.record.effects import Effects, item
 from sevenfold.record.entries import Said
-from sevenfold.runtime.compaction.wish import Engine
-from sevenfold.simulator.tokens import Counter
-from sevenfold.wiring.clients import offline_script
+from sevenfold.record.layout import Item
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
@@ -117,7 +116,7 @@ def ours(engine: Engine) -> Way:
     """By this engine, with the offline model to ask."""
 
     def compact(conversation: Conversation) -> Left:
-        session, store = opened_at(conversation.cut, client=OfflineClient(offline_script()))
+        session, store = opened_at(conversation.cut, client=OfflineClient(OFFLINE.script()))
         with session:
             session.compact(engine=engine)
             store.recall.catch_up()
@@ -179,7 +178,7 @@ def _items(messages: Sequence[Json]) -> list[Any]:
         tuple(blocks.read(msgspec.json.encode(part)) for part in message["content"]) for message in messages
     ]
     return [
-        item(Said(f"m{place}", None, messages[place]["role"], said), place, Effects())
+        Item.of(Said(f"m{place}", None, messages[place]["role"], said), place)
         for place, said in enumerate(parts)
     ]
 

@@ -35,7 +35,7 @@ PATIENCE = 30.0
 PROMPT = "›"
 """What the input line begins with."""
 BARE = [sys.executable, "-c", "pass"]
-IMPORTS = [sys.executable, "-c", "import sevenfold.surfaces.cli, sevenfold.surfaces.chat.chat"]
+IMPORTS = [sys.executable, "-c", "import sevenfold.cli.main, sevenfold.cli.chat.chat"]
 CHAT = [sys.executable, "-m", "sevenfold", "chat"]
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[()][A-Z0-9]")
 

@@ -29,13 +29,13 @@ from typing import Any
 
 import msgspec
 
-from sevenfold.adapters.jsonl import JsonlLog, Sync
-from sevenfold.adapters.world import ManualClock, RandomIds
+from sevenfold.clock import ManualClock, RandomIds
+from sevenfold.conversation.transcript import Transcript
 from sevenfold.profiles import find
 from sevenfold.record import blocks
 from sevenfold.record.gauge import Gauge
 from sevenfold.record.log import Answer, Place
-from sevenfold.runtime.transcript import Transcript
+from sevenfold.stores.jsonl.log import JsonlLog, Sync
 
 SIZES = (100, 1_000, 10_000, 100_000)
 RUNS = 3

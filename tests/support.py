@@ -7,14 +7,14 @@ from typing import Any
 
 from msgspec import Raw
 
-from sevenfold.adapters.memory import MemoryLog
-from sevenfold.adapters.world import CountedIds, ManualClock
+from sevenfold.clock import CountedIds, ManualClock
+from sevenfold.conversation.transcript import Transcript
 from sevenfold.ports import Ids, Log
 from sevenfold.record import blocks, entries
 from sevenfold.record.blocks import Block
 from sevenfold.record.log import Answer, Place
 from sevenfold.record.view import View
-from sevenfold.runtime.transcript import Transcript
+from sevenfold.stores.memory.log import MemoryLog
 
 
 def usage(prompt: int, output: int = 10, *, read: int = 0, written: int = 0) -> dict[str, Any]:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.adapters import lines
-from sevenfold.adapters.jsonl import JsonlLog
+from sevenfold.conversation.resume import fold, resume
 from sevenfold.profiles import find
 from sevenfold.record import entries
 from sevenfold.record.entries import Said
 from sevenfold.record.rules import RuleFacts, refusals
 from sevenfold.record.view import View
-from sevenfold.runtime.resume import fold, resume
+from sevenfold.stores.jsonl import lines
+from sevenfold.stores.jsonl.log import JsonlLog
 from tests.support import decoded
 
 SAMPLED = 25

@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
-MOST_LINES_IN_A_MODULE = 400
+MOST_LINES_IN_A_MODULE = 600
 MOST_LINES_IN_A_FUNCTION = 60
 MOST_DISTRIBUTIONS = 6
 
@@ -182,19 +182,17 @@ def test_nothing_is_there_that_only_tests_use() -> None:
 
 def test_every_module_has_its_place_in_the_import_contracts() -> None:
     one_way, no_world = pyproject()["tool"]["importlinter"]["contracts"]
-    # Listed from the top: surfaces, evals, wiring, runtime and its neighbours; all further down is pure.
-    layers = [set(re.findall(r"[\w.]+", layer)) for layer in one_way["layers"]]
+    listed = set().union(*(re.findall(r"[\w.]+", layer) for layer in one_way["layers"]))
     package = ROOT / "src" / "sevenfold"
     parts = {
         f"sevenfold.{path.stem}"
         for path in package.iterdir()
         if path.suffix == ".py" or (path / "__init__.py").exists()
     }
-    parts -= {"sevenfold.__init__", "sevenfold.__main__", "sevenfold.examples"}
-    assert parts - set().union(*layers) == set(), "in no layer of the contract"
-    assert (parts & set().union(*layers[4:])) - set(no_world["source_modules"]) == set(), (
-        "free to touch the world"
-    )
+    parts -= {"sevenfold.__init__", "sevenfold.__main__"}
+    assert parts - listed == set(), "in no layer of the contract"
+    pure = {"layers", "request", "prompts", "record", "events", "ports", "errors", "profiles"}
+    assert {f"sevenfold.{name}" for name in pure} - set(no_world["source_modules"]) == set()
 
 
 # What an install brings and an import costs

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 import sevenfold
-from sevenfold.wiring.agent_options import AgentOptions
-from sevenfold.wiring.opened import Options
+from sevenfold.agent.options import AgentOptions
+from sevenfold.session.factory import Options
 
 
 def test_every_public_name_is_listed_and_can_be_had() -> None:

@@ -25,15 +25,15 @@ MAKING = {
     "paths": "('a/' * N)[:N]",
 }
 DOING = {
-    "shown in a terminal": "from sevenfold.surfaces.chat.words import clean; clean(text)",
+    "shown in a terminal": "from sevenfold.cli.chat.words import clean; clean(text)",
     "the user's words": """
-from sevenfold.layers.extract.words import users_words
+from sevenfold.layers.compact.extract.words import users_words
 from sevenfold.record import blocks
-from sevenfold.record.effects import Effects, item
+from sevenfold.record.layout import Item
 from sevenfold.record.entries import Said
-users_words(item(Said("u", None, "user", (blocks.text(text),)), 0, Effects()))
+users_words(Item.of(Said("u", None, "user", (blocks.text(text),)), 0))
 """,
-    "searched for": "from sevenfold.memory.recall import Query; Query.of(text)",
+    "searched for": "from sevenfold.recall.recall import Query; Query.of(text)",
     "compacted": """
 import sevenfold
 read = sevenfold.tool({"name": "read", "input_schema": {"type": "object"}}, kind="read")

@@ -7,25 +7,19 @@ import asyncio
 import pytest
 
 import sevenfold
-from sevenfold.adapters.anthropic import AnthropicClient
-from sevenfold.adapters.jsonl import JsonlLog
-from sevenfold.adapters.memory import MemoryLog
-from sevenfold.adapters.offline import OfflineClient
-from sevenfold.adapters.openai import OpenAIClient
-from sevenfold.adapters.recording import Recording
-from sevenfold.adapters.world import ManualClock, RandomIds
-from sevenfold.errors import InputError
-from sevenfold.examples import coding_session
+from sevenfold.clock import ManualClock, RandomIds
+from sevenfold.conversation.exchange import Exchange
+from sevenfold.conversation.flow import drive, drive_async
+from sevenfold.conversation.transcript import Transcript
 from sevenfold.profiles import find
+from sevenfold.providers.anthropic import AnthropicClient
+from sevenfold.providers.offline import OfflineClient
+from sevenfold.providers.openai.client import OpenAIClient
+from sevenfold.providers.registry import async_client_for, client_for
 from sevenfold.record import blocks
 from sevenfold.record.log import Place
-from sevenfold.record.usage import Usage
 from sevenfold.request.frame import Frame
-from sevenfold.runtime.drive import drive, drive_async
-from sevenfold.runtime.exchange import Exchange
-from sevenfold.runtime.resume import fold
-from sevenfold.runtime.transcript import Transcript
-from sevenfold.wiring import async_client_for, client_for
+from sevenfold.stores.memory.log import MemoryLog
 
 VARIABLES = ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL"]
 
@@ -66,34 +60,6 @@ def test_with_a_key_the_models_provider_is_asked(monkeypatch):
 def test_a_key_of_another_provider_is_no_key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     assert isinstance(client_for("claude-sonnet-5-5"), OfflineClient)
-
-
-def test_a_recording_is_played_with_a_stand_in_of_the_recorded_size():
-    log = JsonlLog(coding_session())
-    recording = Recording.of(log)
-    client = recording.client()
-    script, exchange = _exchange(recording.frame)
-    for turn in recording.turns:
-        script.user(turn.user)
-        drive(exchange.turn(), client)
-    client.script.check_finished()
-    answers = [item.said.blocks for item in script.view.items if item.said.role == "assistant"]
-    assert answers == [turn.answer for turn in recording.turns]
-
-
-def test_the_stand_in_makes_the_first_prompt_as_large_as_it_was():
-    log = JsonlLog(coding_session())
-    recording = Recording.of(log)
-    script, exchange = _exchange(recording.frame)
-    script.user(recording.turns[0].user)
-    reply = drive(exchange.turn(), recording.client()).reply
-    first = next(item.said.usage for item in fold(log).items if item.said.usage)
-    assert Usage.read(reply.answer.usage).prompt == pytest.approx(first.prompt, rel=0.1)
-
-
-def test_a_transcript_without_an_answer_cannot_be_played():
-    with pytest.raises(InputError, match="nothing to play"):
-        Recording.of(MemoryLog())
 
 
 def test_an_answer_may_have_no_more_tokens_than_the_model_can_give():

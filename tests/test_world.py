@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from sevenfold.adapters.world import CountedIds, ManualClock, RandomIds, SystemClock
+from sevenfold.clock import CountedIds, ManualClock, RandomIds, SystemClock
 
 
 def test_random_ids_are_uuids_of_version_4_and_never_the_same():

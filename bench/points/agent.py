@@ -6,9 +6,9 @@ from pathlib import Path
 
 from bench import soak, startup
 from bench.points import Outcome, Point
-from sevenfold.evals.demo.figures import bars
-from sevenfold.evals.demo.run import FULL, run
-from sevenfold.evals.demo.scratch_folder import scratch_folder
+from sevenfold.lab.demo.figures import bars
+from sevenfold.lab.demo.run import FULL, run
+from sevenfold.lab.demo.scratch_folder import scratch_folder
 
 
 def demonstration(_: Path | None) -> list[Outcome]:

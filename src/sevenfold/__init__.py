@@ -6,10 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sevenfold import errors, events
-    from sevenfold.adapters.offline import AsyncOfflineClient, OfflineClient, Script
-    from sevenfold.events import Veto
-    from sevenfold.ports import Piece
-    from sevenfold.runtime.hooks.inputs import (
+    from sevenfold.agent.agent import Agent, AsyncAgent
+    from sevenfold.agent.events import (
+        Ended,
+        Happened,
+        Mentioned,
+        Notice,
+        ToolBegan,
+        ToolEnded,
+        ToolProgress,
+    )
+    from sevenfold.agent.executor import Asked, Consented
+    from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
+    from sevenfold.agent.loop import Finished
+    from sevenfold.agent.mcp.servers import McpServers
+    from sevenfold.agent.tools.context import Context
+    from sevenfold.agent.tools.functions import function_tool
+    from sevenfold.conversation.hooks import (
         InstructionsLoaded,
         PermissionRequest,
         PostCompact,
@@ -23,25 +36,12 @@ if TYPE_CHECKING:
         SubagentStop,
         UserPromptSubmit,
     )
-    from sevenfold.runtime.hooks.run import AsyncHooks, Hooks
-    from sevenfold.runtime.loop import Finished
-    from sevenfold.tools.context import Context
-    from sevenfold.tools.functions import function_tool
-    from sevenfold.wiring.agent import Agent, AsyncAgent
-    from sevenfold.wiring.agent_events import (
-        Ended,
-        Happened,
-        Mentioned,
-        Notice,
-        ToolBegan,
-        ToolEnded,
-        ToolProgress,
-    )
-    from sevenfold.wiring.awaited import AsyncSession
-    from sevenfold.wiring.hands import Asked, Consented
-    from sevenfold.wiring.mcp import McpServers
-    from sevenfold.wiring.opened import Tool, tool
-    from sevenfold.wiring.session import Completion, Session
+    from sevenfold.events import Veto
+    from sevenfold.ports import Piece
+    from sevenfold.providers.offline import AsyncOfflineClient, OfflineClient, Script
+    from sevenfold.session.async_session import AsyncSession
+    from sevenfold.session.factory import Tool, tool
+    from sevenfold.session.session import Completion, Session
 
 __version__ = "0.1.0"
 __all__ = [
@@ -89,45 +89,45 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Agent": "sevenfold.wiring.agent",
-    "Asked": "sevenfold.wiring.hands",
-    "AsyncAgent": "sevenfold.wiring.agent",
-    "AsyncHooks": "sevenfold.runtime.hooks.run",
-    "AsyncOfflineClient": "sevenfold.adapters.offline",
-    "AsyncSession": "sevenfold.wiring.awaited",
-    "Completion": "sevenfold.wiring.session",
-    "Consented": "sevenfold.wiring.hands",
-    "Context": "sevenfold.tools.context",
-    "Ended": "sevenfold.wiring.agent_events",
-    "Finished": "sevenfold.runtime.loop",
-    "Happened": "sevenfold.wiring.agent_events",
-    "Hooks": "sevenfold.runtime.hooks.run",
-    "InstructionsLoaded": "sevenfold.runtime.hooks.inputs",
-    "McpServers": "sevenfold.wiring.mcp",
-    "Mentioned": "sevenfold.wiring.agent_events",
-    "Notice": "sevenfold.wiring.agent_events",
-    "OfflineClient": "sevenfold.adapters.offline",
-    "PermissionRequest": "sevenfold.runtime.hooks.inputs",
+    "Agent": "sevenfold.agent.agent",
+    "Asked": "sevenfold.agent.executor",
+    "AsyncAgent": "sevenfold.agent.agent",
+    "AsyncHooks": "sevenfold.agent.hooks.registry",
+    "AsyncOfflineClient": "sevenfold.providers.offline",
+    "AsyncSession": "sevenfold.session.async_session",
+    "Completion": "sevenfold.session.session",
+    "Consented": "sevenfold.agent.executor",
+    "Context": "sevenfold.agent.tools.context",
+    "Ended": "sevenfold.agent.events",
+    "Finished": "sevenfold.agent.loop",
+    "Happened": "sevenfold.agent.events",
+    "Hooks": "sevenfold.agent.hooks.registry",
+    "InstructionsLoaded": "sevenfold.conversation.hooks",
+    "McpServers": "sevenfold.agent.mcp.servers",
+    "Mentioned": "sevenfold.agent.events",
+    "Notice": "sevenfold.agent.events",
+    "OfflineClient": "sevenfold.providers.offline",
+    "PermissionRequest": "sevenfold.conversation.hooks",
     "Piece": "sevenfold.ports",
-    "PostCompact": "sevenfold.runtime.hooks.inputs",
-    "PostToolUse": "sevenfold.runtime.hooks.inputs",
-    "PreCompact": "sevenfold.runtime.hooks.inputs",
-    "PreToolUse": "sevenfold.runtime.hooks.inputs",
-    "Script": "sevenfold.adapters.offline",
-    "Session": "sevenfold.wiring.session",
-    "SessionEnd": "sevenfold.runtime.hooks.inputs",
-    "SessionStart": "sevenfold.runtime.hooks.inputs",
-    "Stop": "sevenfold.runtime.hooks.inputs",
-    "SubagentStart": "sevenfold.runtime.hooks.inputs",
-    "SubagentStop": "sevenfold.runtime.hooks.inputs",
-    "Tool": "sevenfold.wiring.opened",
-    "ToolBegan": "sevenfold.wiring.agent_events",
-    "ToolEnded": "sevenfold.wiring.agent_events",
-    "ToolProgress": "sevenfold.wiring.agent_events",
-    "UserPromptSubmit": "sevenfold.runtime.hooks.inputs",
+    "PostCompact": "sevenfold.conversation.hooks",
+    "PostToolUse": "sevenfold.conversation.hooks",
+    "PreCompact": "sevenfold.conversation.hooks",
+    "PreToolUse": "sevenfold.conversation.hooks",
+    "Script": "sevenfold.providers.offline",
+    "Session": "sevenfold.session.session",
+    "SessionEnd": "sevenfold.conversation.hooks",
+    "SessionStart": "sevenfold.conversation.hooks",
+    "Stop": "sevenfold.conversation.hooks",
+    "SubagentStart": "sevenfold.conversation.hooks",
+    "SubagentStop": "sevenfold.conversation.hooks",
+    "Tool": "sevenfold.session.factory",
+    "ToolBegan": "sevenfold.agent.events",
+    "ToolEnded": "sevenfold.agent.events",
+    "ToolProgress": "sevenfold.agent.events",
+    "UserPromptSubmit": "sevenfold.conversation.hooks",
     "Veto": "sevenfold.events",
-    "function_tool": "sevenfold.tools.functions",
-    "tool": "sevenfold.wiring.opened",
+    "function_tool": "sevenfold.agent.tools.functions",
+    "tool": "sevenfold.session.factory",
 }
 _MODULES = ("errors", "events")
 

@@ -1,5 +1,5 @@
 """`python -m sevenfold` is the `sevenfold` command."""
 
-from sevenfold.surfaces.cli import main
+from sevenfold.cli.main import main
 
 raise SystemExit(main())

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from sevenfold.adapters.hook_process import run
-from sevenfold.adapters.processes import LocalProcesses, Task
-from sevenfold.runtime.hooks.run import Hooks
+from sevenfold.agent.hooks.process import run
+from sevenfold.agent.hooks.registry import Hooks
+from sevenfold.agent.processes.commands import LocalProcesses, Task
 from tests.agent.test_agent_slots import compact, opened
 from tests.agent.working import agent, model_of, results, texts, use
 

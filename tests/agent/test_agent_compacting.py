@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.adapters.offline import OfflineClient, Script
+from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
 from sevenfold.errors import Aborted, Refused
-from sevenfold.layers.offline import summarise
+from sevenfold.layers.compact.offline import summarise
 from sevenfold.ports import Call, Reply, Watcher
-from sevenfold.runtime.hooks.run import AsyncHooks, Hooks
+from sevenfold.providers.offline import OfflineClient, Script
 
 from .working import MODEL, agent, async_agent, model_of, options, texts, use
 

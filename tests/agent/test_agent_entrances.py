@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.adapters.hook_process import run
+from sevenfold.agent.hooks.process import run
 from sevenfold.errors import ContextFull, InputError
 from tests.agent.working import MODEL, AsyncModel, Model, agent, options
 

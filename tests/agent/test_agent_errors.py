@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from sevenfold.agent.loop import RETRIES
 from sevenfold.errors import NotAuthenticated, Overloaded, RateLimited
 from sevenfold.events import Compacted, Event, Failed
+from sevenfold.lab.simulator.faults import Fault, Faults
+from sevenfold.lab.simulator.provider import Setup
 from sevenfold.profiles import find
-from sevenfold.runtime.loop import RETRIES
-from sevenfold.simulator.faults import Fault, Faults
-from sevenfold.simulator.provider import Setup
 from tests.agent.working import MODEL, messages, results, texts, use, world
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from sevenfold.adapters.hook_process import run
-from sevenfold.adapters.trust import Trust, user_folder
+from sevenfold.agent.events import Happened, Notice
+from sevenfold.agent.executor import Asked, Consented
+from sevenfold.agent.hooks.process import run
+from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
+from sevenfold.agent.loop import STOP_HOOKS
 from sevenfold.events import SteppedAside
-from sevenfold.runtime.hooks.run import AsyncHooks, Hooks
-from sevenfold.runtime.loop import STOP_HOOKS
-from sevenfold.wiring.agent_events import Happened, Notice
-from sevenfold.wiring.hands import Asked, Consented
+from sevenfold.stores.trust import Trust, user_folder
 from tests.agent.working import agent, async_agent, messages, model_of, results, texts, use
 
 pytestmark = pytest.mark.spec("S8.1")

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.adapters.offline import AsyncOfflineClient, OfflineClient, Script
+from sevenfold.agent.call_results import LEFT
+from sevenfold.agent.events import Ended, Happened, ToolBegan, ToolEnded, ToolProgress
+from sevenfold.agent.loop import INTERRUPTED, NOT_DONE
+from sevenfold.agent.tools.context import Context
+from sevenfold.conversation.flow import Signal
 from sevenfold.events import Compacting, Sending
 from sevenfold.ports import Call, Piece, Reply, Watcher
-from sevenfold.runtime.drive import Signal
-from sevenfold.runtime.loop import INTERRUPTED, NOT_DONE
-from sevenfold.tools.context import Context
-from sevenfold.wiring.agent_events import Ended, Happened, ToolBegan, ToolEnded, ToolProgress
-from sevenfold.wiring.call_results import LEFT
+from sevenfold.providers.offline import AsyncOfflineClient, OfflineClient, Script
 from tests.agent.working import (
     MODEL,
     QUIET,
@@ -209,7 +209,7 @@ def test_an_interrupt_from_the_keyboard_is_raised_once_the_conversation_is_in_or
 
 
 def test_an_interrupt_ends_a_pause_between_tries() -> None:
-    from sevenfold.simulator.faults import Fault, Faults
+    from sevenfold.lab.simulator.faults import Fault, Faults
 
     class Waiting(Signal):
         def wait(self, seconds: float) -> bool:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from sevenfold.tools.context import KEPT_FILES, Desk
-from sevenfold.wiring.keeping import MOST_FILES, AgentState, Familiar, OpenFile
+from sevenfold.agent.state_files import MOST_FILES, AgentState, Familiar, OpenFile
+from sevenfold.agent.tools.context import KEPT_FILES, Desk
 from tests.agent.working import async_agent, use
 from tests.engine.test_growing import counting
 

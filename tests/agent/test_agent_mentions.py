@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.tools.mentions import mentioned, plainly_a_path
-from sevenfold.wiring.agent_events import Mentioned
-from sevenfold.wiring.hands import Asked, Consented
+from sevenfold.agent.events import Mentioned
+from sevenfold.agent.executor import Asked, Consented
+from sevenfold.agent.tools.mentions import mentioned, plainly_a_path
 
 from .working import agent, async_agent, blocks, model_of, texts, use
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.tools.context import Abort, Question
-from sevenfold.wiring.hands import Asked, Consented
+from sevenfold.agent.executor import Asked, Consented
+from sevenfold.agent.tools.context import Abort, Question
 from tests.agent.working import agent, model_of, results, use
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sevenfold.tools.permissions import Mode
-from sevenfold.wiring.hands import Asked, Consented
+from sevenfold.agent.executor import Asked, Consented
+from sevenfold.agent.permissions.engine import Mode
 from tests.agent.test_agent_slots import LONG, compact, opened
 from tests.agent.working import agent, async_agent, model_of, results, use
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from sevenfold.adapters.hook_process import run
-from sevenfold.adapters.trust import Trust, user_folder
-from sevenfold.runtime.hooks.run import Hooks
+from sevenfold.agent.hooks.process import run
+from sevenfold.agent.hooks.registry import Hooks
+from sevenfold.stores.trust import Trust, user_folder
 from tests.agent.working import agent, model_of
 
 pytestmark = pytest.mark.spec("S6.1")

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.adapters.trust import Trust, user_folder
-from sevenfold.adapters.world import ManualClock
+from sevenfold.clock import ManualClock
 from sevenfold.errors import SettingError
 from sevenfold.events import EpochOpened
-from sevenfold.simulator.invariant import extends
+from sevenfold.lab.simulator.invariant import extends
+from sevenfold.stores.trust import Trust, user_folder
 from tests.agent.working import Model, agent, messages, model_of, options, texts, use, world
 
 pytestmark = pytest.mark.spec("S6.1", "S9.3")

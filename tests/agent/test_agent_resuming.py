@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.adapters.home import user_home
-from sevenfold.adapters.purging.rewrite import World
-from sevenfold.adapters.purging.sessions import find, remove
-from sevenfold.adapters.world import RandomIds, SystemClock
+from sevenfold.agent.tools.context import Todo
+from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import TranscriptLocked
-from sevenfold.simulator.invariant import extends
-from sevenfold.tools.context import Todo
+from sevenfold.lab.simulator.invariant import extends
+from sevenfold.stores.home import user_home
+from sevenfold.stores.jsonl.purge.rewrite import World
+from sevenfold.stores.jsonl.purge.sessions import find, remove
 from tests.agent.working import agent, messages, model_of, results, texts, use, world
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,7 +32,7 @@ def in_another_process(folder: Path, script: str) -> subprocess.CompletedProcess
         import os, signal, sys
         from pathlib import Path
         import sevenfold
-        from sevenfold.adapters.offline import OfflineClient, Script
+        from sevenfold.providers.offline import OfflineClient, Script
         folder = Path(sys.argv[1])
 
         def use(name, call="", /, **given):

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.adapters.trust import Trust, user_folder
-from sevenfold.tools.context import Todo
-from sevenfold.wiring.hands import Consented
+from sevenfold.agent.executor import Consented
+from sevenfold.agent.tools.context import Todo
+from sevenfold.stores.trust import Trust, user_folder
 from tests.agent.working import agent, blocks, model_of, results, texts, use, world
 
 pytestmark = pytest.mark.spec("S4.10")

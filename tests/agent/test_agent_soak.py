@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from sevenfold.events import Checked, Compacted, Event
-from sevenfold.layers.offline import summarise
-from sevenfold.simulator.faults import Fault, Faults
+from sevenfold.lab.simulator.faults import Fault, Faults
+from sevenfold.layers.compact.offline import summarise
 from tests.agent.working import results, texts, use, words, world
 
 TURNS = 100

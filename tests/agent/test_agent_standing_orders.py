@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.adapters.hook_process import run
-from sevenfold.adapters.trust import Trust, user_folder
-from sevenfold.runtime.compaction.flow import AFTER_SHARE
-from sevenfold.runtime.hooks.run import Hooks
-from sevenfold.tools.context import Todo
+from sevenfold.agent.hooks.process import run
+from sevenfold.agent.hooks.registry import Hooks
+from sevenfold.agent.tools.context import Todo
+from sevenfold.layers.compact.flow import AFTER_SHARE
+from sevenfold.stores.trust import Trust, user_folder
 from tests.agent.test_agent_slots import LONG, compact, opened, restored
 from tests.agent.working import agent, model_of, texts, use
 

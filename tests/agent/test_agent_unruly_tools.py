@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sevenfold import function_tool
+from sevenfold.agent.call_results import LEFT
+from sevenfold.agent.events import Ended, ToolBegan, ToolEnded, ToolProgress
+from sevenfold.agent.tools.context import Context
+from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.errors import InputError
 from sevenfold.events import SteppedAside
 from sevenfold.record.wire import NO_RESULT
-from sevenfold.tools import ToolOutput
-from sevenfold.tools.context import Context
-from sevenfold.wiring.agent_events import Ended, ToolBegan, ToolEnded, ToolProgress
-from sevenfold.wiring.call_results import LEFT
 from tests.agent.working import agent, async_agent, blocks, model_of, results, use
 
 
@@ -128,7 +128,7 @@ class Plain:
         self.gives = gives
 
     def wish(self, given: Any, context: Context) -> Any:
-        from sevenfold.tools.wish import Wish
+        from sevenfold.agent.permissions.request import Wish
 
         return Wish(self.name)
 

@@ -11,15 +11,15 @@ from typing import Any
 import anthropic
 
 import sevenfold
-from sevenfold.adapters.offline import AsyncOfflineClient, OfflineClient, Script
-from sevenfold.layers.offline import summarise, take_notes
+from sevenfold.conversation.flow import Signal
+from sevenfold.lab.simulator.brains import ScriptedBrain
+from sevenfold.lab.simulator.clock import VirtualClock
+from sevenfold.lab.simulator.faults import Faults
+from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.lab.simulator.server import serve
+from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.ports import Call, Reply, Watcher
-from sevenfold.runtime.drive import Signal
-from sevenfold.simulator.brains import ScriptedBrain
-from sevenfold.simulator.clock import VirtualClock
-from sevenfold.simulator.faults import Faults
-from sevenfold.simulator.provider import Setup, Simulator
-from sevenfold.simulator.server import serve
+from sevenfold.providers.offline import AsyncOfflineClient, OfflineClient, Script
 
 MODEL = "claude-sonnet-5-5"
 QUIET = {"notes": False, "background_compaction": False}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.adapters.trust import Trust
+from sevenfold.stores.trust import Trust
 
 
 @pytest.fixture

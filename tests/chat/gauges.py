@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sevenfold.runtime.reading import Reading
+from sevenfold.conversation.status import Reading
 
 
 def gauge(seen: int, usd: float | None = 0.42) -> Reading:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from rich.console import RenderableType
 
-from sevenfold.surfaces.chat.paper import Paper
-from sevenfold.surfaces.chat.questions import Picked, Question
-from sevenfold.surfaces.chat.signs import RICH
+from sevenfold.cli.chat.paper import Paper
+from sevenfold.cli.chat.questions import Picked, Question
+from sevenfold.cli.chat.signs import RICH
 
 
 def printed(*shown: RenderableType, width: int = 80) -> str:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from sevenfold.runtime.loop import Call
-from sevenfold.surfaces.chat.calls import MANY_LINES, ended, in_full, running
-from sevenfold.surfaces.chat.signs import POOR, RICH
-from sevenfold.tools.diffs import diff
-from sevenfold.tools.output import CommandRan, FileChanged, FileRead, TodosChanged, ToolOutput, failed
+from sevenfold.agent.loop import Call
+from sevenfold.agent.tools.diffs import diff
+from sevenfold.agent.tools.output import (
+    CommandRan,
+    FileChanged,
+    FileRead,
+    TodosChanged,
+    ToolOutput,
+    failed,
+)
+from sevenfold.cli.chat.calls import MANY_LINES, ended, in_full, running
+from sevenfold.cli.chat.signs import POOR, RICH
 
 from .printed import printed
 

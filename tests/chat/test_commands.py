@@ -9,13 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from sevenfold.adapters.offline import OfflineClient, Script
-from sevenfold.layers.offline import summarise, take_notes
-from sevenfold.surfaces.chat import commands, opening
-from sevenfold.surfaces.chat.chat import Chat
-from sevenfold.surfaces.chat.questions import Picked
-from sevenfold.surfaces.chat.start import Start
-from sevenfold.wiring.agent import Agent
+from sevenfold.agent.agent import Agent
+from sevenfold.cli.chat import commands
+from sevenfold.cli.chat import open as opening
+from sevenfold.cli.chat.chat import Chat
+from sevenfold.cli.chat.questions import Picked
+from sevenfold.cli.chat.start import Start
+from sevenfold.layers.compact.offline import summarise, take_notes
+from sevenfold.providers.offline import OfflineClient, Script
 
 from .printed import Page
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.surfaces.chat.markdown import LONGEST_CODE, Stream, rendered
+from sevenfold.cli.chat.markdown import LONGEST_CODE, Stream, rendered
 
 from .printed import printed
 from .stage import ANSWER

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rich.text import Text
 
-from sevenfold.surfaces.chat.paper import Paper, colours_of
-from sevenfold.surfaces.chat.signs import POOR, RICH, Signs, signs_for
+from sevenfold.cli.chat.paper import Paper, colours_of
+from sevenfold.cli.chat.signs import POOR, RICH, Signs, signs_for
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from sevenfold.adapters.offline import OfflineClient, Script
-from sevenfold.surfaces import cli
-from sevenfold.surfaces.chat import printing
-from sevenfold.wiring.agent import Agent
+from sevenfold.agent.agent import Agent
+from sevenfold.cli import main as cli
+from sevenfold.cli.chat import print_mode as printing
+from sevenfold.providers.offline import OfflineClient, Script
 
 CALL = {"type": "tool_use", "id": "toolu_a", "name": "Shell", "input": {"command": "rm -rf x"}}
 

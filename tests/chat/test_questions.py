@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sevenfold.runtime.loop import Call
-from sevenfold.surfaces.chat import asking as agent_asks
-from sevenfold.surfaces.chat.momentum import Momentum
-from sevenfold.surfaces.chat.questions import (
+from sevenfold.agent.executor import Asked, Consented
+from sevenfold.agent.loop import Call
+from sevenfold.agent.permissions.engine import Decision
+from sevenfold.agent.permissions.request import Deed, Wish
+from sevenfold.agent.tools import context
+from sevenfold.cli.chat import consent as agent_asks
+from sevenfold.cli.chat.momentum import Momentum
+from sevenfold.cli.chat.questions import (
     PAGE,
     Asking,
     Choice,
@@ -17,11 +21,7 @@ from sevenfold.surfaces.chat.questions import (
     drawn,
     listed,
 )
-from sevenfold.surfaces.chat.signs import POOR, RICH
-from sevenfold.tools import context
-from sevenfold.tools.permissions import Decision
-from sevenfold.tools.wish import Deed, Wish
-from sevenfold.wiring.hands import Asked, Consented
+from sevenfold.cli.chat.signs import POOR, RICH
 
 from .printed import printed
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from sevenfold.adapters.home import Home
-from sevenfold.simulator.provider import Simulator
+from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.stores.home import Home
 
 from .stage import simulated
 from .terminal import Terminal

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sevenfold.simulator.faults import Fault, Faults
-from sevenfold.simulator.provider import Simulator
+from sevenfold.lab.simulator.faults import Fault, Faults
+from sevenfold.lab.simulator.provider import Simulator
 
 from .stage import PLAN, simulated
 from .terminal import Terminal

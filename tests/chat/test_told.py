@@ -8,13 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from sevenfold import events
-from sevenfold.evals.profile.figures import CacheBreak
-from sevenfold.surfaces.chat.ledger import Ledger
-from sevenfold.surfaces.chat.pages import cache_page, cost_page
-from sevenfold.surfaces.chat.signs import POOR, RICH
-from sevenfold.surfaces.chat.status import Status, line
-from sevenfold.surfaces.chat.told import Told, told
-from sevenfold.surfaces.chat.window import Contents, Item, picture
+from sevenfold.cli.chat.event_lines import Told, told
+from sevenfold.cli.chat.ledger import Ledger
+from sevenfold.cli.chat.pages import cache_page, cost_page
+from sevenfold.cli.chat.signs import POOR, RICH
+from sevenfold.cli.chat.status import Status, line
+from sevenfold.cli.chat.window import Contents, Item, picture
+from sevenfold.lab.profile.figures import CacheBreak
 
 from .gauges import gauge
 from .printed import printed

@@ -11,15 +11,15 @@ import httpx2
 import msgspec
 from msgspec import Struct
 
-from sevenfold.adapters.anthropic import AnthropicClient, AsyncAnthropicClient
-from sevenfold.adapters.openai import AsyncOpenAIClient, OpenAIClient
+from sevenfold.lab.simulator.brains import ScriptedBrain, text, thinking, tool_use
+from sevenfold.lab.simulator.clock import VirtualClock
+from sevenfold.lab.simulator.faults import Fault, Faults
+from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.lab.simulator.server import serve
 from sevenfold.ports import AsyncClient, Call, Client, Reply, Watcher
+from sevenfold.providers.anthropic import AnthropicClient, AsyncAnthropicClient
+from sevenfold.providers.openai.client import AsyncOpenAIClient, OpenAIClient
 from sevenfold.record.blocks import words_of
-from sevenfold.simulator.brains import ScriptedBrain, text, thinking, tool_use
-from sevenfold.simulator.clock import VirtualClock
-from sevenfold.simulator.faults import Fault, Faults
-from sevenfold.simulator.provider import Setup, Simulator
-from sevenfold.simulator.server import serve
 
 KEY = "simulated-key"
 MODELS = {"anthropic": "claude-sonnet-5-5", "chat": "gpt-5", "responses": "gpt-5.6"}

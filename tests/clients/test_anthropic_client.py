@@ -15,8 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.adapters.anthropic import AnthropicClient, AsyncAnthropicClient
-from sevenfold.adapters.exchange import streaming
 from sevenfold.errors import (
     Aborted,
     BoundThinking,
@@ -25,10 +23,11 @@ from sevenfold.errors import (
     Overloaded,
     ProviderFailed,
 )
+from sevenfold.lab.simulator.faults import Fault
+from sevenfold.lab.simulator.invariant import extends
 from sevenfold.ports import Call, Piece
-from sevenfold.record.canonical import minify
-from sevenfold.simulator.faults import Fault
-from sevenfold.simulator.invariant import extends
+from sevenfold.providers.anthropic import AnthropicClient, AsyncAnthropicClient, streaming
+from sevenfold.record.blocks import minify
 from tests.clients.asking import KEY, SAID, Provider, answering, body, words
 from tests.clients.making import Style, body_of, calls, events_of, objects, texts, thoughts
 

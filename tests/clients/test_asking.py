@@ -19,11 +19,11 @@ from sevenfold.errors import (
     RequestRefused,
     Unreachable,
 )
+from sevenfold.lab.simulator.faults import Fault
+from sevenfold.lab.simulator.provider import Setup
 from sevenfold.ports import Piece
 from sevenfold.record.blocks import THINKING
 from sevenfold.record.usage import Usage
-from sevenfold.simulator.faults import Fault
-from sevenfold.simulator.provider import Setup
 from tests.clients.asking import MODELS, SAID, STREAMS, TOOLS, WAYS, Provider, Way, words
 
 every_way = pytest.mark.parametrize("way", WAYS, ids=str)

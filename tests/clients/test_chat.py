@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.adapters.chat import chat_request
-from sevenfold.adapters.responses import responses_request
 from sevenfold.errors import RequestRefused
+from sevenfold.providers.openai.chat import chat_request
+from sevenfold.providers.openai.responses import responses_request
 from tests.clients.asking import TOOLS, body
 
 PIXEL = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}

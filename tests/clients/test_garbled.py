@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.adapters.anthropic import AnthropicClient
-from sevenfold.adapters.openai import OpenAIClient
 from sevenfold.errors import ModelError
+from sevenfold.lab.simulator.brains import ScriptedBrain
+from sevenfold.lab.simulator.chat import chunks, complete
+from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.responses import respond, response_events
 from sevenfold.ports import Call
+from sevenfold.providers.anthropic import AnthropicClient
+from sevenfold.providers.openai.client import OpenAIClient
 from sevenfold.record.log import Answer, Place, said_by_model
-from sevenfold.simulator.brains import ScriptedBrain
-from sevenfold.simulator.chat import chunks, complete
-from sevenfold.simulator.provider import Simulator
-from sevenfold.simulator.responses import respond, response_events
 from tests.clients.asking import KEY, MODELS, SAID, answering, body, speaking
 from tests.clients.making import Style, body_of, calls, events_of, texts, thoughts, values
 

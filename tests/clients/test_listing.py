@@ -18,12 +18,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import sevenfold
-from sevenfold.adapters.home import user_home
-from sevenfold.adapters.listing import MOST, Copies, Listing, read
+from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.lab.simulator.server import serve
 from sevenfold.profiles import find
-from sevenfold.simulator.provider import Setup, Simulator
-from sevenfold.simulator.server import serve
-from sevenfold.wiring.listing import Listings
+from sevenfold.providers.models import MOST, Copies, Listing, Listings, read
+from sevenfold.stores.home import user_home
 
 pytestmark = pytest.mark.spec("S9.1")
 

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from sevenfold.adapters.offline import NAME, AsyncOfflineClient, OfflineClient, Script
 from sevenfold.errors import InputError, RequestRefused
 from sevenfold.ports import AsyncClient, Call, Client, Piece, Reply
+from sevenfold.providers.offline import NAME, AsyncOfflineClient, OfflineClient, Script
 from sevenfold.record import blocks
 from sevenfold.record.usage import Usage
 from tests.clients.asking import body, words

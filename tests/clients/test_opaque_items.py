@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from sevenfold.adapters.chat import chat_request
-from sevenfold.adapters.responses import compact_request, responses_request
 from sevenfold.errors import BoundThinking, ProviderFailed, RequestRefused
 from sevenfold.ports import Call
+from sevenfold.providers.openai.chat import chat_request
+from sevenfold.providers.openai.responses import compact_request, responses_request
 from sevenfold.record.usage import Usage
 from tests.clients.asking import answering
 from tests.clients.test_openai_client import client

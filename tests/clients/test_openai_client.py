@@ -9,9 +9,9 @@ import msgspec
 import openai
 import pytest
 
-from sevenfold.adapters.openai import AsyncOpenAIClient, OpenAIClient
 from sevenfold.errors import NotAuthenticated, Overloaded, PromptTooLong, ProviderFailed
 from sevenfold.ports import Call, Piece, Reply
+from sevenfold.providers.openai.client import AsyncOpenAIClient, OpenAIClient
 from sevenfold.record.usage import Usage
 from tests.clients.asking import KEY, SAID, TOOLS, Provider, answering, body, event, words
 

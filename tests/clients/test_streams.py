@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.adapters.failures import Complained, Garbled
-from sevenfold.adapters.growing import INVALID_INPUT, tool_input
-from sevenfold.adapters.sse import EventLines
-from sevenfold.adapters.streams import MessagesReader
 from sevenfold.ports import Piece, Reply
-from sevenfold.record.canonical import minify
+from sevenfold.providers.anthropic import MessagesReader
+from sevenfold.providers.failures import Complained, Garbled
+from sevenfold.providers.reader import INVALID_INPUT, EventLines, tool_input
+from sevenfold.record.blocks import minify
 from sevenfold.record.usage import Usage
 from tests.clients.making import Style, Written, block_bytes, body_of, events_of, styles, written
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.layers.offline import summarise, take_notes
-from sevenfold.simulator.brains import Prompt, ScriptedBrain
-from sevenfold.simulator.provider import Simulator
-from sevenfold.simulator.server import serve
-from sevenfold.surfaces.cli import main
+from sevenfold.cli.main import main
+from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
+from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.server import serve
+from sevenfold.layers.compact.offline import summarise, take_notes
 from tests.support import Story, call, result, usage
 
 VARIABLES = ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL"]
@@ -94,7 +94,7 @@ def opened(path: Path, model: str = MODEL) -> sevenfold.Session:
     )
 
 
-def helpful(prompt: Prompt) -> str:
+def helpful(prompt: ModelPrompt) -> str:
     """A model that summarises and takes notes when it is asked to."""
     words = prompt.last_text
     if "session notes below" in words:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.surfaces import transcripts
+from sevenfold.cli import transcripts
 from tests.commands.recorded import foreign, own, ran
 
 Capsys = pytest.CaptureFixture[str]
@@ -197,9 +197,9 @@ def test_notes_of_a_short_session_are_refused_with_the_reason_and_before_they_ar
 
 
 def test_what_was_compacted_before_is_not_indexed_again(tmp_path: Path, capsys: Capsys) -> None:
-    from sevenfold.adapters.jsonl import JsonlLog
-    from sevenfold.adapters.recall_index import RecallIndex, side_file
-    from sevenfold.surfaces.recorded import look
+    from sevenfold.cli.recorded_session import look
+    from sevenfold.recall.index import RecallIndex, side_file
+    from sevenfold.stores.jsonl.log import JsonlLog
 
     path = own(tmp_path / "own.jsonl")
     everything = JsonlLog(path)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.adapters import lines
-from sevenfold.layers.extract import facts, notation
-from sevenfold.layers.summary import Draft, extractive, read, verify
+from sevenfold.layers.compact.extract import facts, notation
+from sevenfold.layers.compact.summary import Draft, extractive, read, verify
 from sevenfold.record import blocks, entries
 from sevenfold.record.entries import Boundary, Said
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
+from sevenfold.stores.jsonl import lines
 from tests.compaction.histories import count
 
 FOLDERS = ("claude-code-log", "claude-code-viewer", "entireio-cli", "oh-my-posh")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sevenfold.layers.extract.outline import TITLES, TITLES_UP_TO, heading
+from sevenfold.layers.compact.extract.outline import TITLES, TITLES_UP_TO, heading
 from sevenfold.prompts.compact import Compact, Continued, Summariser
 
 ON_DEMAND_LIMIT = 16_384

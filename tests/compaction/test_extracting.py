@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from sevenfold.layers.extract import facts
+from sevenfold.layers.compact.extract import facts
 from tests.compaction.histories import histories, picture
 from tests.support import Story, call, result, text
 

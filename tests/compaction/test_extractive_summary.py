@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.layers.extract import Words, facts, notation
-from sevenfold.layers.extract.facts import Facts
-from sevenfold.layers.extract.outline import TITLES, TITLES_UP_TO, heading
-from sevenfold.layers.summary import extractive, sections
+from sevenfold.layers.compact.extract import Words, facts, notation
+from sevenfold.layers.compact.extract.facts import Facts
+from sevenfold.layers.compact.extract.outline import TITLES, TITLES_UP_TO, heading
+from sevenfold.layers.compact.summary import extractive, sections
 from tests.compaction.histories import continued, count, histories, worked
 from tests.support import Story, call, result
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 import sevenfold
-from sevenfold.evals.retention.catching import honest_removed, lies_caught
-from sevenfold.evals.retention.honest import FRESH_HONEST, KNOWN_HONEST
-from sevenfold.evals.retention.lies import FRESH_LIES, KNOWN_LIES
-from sevenfold.layers import fidelity
-from sevenfold.layers.extract import facts
-from sevenfold.layers.offline import summarise
-from sevenfold.layers.shorten import lean, messages
-from sevenfold.layers.summary import Draft, extractive, unsourced, verify
-from sevenfold.layers.summary.verify import Checked
+from sevenfold.lab.retention.catch_rate import honest_removed, lies_caught
+from sevenfold.lab.retention.honest import FRESH_HONEST, KNOWN_HONEST
+from sevenfold.lab.retention.lies import FRESH_LIES, KNOWN_LIES
+from sevenfold.layers.compact import fidelity
+from sevenfold.layers.compact.extract import facts
+from sevenfold.layers.compact.offline import summarise
+from sevenfold.layers.compact.shorten import lean, messages
+from sevenfold.layers.compact.summary import Draft, extractive, unsourced, verify
+from sevenfold.layers.compact.summary.verify import Checked
 from sevenfold.prompts.compact import Continued
-from sevenfold.prompts.restored import HookContext, RecordedFacts
+from sevenfold.prompts.context import HookContext, RecordedFacts
 from tests.compaction.histories import count
 from tests.support import Story, call, result
 

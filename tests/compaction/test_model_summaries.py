@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.layers.extract import facts, notation
-from sevenfold.layers.extract.outline import TITLES, heading
-from sevenfold.layers.summary import Draft, Failure, combine, read, verify
-from sevenfold.layers.summary.verify import UNFOUND
+from sevenfold.layers.compact.extract import facts, notation
+from sevenfold.layers.compact.extract.outline import TITLES, heading
+from sevenfold.layers.compact.summary import Draft, Failure, combine, read, verify
+from sevenfold.layers.compact.summary.verify import UNFOUND
 from sevenfold.record import blocks
 from tests.compaction.histories import WORDS, continued, count, histories, worked
 from tests.support import Story, call, result

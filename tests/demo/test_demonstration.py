@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sevenfold.evals.demo import run as demonstration
-from sevenfold.evals.demo.figures import Outcome, bars
-from sevenfold.evals.demo.protocol import Layer, Ready, Told
+from sevenfold.lab.demo import run as demonstration
+from sevenfold.lab.demo.figures import Outcome, bars
+from sevenfold.lab.demo.protocol import Layer, Ready, Told
 
 SMALL = demonstration.Scale(parts=2, broken=1, window=25_000, killed=24)
 KEYS = {

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from sevenfold.cli.chat.ledger import Ledger
 from sevenfold.events import Answered, Failed, Sending
-from sevenfold.simulator.faults import Fault
-from sevenfold.surfaces.chat.ledger import Ledger
+from sevenfold.lab.simulator.faults import Fault
 from tests.engine.working import ASKED, begun, world
 
 

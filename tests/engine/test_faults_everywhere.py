@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.adapters.jsonl import JsonlLog
+from sevenfold.conversation.flow import Ask, Fire, Run
+from sevenfold.conversation.hooks import HookOutcome
+from sevenfold.conversation.resume import resume
 from sevenfold.errors import Aborted, PromptTooLong, ProviderFailed, TranscriptFull
 from sevenfold.events import Compacted
-from sevenfold.ports import Ask, Call
+from sevenfold.layers.compact.request import Wish
+from sevenfold.ports import Call
 from sevenfold.record.view import View
-from sevenfold.runtime.compaction.wish import Wish
-from sevenfold.runtime.drive import Do, Fire
-from sevenfold.runtime.hooks.outcomes import Outcome
-from sevenfold.runtime.resume import resume
+from sevenfold.stores.jsonl.log import JsonlLog
 from tests.engine.working import ASKED, BOUND, FREE, World, body, texts, uuids, world
 
 SMALL: dict[str, Any] = {"tools": [], "system": "Be careful."}
@@ -119,8 +119,8 @@ def stop_at(
                 case Ask(call=call):
                     wanted = flow.send(here.line.ask(call))
                 case Fire():
-                    wanted = flow.send(Outcome(event=""))
-                case Do(now=now):
+                    wanted = flow.send(HookOutcome(event=""))
+                case Run(now=now):
                     wanted = flow.send(now())
         if how is not None:
             flow.throw(how)

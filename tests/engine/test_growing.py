@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.layers.notes import Notes
+from sevenfold.layers.notes.policy import Notes
 from sevenfold.record.decisions import Notes as Mark
 from tests.engine.working import FREE, QUIET
 

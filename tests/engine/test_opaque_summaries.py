@@ -14,14 +14,14 @@ import openai
 import pytest
 
 import sevenfold
-from sevenfold.adapters.openai import OpenAIClient
+from sevenfold.cli.main import main
+from sevenfold.conversation.flow import drive
 from sevenfold.events import Event, SteppedAside
+from sevenfold.lab.simulator.brains import NoSummary
+from sevenfold.lab.simulator.clock import VirtualClock
+from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.profiles import find
-from sevenfold.runtime.drive import drive
-from sevenfold.simulator.brains import NoSummary
-from sevenfold.simulator.clock import VirtualClock
-from sevenfold.simulator.provider import Setup, Simulator
-from sevenfold.surfaces.cli import main
+from sevenfold.providers.openai.client import OpenAIClient
 from tests.engine.stage import stage
 from tests.engine.working import ASKED, QUIET, SYSTEM, TOOLS, Mind, output
 

@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
-from sevenfold.adapters.memory import MemoryLog
-from sevenfold.adapters.recall_index import RecallIndex
+from sevenfold.cli import audit as audit_command
 from sevenfold.errors import TranscriptForeign, TranscriptMissing
-from sevenfold.evals.audit.folding import Compaction, compactions
-from sevenfold.evals.audit.report import Audit, audit
-from sevenfold.layers.fidelity import texts
+from sevenfold.lab.audit import Audit, CompactionMoment, audit, compactions
+from sevenfold.layers.compact.fidelity import texts
 from sevenfold.ports import Log
+from sevenfold.recall.index import RecallIndex
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata, Segment
-from sevenfold.surfaces.commands import audit as audit_command
+from sevenfold.stores.memory.log import MemoryLog
 from tests.fidelity.making import harbour
 from tests.support import Story, answer, transcript
 
@@ -115,7 +114,7 @@ def test_a_kept_tail_is_not_hidden_and_the_present_step_is_in_it() -> None:
     assert one.goes_on
 
 
-def own(*, commits: bool = True) -> tuple[list[Compaction], Audit]:
+def own(*, commits: bool = True) -> tuple[list[CompactionMoment], Audit]:
     log = MemoryLog()
     ours = transcript(log)
     ours.user([blocks.text("Always write the keeper's name in full.")])
@@ -210,7 +209,7 @@ def test_what_is_no_transcript_is_refused(tmp_path: Path, capsys: pytest.Capture
 def test_in_real_sessions_recall_finds_what_their_summaries_left_out(corpus: Path) -> None:
     files = [path for path in sorted(corpus.rglob("*.jsonl")) if b'"compact_boundary"' in path.read_bytes()]
     assert files
-    from sevenfold.adapters.jsonl import JsonlLog
+    from sevenfold.stores.jsonl.log import JsonlLog
 
     for path in files:
         total = audit_of(JsonlLog(path)).total

@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from sevenfold.adapters.memory import MemoryLog
-from sevenfold.evals.retention.misleading import HABITS, Misleading, Said
-from sevenfold.evals.retention.trial import ALONE, MODEL
-from sevenfold.layers.offline import summarise
+from sevenfold.conversation.resume import read
+from sevenfold.lab.retention.bad_models import HABITS, Misleading, Said
+from sevenfold.lab.retention.trial import ALONE, MODEL
+from sevenfold.layers.compact.offline import summarise
+from sevenfold.layers.compact.request import Compacted
 from sevenfold.record import blocks
 from sevenfold.record.entries import Boundary
-from sevenfold.runtime.compaction.wish import Compacted
-from sevenfold.runtime.resume import read
-from sevenfold.wiring import opened
-from sevenfold.wiring.session import Session
+from sevenfold.session import factory as opened
+from sevenfold.session.session import Session
+from sevenfold.stores.memory.log import MemoryLog
 from tests.support import Story, call, result
 
 ASKED = "Please mend the lamp in lamp.py, and keep the old colour table."

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sevenfold.adapters.hook_process import run
-from sevenfold.runtime.hooks import inputs
-from sevenfold.runtime.hooks.run import AsyncHooks, Hooks
-from sevenfold.runtime.hooks.settings import parse
+from sevenfold.agent.hooks.process import run
+from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
+from sevenfold.agent.hooks.settings import parse
+from sevenfold.conversation import hooks as inputs
 
 PLENTY = 60
 """Seconds no hook here needs; a test that takes them has found a hang."""

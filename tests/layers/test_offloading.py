@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.layers import offload
-from sevenfold.layers.offload import Big, Budget
+from sevenfold.layers.offload import policy as offload
+from sevenfold.layers.offload.policy import Big, Budget
 from sevenfold.profiles import find
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block

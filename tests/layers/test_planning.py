@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sevenfold.layers import clear
-from sevenfold.layers.moment import Moment, Plan, Result, Stake
+from sevenfold.layers.clear import policy as clear
+from sevenfold.layers.clear.moment import Moment, Plan, Result, Stake
 from sevenfold.profiles import find
 from sevenfold.record.window import Window
 from sevenfold.settings import Settings

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.layers import edits
+from sevenfold.layers.clear import provider_edits as edits
 from sevenfold.profiles import find
 from sevenfold.record.window import Window
 from sevenfold.settings import Settings

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sevenfold.layers.stock import Stock
+from sevenfold.conversation.transcript import Transcript
+from sevenfold.layers.clear.stock import Stock
 from sevenfold.record import blocks
 from sevenfold.record.decisions import MicrocompactMetadata, Offload
-from sevenfold.runtime.transcript import Transcript
 from tests.support import Story, answer, call, result, transcript
 
 KINDS = {"Read": "read", "Ask": ""}

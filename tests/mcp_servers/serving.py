@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sevenfold.tools import Context, Desk
-from sevenfold.wiring.mcp import McpServers
-from sevenfold.wiring.mcp_config import configured
+from sevenfold.agent.mcp.config import configured
+from sevenfold.agent.mcp.servers import McpServers
+from sevenfold.agent.tools.context import Context, Desk
 
 FRIENDLY = Path(__file__).with_name("friendly_server.py")
 STARTUP = 30.0

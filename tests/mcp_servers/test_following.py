@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.wiring.hands import Asked, Consented
-from sevenfold.wiring.mcp import Following, McpServers
+from sevenfold.agent.executor import Asked, Consented
+from sevenfold.agent.mcp.servers import Following, McpServers
 from tests.agent.working import agent, blocks, model_of, results, texts, use, world
 from tests.mcp_servers.serving import STARTUP, hostile, running
 

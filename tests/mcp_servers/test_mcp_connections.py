@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sevenfold.adapters.mcp_servers import ServerState
-from sevenfold.tools import Context, Toolbox
-from sevenfold.tools.context import Abort
-from sevenfold.wiring.mcp import McpServers
-from sevenfold.wiring.mcp_config import configured
+from sevenfold.agent.mcp.config import configured
+from sevenfold.agent.mcp.server import ServerState
+from sevenfold.agent.mcp.servers import McpServers
+from sevenfold.agent.tools.context import Abort, Context
+from sevenfold.agent.tools.toolbox import Toolbox
 from tests.mcp_servers.serving import FRIENDLY, STARTUP, context, entry, hostile, running
 
 
@@ -308,7 +308,7 @@ def test_a_program_that_forgets_to_close_leaves_no_server_behind(tmp_path: Path)
     given = hostile(tmp_path, code)
     script = f"""
 from pathlib import Path
-from sevenfold.wiring.mcp import McpServers
+from sevenfold.agent.mcp.servers import McpServers
 servers = McpServers.of({{"stubborn": {given!r}}}, Path({str(tmp_path)!r}), files=False)
 assert servers.tools({STARTUP})
 """

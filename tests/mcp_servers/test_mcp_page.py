@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from sevenfold.adapters.mcp_servers import ServerState
-from sevenfold.surfaces.mcp_page import mcp_page
+from sevenfold.agent.mcp.server import ServerState
+from sevenfold.cli.mcp_page import mcp_page
 
 
 def shown(states: list[ServerState], problems: tuple[str, ...] = ()) -> str:

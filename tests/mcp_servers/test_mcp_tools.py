@@ -14,14 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it has no types of its own
 
-from sevenfold.adapters.mcp_servers import Address, Program
-from sevenfold.adapters.trust import Trust
+from sevenfold.agent.mcp.config import configured
+from sevenfold.agent.mcp.results import output_of
+from sevenfold.agent.mcp.schemas import input_schema
+from sevenfold.agent.mcp.server import Address, Program
+from sevenfold.agent.mcp.tools import offered, server_key, tool_name
+from sevenfold.agent.permissions.engine import Permissions, Rules
+from sevenfold.agent.permissions.request import Wish
+from sevenfold.agent.tools.toolbox import Toolbox
 from sevenfold.errors import InputError
-from sevenfold.tools import Permissions, Rules, Toolbox, Wish
-from sevenfold.tools.mcp import offered, server_key, tool_name
-from sevenfold.tools.mcp_results import output_of
-from sevenfold.tools.mcp_schemas import input_schema
-from sevenfold.wiring.mcp_config import configured
+from sevenfold.stores.trust import Trust
 from tests.mcp_servers.serving import context
 
 JSON = st.recursive(

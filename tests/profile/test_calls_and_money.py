@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.adapters.lines import Line
-from sevenfold.evals.profile.formats import profile_file
-from sevenfold.evals.profile.transcript import TranscriptReader
+from sevenfold.lab.profile.files import profile_file
+from sevenfold.lab.profile.transcript import TranscriptReader
 from sevenfold.profiles import find
+from sevenfold.stores.jsonl.lines import Line
 from tests.profile.making import MODEL, Tape, call, result, text, usage
 
 

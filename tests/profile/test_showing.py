@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.surfaces import chart, wording
+from sevenfold.cli import chart
+from sevenfold.cli import phrases as wording
 
 sizes = st.lists(st.integers(0, 2_000_000), min_size=1, max_size=300)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sevenfold.adapters.memory import MemoryLog
-from sevenfold.adapters.recall_index import RecallIndex
+from sevenfold.recall.index import RecallIndex
 from sevenfold.record import entries
+from sevenfold.stores.memory.log import MemoryLog
 from tests.support import Story, call, result
 
 

@@ -15,13 +15,13 @@ import pytest
 from msgspec.structs import replace
 
 import sevenfold
-from sevenfold.adapters.jsonl import JsonlLog
-from sevenfold.adapters.memory import MemoryLog
-from sevenfold.adapters.recall_following import BYTES_AT_ONCE, Follower
-from sevenfold.adapters.recall_index import LINES_IN_PASSING, RecallIndex, side_file
 from sevenfold.ports import Log
-from sevenfold.wiring import opened
-from sevenfold.wiring.opened import Store
+from sevenfold.recall.follower import BYTES_AT_ONCE, Follower
+from sevenfold.recall.index import LINES_IN_PASSING, RecallIndex, side_file
+from sevenfold.session import factory as opened
+from sevenfold.session.factory import Store
+from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.stores.memory.log import MemoryLog
 from tests.recall.making import harbour
 from tests.session.talking import ALONE, BOUND, FREE, SHELL, calling, fake_reply, output
 from tests.support import Story
@@ -245,7 +245,7 @@ def test_a_broken_index_is_mended_beside_the_conversation(beside: bytes, tmp_pat
 def test_an_index_somebody_else_keeps_locked_is_left_to_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sevenfold.adapters.recall_index.WAIT_SECONDS", 0.01)
+    monkeypatch.setattr("sevenfold.recall.index.WAIT_SECONDS", 0.01)
     file = tmp_path / "s.jsonl"
     other = sqlite3.connect(side_file(file))
     other.execute("CREATE TABLE mine (x)")
@@ -263,8 +263,8 @@ def test_an_index_somebody_else_keeps_locked_is_left_to_them(
 FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
-from sevenfold.adapters.jsonl import JsonlLog
-from sevenfold.adapters.recall_index import RecallIndex, side_file
+from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.recall.index import RecallIndex, side_file
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 file, already = Path(sys.argv[1]), sys.argv[2] == "already"

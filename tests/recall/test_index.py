@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.adapters.jsonl import JsonlLog
-from sevenfold.adapters.memory import MemoryLog
-from sevenfold.adapters.recall_index import LINES_AT_ONCE, RecallIndex, side_file
 from sevenfold.errors import ResultMissing
+from sevenfold.recall.index import LINES_AT_ONCE, RecallIndex, side_file
 from sevenfold.record.decisions import Offload
 from sevenfold.record.entries import Decision, Entry
+from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.stores.memory.log import MemoryLog
 from tests.recall.making import harbour, read
 from tests.support import Story, answer, call, result, transcript
 
@@ -146,8 +146,8 @@ def test_a_process_killed_while_indexing_leaves_an_index_that_can_be_finished(fi
     file.write_bytes(b"".join(story.lines))
     script = (
         "import os, sys; from pathlib import Path\n"
-        "from sevenfold.adapters.jsonl import JsonlLog\n"
-        "from sevenfold.adapters.recall_index import RecallIndex, side_file\n"
+        "from sevenfold.stores.jsonl.log import JsonlLog\n"
+        "from sevenfold.recall.index import RecallIndex, side_file\n"
         "path = Path(sys.argv[1])\n"
         "calls = []\n"
         "def stop(reached):\n"
@@ -236,7 +236,7 @@ def test_where_no_file_can_be_written_the_index_lives_in_memory(file: Path, tmp_
 def test_a_file_that_another_process_keeps_locked_is_left_to_it(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sevenfold.adapters.recall_index.WAIT_SECONDS", 0.01)
+    monkeypatch.setattr("sevenfold.recall.index.WAIT_SECONDS", 0.01)
     index = RecallIndex(JsonlLog(file), side_file(file))
     other = sqlite3.connect(side_file(file))
     other.execute("BEGIN EXCLUSIVE")

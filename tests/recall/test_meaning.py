@@ -17,18 +17,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sevenfold
-from sevenfold.adapters.jsonl import JsonlLog
-from sevenfold.adapters.meaning import ByMeaning, installed
-from sevenfold.adapters.meaning_parts import Parts
-from sevenfold.adapters.meaning_static import WEIGHTS, WORDS, StaticVectors, table
-from sevenfold.adapters.meaning_vectors import Floats, Meaning
-from sevenfold.adapters.recall_index import RecallIndex, side_file
+from sevenfold.agent.toolkit import Recalling
+from sevenfold.cli.main import main
 from sevenfold.errors import InputError
-from sevenfold.memory import meaning
-from sevenfold.memory.meaning import Likeness
-from sevenfold.surfaces.cli import main
-from sevenfold.wiring import opened
-from sevenfold.wiring.toolkit import Recalling
+from sevenfold.recall import meaning
+from sevenfold.recall.embedder import ByMeaning, installed
+from sevenfold.recall.index import RecallIndex, side_file
+from sevenfold.recall.meaning import Likeness
+from sevenfold.recall.static_vectors import WEIGHTS, WORDS, StaticVectors, table
+from sevenfold.recall.vectors import Floats, Meaning
+from sevenfold.recall.word_pieces import Parts
+from sevenfold.session import factory as opened
+from sevenfold.stores.jsonl.log import JsonlLog
 from tests.recall import weights
 from tests.recall.making import indexed
 from tests.session.talking import FREE
@@ -451,7 +451,7 @@ def test_the_command_looks_as_it_is_told_and_says_what_matched(
 def test_a_session_loads_no_numbers_before_something_is_looked_for() -> None:
     script = (
         "import sys, sevenfold\n"
-        "from sevenfold.wiring import opened\n"
+        "from sevenfold.session import factory as opened\n"
         "store = opened.in_memory('s', None)\n"
         "store.search('how about a harbour', by='words')\n"
         "print([name for name in ('numpy', 'wordllama', 'tokenizers') if name in sys.modules])"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bench import meaning
-from sevenfold.adapters.meaning_static import StaticVectors
-from sevenfold.adapters.meaning_vectors import Meaning
+from sevenfold.recall.static_vectors import StaticVectors
+from sevenfold.recall.vectors import Meaning
 from tests.recall import weights
 from tests.recall.making import indexed
 from tests.support import Story

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.memory.passages import NEEDLE, PIECE, passages, pieces, tidy
+from sevenfold.recall.passages import NEEDLE, PIECE, passages, pieces, tidy
 from sevenfold.record import entries
 from sevenfold.record.decisions import Fold, Snip
 from sevenfold.record.entries import Decision, Entry

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.adapters.results import FileResults
+from sevenfold.cli import recall as recall_command
 from sevenfold.errors import TranscriptForeign, TranscriptMissing
-from sevenfold.examples import coding_session
+from sevenfold.lab.examples import coding_session
 from sevenfold.record.decisions import Offload
 from sevenfold.record.log import decided
-from sevenfold.surfaces.commands import recall as recall_command
+from sevenfold.stores.jsonl.results import FileResults
 from tests.recall.making import harbour
 from tests.support import Story, result
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sevenfold.adapters.recall_index import RecallIndex
 from sevenfold.errors import InputError
-from sevenfold.memory.passages import KINDS, NEEDLE, tidy
-from sevenfold.memory.recall import folded
+from sevenfold.recall.index import RecallIndex
+from sevenfold.recall.passages import KINDS, NEEDLE, tidy
+from sevenfold.recall.recall import folded
 from tests.recall.making import harbour, indexed
 from tests.support import Story, call, result
 

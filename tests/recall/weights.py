@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 
-from sevenfold.adapters.meaning_parts import BEGINNING
-from sevenfold.adapters.meaning_static import WEIGHTS, WORDS
+from sevenfold.recall.static_vectors import WEIGHTS, WORDS
+from sevenfold.recall.word_pieces import BEGINNING
 
 TOPICS = (
     "boat vessel ship ferry steamer",

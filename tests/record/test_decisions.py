@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from sevenfold.adapters.memory import MemoryLog
-from sevenfold.adapters.world import RandomIds
+from sevenfold.clock import RandomIds
+from sevenfold.conversation.resume import fold, resume
+from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import InputError, TranscriptTooNew
 from sevenfold.record import blocks, entries
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED
@@ -22,8 +23,7 @@ from sevenfold.record.decisions import (
     Snip,
     Undone,
 )
-from sevenfold.runtime.resume import fold, resume
-from sevenfold.runtime.transcript import Transcript
+from sevenfold.stores.memory.log import MemoryLog
 from tests.support import answer, shown, transcript
 
 

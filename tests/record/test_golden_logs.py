@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
-from sevenfold.adapters.jsonl import JsonlLog
-from sevenfold.adapters.memory import MemoryLog
+from sevenfold.conversation.resume import fold, resume
 from sevenfold.record import blocks
 from sevenfold.record.decisions import (
     FORMAT_VERSION,
@@ -31,7 +30,8 @@ from sevenfold.record.decisions import (
     Snip,
     Undone,
 )
-from sevenfold.runtime.resume import fold, resume
+from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.stores.memory.log import MemoryLog
 from tests.support import answer, transcript
 
 GOLDEN = Path(__file__).parent / "golden"

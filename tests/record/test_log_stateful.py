@@ -13,8 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from sevenfold.adapters.jsonl import JsonlLog, Sync
-from sevenfold.adapters.world import CountedIds
+from sevenfold.clock import CountedIds
+from sevenfold.conversation.resume import fold, resume
+from sevenfold.conversation.transcript import Transcript
 from sevenfold.profiles import find
 from sevenfold.record import blocks, entries
 from sevenfold.record.decisions import (
@@ -29,8 +30,7 @@ from sevenfold.record.decisions import (
 )
 from sevenfold.record.rules import RuleFacts, refusals
 from sevenfold.record.view import View
-from sevenfold.runtime.resume import fold, resume
-from sevenfold.runtime.transcript import Transcript
+from sevenfold.stores.jsonl.log import JsonlLog, Sync
 from tests.support import answer, decoded, transcript
 
 FACTS = RuleFacts.of(find("claude-sonnet-5-5"))

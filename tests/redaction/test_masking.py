@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.layers.redact import digest, find, mask, mask_blocks
-from sevenfold.layers.secret_patterns import RULES
 from sevenfold.record import blocks
+from sevenfold.record.redact import digest, find, mask, mask_blocks
+from sevenfold.record.secret_patterns import RULES
 from tests.redaction.making import ALONE, IN_CONTEXT, Maker
 
 CASES = [(kind, "", make, "") for kind, make in ALONE.items()]

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.adapters import instructions
-from sevenfold.adapters.instructions import Loaded, as_text, imports, load
-from sevenfold.adapters.surroundings import look_around
+from sevenfold.agent import instructions
+from sevenfold.agent.environment import look_around
+from sevenfold.agent.instructions import Loaded, as_text, imports, load
 from sevenfold.errors import InputError
-from sevenfold.prompts.given import Instructions
+from sevenfold.prompts.system import Instructions
 from sevenfold.request.sections import SectionSource, standard
 
 

@@ -7,22 +7,22 @@ from contextlib import contextmanager
 from itertools import count, pairwise
 from typing import Any
 
-from sevenfold.adapters.anthropic import AnthropicClient
-from sevenfold.adapters.memory import MemoryLog
-from sevenfold.adapters.world import RandomIds
+from sevenfold.clock import RandomIds
+from sevenfold.conversation.exchange import Exchange, Outcome
+from sevenfold.conversation.flow import drive
+from sevenfold.conversation.transcript import Transcript
+from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
+from sevenfold.lab.simulator.clock import VirtualClock
+from sevenfold.lab.simulator.invariant import extends
+from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.server import serve
 from sevenfold.ports import Log
 from sevenfold.profiles import find
+from sevenfold.providers.anthropic import AnthropicClient
 from sevenfold.record import blocks
 from sevenfold.record.log import Place
 from sevenfold.request.frame import Frame
-from sevenfold.runtime.drive import drive
-from sevenfold.runtime.exchange import Exchange, Outcome
-from sevenfold.runtime.transcript import Transcript
-from sevenfold.simulator.brains import Prompt, ScriptedBrain
-from sevenfold.simulator.clock import VirtualClock
-from sevenfold.simulator.invariant import extends
-from sevenfold.simulator.provider import Simulator
-from sevenfold.simulator.server import serve
+from sevenfold.stores.memory.log import MemoryLog
 
 TOOLS = [
     {"name": name, "description": f"{name} something. " * 20, "input_schema": {"type": "object"}}
@@ -69,7 +69,7 @@ def busy_brain() -> ScriptedBrain:
     """A model that thinks, says something and reads a file or two, every time."""
     numbers = count(1)
 
-    def reply(prompt: Prompt) -> list[dict[str, Any]]:
+    def reply(prompt: ModelPrompt) -> list[dict[str, Any]]:
         number = next(numbers)
         calls = [
             {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sevenfold.adapters.memory import MemoryLog
+from sevenfold.conversation.history import rebuild
+from sevenfold.conversation.resume import read
 from sevenfold.profiles import find
 from sevenfold.record import blocks
 from sevenfold.record.decisions import Request
@@ -12,8 +13,7 @@ from sevenfold.record.entries import Decision
 from sevenfold.record.usage import Usage
 from sevenfold.record.view import View
 from sevenfold.request.price import Call, ideal_cost
-from sevenfold.runtime.history import rebuild
-from sevenfold.runtime.resume import read
+from sevenfold.stores.memory.log import MemoryLog
 from tests.scenarios.conversing import Conversation, conversation
 
 ADAPTIVE = {"type": "adaptive"}

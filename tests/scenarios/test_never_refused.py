@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from sevenfold.record import blocks
-from sevenfold.record.decisions import CompactMetadata, MicrocompactMetadata, Rewound, Segment, Snip, Undone
-from sevenfold.record.rounds import rounds
+from sevenfold.record.decisions import (
+    CompactMetadata,
+    MicrocompactMetadata,
+    Rewound,
+    Segment,
+    Snip,
+    Undone,
+)
+from sevenfold.record.layout import rounds
 from tests.scenarios.conversing import Conversation, conversation
 
 NUMBERS = st.integers(0, 2**16)

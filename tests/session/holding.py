@@ -11,18 +11,18 @@ from typing import Any, cast
 from msgspec import Raw
 from msgspec.structs import replace
 
-from sevenfold.adapters.anthropic import AnthropicClient
-from sevenfold.adapters.offline import OfflineClient, Script
 from sevenfold.events import Event, Veto
+from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
+from sevenfold.lab.simulator.clock import VirtualClock
+from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.lab.simulator.server import serve
 from sevenfold.ports import Call, Log, Reply, Results, Watcher
+from sevenfold.providers.anthropic import AnthropicClient
+from sevenfold.providers.offline import OfflineClient, Script
+from sevenfold.session import factory as opened
+from sevenfold.session.factory import Options, Tool, tool
+from sevenfold.session.session import Completion, Session
 from sevenfold.settings import Layer, Settings, resolve
-from sevenfold.simulator.brains import Prompt, ScriptedBrain
-from sevenfold.simulator.clock import VirtualClock
-from sevenfold.simulator.provider import Setup, Simulator
-from sevenfold.simulator.server import serve
-from sevenfold.wiring import opened
-from sevenfold.wiring.opened import Options, Tool, tool
-from sevenfold.wiring.session import Completion, Session
 
 KINDS = {"Read": "read", "Shell": "shell", "Grep": "search", "Edit": "edit", "Ask": ""}
 TOOLS: list[Tool | Mapping[str, Any]] = [
@@ -164,7 +164,7 @@ def working(prompt_calls: int = 3, thinks: int = 40) -> ScriptedBrain:
     """A model that thinks, calls a tool, and after so many calls finishes its turn."""
     numbers = count(1)
 
-    def reply(prompt: Prompt) -> list[dict[str, Any]]:
+    def reply(prompt: ModelPrompt) -> list[dict[str, Any]]:
         number = next(numbers)
         said: list[dict[str, Any]] = [{"type": "text", "text": f"Part {number}."}]
         if thinks:

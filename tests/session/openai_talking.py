@@ -12,10 +12,9 @@ import openai
 import pytest
 
 import sevenfold
-from sevenfold.simulator.brains import Prompt, ScriptedBrain
-from sevenfold.simulator.log import Received
-from sevenfold.simulator.provider import Setup, Simulator
-from sevenfold.simulator.server import serve
+from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
+from sevenfold.lab.simulator.provider import Received, Setup, Simulator
+from sevenfold.lab.simulator.server import serve
 
 KEY = "simulated-key"
 MODELS = {"chat": "gpt-5", "responses": "gpt-5.6"}
@@ -30,7 +29,7 @@ def worker() -> ScriptedBrain:
     """A model that thinks, speaks and makes two calls at once, and every third time is done."""
     numbers = count(1)
 
-    def reply(prompt: Prompt) -> list[dict[str, Any]]:
+    def reply(prompt: ModelPrompt) -> list[dict[str, Any]]:
         number = next(numbers)
         said = [
             {"type": "thinking", "thinking": f"step {number}"},

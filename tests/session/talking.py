@@ -13,12 +13,12 @@ import anthropic
 
 import sevenfold
 from sevenfold.events import Event, Veto
-from sevenfold.simulator.brains import Prompt, ScriptedBrain
-from sevenfold.simulator.clock import VirtualClock
-from sevenfold.simulator.invariant import extends
-from sevenfold.simulator.provider import Setup, Simulator
-from sevenfold.simulator.server import serve
-from sevenfold.wiring.session import Completion
+from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
+from sevenfold.lab.simulator.clock import VirtualClock
+from sevenfold.lab.simulator.invariant import extends
+from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.lab.simulator.server import serve
+from sevenfold.session.session import Completion
 
 BOUND, FREE, OLD = "claude-sonnet-5-5", "claude-opus-4-6", "claude-haiku-4-5"
 """A model with bound thinking that takes additions; one with neither; one without adaptive thinking."""
@@ -42,7 +42,7 @@ def reader(calls: int = 1, *, thinks: bool = True) -> ScriptedBrain:
     """A model that thinks, says something and looks at so many files, every time."""
     numbers = count(1)
 
-    def reply(prompt: Prompt) -> list[dict[str, Any]]:
+    def reply(prompt: ModelPrompt) -> list[dict[str, Any]]:
         number = next(numbers)
         said: list[dict[str, Any]] = [{"type": "thinking", "thinking": f"step {number}", "signature": ""}]
         said = said if thinks else []

@@ -11,7 +11,7 @@ import pytest
 
 import sevenfold
 from sevenfold.errors import TranscriptLocked
-from sevenfold.simulator.faults import Fault
+from sevenfold.lab.simulator.faults import Fault
 from tests.session.talking import World, output, reader, streamed, world
 
 Body = Callable[[World, anthropic.AsyncAnthropic, sevenfold.AsyncSession], Awaitable[None]]

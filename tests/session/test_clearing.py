@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from sevenfold.lab.simulator.invariant import extends
+from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.record import entries
 from sevenfold.record.decisions import Epoch
 from sevenfold.record.entries import Clearing, Decision
-from sevenfold.simulator.invariant import extends
-from sevenfold.simulator.provider import Simulator
 from tests.session.holding import LINE, PICTURE, Held, calls, scripted, simulated, working
 
 PLACEHOLDER = "[Old tool result content cleared]"

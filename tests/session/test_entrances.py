@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.adapters.hook_process import run
-from sevenfold.adapters.offline import AsyncOfflineClient, OfflineClient, Script
+from sevenfold.agent.hooks.process import run
+from sevenfold.conversation.flow import Signal, drive, drive_async
 from sevenfold.errors import InputError, Refused, TranscriptError
 from sevenfold.ports import Call, Reply, Watcher
-from sevenfold.runtime.drive import Signal, drive, drive_async
+from sevenfold.providers.offline import AsyncOfflineClient, OfflineClient, Script
 from tests.session.talking import BOUND, alone, calling, fake_reply, said
 
 DEEP = 5_000

@@ -9,9 +9,9 @@ import pytest
 
 from sevenfold.errors import InputError, Refused
 from sevenfold.events import EpochOpened
+from sevenfold.lab.simulator.brains import ScriptedBrain
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata
-from sevenfold.simulator.brains import ScriptedBrain
 from tests.session.talking import (
     BOUND,
     FREE,

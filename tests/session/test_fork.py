@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from sevenfold.conversation.flow import drive
+from sevenfold.conversation.fork import UNDER_WAY, Fork
 from sevenfold.errors import InputError
 from sevenfold.events import Answered, CacheBroke, Sending
-from sevenfold.runtime.drive import drive
-from sevenfold.runtime.fork import UNDER_WAY, Fork
-from sevenfold.simulator.invariant import extends
-from sevenfold.wiring.clients import client_of
+from sevenfold.lab.simulator.invariant import extends
+from sevenfold.providers.registry import client_of
 from tests.session.talking import (
     BOUND,
     FREE,

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from sevenfold.conversation.announcer import Announcer
 from sevenfold.errors import ContextFull, PromptTooLong
 from sevenfold.events import Event, SteppedAside
-from sevenfold.runtime.announce import Announcer
-from sevenfold.simulator.clock import VirtualClock
+from sevenfold.lab.simulator.clock import VirtualClock
 from tests.session.holding import LINE, PICTURE, Held, calls, scripted
 
 SMALL = {"context_window": 40_000}

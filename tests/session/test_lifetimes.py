@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.adapters.flags import FlagSource, in_memory
+from sevenfold.conversation.flow import drive
+from sevenfold.conversation.options import against_long_lifetime
 from sevenfold.errors import RequestRefused
 from sevenfold.events import EpochOpened, SteppedAside
+from sevenfold.lab.simulator.provider import Setup
 from sevenfold.profiles import find
+from sevenfold.providers.registry import client_of
 from sevenfold.record.decisions import Epoch
-from sevenfold.runtime.drive import drive
-from sevenfold.runtime.wanted import against_long_lifetime
+from sevenfold.session.flags import FlagSource, in_memory
 from sevenfold.settings import Fixed, Layer, Settings, resolve
-from sevenfold.simulator.provider import Setup
-from sevenfold.wiring.clients import client_of
 from tests.session.talking import ALONE, BOUND, World, output, work, world
 
 pytestmark = pytest.mark.spec("S6.4")

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import sevenfold
+from sevenfold.conversation.flow import drive
+from sevenfold.conversation.resume import read
 from sevenfold.errors import Refused
+from sevenfold.providers.registry import client_of
 from sevenfold.record.decisions import Request
 from sevenfold.record.entries import Decision
-from sevenfold.runtime.drive import drive
-from sevenfold.runtime.resume import read
-from sevenfold.wiring.clients import client_of
 from tests.session.talking import (
     BOUND,
     FREE,

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from sevenfold.adapters.memory import MemoryLog
-from sevenfold.adapters.results import FileResults, MemoryResults
 from sevenfold.errors import ResultMissing, TranscriptDenied, TranscriptError, TranscriptFull
 from sevenfold.record import entries
 from sevenfold.record.decisions import Keep, Offload
 from sevenfold.record.entries import Decision, Said
+from sevenfold.stores.jsonl.results import FileResults, MemoryResults
+from sevenfold.stores.memory.log import MemoryLog
 from tests.session.holding import LINE, PICTURE, Held, calls, scripted
 
 BIG = LINE * 2_000
@@ -40,7 +40,7 @@ class FullLog(MemoryLog):
         self.room, self.lines_left = room, 10**9
         super().__init__()
 
-    def append(self, lines: Sequence[bytes], *, durable: bool = False) -> int:
+    def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
         if sum(map(len, lines)) > self.room or len(lines) > self.lines_left:
             raise TranscriptFull("no space left on the disk")
         self.lines_left -= len(lines)

@@ -22,11 +22,11 @@ from sevenfold.errors import (
     TranscriptTooNew,
 )
 from sevenfold.events import Failed, Sending
+from sevenfold.lab.simulator.faults import Fault
+from sevenfold.lab.simulator.provider import Setup
 from sevenfold.profiles import find
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata
-from sevenfold.simulator.faults import Fault
-from sevenfold.simulator.provider import Setup
 from tests.session.talking import (
     BOUND,
     FREE,

@@ -10,23 +10,23 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from sevenfold.adapters.anthropic import AnthropicClient
-from sevenfold.adapters.memory import MemoryLog
-from sevenfold.adapters.results import MemoryResults
-from sevenfold.adapters.world import RandomIds
+from sevenfold.clock import RandomIds
+from sevenfold.conversation.exchange import Outcome
+from sevenfold.conversation.session import Session, Wanted
+from sevenfold.conversation.transcript import Transcript
 from sevenfold.events import Event, Veto
+from sevenfold.lab.simulator.clock import VirtualClock
+from sevenfold.lab.simulator.invariant import extends
+from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.lab.simulator.server import serve
 from sevenfold.profiles import find
+from sevenfold.providers.anthropic import AnthropicClient
 from sevenfold.record import blocks
 from sevenfold.record.log import Place
-from sevenfold.runtime.exchange import Outcome
-from sevenfold.runtime.session import Session, Wanted
-from sevenfold.runtime.transcript import Transcript
+from sevenfold.session.factory import Tool
 from sevenfold.settings import Fixed, Layer, resolve
-from sevenfold.simulator.clock import VirtualClock
-from sevenfold.simulator.invariant import extends
-from sevenfold.simulator.provider import Setup, Simulator
-from sevenfold.simulator.server import serve
-from sevenfold.wiring.opened import Tool
+from sevenfold.stores.jsonl.results import MemoryResults
+from sevenfold.stores.memory.log import MemoryLog
 from tests.session.holding import ALONE, KINDS, LINE, SYSTEM, TOOLS, working
 
 MODEL = "claude-opus-4-5"

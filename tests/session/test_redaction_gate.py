@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from sevenfold.conversation.flow import drive
 from sevenfold.events import Masked
-from sevenfold.runtime.drive import drive
-from sevenfold.simulator.brains import ScriptedBrain
-from sevenfold.wiring.clients import client_of
+from sevenfold.lab.simulator.brains import ScriptedBrain
+from sevenfold.providers.registry import client_of
 from tests.session.talking import BOUND, World, calling, reader, uuids, world
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"[:36]

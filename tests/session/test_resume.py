@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from sevenfold.conversation.flow import drive
+from sevenfold.providers.registry import client_of
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata, Segment
-from sevenfold.runtime.drive import drive
-from sevenfold.wiring.clients import client_of
 from tests.session.talking import BOUND, FREE, answer, output, reader, streamed, uuids, work, world
 
 

@@ -16,11 +16,11 @@ from openfeature.exception import GeneralError
 from openfeature.flag_evaluation import FlagResolutionDetails
 from openfeature.provider.in_memory_provider import InMemoryFlag, InMemoryProvider
 
-from sevenfold.adapters.flags import DOMAIN, FlagSource, Report, in_memory
-from sevenfold.adapters.settings_files import FileSource
-from sevenfold.adapters.world import ManualClock
+from sevenfold.clock import ManualClock
 from sevenfold.errors import SettingError
+from sevenfold.session.flags import DOMAIN, FlagSource, Report, in_memory
 from sevenfold.settings import Fixed, Layer, Settings, Source, resolve
+from sevenfold.stores.settings_files import FileSource
 
 
 @pytest.fixture(autouse=True)
@@ -323,7 +323,7 @@ def test_by_default_flags_are_read_in_a_thread_that_does_not_keep_the_program():
 def test_without_the_sdk_the_error_says_what_to_install():
     script = (
         "import sys; sys.modules['openfeature'] = None\n"
-        "from sevenfold.adapters.flags import FlagSource\n"
+        "from sevenfold.session.flags import FlagSource\n"
         "from sevenfold.settings import Fixed, Settings\n"
         "from sevenfold.errors import SettingError\n"
         "try: FlagSource(Fixed(Settings()))\n"

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from sevenfold.cli import config as config_command
+from sevenfold.cli import trust as trust_command
+from sevenfold.cli.config import spoken
 from sevenfold.errors import SettingError, UserError
 from sevenfold.settings import described
-from sevenfold.surfaces.commands import config as config_command
-from sevenfold.surfaces.commands import trust as trust_command
-from sevenfold.surfaces.commands.config import spoken
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
 COMMANDS = {"config": config_command, "trust": trust_command}
@@ -182,7 +182,7 @@ def test_a_folder_that_is_not_there_cannot_be_trusted(sevenfold):
 
 def test_describing_the_commands_imports_nothing_heavy():
     script = (
-        "import sys\nfrom sevenfold.surfaces.commands import config as config_command, trust as trust_command\n"
+        "import sys\nfrom sevenfold.cli import config as config_command, trust as trust_command\n"
         "print([name for name in ('rich', 'msgspec', 'tomllib', 'openfeature') if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

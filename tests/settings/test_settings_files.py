@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sevenfold.adapters.settings_files import FileSource, Report, load
-from sevenfold.adapters.trust import Trust, user_folder
 from sevenfold.errors import SettingError
 from sevenfold.settings import Resolved
+from sevenfold.stores.settings_files import FileSource, Report, load
+from sevenfold.stores.trust import Trust, user_folder
 
 
 class Places:

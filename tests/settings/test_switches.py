@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from sevenfold.settings import Layer, Settings, described, in_force, overruled, resolve
+from sevenfold.settings import (
+    Layer,
+    Settings,
+    described,
+    in_force,
+    overruled,
+    resolve,
+)
 
 SWITCHES = [one.name for one in described() if one.kind == "switch"]
 

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from sevenfold.adapters.trust import Trust
 from sevenfold.errors import SettingError, UserError
+from sevenfold.stores.trust import Trust
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sevenfold.simulator.brains import NoSummary, ScriptedBrain, SummaryRequest
-from sevenfold.simulator.provider import Setup
+from sevenfold.lab.simulator.brains import NoSummary, ScriptedBrain, SummaryRequest
+from sevenfold.lab.simulator.provider import Setup
 from tests.simulator.wire import (
     BINDING,
     BY_HAND,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sevenfold.simulator.brains import ScriptedBrain
-from sevenfold.simulator.provider import Setup
+from sevenfold.lab.simulator.brains import ScriptedBrain
+from sevenfold.lab.simulator.provider import Setup
 from tests.simulator.wire import (
     BY_HAND,
     EDITS,

@@ -6,10 +6,10 @@ import httpx2
 import msgspec
 import pytest
 
-from sevenfold.simulator.brains import ScriptedBrain
-from sevenfold.simulator.clock import VirtualClock
-from sevenfold.simulator.faults import Fault, Faults
-from sevenfold.simulator.server import serve
+from sevenfold.lab.simulator.brains import ScriptedBrain
+from sevenfold.lab.simulator.clock import VirtualClock
+from sevenfold.lab.simulator.faults import Fault, Faults
+from sevenfold.lab.simulator.server import serve
 from tests.simulator.wire import Wire, always, headers, simulated, text, user
 
 BODY = {"model": "claude-sonnet-5-5", "max_tokens": 100, "messages": [user("hi")]}

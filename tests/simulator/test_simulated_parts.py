@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.simulator.brains import (
+from sevenfold.lab.simulator.brains import (
+    ModelReply,
     RecordedBrain,
-    Reply,
     ScriptedBrain,
     ScriptUnfinished,
     thinking,
     tool_use,
 )
-from sevenfold.simulator.invariant import extends
-from sevenfold.simulator.provider import Setup
-from sevenfold.simulator.tokens import Counter
+from sevenfold.lab.simulator.invariant import extends
+from sevenfold.lab.simulator.provider import Setup
+from sevenfold.lab.simulator.tokens import Counter
 from tests.simulator.wire import (
     BY_HAND,
     assistant,
@@ -42,7 +42,7 @@ def test_the_default_brain_repeats_the_user() -> None:
 
 
 def test_a_script_is_played_step_by_step() -> None:
-    steps: list[Any] = ["one", [text("two")], Reply([text("three")], "refusal"), lambda p: p.last_text]
+    steps: list[Any] = ["one", [text("two")], ModelReply([text("three")], "refusal"), lambda p: p.last_text]
     brain = ScriptedBrain(steps)
     wire = simulated(brain)
     answers = [wire.messages("four") for _ in steps]

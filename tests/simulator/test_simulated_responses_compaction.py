@@ -7,10 +7,10 @@ from typing import Any
 import openai
 import pytest
 
-from sevenfold.simulator.brains import NoSummary
-from sevenfold.simulator.faults import Fault, Faults
-from sevenfold.simulator.provider import Setup, Simulator
-from sevenfold.simulator.server import serve
+from sevenfold.lab.simulator.brains import NoSummary
+from sevenfold.lab.simulator.faults import Fault, Faults
+from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.lab.simulator.server import serve
 from tests.simulator.wire import BY_HAND, KEY, Answer, Wire, Witness, simulated, small
 
 pytestmark = pytest.mark.spec("S9.7")

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.simulator.brains import ScriptedBrain
-from sevenfold.simulator.provider import Setup
+from sevenfold.lab.simulator.brains import ScriptedBrain
+from sevenfold.lab.simulator.provider import Setup
 from tests.simulator.wire import (
     BINDING,
     BY_HAND,

@@ -11,9 +11,9 @@ import textwrap
 
 import pytest
 
-from sevenfold.simulator.brains import ScriptedBrain
-from sevenfold.simulator.provider import Simulator
-from sevenfold.simulator.server import serve
+from sevenfold.lab.simulator.brains import ScriptedBrain
+from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.server import serve
 
 PYDANTIC_AI = """
     import sys

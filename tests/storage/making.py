@@ -9,16 +9,16 @@ from typing import Any
 
 from msgspec import Raw
 
-from sevenfold.adapters.home import Home, Project
-from sevenfold.adapters.jsonl import JsonlLog
-from sevenfold.adapters.results import FileResults
-from sevenfold.adapters.world import ManualClock, RandomIds
+from sevenfold.clock import ManualClock, RandomIds
+from sevenfold.conversation.resume import resume
+from sevenfold.conversation.transcript import Transcript
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import Epoch, Offload
 from sevenfold.record.log import Place
-from sevenfold.runtime.resume import resume
-from sevenfold.runtime.transcript import Transcript
+from sevenfold.stores.home import Home, Project
+from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.stores.jsonl.results import FileResults
 from tests.support import answer
 
 MODEL = "claude-sonnet-5-5"

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.adapters.home import Home
-from sevenfold.adapters.lock import FileLock
-from sevenfold.adapters.results import FileResults
+from sevenfold.cli import gc as gc_command
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata, Pin, Rewound, Segment, Undone
 from sevenfold.record.entries import Stored
 from sevenfold.record.log import Place, said_by_user
-from sevenfold.surfaces.commands import gc as gc_command
+from sevenfold.stores.home import Home
+from sevenfold.stores.jsonl.lock import FileLock
+from sevenfold.stores.jsonl.results import FileResults
 from tests.storage.making import Worker, run
 
 OLD = 100 * 86_400

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.adapters.home import Home, user_home
+from sevenfold.stores.home import Home, user_home
 
 
 def test_the_home_is_where_the_environment_says(tmp_path, monkeypatch):

@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
-from sevenfold.adapters import lines
-from sevenfold.adapters.home import Home
-from sevenfold.adapters.jsonl import JsonlLog
-from sevenfold.adapters.lock import FileLock
-from sevenfold.adapters.recall_index import side_file
+from sevenfold.cli import purge as purge_command
+from sevenfold.conversation.resume import fold, resume
 from sevenfold.errors import InputError, TranscriptLocked, TranscriptTooNew, UserError
-from sevenfold.layers.redact import digest, mask
+from sevenfold.recall.index import side_file
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata, Epoch, Purged, Rewound, Segment
-from sevenfold.runtime.resume import fold, resume
-from sevenfold.surfaces.commands import purge as purge_command
+from sevenfold.record.redact import digest, mask
+from sevenfold.stores.home import Home
+from sevenfold.stores.jsonl import lines
+from sevenfold.stores.jsonl.lock import FileLock
+from sevenfold.stores.jsonl.log import JsonlLog
 from tests.redaction.making import ALONE, Maker
 from tests.scenarios.conversing import Conversation, conversation
 from tests.storage.making import Worker, reopened, run
@@ -331,7 +331,7 @@ def _killed(home: Home, call: str, number: int) -> int:
         import io, os, signal, sys
         from pathlib import Path
         from tests.storage.making import run
-        from sevenfold.surfaces.commands import purge as purge_command
+        from sevenfold.cli import purge as purge_command
         real, left = {call}, [{number}]
         def deadly(*arguments):
             if not left[0]:

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 import sevenfold
-from sevenfold.adapters.home import Home
-from sevenfold.adapters.lock import FileLock
-from sevenfold.adapters.purging import sessions
-from sevenfold.adapters.purging.rewrite import World
-from sevenfold.adapters.recall_index import side_file
-from sevenfold.adapters.storing import Staged
-from sevenfold.adapters.telemetry.jsonl import JsonlSink
-from sevenfold.adapters.world import ManualClock, RandomIds
+from sevenfold.cli import purge as purge_command
+from sevenfold.cli import scan as scan_command
+from sevenfold.cli.chat.input_history import TypedHistory
+from sevenfold.clock import ManualClock, RandomIds
 from sevenfold.errors import TranscriptLocked
 from sevenfold.events import SteppedAside
-from sevenfold.surfaces.chat.typed import TypedHistory
-from sevenfold.surfaces.commands import purge as purge_command
-from sevenfold.surfaces.commands import scan as scan_command
+from sevenfold.recall.index import side_file
+from sevenfold.stores.atomic import Staged
+from sevenfold.stores.home import Home
+from sevenfold.stores.jsonl.lock import FileLock
+from sevenfold.stores.jsonl.purge import sessions
+from sevenfold.stores.jsonl.purge.rewrite import World
+from sevenfold.telemetry.jsonl import JsonlSink
 from tests.agent.working import Model, use
 from tests.redaction.making import ALONE, Maker
 from tests.storage.making import Worker, run

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.adapters.results import FileResults, MemoryResults
 from sevenfold.errors import ResultMissing, TranscriptDenied, TranscriptError, TranscriptFull
 from sevenfold.ports import Results
+from sevenfold.stores.jsonl.results import FileResults, MemoryResults
 
 MAKERS: dict[str, Callable[[Path], Results]] = {
     "memory": lambda folder: MemoryResults(),
@@ -192,7 +192,7 @@ def test_a_writer_killed_half_way_leaves_no_result(files):
     program = f"""
         import os, signal
         from pathlib import Path
-        from sevenfold.adapters.results import FileResults
+        from sevenfold.stores.jsonl.results import FileResults
         os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)
         FileResults(Path({str(files.folder)!r})).keep("t", b"x" * 100_000)
     """

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from sevenfold.adapters.home import Home
-from sevenfold.adapters.pieces import SIZE, pieces
-from sevenfold.adapters.scanning import scan
-from sevenfold.layers.redact import digest
-from sevenfold.surfaces.commands import scan as scan_command
+from sevenfold.cli import scan as scan_command
+from sevenfold.record.redact import digest
+from sevenfold.stores.home import Home
+from sevenfold.stores.jsonl.pieces import SIZE, pieces
+from sevenfold.stores.jsonl.scan import scan
 from tests.redaction.making import ALONE, Maker
 from tests.storage.making import Worker, run
 

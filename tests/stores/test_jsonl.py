@@ -13,9 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.adapters import lines
-from sevenfold.adapters.jsonl import JsonlLog, Sync
-from sevenfold.adapters.names import safe_name
+from sevenfold.conversation.resume import fold
 from sevenfold.errors import (
     TranscriptDenied,
     TranscriptError,
@@ -25,7 +23,9 @@ from sevenfold.errors import (
     TranscriptMissing,
 )
 from sevenfold.record import blocks
-from sevenfold.runtime.resume import fold
+from sevenfold.stores.jsonl import lines
+from sevenfold.stores.jsonl.log import JsonlLog, Sync
+from sevenfold.stores.names import safe_name
 from tests.support import Story, shown, transcript
 
 
@@ -90,7 +90,7 @@ def test_the_lock_of_a_killed_process_is_free_and_its_records_are_there(tmp_path
     program = f"""
         import os, signal
         from pathlib import Path
-        from sevenfold.adapters.jsonl import JsonlLog
+        from sevenfold.stores.jsonl.log import JsonlLog
         log = JsonlLog.open(Path({str(path)!r}))
         log.append([b"one\\n"])
         os.kill(os.getpid(), signal.SIGKILL)
@@ -107,7 +107,7 @@ def test_waiting_for_the_lock_gets_it_once_it_is_free(tmp_path):
     program = f"""
         import sys
         from pathlib import Path
-        from sevenfold.adapters.jsonl import JsonlLog
+        from sevenfold.stores.jsonl.log import JsonlLog
         log = JsonlLog.open(Path({str(path)!r}))
         print("held", flush=True)
         sys.stdin.read()
@@ -233,7 +233,7 @@ def test_long_lines_are_found_from_the_end_across_chunks(tmp_path):
     path = tmp_path / "s.jsonl"
     rows = [b"a" * 600_000 + b"needle" + b"b" * 600_000 + b"\n", b"c" * 300_000 + b"\n", b"needle\n"]
     path.write_bytes(b"".join(rows))
-    assert list(lines.holding(path, b"needle")) == [len(rows[0]) + len(rows[1]), 0]
+    assert list(lines.find(path, b"needle")) == [(len(rows[0]) + len(rows[1]), rows[2]), (0, rows[0])]
 
 
 @given(st.text())

@@ -13,9 +13,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode
 
-from sevenfold.adapters.telemetry.otel import OtelSink
-from sevenfold.adapters.telemetry.sink import Mask, unmasked
 from sevenfold.events import Event, Listener
+from sevenfold.telemetry.otel import OtelSink
+from sevenfold.telemetry.sink import Mask, unmasked
 
 
 class Told(NamedTuple):

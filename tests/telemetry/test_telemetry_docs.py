@@ -12,11 +12,11 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from sevenfold.adapters.anthropic import AnthropicClient
-from sevenfold.adapters.telemetry import names
+from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.server import serve
 from sevenfold.ports import Call
-from sevenfold.simulator.provider import Simulator
-from sevenfold.simulator.server import serve
+from sevenfold.providers.anthropic import AnthropicClient
+from sevenfold.telemetry import attributes as names
 from tests.telemetry.collecting import Collected
 from tests.telemetry.making import SAMPLES, kinds, stamped
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.adapters.lock import FileLock
-from sevenfold.adapters.telemetry.jsonl import JsonlSink
 from sevenfold.errors import SettingError
 from sevenfold.events import Acted, Event, Failed, Masked, Proposed, Repaired
+from sevenfold.stores.jsonl.lock import FileLock
+from sevenfold.telemetry.jsonl import JsonlSink
 from tests.telemetry.making import SAMPLES, any_event, kinds, stamped
 
 REPAIRED = Repaired(what="mended", where="record 7", session="s1")
@@ -193,7 +193,7 @@ def test_a_file_that_cannot_be_written_is_refused_at_once_with_a_reason(tmp_path
 def test_a_full_disk_costs_events_and_nothing_else(tmp_path):
     script = """
 import resource, signal, sys
-from sevenfold.adapters.telemetry.jsonl import JsonlSink
+from sevenfold.telemetry.jsonl import JsonlSink
 from sevenfold.events import Repaired
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 sink = JsonlSink(sys.argv[1])

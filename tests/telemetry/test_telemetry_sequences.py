@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.adapters.telemetry.spans import MOST_OPEN
 from sevenfold.events import Sending
+from sevenfold.telemetry.spans import MOST_OPEN
 from tests.telemetry.collecting import Collected
 from tests.telemetry.making import any_event, stamped
 

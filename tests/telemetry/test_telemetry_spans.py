@@ -7,9 +7,9 @@ import sys
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
-from sevenfold.adapters.telemetry.otel import OtelSink
 from sevenfold.errors import SettingError
 from sevenfold.events import Acted, Answered, Failed, Proposed, Repaired, Sending
+from sevenfold.telemetry.otel import OtelSink
 from tests.telemetry.collecting import Collected
 from tests.telemetry.making import BEGAN, MODEL, SAMPLES, stamped
 

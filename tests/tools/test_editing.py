@@ -10,11 +10,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from sevenfold.agent.tools.diffs import diff
+from sevenfold.agent.tools.edit import Edit, Write, replaced
+from sevenfold.agent.tools.files import MOST_BYTES, version, write
+from sevenfold.agent.tools.read import Read
 from sevenfold.errors import Refused
-from sevenfold.tools.diffs import diff
-from sevenfold.tools.edit import Edit, Write, replaced
-from sevenfold.tools.files import MOST_BYTES, version, write
-from sevenfold.tools.read import Read
 from tests.tools.handling import Hands, context_in
 
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sevenfold.agent.tools.addresses import is_public, machine, target
+from sevenfold.agent.tools.context import Abort
+from sevenfold.agent.tools.pages import as_text
+from sevenfold.agent.tools.web import WebFetch
 from sevenfold.errors import InputError, Refused
-from sevenfold.tools.addresses import is_public, machine, target
-from sevenfold.tools.context import Abort
-from sevenfold.tools.pages import as_text
-from sevenfold.tools.web import WebFetch
 from tests.tools.handling import Hands, context_in
 
 PAGE = b"""<html><head><title> A  page </title><style>x{}</style></head><body><h1>Head</h1>

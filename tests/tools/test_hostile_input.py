@@ -12,17 +12,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sevenfold.adapters.processes import LocalProcesses
-from sevenfold.memory.recall import Hit
-from sevenfold.tools import Toolbox
-from sevenfold.tools.context import Context, Verdict
-from sevenfold.tools.output import ToolOutput
-from sevenfold.tools.permissions import Permissions, Rules
-from sevenfold.tools.plan import PlanFile
-from sevenfold.tools.skills import Skills
-from sevenfold.tools.todo import TodoList
-from sevenfold.tools.wish import Wish
-from sevenfold.wiring.standard_tools import standard_tools
+from sevenfold.agent.permissions.engine import Permissions, Rules
+from sevenfold.agent.permissions.request import Wish
+from sevenfold.agent.processes.commands import LocalProcesses
+from sevenfold.agent.standard_tools import standard_tools
+from sevenfold.agent.tools.context import Context, Verdict
+from sevenfold.agent.tools.output import ToolOutput
+from sevenfold.agent.tools.plan import PlanFile
+from sevenfold.agent.tools.skills import Skills
+from sevenfold.agent.tools.todo import TodoList
+from sevenfold.agent.tools.toolbox import Toolbox
+from sevenfold.recall.recall import Hit
 from tests.tools.handling import context_in
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="POSIX files")

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from sevenfold.adapters.processes import LocalProcesses
-from sevenfold.tools import Permissions, Rules, Wish
-from sevenfold.tools.commands import read
-from sevenfold.tools.disguises import disguises
-from sevenfold.tools.permissions import Decision
-from sevenfold.tools.shell import Shell
+from sevenfold.agent.permissions.engine import Decision, Permissions, Rules
+from sevenfold.agent.permissions.request import Wish
+from sevenfold.agent.permissions.shell import read
+from sevenfold.agent.permissions.wrappers import disguises
+from sevenfold.agent.processes.commands import LocalProcesses
+from sevenfold.agent.tools.shell import Shell
 from tests.tools.handling import Hands, context_in
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="commands need a POSIX system")

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from sevenfold.agent.permissions.engine import Permissions, Rules
+from sevenfold.agent.permissions.request import Wish
+from sevenfold.agent.permissions.rules import Rule
 from sevenfold.errors import InputError
-from sevenfold.tools import Permissions, Rules, Wish
-from sevenfold.tools.rules import Rule
 from tests.tools.handling import context_in
 
 MODES = ["ask", "accept_edits", "plan", "autonomous"]

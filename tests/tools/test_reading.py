@@ -8,10 +8,10 @@ import os
 
 import pytest
 
-from sevenfold.tools.context import ROOM
-from sevenfold.tools.files import MOST_BYTES, version
-from sevenfold.tools.output import FileRead
-from sevenfold.tools.read import LONGEST_LINE, MOST_IMAGE_BYTES, MOST_LINES, Read
+from sevenfold.agent.tools.context import ROOM
+from sevenfold.agent.tools.files import MOST_BYTES, version
+from sevenfold.agent.tools.output import FileRead
+from sevenfold.agent.tools.read import LONGEST_LINE, MOST_IMAGE_BYTES, MOST_LINES, Read
 from tests.tools.handling import Hands, context_in
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20

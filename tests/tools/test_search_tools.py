@@ -6,11 +6,11 @@ import os
 
 import pytest
 
-from sevenfold.tools import ripgrep
-from sevenfold.tools.context import ROOM, Abort
-from sevenfold.tools.globs import Glob
-from sevenfold.tools.search import LONGEST_LINE, FindFiles, Grep
-from sevenfold.tools.walking import PlainSearch
+from sevenfold.agent.tools import ripgrep
+from sevenfold.agent.tools.context import ROOM, Abort
+from sevenfold.agent.tools.globs import Glob
+from sevenfold.agent.tools.search import LONGEST_LINE, FindFiles, Grep
+from sevenfold.agent.tools.walk import PlainSearch
 from tests.tools.handling import Hands, context_in
 
 FOUND = ripgrep.find()

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.adapters.command_output import KEPT_AT_EACH_END, MOST_IN_A_FILE
-from sevenfold.adapters.processes import LocalProcesses
-from sevenfold.tools import ToolOutput
-from sevenfold.tools.context import Abort
-from sevenfold.tools.shell import Shell, ShellOutput, ShellStop
+from sevenfold.agent.processes.commands import LocalProcesses
+from sevenfold.agent.processes.output import KEPT_AT_EACH_END, MOST_IN_A_FILE
+from sevenfold.agent.tools.context import Abort
+from sevenfold.agent.tools.output import ToolOutput
+from sevenfold.agent.tools.shell import Shell, ShellOutput, ShellStop
 from tests.tools.handling import Hands, context_in
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="commands need a POSIX system")

@@ -7,20 +7,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from sevenfold.adapters.processes import LocalProcesses
+from sevenfold.agent.permissions.engine import Permissions
+from sevenfold.agent.processes.commands import LocalProcesses
+from sevenfold.agent.standard_tools import background_folder, standard_tools
+from sevenfold.agent.tools.ask import AskUserTool
+from sevenfold.agent.tools.context import ROOM, Todo, Verdict
+from sevenfold.agent.tools.output import PlanChanged, SkillUsed, TodosChanged
+from sevenfold.agent.tools.plan import PlanFile, PlanReady, PlanStart
+from sevenfold.agent.tools.recall import RecallTool
+from sevenfold.agent.tools.skills import LONGEST_BODY, Skills, SkillTool
+from sevenfold.agent.tools.todo import TodoList, TodoTool
+from sevenfold.agent.tools.toolbox import Toolbox
 from sevenfold.errors import InputError, ResultMissing
-from sevenfold.memory.passages import KINDS
-from sevenfold.memory.recall import Hit, Near
-from sevenfold.prompts.given import Skills as SkillsText
-from sevenfold.tools import Permissions, Toolbox
-from sevenfold.tools.ask import AskUserTool
-from sevenfold.tools.context import ROOM, Todo, Verdict
-from sevenfold.tools.output import PlanChanged, SkillUsed, TodosChanged
-from sevenfold.tools.plan import PlanFile, PlanReady, PlanStart
-from sevenfold.tools.recall import RecallTool
-from sevenfold.tools.skills import LONGEST_BODY, Skills, SkillTool
-from sevenfold.tools.todo import TodoList, TodoTool
-from sevenfold.wiring.standard_tools import background_folder, standard_tools
+from sevenfold.prompts.system import Skills as SkillsText
+from sevenfold.recall.passages import KINDS
+from sevenfold.recall.recall import Hit, Near
 from tests.tools.handling import Hands, context_in
 
 # To-dos

@@ -10,16 +10,16 @@ import sevenfold
 from bench.peers.adapters import SYSTEM
 from bench.peers.sessions import Message, Session
 from bench.peers.timing import Adapter, Bench, Case
-from sevenfold.adapters.jsonl import JsonlLog, Sync
-from sevenfold.adapters.world import ManualClock, RandomIds
+from sevenfold.clock import ManualClock, RandomIds
+from sevenfold.conversation.resume import resume
+from sevenfold.conversation.transcript import Transcript
 from sevenfold.profiles import find
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata
 from sevenfold.record.gauge import Check, Gauge
 from sevenfold.record.log import Answer, Place
 from sevenfold.record.window import Window
-from sevenfold.runtime.resume import resume
-from sevenfold.runtime.transcript import Transcript
+from sevenfold.stores.jsonl.log import JsonlLog, Sync
 
 MODEL = "claude-sonnet-5-5"
 KINDS = {

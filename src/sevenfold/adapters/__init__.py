@@ -1,1 +1,0 @@
-"""The world: providers, stores, telemetry. The only place that touches disk or network for the engine."""

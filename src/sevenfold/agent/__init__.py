@@ -1,0 +1,1 @@
+"""An agent: a model with tools that works until it is done."""

@@ -1,0 +1,260 @@
+"""Instruction files: what the user and a project's authors have written down for the agent.
+
+`load` reads AGENTS.md and CLAUDE.md of the user, then of every folder from the project's root down to the
+working directory, and what they import with ``@path``. A file reaches no further than its owner: the
+project's files import from the project, the user's from the user's folder, and links that lead out of
+it are refused. Nothing here fails because of what a file holds. Whatever could not be loaded is told,
+with its reason, in the place where its text would have been.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.errors import InputError
+from sevenfold.prompts.system import InstructionFile, InstructionProblem, Instructions
+
+NAMES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md")
+"""What is looked for in every folder, in this order."""
+
+LARGEST = 4 * 1024 * 1024
+"""Bytes of a file that is still read."""
+
+MOST_HOPS = 4
+"""How far imports lead: the imports of a file's imports are two hops away from it."""
+
+MOST_IMPORTS = 500
+"""How many imports are followed up in all…"""
+
+MOST_CHARACTERS = 4 * LARGEST
+"""…and how much text there may be before no more are."""
+
+Owner = Literal["user", "project"]
+Reason = Literal["session_start", "compact", "include"]
+
+_FENCE = re.compile(r"[\s>]*(`{3,}|~{3,})(.*)")
+_LIST_ITEM = re.compile(r"\s*([-*+]|\d+[.)])\s")
+_BLANK_LINES = re.compile(r"\n\s*\n")
+_BACKTICKS = re.compile(r"`+")
+_IMPORT = re.compile(r"""(?:(?<=[\s("'\[])|^)@((?:\\ |[^\s\\])+)""", re.MULTILINE)
+_AFTER_PATH = ".,;:!?)]}\"'"
+_LIKE_A_PATH = re.compile(r"(\.{0,2}|~)/.|.*\.\w+$")
+# Characters of the Unicode tag block are shown nowhere, but models read them.
+_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\U000e0000-\U000e007f]")
+
+
+class Loaded(Struct, frozen=True):
+    """A file that was looked at: what it says, why it was wanted, and what came in the way."""
+
+    path: str
+    owner: Owner
+    reason: Reason
+    """Why it was wanted: it is one of the files always read, or another one imports it."""
+    text: str = ""
+    parent: str | None = None
+    """The file that imports it."""
+    problem: str = ""
+    """Why there is no text."""
+    note: str | None = None
+    """What had to be done to the text."""
+    known: str = ""
+    """The file that already says the same; then nothing is said again."""
+
+
+def load(
+    root: Path, cwd: Path, home: Path | None = None, *, reason: Reason = "session_start"
+) -> tuple[Loaded, ...]:
+    """All instruction files, from the most general to the most specific, each followed by its imports.
+
+    ``home`` is the folder with the user's own instructions; ``~`` in an import stands for it.
+    """
+    root, cwd = root.resolve(), cwd.resolve()
+    if not cwd.is_relative_to(root):
+        raise InputError(f"{cwd} is not inside {root}; name the project's root above the working directory")
+    home = home.resolve() if home else None
+    reading = _Reading(home)
+    if home:
+        reading.folder(home, _Wanted(home, home, "user", reason))
+    for folder in reversed([cwd, *cwd.parents]):
+        if folder.is_relative_to(root):
+            reading.folder(folder, _Wanted(folder, root, "project", reason))
+    return tuple(reading.loaded)
+
+
+def as_text(loaded: tuple[Loaded, ...]) -> Instructions | None:
+    """The loaded files as a section of the prompt; None if they say nothing."""
+    return Instructions.of([_framed(file) for file in loaded if file.text or file.problem])
+
+
+def imports(text: str) -> tuple[str, ...]:
+    """The paths a text imports, each once; what stands in code is an example, not an import."""
+    found = (
+        match[1].replace("\\ ", " ").rstrip(_AFTER_PATH)
+        for paragraph in _BLANK_LINES.split(_without_code_blocks(text))
+        for match in _IMPORT.finditer(_without_code_spans(paragraph))
+    )
+    return tuple(dict.fromkeys(filter(None, found)))
+
+
+class _Wanted(Struct, frozen=True):
+    """A file to be read, and how far it may reach."""
+
+    path: Path
+    bounds: Path
+    owner: Owner
+    reason: Reason
+    parent: str | None = None
+    hops: int = 0
+
+
+class _Content(Struct, frozen=True):
+    """What was found in a file."""
+
+    text: str = ""
+    identity: tuple[int, int] | None = None
+    problem: str = ""
+    note: str | None = None
+
+
+class _Reading:
+    """One pass over all files: what was loaded, and what is known already."""
+
+    def __init__(self, home: Path | None) -> None:
+        self.loaded: list[Loaded] = []
+        self._home = home
+        self._followed = 0
+        self._characters = 0
+        self._known: dict[tuple[int, int] | str | None, str] = {}
+
+    def folder(self, folder: Path, wanted: _Wanted) -> None:
+        for name in NAMES:
+            path = folder / name
+            if os.path.lexists(path):
+                self._file(replace(wanted, path=path), _read(path, wanted.bounds))
+
+    def _file(self, wanted: _Wanted, content: _Content) -> None:
+        file = Loaded(str(wanted.path), wanted.owner, wanted.reason, parent=wanted.parent)
+        if content.problem:
+            self.loaded.append(replace(file, problem=content.problem))
+            return
+        # The same file by another name, a cycle of imports, or a copy: once is enough.
+        if known := self._known.get(content.identity) or self._known.get(content.text):
+            self.loaded.append(replace(file, known=known))
+            return
+        self._known |= {content.identity: file.path, content.text: file.path}
+        self._characters += len(content.text)
+        self.loaded.append(replace(file, text=content.text, note=content.note))
+        for reference in imports(content.text):
+            if not self._imported(reference, wanted):
+                break
+
+    def _imported(self, reference: str, by: _Wanted) -> bool:
+        """Load an import; False when there were so many that no more will be."""
+        self._followed += 1
+        wanted = replace(
+            by,
+            path=self._place(reference, by),
+            reason="include",
+            parent=str(by.path),
+            hops=by.hops + 1,
+        )
+        if self._followed > MOST_IMPORTS or self._characters > MOST_CHARACTERS:
+            self._file(wanted, _Content(problem="there were too many imports before; the rest is left out"))
+            return False
+        content = _read(wanted.path, by.bounds)
+        if content.problem and not _LIKE_A_PATH.match(reference):
+            return True  # a name with an @ in front, as people and packages have
+        if wanted.hops > MOST_HOPS and content.identity not in self._known:
+            content = _Content(problem=f"it is more than {MOST_HOPS} imports away")
+        self._file(wanted, content)
+        return True
+
+    def _place(self, reference: str, by: _Wanted) -> Path:
+        if reference.startswith("~/") and self._home:
+            return self._home / reference[2:]
+        return by.path.parent / reference
+
+
+def _framed(file: Loaded) -> InstructionFile | InstructionProblem:
+    if file.problem:
+        return InstructionProblem(file.path, file.problem, file.parent)
+    return InstructionFile(file.path, file.owner, file.text, file.parent, file.note)
+
+
+def _read(path: Path, bounds: Path) -> _Content:
+    try:
+        real = path.resolve()
+        if not real.is_relative_to(bounds):
+            return _Content(problem=f"it lies outside of {bounds}")
+        about = real.stat()
+        if not stat.S_ISREG(about.st_mode):
+            return _Content(problem="it is not a regular file")
+        with real.open("rb") as file:
+            raw = file.read(LARGEST + 1)
+    except OSError as error:
+        return _Content(problem=(error.strerror or str(error)).lower())
+    except (RuntimeError, ValueError) as error:
+        return _Content(problem=f"its path cannot be followed ({error})")
+    if len(raw) > LARGEST:
+        return _Content(problem=f"it has more than {LARGEST:,} bytes")
+    return _decoded(raw, (about.st_dev, about.st_ino))
+
+
+def _decoded(raw: bytes, identity: tuple[int, int]) -> _Content:
+    text = raw.decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+    broken = text.count("\ufffd") - raw.count("\ufffd".encode())
+    if b"\0" in raw or broken > max(8, len(text) // 10):
+        return _Content(problem="it is not text in UTF-8")
+    text, unseen = _UNSEEN.subn("", text)
+    notes = [f"{broken:,} broken characters were replaced"] if broken else []
+    notes += [f"{unseen:,} invisible characters were taken out"] if unseen else []
+    return _Content(text.strip("\n"), identity, note="; ".join(notes) or None)
+
+
+def _without_code_blocks(text: str) -> str:
+    """The text with an empty line for every line of a fenced or indented block."""
+    kept: list[str] = []
+    fence, listing, code_may_begin = "", False, True
+    for line in text.split("\n"):
+        mark = _FENCE.match(line)
+        if fence:
+            if mark and mark[1].startswith(fence) and not mark[2].strip():
+                fence = ""
+            line = ""
+        elif mark and not (mark[1][0] == "`" and "`" in mark[2]):
+            fence, line = mark[1], ""
+        elif code_may_begin and not listing and line.startswith(("    ", "\t")):
+            line = ""
+        elif line.strip() and (_LIST_ITEM.match(line) or code_may_begin):
+            # Indented lines in a list belong to its items.
+            listing = bool(_LIST_ITEM.match(line)) or (listing and line[0].isspace())
+        code_may_begin = not line.strip()
+        kept.append(line)
+    return "\n".join(kept)
+
+
+def _without_code_spans(paragraph: str) -> str:
+    """The paragraph without what stands between two equally long runs of backticks."""
+    runs = list(_BACKTICKS.finditer(paragraph))
+    partner: dict[int, int] = {}
+    newest: dict[int, int] = {}
+    for place in range(len(runs) - 1, -1, -1):
+        length = len(runs[place][0])
+        if length in newest:
+            partner[place] = newest[length]
+        newest[length] = place
+    kept, start, place = [], 0, 0
+    while place < len(runs):
+        if place in partner:
+            kept.append(paragraph[start : runs[place].start()])
+            place = partner[place]
+            start = runs[place].end()
+        place += 1
+    return "`".join([*kept, paragraph[start:]])

@@ -1,0 +1,210 @@
+"""Files, opened so that what was permitted is what is opened.
+
+A path is resolved once, links and all, and that is what permission is asked for. Later it is opened one step at a time
+with links refused, so a link put in its way in between leads nowhere. Only regular files are read: a pipe or device
+could hold the reader up for ever. Writing puts a whole new file in the place of the old one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import BinaryIO
+
+from msgspec import Struct
+
+from sevenfold.agent.tools.context import Context
+from sevenfold.errors import InputError, Refused
+
+MOST_BYTES = 32 * 1024 * 1024
+"""The largest file that is held in memory: for editing, and for telling versions apart by content."""
+LONGEST_PATH = 4_000
+"""Bytes of a path. Step by step longer ones could be made, and no other program could open them."""
+_MADE_UP = ("/proc", "/sys")
+"""Folders without stored files: reading there may block, and shows environments with keys in them."""
+_STEPS = os.supports_dir_fd >= {os.open, os.mkdir, os.rename, os.unlink} and hasattr(os, "O_NOFOLLOW")
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_PATH", os.O_RDONLY) | _NO_LINKS
+_AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+
+
+class Place(Struct, frozen=True):
+    """A path as it was named, and where it leads."""
+
+    named: str
+    real: str
+
+
+def place(path: str, context: Context) -> Place:
+    """Where a path leads, from the working directory; ``~`` is the home folder."""
+    if "\0" in path or not path:
+        raise InputError(f"{path!r} cannot be a path; give a file's path without NUL characters")
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{path!r} cannot be a path: it holds half a character") from None
+    named = os.path.normpath(context.desk.cwd / Path(path).expanduser())
+    if len(os.fsencode(named)) > LONGEST_PATH:
+        raise InputError(f"{path[:100]!r}… cannot be a path: it has more than {LONGEST_PATH:,} bytes")
+    # Not of the tidied path: behind a link, ".." leads elsewhere than the words say.
+    return Place(named, os.path.realpath(context.desk.cwd / Path(path).expanduser()))
+
+
+@contextmanager
+def opened(real: str) -> Iterator[BinaryIO]:
+    """A regular file for reading, by its resolved path."""
+    must_be_stored(real)
+    with _parent(real) as (folder, name):
+        try:
+            descriptor = os.open(name, os.O_RDONLY | _NO_LINKS | _AT_ONCE, dir_fd=folder)
+        except FileNotFoundError:
+            raise Refused(_missing(real)) from None
+        except OSError as error:
+            raise Refused(_unreadable(real, error)) from error
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise Refused(f"{real} is {_sort(mode)}, not a file that can be read.")
+    with os.fdopen(descriptor, "rb") as file:
+        yield file
+
+
+def must_be_stored(real: str) -> None:
+    """Raise for what only looks like a file: it says what the system, or this very program, is doing just now."""
+    if any(f"{real}/".startswith(f"{folder}/") for folder in _MADE_UP):
+        raise Refused(f"{real} is no stored file but made up by the system; look at it with a command.")
+
+
+def content(real: str) -> bytes:
+    """The whole of a file that is not too large."""
+    with opened(real) as file:
+        found = file.read(MOST_BYTES + 1)
+    if len(found) > MOST_BYTES:
+        raise Refused(f"{real} has more than {MOST_BYTES:,} bytes; change it with a command instead.")
+    return found
+
+
+def exists(real: str) -> bool:
+    """Is there anything at this path?"""
+    return os.path.lexists(real)
+
+
+def version(found: bytes) -> str:
+    """What tells one content from another."""
+    return hashlib.blake2b(found, digest_size=12).hexdigest()
+
+
+def version_by_date(file: BinaryIO) -> str:
+    """The same for files too large to be read through."""
+    state = os.fstat(file.fileno())
+    return f"{state.st_mtime_ns}-{state.st_size}-{state.st_ino}"
+
+
+def write(real: str, new: bytes, before: str | None) -> None:
+    """Put a file in its place, all or nothing; folders on the way are made.
+
+    ``before`` is the version that is there; None: nothing is. If that is no longer so, nothing is written.
+    """
+    with _parent(real, make=True) as (folder, name):
+        mode = _mode(name, folder, real)
+        temporary = f".{name[:100]}.{secrets.token_hex(6)}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS | getattr(os, "O_BINARY", 0)
+        descriptor = os.open(temporary, flags, 0o666, dir_fd=folder)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(new)
+                if mode is not None and hasattr(os, "fchmod"):
+                    os.fchmod(descriptor, mode)
+            _expect(real, before)
+            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
+
+
+def _expect(real: str, before: str | None) -> None:
+    found = version(content(real)) if exists(real) else None
+    if found != before:
+        raise Refused(f"{real} was changed by somebody else just now; nothing was written. Read it again.")
+
+
+def _mode(name: str, folder: int | None, real: str) -> int | None:
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found):
+        raise Refused(f"{real} is {_sort(found)}; only files can be written.")
+    return stat.S_IMODE(found)
+
+
+@contextmanager
+def _parent(real: str, *, make: bool = False) -> Iterator[tuple[int | None, str]]:
+    """The folder of a path, reached step by step, and the name in it."""
+    path = Path(real)
+    if not path.is_absolute() or not path.name:
+        raise Refused(f"{real} is not a file.")
+    if not _STEPS:
+        if make:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        yield None, real
+        return
+    descriptor = os.open(path.anchor, _FOLDER)
+    try:
+        for part in path.parts[1:-1]:
+            following = _step(part, descriptor, real, make=make)
+            os.close(descriptor)
+            descriptor = following
+        yield descriptor, path.name
+    finally:
+        os.close(descriptor)
+
+
+def _step(part: str, folder: int, real: str, *, make: bool) -> int:
+    if make:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(part, dir_fd=folder)
+    try:
+        return os.open(part, _FOLDER, dir_fd=folder)
+    except FileNotFoundError:
+        raise Refused(_missing(real)) from None
+    except OSError as error:
+        raise Refused(f"{real}: {part} is no folder that can be entered ({error.strerror}).") from error
+
+
+def _missing(real: str) -> str:
+    """Says what there is instead."""
+    path = Path(real)
+    try:
+        beside = sorted(one.name for one in path.parent.iterdir())
+    except OSError:
+        return f"There is no file {real}, nor a folder {path.parent} it could be in."
+    near = get_close_matches(path.name, beside, 3, 0.5)
+    near += [name for name in beside if Path(name).stem == path.stem and name not in near][:3]
+    return f"There is no file {real}." + (
+        f" In the same folder there is {', '.join(near)}." if near else ""
+    )
+
+
+def _unreadable(real: str, error: OSError) -> str:
+    if Path(real).is_symlink():
+        return f"{real} has just become a link to somewhere else; it is not followed. Try again."
+    return f"{real} cannot be read: {error.strerror}."
+
+
+def _sort(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "a folder"
+    if stat.S_ISFIFO(mode):
+        return "a named pipe"
+    if stat.S_ISLNK(mode):
+        return "a link"
+    return "a socket" if stat.S_ISSOCK(mode) else "a device"

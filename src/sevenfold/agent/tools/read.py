@@ -1,0 +1,241 @@
+"""Read: a file, or some of its lines, with numbers; pictures as pictures, notebooks as cells.
+
+What is shown is bounded whatever the file is like: in lines, in the length of each, and altogether. A file that has
+not changed since a reading the model still sees is not shown twice.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, BinaryIO
+
+from msgspec import Meta, Struct
+
+from sevenfold.agent.permissions.request import Wish
+from sevenfold.agent.tools import files, notebooks
+from sevenfold.agent.tools.context import Context
+from sevenfold.agent.tools.output import FileRead, ToolOutput
+from sevenfold.agent.tools.tool import StandardTool
+from sevenfold.errors import Refused
+
+MOST_LINES = 2_000
+LONGEST_LINE = 2_000
+MOST_IMAGE_BYTES = 3_750_000
+"""A picture may have 5 MB once it is written as base64."""
+_HEAD = 8_192
+_PIECE = 64 * 1024
+_PICTURES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+class ReadInput(Struct, forbid_unknown_fields=True):
+    """What to read."""
+
+    path: Annotated[str, Meta(description="The file: absolute, or from the working directory.")]
+    offset: Annotated[int, Meta(ge=1, description="The first line to show, counted from 1.")] | None = None
+    limit: Annotated[int, Meta(ge=1, description="How many lines to show.")] | None = None
+
+
+class Read(StandardTool[ReadInput]):
+    """Shows a file."""
+
+    name = "Read"
+    kind = "read"
+    concurrent = True
+    input = ReadInput
+
+    def wants(self, given: ReadInput, context: Context) -> Wish:
+        """Reading that file."""
+        place = files.place(given.path, context)
+        return Wish(self.name, "read", place.real, place.named if place.named != place.real else "")
+
+    def act(self, given: ReadInput, context: Context) -> ToolOutput:
+        """Show it, by what it is."""
+        place = files.place(given.path, context)
+        path = context.wish.subject if context.wish else place.real
+        with files.opened(path) as file:
+            head = file.read(_HEAD)
+            file.seek(0)
+            if kind := picture(head):
+                return _image(file, kind, path, context)
+            _refuse_binary(head, path)
+            if path.endswith(".ipynb"):
+                return _notebook(file.read(files.MOST_BYTES), path, given, context)
+            if head.startswith(_UTF16):
+                return _whole_text(file.read(files.MOST_BYTES), path, given, context)
+            return _text(file, path, given, context)
+
+
+def _text(file: BinaryIO, path: str, given: ReadInput, context: Context) -> ToolOutput:
+    window = Window(given, context.room)
+    digest = hashlib.blake2b(digest_size=12)
+    small = _is_small(file)
+
+    def pass_on(piece: bytes) -> None:
+        if context.abort.is_set():
+            raise Refused("The reading was stopped.")
+        if small:
+            digest.update(piece)
+
+    for number, line in _lines(file, pass_on):
+        window.take(number, line)
+        if window.full:
+            if small:
+                window.pass_by(_count_lines(file, pass_on))
+            break
+    version = digest.hexdigest() if small else files.version_by_date(file)
+    return _shown(window, path, version, given, context, ended=small or not window.full)
+
+
+def _shown(
+    window: Window, path: str, version: str, given: ReadInput, context: Context, *, ended: bool
+) -> ToolOutput:
+    """The lines in the window, or the call that shows them already."""
+    asked_whole = given.offset is None and given.limit is None
+    if asked_whole and (call := context.unchanged(path, version)):
+        context.desk.know(path, version, whole=True)
+        words = (
+            f"{path} has not changed since call {call} showed it, whole. Look there: it is still in view."
+        )
+        return ToolOutput(words, facts=(FileRead(path, version, again=call),))
+    whole = window.whole and ended
+    context.desk.know(path, version, whole=whole)
+    return ToolOutput(window.render(path, ended=ended), facts=(FileRead(path, version, whole),))
+
+
+class Window:
+    """The lines that are shown of all that pass by."""
+
+    def __init__(self, given: ReadInput, room: int) -> None:
+        self._first = given.offset or 1
+        self._most = min(given.limit or MOST_LINES, MOST_LINES)
+        self._shown: list[str] = []
+        self._room = room
+        self._longest = min(LONGEST_LINE, room // 2)
+        self._seen = 0
+        self._cut = False
+        self.full = False
+
+    def take(self, number: int, line: str) -> None:
+        """A line passes by."""
+        self._seen = number
+        if number < self._first or self.full:
+            return
+        self._cut = self._cut or len(line) > self._longest
+        said = f"{number:>6}\t{_short(line, self._longest)}"
+        if len(self._shown) == self._most or len(said) + 1 > self._room:
+            self.full = True
+            return
+        self._room -= len(said) + 1
+        self._shown.append(said)
+
+    def pass_by(self, lines: int) -> None:
+        """So many more lines that are not shown."""
+        self._seen += lines
+
+    @property
+    def whole(self) -> bool:
+        """Every character of every line that passed was shown."""
+        return self._first == 1 and not self.full and not self._cut
+
+    def render(self, path: str, *, ended: bool) -> str:
+        """The lines, and how to see more of them."""
+        if not self._seen:
+            return f"{path} is empty."
+        total = f"{self._seen:,} lines" if ended else "more lines"
+        if not self._shown:
+            return f"{path} has only {total}; line {self._first:,} is behind its end."
+        last = self._first + len(self._shown) - 1
+        if last < self._seen:
+            note = f"(lines {self._first:,} to {last:,} of {total}; go on with offset={last + 1})"
+            return "\n".join([*self._shown, note])
+        return "\n".join(self._shown)
+
+
+def _short(line: str, most: int) -> str:
+    return line if len(line) <= most else f"{line[:most]}… (a long line, cut here)"
+
+
+def _lines(file: BinaryIO, pass_on: Callable[[bytes], None]) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers. An endless one is never held: all but its first piece is only passed on."""
+    number = 0
+    while first := file.readline(_PIECE):
+        number += 1
+        pass_on(first)
+        piece = first
+        while not piece.endswith(b"\n") and (piece := file.readline(_PIECE)):
+            pass_on(piece)
+        yield number, _decoded(first)
+
+
+def _count_lines(file: BinaryIO, pass_on: Callable[[bytes], None]) -> int:
+    number, last = 0, b"\n"
+    while piece := file.read(_PIECE):
+        pass_on(piece)
+        number += piece.count(b"\n")
+        last = piece[-1:]
+    return number + (last != b"\n")
+
+
+def _decoded(raw: bytes) -> str:
+    line = raw.removesuffix(b"\n").removesuffix(b"\r")
+    return line.removeprefix(b"\xef\xbb\xbf").decode(errors="replace")
+
+
+def _whole_text(raw: bytes, path: str, given: ReadInput, context: Context) -> ToolOutput:
+    return _given_lines(raw.decode("utf-16", errors="replace").splitlines(), raw, path, given, context)
+
+
+def _notebook(raw: bytes, path: str, given: ReadInput, context: Context) -> ToolOutput:
+    return _given_lines(notebooks.as_text(raw, path).split("\n"), raw, path, given, context)
+
+
+def _given_lines(
+    lines: Iterable[str], raw: bytes, path: str, given: ReadInput, context: Context
+) -> ToolOutput:
+    window = Window(given, context.room)
+    for number, line in enumerate(lines, 1):
+        window.take(number, line)
+    return _shown(window, path, files.version(raw), given, context, ended=True)
+
+
+def picture(head: bytes) -> str:
+    """Which kind of picture begins like this; empty if none does."""
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for start, kind in _PICTURES.items() if head.startswith(start)), "")
+
+
+def _image(file: BinaryIO, kind: str, path: str, context: Context) -> ToolOutput:
+    raw = file.read(MOST_IMAGE_BYTES + 1)
+    if len(raw) > MOST_IMAGE_BYTES:
+        raise Refused(
+            f"{path} is a picture of more than {MOST_IMAGE_BYTES:,} bytes; make it smaller first."
+        )
+    version = files.version(raw)
+    context.desk.know(path, version, whole=True)
+    source = {"type": "base64", "media_type": kind, "data": base64.b64encode(raw).decode()}
+    return ToolOutput([{"type": "image", "source": source}], facts=(FileRead(path, version),))
+
+
+def _refuse_binary(head: bytes, path: str) -> None:
+    if head.startswith(b"%PDF-"):
+        raise Refused(
+            f"{path} is a PDF, which is not shown here; turn it into text with a command such as pdftotext."
+        )
+    if b"\0" in head and not head.startswith(_UTF16):
+        raise Refused(
+            f"{path} is no text (it begins with {head[:8].hex(' ')}); look at it with a command such as file or xxd."
+        )
+
+
+def _is_small(file: BinaryIO) -> bool:
+    return os.fstat(file.fileno()).st_size <= files.MOST_BYTES

@@ -1,0 +1,238 @@
+"""Grep and Glob: finding text in files, and files by their names.
+
+Both keep out what ``.gitignore`` keeps out, follow no links, and never show a file that may not be read. Whoever
+searches is a `Searcher`: ripgrep where there is one, else a search in plain Python with the same results.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Literal, Protocol
+
+from msgspec import Meta, Struct
+
+from sevenfold.agent.permissions.request import Wish
+from sevenfold.agent.tools import files
+from sevenfold.agent.tools.context import Context
+from sevenfold.agent.tools.globs import Glob
+from sevenfold.agent.tools.output import ToolOutput
+from sevenfold.agent.tools.tool import StandardTool
+from sevenfold.errors import Refused
+
+LONGEST_LINE = 400
+FILES_SHOWN = 100
+LINES_SHOWN = 200
+
+
+class Query(Struct, frozen=True):
+    """What to look for in files."""
+
+    pattern: str
+    root: str
+    """A folder or a file, with links resolved."""
+    glob: str = ""
+    ignore_case: bool = False
+    context: int = 0
+    multiline: bool = False
+
+
+class Line(Struct, frozen=True):
+    """A line that was found, or stands beside one."""
+
+    path: str
+    number: int
+    text: str
+    found: bool = True
+
+
+class Searcher(Protocol):
+    """Looks through files; raises `sevenfold.errors.UserError` for a pattern it cannot read."""
+
+    def lines(self, query: Query, stopped: Callable[[], bool]) -> Iterator[Line]:
+        """Lines that fit, file by file in the order of paths, and their neighbours."""
+        ...
+
+    def files(self, root: str, stopped: Callable[[], bool]) -> Iterator[str]:
+        """All files beneath a folder that are not ignored."""
+        ...
+
+
+class GrepInput(Struct, forbid_unknown_fields=True):
+    """What to look for, where, and what to show."""
+
+    pattern: Annotated[str, Meta(min_length=1, description="A regular expression.")]
+    path: Annotated[
+        str, Meta(description="The folder or file to search; the working directory unless you say.")
+    ] = "."
+    glob: Annotated[
+        str, Meta(description="Only files whose path fits, such as *.py or src/**/*.{ts,tsx}.")
+    ] = ""
+    show: Annotated[
+        Literal["files", "lines", "counts"],
+        Meta(description="The files that hold it, the lines, or how many lines each file has."),
+    ] = "files"
+    ignore_case: Annotated[bool, Meta(description="Upper and lower case are the same.")] = False
+    context: Annotated[int, Meta(ge=0, le=50, description="Lines to show around each one found.")] = 0
+    multiline: Annotated[bool, Meta(description="The pattern may reach across line ends.")] = False
+    limit: Annotated[int, Meta(ge=1, le=5_000, description="How many files or lines to show at most.")] = (
+        LINES_SHOWN
+    )
+
+
+class Grep(StandardTool[GrepInput]):
+    """Finds text in files."""
+
+    name = "Grep"
+    kind = "search"
+    concurrent = True
+    input = GrepInput
+
+    def __init__(self, searcher: Searcher) -> None:
+        super().__init__()
+        self._searcher = searcher
+
+    def wants(self, given: GrepInput, context: Context) -> Wish:
+        """Reading that folder."""
+        return _reading(self.name, given.path, context)
+
+    def act(self, given: GrepInput, context: Context) -> ToolOutput:
+        """Search, and show as much as asked for."""
+        root = _root(given.path, context)
+        query = Query(
+            given.pattern,
+            root,
+            given.glob,
+            given.ignore_case,
+            given.context if given.show == "lines" else 0,
+            given.multiline,
+        )
+        may_read = _Remembering(context.may_read)
+        found = (line for line in self._searcher.lines(query, context.abort.is_set) if may_read(line.path))
+        match given.show:
+            case "lines":
+                shown = _lines(found, context, apart=given.context > 0)
+            case "counts":
+                shown = (f"{_short(path, context)}: {number}" for path, number in _counts(found))
+            case _:
+                shown = (_short(path, context) for path, _ in _counts(found))
+        return ToolOutput(_bounded(shown, given.limit, context.room) or "Nothing was found.")
+
+
+class GlobInput(Struct, forbid_unknown_fields=True):
+    """Which files to find."""
+
+    pattern: Annotated[str, Meta(min_length=1, description="A path pattern, such as **/*.py or docs/*.md.")]
+    path: Annotated[
+        str, Meta(description="The folder to look in; the working directory unless you say.")
+    ] = "."
+
+
+class FindFiles(StandardTool[GlobInput]):
+    """Finds files by name."""
+
+    name = "Glob"
+    kind = "search"
+    concurrent = True
+    input = GlobInput
+
+    def __init__(self, searcher: Searcher) -> None:
+        super().__init__()
+        self._searcher = searcher
+
+    def wants(self, given: GlobInput, context: Context) -> Wish:
+        """Reading that folder."""
+        return _reading(self.name, given.path, context)
+
+    def act(self, given: GlobInput, context: Context) -> ToolOutput:
+        """The files that fit, those changed last first."""
+        root = _root(given.path, context)
+        if not Path(root).is_dir():
+            raise Refused(f"{root} is no folder.")
+        glob = Glob(given.pattern.removeprefix(root + "/"))
+        fitting = [
+            path
+            for path in self._searcher.files(root, context.abort.is_set)
+            if glob.matches(os.path.relpath(path, root)) and context.may_read(path)
+        ]
+        fitting.sort(key=lambda path: (-_changed(path), path))
+        shown = _bounded(
+            (_short(path, context) for path in fitting[:FILES_SHOWN]), FILES_SHOWN, context.room
+        )
+        if len(fitting) > FILES_SHOWN:
+            shown += f"\n({FILES_SHOWN} of {len(fitting):,} files, the newest first; narrow the pattern for the rest)"
+        return ToolOutput(shown or "No file fits.")
+
+
+class _Remembering:
+    """Asks about each file once."""
+
+    def __init__(self, ask: Callable[[str], bool]) -> None:
+        self._ask = ask
+        self._answers: dict[str, bool] = {}
+
+    def __call__(self, path: str) -> bool:
+        if path not in self._answers:
+            self._answers[path] = self._ask(path)
+        return self._answers[path]
+
+
+def _reading(tool: str, path: str, context: Context) -> Wish:
+    place = files.place(path, context)
+    return Wish(tool, "read", place.real, place.named if place.named != place.real else "")
+
+
+def _root(path: str, context: Context) -> str:
+    root = context.wish.subject if context.wish else files.place(path, context).real
+    if not files.exists(root):
+        raise Refused(f"There is no {root}; look from the working directory {context.desk.cwd}.")
+    files.must_be_stored(root)
+    return root
+
+
+def _counts(found: Iterator[Line]) -> Iterator[tuple[str, int]]:
+    path, number = "", 0
+    for line in found:
+        if line.path != path and number:
+            yield path, number
+            number = 0
+        path, number = line.path, number + line.found
+    if number:
+        yield path, number
+
+
+def _lines(found: Iterator[Line], context: Context, *, apart: bool) -> Iterator[str]:
+    """Each line with its place; with ``apart``, a mark where lines do not follow each other."""
+    before: Line | None = None
+    for line in found:
+        if apart and before and (before.path, before.number + 1) != (line.path, line.number):
+            yield "--"
+        before = line
+        text = line.text if len(line.text) <= LONGEST_LINE else f"{line.text[:LONGEST_LINE]}…"
+        sign = ":" if line.found else "-"
+        yield f"{_short(line.path, context)}{sign}{line.number}{sign}{text}"
+
+
+def _bounded(lines: Iterator[str], most: int, room: int) -> str:
+    shown: list[str] = []
+    for line in lines:
+        room -= len(line) + 1
+        if len(shown) >= most or room < 0:
+            return "\n".join([*shown, "(there is more; narrow the search, or raise limit)"])
+        shown.append(line)
+    return "\n".join(shown)
+
+
+def _short(path: str, context: Context) -> str:
+    """From the working directory where that is shorter."""
+    cwd = str(context.desk.cwd)
+    shown = os.path.relpath(path, cwd) if path.startswith(cwd + os.sep) else path
+    return shown.encode(errors="replace").decode()
+
+
+def _changed(path: str) -> float:
+    try:
+        return Path(path).lstat().st_mtime
+    except OSError:
+        return 0.0

@@ -1,0 +1,135 @@
+"""Skills: folders with a ``SKILL.md``, of which the model knows name and description until it uses one.
+
+The head of a ``SKILL.md`` is between two lines of ``---`` and names at least a ``description``; what follows is
+loaded when the skill is used. Files beside it are read by the model itself, when the skill says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from sevenfold.agent.tools import files
+from sevenfold.agent.tools.context import Context
+from sevenfold.agent.tools.output import SkillUsed, ToolOutput
+from sevenfold.agent.tools.tool import StandardTool
+from sevenfold.errors import InputError, Refused
+
+FILE = "SKILL.md"
+LONGEST_BODY = 40_000
+_HEAD = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_KEY = re.compile(r"([A-Za-z_][\w-]*):[ \t]*(.*)")
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
+
+
+class Skill(Struct, frozen=True):
+    """What is known of a skill before it is used."""
+
+    name: str
+    description: str
+    path: str
+    """Its file, with links resolved."""
+
+
+class Skills:
+    """The skills in some folders, by name; where two have one name the first folder's counts."""
+
+    def __init__(self, folders: Iterable[Path] = ()) -> None:
+        self._folders = tuple(folders)
+        self.known: Mapping[str, Skill] = {}
+        self.problems: tuple[str, ...] = ()
+        """What could not be read."""
+        self.look()
+
+    def look(self) -> None:
+        """Look into the folders: some may be new, others gone."""
+        known: dict[str, Skill] = {}
+        problems: list[str] = []
+        for file in (file for folder in self._folders for file in sorted(folder.glob(f"*/{FILE}"))):
+            try:
+                skill = _read(file)
+            except (InputError, Refused, OSError) as error:
+                problems.append(f"{file}: {error}")
+                continue
+            known.setdefault(skill.name, skill)
+        self.known, self.problems = known, tuple(problems)
+
+    def listing(self) -> dict[str, str]:
+        """Names and descriptions, for `sevenfold.prompts.system.Skills.of`."""
+        return {name: skill.description for name, skill in sorted(self.known.items())}
+
+
+def _read(file: Path) -> Skill:
+    real = str(file.resolve())
+    head, _ = _parts(files.content(real).decode(errors="replace"))
+    name, description = head.get("name") or file.parent.name, head.get("description", "")
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"{name!r} cannot be the name of a skill: letters, digits, dot, dash and underscore."
+        )
+    if not description:
+        raise InputError("it says nowhere what it is for; give it a head with a description.")
+    return Skill(name, description, real)
+
+
+def _parts(text: str) -> tuple[dict[str, str], str]:
+    """The head as keys and values, and the body."""
+    found = _HEAD.match(text.removeprefix("\ufeff"))
+    if not found:
+        return {}, text
+    head: dict[str, str] = {}
+    last = ""
+    for line in found[1].splitlines():
+        if key := _KEY.fullmatch(line):
+            last = key[1]
+            head[last] = "" if key[2].strip() in ("|", ">", "|-", ">-") else _unquoted(key[2].strip())
+        elif last and line.startswith((" ", "\t")):
+            head[last] = f"{head[last]} {line.strip()}".strip()
+    return head, text.removeprefix("\ufeff")[found.end() :]
+
+
+def _unquoted(value: str) -> str:
+    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+    return value[1:-1] if quoted else value
+
+
+class SkillInput(Struct, forbid_unknown_fields=True):
+    """Which skill to use."""
+
+    skill: Annotated[str, Meta(description="Its name.")]
+    arguments: Annotated[
+        str, Meta(max_length=10_000, description="What to use it on, where it takes something.")
+    ] = ""
+
+
+class SkillTool(StandardTool[SkillInput]):
+    """Loads a skill."""
+
+    name = "Skill"
+    concurrent = True
+    input = SkillInput
+
+    def __init__(self, skills: Skills) -> None:
+        super().__init__()
+        self._skills = skills
+
+    def act(self, given: SkillInput, context: Context) -> ToolOutput:
+        """Its instructions, read now."""
+        skill = self._skills.known.get(given.skill.removeprefix("/"))
+        if skill is None:
+            raise InputError(
+                f"There is no skill {given.skill!r}; there are: {', '.join(self._skills.known) or 'none'}."
+            )
+        _, body = _parts(files.content(skill.path).decode(errors="replace"))
+        if len(body) > (most := min(LONGEST_BODY, context.room)):
+            body = f"{body[:most]}\n(There is more: read {skill.path}.)"
+        lines = [
+            f"Skill {skill.name}, from {Path(skill.path).parent}. Files it names are in that folder.",
+            "",
+        ]
+        lines += [body.strip()] + ([f"\nArguments: {given.arguments}"] if given.arguments else [])
+        return ToolOutput("\n".join(lines), facts=(SkillUsed(skill.name, skill.path),))

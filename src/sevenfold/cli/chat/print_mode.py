@@ -1,0 +1,160 @@
+"""A single run without a screen: `sevenfold chat -p "…"`, for scripts and pipes.
+
+Nobody can be asked, so what is not allowed by mode or rule is refused, and the model is told so. Standard output
+carries the answer alone, or JSON; everything else goes to the error stream.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Literal, TextIO
+
+import msgspec
+from msgspec import Struct
+
+from sevenfold.agent.agent import Agent
+from sevenfold.agent.events import (
+    AgentEvent,
+    Ended,
+    Happened,
+    Mentioned,
+    ToolBegan,
+    ToolEnded,
+    ToolProgress,
+)
+from sevenfold.agent.loop import Finished
+from sevenfold.cli.chat.calls import text_of
+from sevenfold.cli.chat.event_lines import told
+from sevenfold.cli.chat.ledger import Ledger
+from sevenfold.cli.chat.words import clean
+from sevenfold.errors import ModelError, UserError
+from sevenfold.events import Answered
+from sevenfold.ports import Piece
+
+Format = Literal["text", "json", "stream-json"]
+DONE, NOT_DONE, INTERRUPTED = 0, 1, 130
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """What a run came to: the object printed by ``json``, and the last line of ``stream-json``."""
+
+    type: Literal["result"] = "result"
+    end: str
+    """done, or why it stopped before: interrupted, max_turns, budget, refused, blocked, cut or error."""
+    text: str = ""
+    """The last answer."""
+    error: str = ""
+    session: str
+    model: str
+    offline: bool
+    turns: int = 0
+    prompt_tokens: int = 0
+    cache_read_tokens: int = 0
+    output_tokens: int = 0
+    usd: float | None = None
+    """What the run cost; null where a price is unknown."""
+
+
+def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, out: TextIO) -> int:
+    """Run once and print; returns the exit code."""
+    ledger, finished, error = Ledger(), Finished("interrupted"), ""
+    tell = _teller(how, out)
+    try:
+        for event in agent.stream(prompt):
+            if isinstance(event, Happened):
+                ledger = ledger.heard(event.event)
+            if isinstance(event, Ended):
+                finished = event.finished
+            tell(event)
+    except ModelError as wrong:
+        error = str(wrong)
+    except KeyboardInterrupt:
+        error = "interrupted"
+    result = Result(
+        end="error" if error and error != "interrupted" else finished.end,
+        text=finished.text,
+        error=error or finished.detail,
+        session=session,
+        model=agent.model,
+        offline=offline,
+        turns=finished.turns,
+        prompt_tokens=ledger.prompt,
+        cache_read_tokens=ledger.read,
+        output_tokens=ledger.output,
+        usd=0.0 if offline else ledger.usd,
+    )
+    _print(result, how, out)
+    if error == "interrupted":
+        return INTERRUPTED
+    return DONE if result.end == "done" else NOT_DONE
+
+
+def _print(result: Result, how: Format, out: TextIO) -> None:
+    if how == "text":
+        if result.text:
+            _write(clean(result.text), out)
+        if result.end != "done":
+            sys.stderr.write(f"sevenfold: not done ({result.end}): {result.error or 'see above'}\n")
+    else:
+        _write(msgspec.json.encode(result).decode(), out)
+
+
+def _write(line: str, out: TextIO) -> None:
+    try:
+        out.write(f"{line}\n")
+        out.flush()
+    except BrokenPipeError:
+        # Whoever read it has gone.
+        raise
+    except OSError as error:
+        raise UserError(f"the answer cannot be written to standard output: {error.strerror}") from error
+
+
+def _teller(how: Format, out: TextIO) -> Callable[[AgentEvent], None]:
+    """What to do with each event while it runs."""
+
+    def stream(event: AgentEvent) -> None:
+        if (shown := as_json(event)) is not None:
+            _write(msgspec.json.encode(shown).decode(), out)
+
+    def warn(event: AgentEvent) -> None:
+        if isinstance(event, Mentioned) and event.output.is_error:
+            sys.stderr.write(
+                f"sevenfold: @{clean(event.path)} was not read: {clean(text_of(event.output))}\n"
+            )
+        line = told(event.event) if isinstance(event, Happened) else None
+        if line is not None and line.level in ("warning", "error"):
+            sys.stderr.write(f"sevenfold: {line.level}: {clean(line.line)}\n")
+
+    return stream if how == "stream-json" else warn
+
+
+def as_json(event: AgentEvent) -> dict[str, Any] | None:
+    """An event as one line of ``stream-json``; None if it has none."""
+    match event:
+        case Piece(kind="text" | "thinking" as kind, words=words):
+            return {"type": kind, "text": words}
+        case ToolBegan(call=call):
+            return {"type": "tool_began", "id": call.id, "tool": call.name, "input": call.input}
+        case ToolProgress(call=call, text=text):
+            return {"type": "tool_progress", "id": call.id, "text": text}
+        case ToolEnded(call=call, output=output, seconds=seconds):
+            ended = {"type": "tool_ended", "id": call.id, "tool": call.name, "is_error": output.is_error}
+            return {**ended, "text": text_of(output), "seconds": round(seconds, 3)}
+        case Mentioned(path=path, output=output):
+            return {"type": "mentioned", "path": path, "is_error": output.is_error, "text": text_of(output)}
+        case Happened(event=Answered() as answered):
+            return {"type": "answered", **_fields(answered)}
+        case Happened(event=happened):
+            line = told(happened)
+            if line is None:
+                return None
+            return {"type": "told", "level": line.level, "text": line.line, **_fields(happened)}
+        case _:
+            return None
+
+
+def _fields(event: Any) -> dict[str, Any]:
+    built: dict[str, Any] = msgspec.to_builtins(event)
+    return built

@@ -1,0 +1,158 @@
+"""`sevenfold config`: every setting, its value, and where that came from."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from sevenfold.settings import Resolved, Setting
+
+SUMMARY = "show every setting, its value, and where that came from"
+HELP = """\
+Show every setting: its value, where the value came from, and what it does. Values come from, the later over
+the earlier: defaults, the user's settings.toml, the project's .sevenfold/settings.toml (only in folders you
+trust), variables such as SEVENFOLD_OFFLOAD=off, and the calling code."""
+
+EXAMPLES = """\
+examples:
+  sevenfold config                         all settings
+  sevenfold config offload_characters      one of them, in full
+  sevenfold config --json | jq .settings   for scripts
+
+exit code: 0, or 2 if a setting has a value that cannot be used"""
+
+_STAGES = {"preview": "preview: may still change", "planned": "planned: has no effect yet"}
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    command.add_argument("name", nargs="?", metavar="NAME", help="show only this setting, in full")
+    command.add_argument("--json", action="store_true", help="print JSON instead of the report")
+    command.add_argument(
+        "--project",
+        type=Path,
+        default=Path(),
+        metavar="FOLDER",
+        help="the project's folder (default: this one)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out the command; returns the exit code."""
+    from sevenfold.settings import by_name, described, unknown
+    from sevenfold.stores.settings_files import load
+
+    if options.name is not None and options.name not in by_name():
+        raise unknown(options.name, "sevenfold config")
+    resolved = load(options.project.absolute())
+    chosen = [by_name()[options.name]] if options.name else list(described())
+    if options.json:
+        _print_json(resolved, chosen)
+    else:
+        _print(resolved, chosen, in_full=options.name is not None)
+    return 0
+
+
+def _print_json(resolved: Resolved, chosen: list[Setting]) -> None:
+    import msgspec
+
+    from sevenfold.settings import overruled
+
+    reasons = overruled(resolved.settings)
+    settings = [
+        {
+            "name": setting.name,
+            "value": getattr(resolved.settings, setting.name),
+            "origin": resolved.origins[setting.name],
+            "overruled_by": reasons.get(setting.name),
+            "default": setting.default,
+            "unit": setting.unit,
+            "allowed": setting.allowed,
+            "stage": setting.stage,
+            "latched": setting.latched,
+            "says": setting.says,
+        }
+        for setting in chosen
+    ]
+    encoded = msgspec.json.encode({"settings": settings, "notes": resolved.notes})
+    sys.stdout.write(msgspec.json.format(encoded, indent=2).decode() + "\n")
+
+
+def _print(resolved: Resolved, chosen: list[Setting], *, in_full: bool) -> None:
+    from rich.text import Text
+
+    from sevenfold.cli.output import Report
+
+    console = Report()
+    for setting in chosen:
+        console.print(entry(resolved, setting, in_full=in_full))
+    for note in resolved.notes:
+        console.print(Text(f"\n {note}", style="yellow"), soft_wrap=True)
+
+
+def entry(resolved: Resolved, setting: Setting, *, in_full: bool) -> RenderableType:
+    """A setting: its name and value, what it does, and what is out of the ordinary about it."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from sevenfold.settings import DEFAULT
+
+    value, origin = getattr(resolved.settings, setting.name), resolved.origins[setting.name]
+    head = Text.assemble(
+        (f" {setting.name:<23} ", "bold cyan"),
+        (spoken(value, setting.unit), "" if origin == DEFAULT else "bold green"),
+    )
+    lines = [setting.says]
+    if remarks := _remarks(resolved, setting):
+        lines.append("; ".join(remarks))
+    if origin != DEFAULT or in_full:
+        lines.append(f"from: {origin}")
+    if in_full:
+        lines += _details(setting)
+    about = [Text(line, style="dim", overflow="fold") for line in lines]
+    return Group(head, *(Padding(line, (0, 0, 0, 3), expand=False) for line in about))
+
+
+def _remarks(resolved: Resolved, setting: Setting) -> list[str]:
+    """What keeps a setting from doing what it says."""
+    from sevenfold.settings import overruled
+
+    remarks = [_STAGES[setting.stage]] if setting.stage in _STAGES else []
+    if reason := overruled(resolved.settings).get(setting.name):
+        state = "on" if getattr(resolved.settings, reason) else "off"
+        remarks.append(f"not in force while {reason} is {state}")
+    return remarks
+
+
+def _details(setting: Setting) -> list[str]:
+    from sevenfold.stores.settings_files import variable
+
+    changes = "read when a session opens" if setting.latched else "may be changed while a session runs"
+    return [
+        f"takes: {setting.allowed}",
+        f"default: {spoken(setting.default, setting.unit)}",
+        f"changes: {changes}",
+        f"variable: {variable(setting.name)}",
+    ]
+
+
+def spoken(value: Any, unit: str) -> str:
+    """A value as people read it."""
+    match value:
+        case None:
+            return "unset"
+        case bool():
+            return "on" if value else "off"
+        case int() | float():
+            return f"{value:,} {unit}".rstrip()
+        case str():
+            return value
+        case tuple():
+            return ", ".join(value) or "none"
+    return ", ".join(f"{name} {spoken(one, '')}" for name, one in value.items()) or "none"

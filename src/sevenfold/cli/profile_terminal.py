@@ -1,0 +1,319 @@
+"""The profile as a terminal shows it.
+
+One session gets a page of its own; many get their totals and a table. Everything is laid out for the
+width at hand, from 60 columns up, and says the same with and without colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from sevenfold.cli import chart
+from sevenfold.cli import phrases as wording
+from sevenfold.cli.findings import sentences
+from sevenfold.cli.marks import CLEARING, COMPACTION, LOST, UNRECORDED, main_sizes, marks
+from sevenfold.cli.phrases import count, money, plural, share, times
+from sevenfold.lab.profile.context import RESULT, TOOL_INPUTS
+from sevenfold.lab.profile.figures import LargeItem, ProfileReport, ProfileTotal, SessionProfile, Shrinking
+
+HEIGHT = 5
+"""Rows of the chart of a session's context."""
+_SIGNS = {COMPACTION: "C", CLEARING: "c", UNRECORDED: "u", LOST: "!"}
+MOST_CATEGORIES = 14
+MOST_EVENTS = 8
+MOST_ERRORS = 10
+
+
+def show(profile: ProfileReport, console: Console, *, top: int, limit: int, each: bool) -> None:
+    """Print the profile."""
+    sessions = profile.sessions
+    if len(sessions) == 1:
+        console.print(session_page(sessions[0], console.width, top))
+    elif sessions:
+        for session in sessions if each else ():
+            console.print(session_page(session, console.width, top))
+        console.print(total_page(profile, console.width, top, limit))
+    if profile.errors:
+        console.print(_errors(profile))
+    console.print()
+
+
+def session_page(session: SessionProfile, width: int, top: int) -> RenderableType:
+    """Everything about one session."""
+    calls = plural(session.api_calls, "API call")
+    if session.side_calls:
+        calls += f" ({count(session.side_calls)} by sub-agents)"
+    about = [", ".join(session.models), calls, wording.span(session.started, session.ended)]
+    parts = [
+        _title(session.file, " · ".join(filter(None, about))),
+        _headline(session),
+        _context(session, width),
+        _categories(session, width),
+        _shrinkings(session),
+        _breaks(session),
+        _largest(session.largest_items[:top], width),
+        _findings(session),
+    ]
+    return Group(*(Padding(part, (0, 0, 1, 1), expand=False) for part in parts if part))
+
+
+def total_page(profile: ProfileReport, width: int, top: int, limit: int) -> RenderableType:
+    """The sums of many sessions, and the sessions in a table."""
+    total = profile.total
+    models = ", ".join(list(total.models)[:4]) + (" …" if len(total.models) > 4 else "")
+    title = plural(total.sessions, "session")
+    parts = [
+        _title(title, f"{models} · {plural(total.api_calls, 'API call')}"),
+        _headline(total),
+        _categories(total, width),
+        _breaks(total),
+        _largest(total.largest_items[:top], width),
+        _findings(total),
+        _sessions(profile.sessions, width, limit),
+    ]
+    return Group(*(Padding(part, (0, 0, 1, 1), expand=False) for part in parts if part))
+
+
+# -- parts -----------------------------------------------------------------------------------
+
+
+def _title(name: str, about: str) -> RenderableType:
+    return Group(Text(), Text(name, style="bold", overflow="fold"), Text(about, style="dim"))
+
+
+def _heading(text: str, note: str = "") -> Text:
+    return Text.assemble((text, "bold cyan"), (f"  {note}" if note else "", "dim"))
+
+
+def _headline(of: SessionProfile | ProfileTotal) -> RenderableType:
+    """What it cost, and what the prompts were made of."""
+    usage, grid = of.usage, Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(no_wrap=True, justify="right")
+    grid.add_column(style="dim")
+    paid = "" if of.cost_usd is not None else "no price is known for this model"
+    if of.cost_usd is not None and of.unpriced_calls:
+        paid = f"{plural(of.unpriced_calls, 'call')} more without a known price"
+    grid.add_row("paid", Text(money(of.cost_usd), style="bold green"), paid)
+    if of.cost_usd is not None:
+        grid.add_row("without cache", money(of.uncached_cost_usd), times(of.uncached_cost_usd, of.cost_usd))
+        grid.add_row("perfect cache", money(of.ideal_cost_usd), times(of.ideal_cost_usd, of.cost_usd))
+    read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
+    mix = f"{share(read, usage.prompt)} read from cache, {share(written, usage.prompt)} written"
+    grid.add_row(
+        "prompt tokens", count(usage.prompt), f"{mix}, {share(usage.input_tokens, usage.prompt)} plain"
+    )
+    grid.add_row(
+        "output tokens", count(usage.output_tokens), "recorded too low" if of.partial_outputs else ""
+    )
+    return grid
+
+
+def _context(session: SessionProfile, width: int) -> RenderableType | None:
+    """The size of the prompts over the calls, with the moments something happened to them."""
+    sizes = main_sizes(session)
+    if not sizes:
+        return None
+    peak = session.peak_context_tokens
+    room = max(10, min(len(sizes), width - 14))
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(justify="right", style="dim", no_wrap=True, width=9)
+    grid.add_column(no_wrap=True)
+    rows = chart.area(sizes, room, HEIGHT)
+    for number, row in enumerate(rows):
+        grid.add_row(count(max(sizes)) if number == 0 else "", Text(row, style="cyan"))
+    if marks := _marks(session, len(sizes), room):
+        grid.add_row("", marks)
+    filled = f"peak {count(peak)}"
+    if session.window_tokens:
+        filled += f", {share(peak, session.window_tokens)} of {count(session.window_tokens)}"
+    return Group(_heading("Context, call by call", filled), grid)
+
+
+def _marks(session: SessionProfile, length: int, room: int) -> Text:
+    """A row of signs under the chart, and what they mean."""
+    signs = {chart.column(mark.place, length, room): mark.kind for mark in marks(session)}
+    row = "".join(_SIGNS[signs[place]] if place in signs else " " for place in range(room)).rstrip()
+    used = [f"{sign} {kind}" for kind, sign in _SIGNS.items() if kind in signs.values()]
+    return Text.assemble((row, "yellow"), "\n" if used else "", ("   ".join(used), "dim"))
+
+
+def _categories(of: SessionProfile | ProfileTotal, width: int) -> RenderableType | None:
+    """Tokens by category, and how much of the prompts each made up."""
+    carried = {name: tokens for name, tokens in of.carried_by_category.items() if tokens > 0}
+    whole = sum(carried.values())
+    if not whole:
+        return None
+    names = [name for name, tokens in of.tokens_by_category.items() if tokens or carried.get(name)]
+    names.sort(key=lambda name: -carried.get(name, 0))
+    shown = MOST_CATEGORIES if len(names) > MOST_CATEGORIES + 1 else len(names)
+    table = _table()
+    table.add_column("", no_wrap=True, overflow="ellipsis")
+    table.add_column("tokens, once", justify="right", no_wrap=True)
+    table.add_column("of all prompts", justify="right", no_wrap=True)
+    room = max(0, min(40, width - 56))
+    if room >= 6:
+        table.add_column("", no_wrap=True, width=room, style="cyan")
+    most = max(carried.values())
+    for name in names[:shown]:
+        tokens = carried.get(name, 0)
+        bar = (chart.bar(tokens, most, room),) if room >= 6 else ()
+        table.add_row(
+            wording.category(name), count(of.tokens_by_category[name]), share(tokens, whole), *bar
+        )
+    if rest := names[shown:]:
+        once = sum(of.tokens_by_category[name] for name in rest)
+        again = sum(carried.get(name, 0) for name in rest)
+        table.add_row(f"{len(rest)} others", count(once), share(again, whole))
+    return Group(_heading("Where the context went"), table)
+
+
+def _shrinkings(session: SessionProfile) -> RenderableType | None:
+    """Compactions, clearings, and shrinkings that nobody recorded."""
+    events: list[tuple[str, Shrinking]] = [
+        *(("compaction", event) for event in session.compaction_events),
+        *(("clearing", event) for event in session.clearing_events),
+        *(("unrecorded", event) for event in session.unrecorded_events),
+    ]
+    if not events:
+        return None
+    events.sort(key=lambda event: event[1].call)
+    table = _table()
+    for name, justify in (
+        ("after call", "right"),
+        ("", "left"),
+        ("tokens before", "right"),
+        ("after", "right"),
+    ):
+        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]  # a literal of rich's
+    for kind, event in events[:MOST_EVENTS]:
+        detail = f"{kind} ({event.trigger})" if kind == "compaction" else kind
+        detail = f"{plural(event.results, 'result')} cleared" if kind == "clearing" else detail
+        table.add_row(count(event.call), detail, _size(event.tokens_before), _size(event.tokens_after))
+    more = len(events) - MOST_EVENTS
+    note = f"{more} more not shown" if more > 0 else ""
+    return Group(_heading("Compactions and clearings", note), table)
+
+
+def _size(tokens: int | None) -> str:
+    return "–" if tokens is None else count(tokens)
+
+
+def _breaks(of: SessionProfile | ProfileTotal) -> RenderableType | None:
+    """Cache breaks by cause."""
+    if not of.cache_breaks:
+        return None
+    sums: dict[str, tuple[int, int, float]] = {}
+    for one in of.cache_breaks:
+        number, tokens, cost = sums.get(one.cause, (0, 0, 0.0))
+        found = getattr(one, "count", 1)
+        sums[one.cause] = (number + found, tokens + one.tokens, cost + (one.cost_usd or 0.0))
+    table = _table()
+    table.add_column("", no_wrap=True, overflow="ellipsis")
+    for name in ("times", "paid again", "cost"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, (number, tokens, cost) in sorted(sums.items(), key=lambda item: -item[1][1]):
+        known = of.cost_usd is not None
+        table.add_row(wording.cause(name), count(number), count(tokens), money(cost if known else None))
+    return Group(_heading("Cache lost"), table)
+
+
+def _largest(items: Sequence[LargeItem], width: int) -> RenderableType | None:
+    """The largest items."""
+    if not items:
+        return None
+    names = [_kind(item) for item in items]
+    most = min(max(map(len, names)), max(10, width // 4))
+    table = _table()
+    table.add_column("tokens", justify="right", no_wrap=True)
+    table.add_column("in calls", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True, overflow="ellipsis", max_width=most)
+    table.add_column("", no_wrap=True, overflow="ellipsis", style="dim")
+    # Two numbers, the space between columns, and the margin.
+    room = max(10, width - most - 24)
+    for item, name in zip(items, names, strict=True):
+        table.add_row(count(item.tokens), count(item.calls), name, Text(wording.shortened(item.what, room)))
+    return Group(_heading("Largest items in context"), table)
+
+
+def _kind(item: LargeItem) -> str:
+    """What an item is, in a word or two."""
+    if item.category.startswith(RESULT):
+        return wording.tool(item.tool)
+    if item.category == TOOL_INPUTS:
+        return f"{wording.tool(item.tool)} input"
+    return wording.category(item.category)
+
+
+def _findings(of: SessionProfile | ProfileTotal) -> RenderableType | None:
+    """Everything else worth a sentence."""
+    noticed = list(sentences(of))
+    return Group(_heading("Also noticed"), _bullets(noticed)) if noticed else None
+
+
+def _bullets(lines: Sequence[str]) -> RenderableType:
+    grid = Table.grid(padding=(0, 1))
+    for line in lines:
+        grid.add_row("•", Text(line))
+    return grid
+
+
+def _sessions(sessions: Sequence[SessionProfile], width: int, limit: int) -> RenderableType:
+    """One row for each session, the most expensive first."""
+    ranked = sorted(sessions, key=lambda one: (-(one.cost_usd or 0.0), -one.usage.prompt))
+    table = _table()
+    table.add_column("session", no_wrap=True, overflow="ellipsis", ratio=1)
+    table.expand = True
+    if width >= 100:
+        table.add_column("started", no_wrap=True, style="dim")
+    for name in ("calls", "peak", "cost"):
+        table.add_column(name, justify="right", no_wrap=True)
+    if width >= 100:
+        table.add_column("cached", justify="right", no_wrap=True)
+        table.add_column("shrunk", justify="right", no_wrap=True)
+    if width >= 76:
+        table.add_column("context", no_wrap=True, style="cyan", width=20)
+    for session in ranked[:limit]:
+        table.add_row(*_session_row(session, width))
+    hidden = len(ranked) - limit
+    note = (
+        f"the {limit} most expensive of {len(ranked)}; --limit shows more"
+        if hidden > 0
+        else "most expensive first"
+    )
+    return Group(_heading("Sessions", note), table)
+
+
+def _session_row(session: SessionProfile, width: int) -> Iterator[RenderableType]:
+    started = wording.moment(session.started)
+    yield Text(PurePath(session.file).stem)
+    if width >= 100:
+        yield f"{started:%Y-%m-%d %H:%M}" if started else ""
+    yield count(session.api_calls)
+    yield count(session.peak_context_tokens)
+    yield money(session.cost_usd)
+    if width >= 100:
+        yield share(session.usage.cache_read_input_tokens, session.usage.prompt)
+        yield str(session.compactions + session.clearings or "")
+    if width >= 76:
+        yield chart.sparkline(main_sizes(session), 20)
+
+
+def _errors(profile: ProfileReport) -> RenderableType:
+    lines = [error.error for error in profile.errors[:MOST_ERRORS]]
+    if (more := len(profile.errors) - MOST_ERRORS) > 0:
+        lines.append(f"and {more} more")
+    heading = Text(
+        f"{plural(len(profile.errors), 'file was', 'files were')} not profiled", style="bold yellow"
+    )
+    return Padding(Group(heading, _bullets(lines)), (0, 0, 0, 1), expand=False)
+
+
+def _table() -> Table:
+    return Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)

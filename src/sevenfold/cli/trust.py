@@ -1,0 +1,53 @@
+"""`sevenfold trust`: which folders may bring settings of their own."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+SUMMARY = "let a folder bring settings of its own"
+HELP = """\
+Trust a folder: from then on what it brings counts, such as the settings in .sevenfold/settings.toml. Trust a
+folder only if you trust those who write it. It holds for that folder alone, not for folders in it."""
+
+EXAMPLES = """\
+examples:
+  sevenfold trust                 trust this folder
+  sevenfold trust ~/code/shop     trust another one
+  sevenfold trust --revoke        trust this folder no longer
+  sevenfold trust --list          show all trusted folders"""
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    command.add_argument(
+        "folder", nargs="?", type=Path, default=Path(), metavar="FOLDER", help="default: this one"
+    )
+    what = command.add_mutually_exclusive_group()
+    what.add_argument("--revoke", action="store_true", help="trust the folder no longer")
+    what.add_argument("--list", action="store_true", help="show all trusted folders")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out the command; returns the exit code."""
+    import os
+
+    from sevenfold.stores.settings_files import PROJECT_FILE
+    from sevenfold.stores.trust import Trust, user_folder
+
+    trust = Trust(user_folder(os.environ))
+    if options.list:
+        for listed in trust.folders():
+            sys.stdout.write(f"{listed}{'' if Path(listed).is_dir() else '  (no longer there)'}\n")
+        return 0
+    if options.revoke:
+        was = trust.remove(options.folder)
+        state = "is no longer trusted" if was else "was not trusted"
+        sys.stdout.write(f"{options.folder.expanduser().resolve()} {state}\n")
+        return 0
+    folder = trust.add(options.folder)
+    brings = (folder / PROJECT_FILE).exists()
+    now = f"{PROJECT_FILE} in it now counts" if brings else f"it has no {PROJECT_FILE} yet"
+    sys.stdout.write(f"{folder} is trusted; {now}\n")
+    return 0

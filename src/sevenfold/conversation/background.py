@@ -1,0 +1,127 @@
+"""Work beside the session: a flow driven in a thread of its own, or in a task, that tells when it is done.
+
+What the flow itself does, and what is done with its outcome, happens under the session's lock; only the waiting
+does not. Nothing that goes wrong here is ever raised: whoever began the work is told of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+from time import monotonic
+from typing import Protocol, TypeAlias, TypeVar
+
+from sevenfold.conversation.flow import AsyncHooks, Flow, Guard, Hooks, drive, drive_async
+from sevenfold.ports import AsyncClient, Client
+
+Result = TypeVar("Result")
+Work: TypeAlias = Flow[Result]
+Done = Callable[[Result | Exception], None]
+Stop = Callable[[], None]
+
+
+class Runner(Protocol):
+    """Runs flows somewhere else."""
+
+    def __call__(self, work: Work[Result], done: Done[Result]) -> None:
+        """Begin; ``done`` is called with what came of it."""
+        ...
+
+    def every(self, seconds: float, call: Callable[[], None]) -> Stop:
+        """Call something again and again, until the function that is returned is called."""
+        ...
+
+
+class Threads:
+    """Runs work in threads; `close` waits for what is under way, for a while."""
+
+    def __init__(
+        self, client: Callable[[], Client], hooks: Hooks | None = None, guard: Guard | None = None
+    ) -> None:
+        self._client = client
+        self._hooks = hooks
+        self._guard = guard or nullcontext()
+        self._running: set[threading.Thread] = set()
+
+    def __call__(self, work: Work[Result], done: Done[Result]) -> None:
+        """Begin."""
+        thread = threading.Thread(target=self._run, args=(work, done), daemon=True, name="sevenfold")
+        self._running = {one for one in self._running if one.is_alive()} | {thread}
+        thread.start()
+
+    def every(self, seconds: float, call: Callable[[], None]) -> Stop:
+        """Call something every so many seconds, in a thread of its own."""
+        over = threading.Event()
+
+        def beat() -> None:
+            while not over.wait(seconds):
+                call()
+
+        threading.Thread(target=beat, daemon=True, name="sevenfold-beat").start()
+        return over.set
+
+    def close(self, seconds: float = 5.0) -> None:
+        """Wait for what is under way, so long in all; what is not done by then is given up with the process."""
+        until = monotonic() + seconds
+        for thread in self._running:
+            thread.join(max(0.0, until - monotonic()))
+
+    def _run(self, work: Work[Result], done: Done[Result]) -> None:
+        try:
+            came: Result | Exception = drive(work, self._client(), hooks=self._hooks, guard=self._guard)
+        except Exception as error:  # noqa: BLE001 (whatever happens here, the session only hears of it)
+            came = error
+        with self._guard:
+            done(came)
+
+
+class Tasks:
+    """The same with tasks of the running event loop."""
+
+    def __init__(self, client: Callable[[], AsyncClient], hooks: AsyncHooks | None = None) -> None:
+        self._client = client
+        self._hooks = hooks
+        self._running: set[asyncio.Task[None]] = set()
+
+    def __call__(self, work: Work[Result], done: Done[Result]) -> None:
+        """Begin."""
+        task = asyncio.get_running_loop().create_task(self._run(work, done))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    def every(self, seconds: float, call: Callable[[], None]) -> Stop:
+        """Call something every so many seconds, in the running event loop."""
+
+        async def beat() -> None:
+            while True:
+                await asyncio.sleep(seconds)
+                call()
+
+        task = asyncio.get_running_loop().create_task(beat())
+
+        def stop() -> None:
+            task.cancel()
+
+        return stop
+
+    async def settle(self, seconds: float) -> None:
+        """Wait for what is under way, at most so long."""
+        if self._running:
+            await asyncio.wait(list(self._running), timeout=seconds)
+
+    async def close(self, seconds: float = 5.0) -> None:
+        """Wait for what is under way, then end it."""
+        running = list(self._running)
+        await self.settle(seconds)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def _run(self, work: Work[Result], done: Done[Result]) -> None:
+        try:
+            came: Result | Exception = await drive_async(work, self._client(), hooks=self._hooks)
+        except Exception as error:  # noqa: BLE001 (the session only hears of it)
+            came = error
+        done(came)

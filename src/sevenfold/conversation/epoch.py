@@ -1,0 +1,221 @@
+"""How a session goes on: with what its last epoch sent, with that and an addition, or with a new epoch.
+
+What precedes the messages is sent as it was first written down for as long as possible, because a change there
+costs the whole cache and, on some models, the reasoning in view. Where the caller's system prompt or tools have
+changed since, the change is appended to the conversation if the model takes such additions.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from sevenfold.profiles import Profile
+from sevenfold.prompts.context import Replaced
+from sevenfold.record import blocks
+from sevenfold.record.blocks import Block, read_field
+from sevenfold.record.decisions import Amended, Epoch
+from sevenfold.record.gauge import Gauge
+from sevenfold.record.layout import Measured
+from sevenfold.record.view import View
+from sevenfold.request.frame import Frame, tool_name
+from sevenfold.request.plan import Lifetimes
+from sevenfold.request.sections import BETWEEN, announcement
+
+AMENDED = "amended"
+"""The kind of attachment that tells the model of a change."""
+_EDITS = "context_management"
+
+
+ADOPTED = "adopted"
+"""The reason of the epoch in which another program's transcript is gone on with."""
+
+
+class Amendment(Struct, frozen=True):
+    """What is appended to the conversation because system or tools have changed."""
+
+    blocks: tuple[Block, ...]
+    record: Amended
+    role: str
+
+
+class Entry(Struct, frozen=True):
+    """How a session goes on."""
+
+    frame: Frame
+    lifetimes: Lifetimes
+    opens: str = ""
+    """The reason for a new epoch; empty: the last one goes on."""
+    drops_thinking: bool = False
+    anew: bool = False
+    """System and tools are sent as they are wanted now, not as they were."""
+
+
+def enter(view: View, wanted: Frame, lifetimes: Lifetimes, profile: Profile, *, cold: bool) -> Entry:
+    """How a session with this view goes on when ``wanted`` is to precede its messages.
+
+    Where the last epoch goes on and something else was wanted, that is appended before the next request.
+    """
+    epoch = view.epoch
+    if epoch is None:
+        adopts = bool(view.items)
+        return Entry(wanted, lifetimes, ADOPTED if adopts else "start", drops_thinking=adopts)
+    stored, kept = frame_of(epoch), Lifetimes(**epoch.lifetimes)
+    if stored.model != wanted.model:
+        return Entry(wanted, lifetimes, "model", drops_thinking=True, anew=True)
+    goes_on = _with_settings(stored, wanted)
+    opens = "" if goes_on == stored else "settings"
+    if in_force(view, stored) == (wanted.system, wanted.tools):
+        return Entry(goes_on, kept, opens)
+    thinks = profile.thinking.bound and view.weight.thoughts > 0
+    if amend(view, stored, wanted, profile) is None or (cold and not thinks):
+        return Entry(wanted, lifetimes, "system or tools", drops_thinking=profile.thinking.bound, anew=True)
+    return Entry(goes_on, kept, opens)
+
+
+def _with_settings(stored: Frame, wanted: Frame) -> Frame:
+    """The stored parts with the settings wanted now."""
+    others = [(name, raw) for name, raw in wanted.settings if name != _EDITS]
+    edits = _edits(dict(stored.settings).get(_EDITS), dict(wanted.settings).get(_EDITS))
+    return replace(
+        stored,
+        settings=tuple(sorted([*others, (_EDITS, edits)] if edits else others)),
+        betas=tuple(sorted({*stored.betas, *wanted.betas})),
+        max_tokens=wanted.max_tokens,
+    )
+
+
+def _edits(stored: bytes | None, wanted: bytes | None) -> bytes | None:
+    """The provider's edits: as the epoch has them, unless they were switched off or on, or must spare more."""
+    if stored is None or wanted is None:
+        return wanted
+    return wanted if _spared(wanted) - _spared(stored) else stored
+
+
+def _spared(edits: bytes) -> set[str]:
+    """Tools whose results the provider leaves alone."""
+    decoded: dict[str, Any] = msgspec.json.decode(edits)
+    return {name for edit in decoded.get("edits") or () for name in edit.get("exclude_tools") or ()}
+
+
+def frame_of(epoch: Epoch) -> Frame:
+    """The parts before the messages as an epoch's record holds them."""
+    return Frame(
+        epoch.model,
+        epoch.max_tokens,
+        tuple(bytes(part) for part in epoch.system),
+        tuple(bytes(part) for part in epoch.tools),
+        tuple((name, bytes(raw)) for name, raw in epoch.settings.items()),
+        tuple(epoch.betas),
+        _sections(epoch),
+    )
+
+
+def sizes(frame: Frame) -> list[tuple[str, int]]:
+    """The sections of a system prompt, as a record has them."""
+    return [(name, len(words)) for name, words in frame.sections]
+
+
+def _sections(made: Epoch | Amended) -> tuple[tuple[str, str], ...]:
+    """The sections of a recorded system prompt; none if they are not known, or its text was changed by a purge."""
+    left, found = deque(made.sections), list[tuple[str, str]]()
+    for words in (read_field(bytes(part), "text") for part in made.system):
+        place = 0
+        while left and place < len(words):
+            name, size = left.popleft()
+            found.append((name, words[place : place + size]))
+            place += size + len(BETWEEN)
+        if place != len(words) + len(BETWEEN):
+            return ()
+    return () if left else tuple(found)
+
+
+def learned(profile: Profile, told: Iterable[Measured | Epoch], *before_messages: bytes) -> Gauge:
+    """The gauge of a session that goes on, with all it had learnt from the reports on record."""
+    gauge = Gauge.of(profile, *before_messages)
+    for one in told:
+        match one:
+            case Epoch(system=system, tools=tools, reason=reason):
+                if reason == ADOPTED:
+                    # What was reported before concerns another program's system and tools.
+                    gauge = replace(gauge, overhead=None)
+                gauge = gauge.opened(*map(bytes, tools), *map(bytes, system))
+            case report:
+                gauge = gauge.observe(report)
+    return gauge.opened(*before_messages).switched(profile)
+
+
+def in_force(view: View, stored: Frame) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """System and tools as the model knows them: the epoch's, or those of the last amendment it can see."""
+    made = _last_amendment(view)
+    return (
+        (tuple(map(bytes, made.system)), tuple(map(bytes, made.tools)))
+        if made
+        else (stored.system, stored.tools)
+    )
+
+
+def _last_amendment(view: View) -> Amended | None:
+    for made in reversed(view.decisions()):
+        if isinstance(made, Amended) and (item := view.item(made.at or "")) and item.shown:
+            return made
+    return None
+
+
+def amend(view: View, stored: Frame, wanted: Frame, profile: Profile) -> Amendment | None:
+    """The change as an addition to the conversation; None where the model takes none of that kind."""
+    system, tools = in_force(view, stored)
+    added: list[Block] = []
+    if system != wanted.system:
+        made = _last_amendment(view)
+        told = _told(_sections(made) if made else stored.sections, wanted, profile)
+        if not told:
+            return None
+        added.append(blocks.text(told))
+    if tools != wanted.tools:
+        if not (profile.system_messages and profile.tool_changes and _announced(stored, profile)):
+            return None
+        added += _tool_changes(tools, wanted.tools)
+    record = Amended(
+        system=[Raw(part) for part in wanted.system],
+        sections=sizes(wanted),
+        tools=[Raw(part) for part in wanted.tools],
+    )
+    return Amendment(tuple(added), record, "system" if profile.system_messages else "user")
+
+
+def _told(sections: Sequence[tuple[str, str]], wanted: Frame, profile: Profile) -> str:
+    """What the model is told of another system prompt; empty where it must be sent the whole.
+
+    Of a prompt in sections those that changed, which any model takes. Any other prompt takes the place of the one
+    before, which only a model with system messages is told.
+    """
+    if sections and wanted.sections:
+        return announcement(dict(sections), dict(wanted.sections))
+    if not (profile.system_messages and wanted.system):
+        return ""
+    return Replaced("\n\n".join(read_field(part, "text") for part in wanted.system)).render()
+
+
+def _announced(stored: Frame, profile: Profile) -> bool:
+    """Were the headers such changes need sent from the start? Adding them now would change the prefix."""
+    return {profile.betas.tool_changes, profile.betas.inline_tools} <= {*stored.betas, None}
+
+
+def _tool_changes(before: Sequence[bytes], now: Sequence[bytes]) -> list[Block]:
+    was, new = {tool_name(raw): raw for raw in before}, {tool_name(raw): raw for raw in now}
+    gone = [name for name in was if new.get(name) != was[name]]
+    come = [name for name in new if new[name] != was.get(name)]
+    removals: list[object] = [
+        {"type": "tool_removal", "tool": {"type": "tool_reference", "name": name}} for name in gone
+    ]
+    additions: list[object] = [
+        {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": Raw(new[name])}}
+        for name in come
+    ]
+    return [blocks.read(msgspec.json.encode(change)) for change in (*removals, *additions)]

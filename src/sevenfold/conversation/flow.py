@@ -1,0 +1,278 @@
+"""Flows: generators that yield what they need and are sent what they get, and the two drivers that run them.
+
+A flow holds all the decisions and none of the waiting, so it is written once for programs that block and programs
+that await, and a test can drive it with `next` and `send`. Effects are a closed union; each one is iterable, so
+``reply = yield from Ask(call)`` is typed. However a flow ends (its own end, an error, an interrupt, a
+cancellation), it is closed before the driver returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from math import ceil
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, assert_never, final
+
+from msgspec import Struct
+
+from sevenfold.conversation.hooks import HookInput, HookOutcome
+from sevenfold.errors import Aborted, Refused
+from sevenfold.ports import AsyncClient, Call, Client, Reply, Watcher
+
+R = TypeVar("R")
+
+
+class Hooks(Protocol):
+    """Runs the hooks of an event for a driver that blocks."""
+
+    def fire(self, event: HookInput, stopped: Callable[[], bool] = ...) -> HookOutcome:
+        """Run them; raises `Aborted` once ``stopped()``."""
+        ...
+
+    def close(self) -> None:
+        """End the hooks that run in the background."""
+        ...
+
+
+class AsyncHooks(Protocol):
+    """Runs the hooks of an event for a driver that awaits."""
+
+    async def fire(self, event: HookInput) -> HookOutcome:
+        """Run them; cancelling it ends them."""
+        ...
+
+    def close(self) -> None:
+        """End the hooks that run in the background."""
+        ...
+
+
+class Signal:
+    """Something that happens once; threads and tasks can wait for it."""
+
+    def __init__(self) -> None:
+        self._happened = threading.Event()
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    def happen(self) -> None:
+        """It has happened."""
+        with self._lock:
+            self._happened.set()
+            for loop, event in self._waiting:
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(event.set)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for so long; True if it has happened."""
+        return self._happened.wait(seconds)
+
+    async def wait_async(self, seconds: float) -> bool:
+        """The same without blocking."""
+        event = asyncio.Event()
+        waiting = asyncio.get_running_loop(), event
+        with self._lock:
+            self._waiting.append(waiting)
+        try:
+            if not self._happened.is_set():
+                await asyncio.wait_for(event.wait(), seconds)
+        except TimeoutError:
+            return self._happened.is_set()
+        finally:
+            with self._lock:
+                self._waiting.remove(waiting)
+        return True
+
+
+@final
+class Ask(Struct, frozen=True):
+    """Ask a model; the flow gets its `Reply`, or a `ModelError` thrown in."""
+
+    call: Call
+
+    def __iter__(self) -> Generator[Effect, Any, Reply]:
+        reply: Reply = yield self
+        return reply
+
+
+@final
+class Fire(Struct, frozen=True):
+    """Run the hooks of an event; the flow gets their `HookOutcome`."""
+
+    event: HookInput
+
+    def __iter__(self) -> Generator[Effect, Any, HookOutcome]:
+        outcome: HookOutcome = yield self
+        return outcome
+
+
+@final
+class Wait(Struct, frozen=True):
+    """Wait for background work; the flow gets True if it ended in time."""
+
+    signal: Signal
+    seconds: float
+
+    def __iter__(self) -> Generator[Effect, Any, bool]:
+        ended: bool = yield self
+        return ended
+
+
+@final
+class Run(Struct, Generic[R], frozen=True):
+    """Do something slow; the flow gets its result."""
+
+    now: Callable[[], R]
+    """For the driver that blocks."""
+    later: Callable[[], Awaitable[R]]
+    """For the driver that awaits."""
+
+    def __iter__(self) -> Generator[Effect, Any, R]:
+        result: R = yield self
+        return result
+
+
+Effect: TypeAlias = Ask | Fire | Wait | Run[Any]
+Flow: TypeAlias = Generator[Effect, Any, R]
+
+
+def in_thread(work: Callable[[], R]) -> Run[R]:
+    """Something that only computes; the driver that awaits has it done in a thread.
+
+    No lock is held meanwhile, so a flow that yields this must check afterwards that the conversation is unchanged.
+    """
+    return Run(work, partial(asyncio.to_thread, work))
+
+
+Guard = AbstractContextManager[object]
+
+TICK = 0.05
+"""Seconds within which a blocked wait notices that it was stopped."""
+FOREVER = 10.0**7
+STOPPED = "stopped before it was done"
+NOBODY = "a model has to be asked, and no client was given"
+
+
+def drive(
+    flow: Flow[R],
+    client: Client | None,
+    watch: Watcher | None = None,
+    hooks: Hooks | None = None,
+    guard: Guard | None = None,
+    stopped: Signal | None = None,
+) -> R:
+    """Run a flow to its end; its own steps, but not its waits, are taken under the ``guard``.
+
+    Once ``stopped`` has happened, a hook or a wait raises `Aborted` in the flow. Models and tools are stopped by
+    their clients and executors.
+    """
+    guard = guard or nullcontext()
+    try:
+        with guard:
+            effect = next(flow)
+        while True:
+            try:
+                match effect:
+                    case Ask(call=call):
+                        got: Any = _given(client).ask(call, watch)
+                    case Fire(event=event):
+                        got = _fired(event, hooks, stopped)
+                    case Wait(signal=signal, seconds=seconds):
+                        got = _waited(signal, seconds, stopped)
+                    case Run(now=now):
+                        got = now()
+                    case _:
+                        assert_never(effect)
+            except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
+                with guard:
+                    effect = flow.throw(error)
+            else:
+                with guard:
+                    effect = flow.send(got)
+    except StopIteration as end:
+        result: R = end.value
+        return result
+    finally:
+        flow.close()
+
+
+async def drive_async(
+    flow: Flow[R],
+    client: AsyncClient | None,
+    watch: Watcher | None = None,
+    hooks: AsyncHooks | None = None,
+    stopped: Signal | None = None,
+) -> R:
+    """Run a flow to its end without blocking; see `drive` for ``stopped``."""
+    try:
+        effect = next(flow)
+        while True:
+            try:
+                match effect:
+                    case Ask(call=call):
+                        got: Any = await _given(client).ask(call, watch)
+                    case Fire(event=event):
+                        got = await _unless(stopped, hooks.fire(event)) if hooks else _nothing(event)
+                    case Wait(signal=signal, seconds=seconds):
+                        other = stopped if stopped is not signal else None
+                        got = await _unless(other, signal.wait_async(seconds))
+                    case Run(later=later):
+                        got = await later()
+                    case _:
+                        assert_never(effect)
+            except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
+                effect = flow.throw(error)
+            else:
+                effect = flow.send(got)
+    except StopIteration as end:
+        result: R = end.value
+        return result
+    finally:
+        flow.close()
+
+
+def _fired(event: HookInput, hooks: Hooks | None, stopped: Signal | None) -> HookOutcome:
+    if stopped is None:
+        return hooks.fire(event) if hooks else _nothing(event)
+    if stopped.wait(0):
+        raise Aborted(STOPPED)
+    return hooks.fire(event, lambda: stopped.wait(0)) if hooks else _nothing(event)
+
+
+def _waited(signal: Signal, seconds: float, stopped: Signal | None) -> bool:
+    if stopped is None or stopped is signal:
+        return signal.wait(seconds)
+    for _ in range(ceil(seconds / TICK)):
+        if signal.wait(TICK):
+            return True
+        if stopped.wait(0):
+            raise Aborted(STOPPED)
+    return False
+
+
+async def _unless(stopped: Signal | None, work: Coroutine[Any, Any, R]) -> R:
+    """What comes of the work, unless it is stopped before."""
+    if stopped is None:
+        return await work
+    doing, over = asyncio.ensure_future(work), asyncio.ensure_future(stopped.wait_async(FOREVER))
+    try:
+        await asyncio.wait((doing, over), return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            raise Aborted(STOPPED)
+        return doing.result()
+    finally:
+        doing.cancel()
+        over.cancel()
+        await asyncio.gather(doing, over, return_exceptions=True)
+
+
+def _given(client: Any) -> Any:
+    if client is None:
+        raise Refused(NOBODY)
+    return client
+
+
+def _nothing(event: HookInput) -> HookOutcome:
+    return HookOutcome(event=type(event).__name__)

@@ -1,0 +1,223 @@
+"""The requests of a session, looked back at: what they cost together, and the bytes of any one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.conversation.epoch import frame_of
+from sevenfold.conversation.resume import read, resume
+from sevenfold.errors import Refused
+from sevenfold.ports import Log
+from sevenfold.profiles import find
+from sevenfold.record.blocks import read as read_block
+from sevenfold.record.decisions import Billed, Epoch, Request
+from sevenfold.record.entries import Boundary, Decision, Link, Said
+from sevenfold.record.usage import Usage
+from sevenfold.record.view import View
+from sevenfold.record.wire import Message, Wire
+from sevenfold.request import price
+from sevenfold.request.frame import Body, Marker, assemble
+from sevenfold.request.plan import Tail, tail_of
+
+
+class Account(Struct, frozen=True):
+    """What a session has cost so far."""
+
+    requests: int = 0
+    usd: float | None = 0.0
+    """None once a call was made whose price is unknown."""
+    tip: str | None = None
+    """The newest record the last request held."""
+
+    @classmethod
+    def of(cls, log: Log) -> Account:
+        """From the last request on record, which says what came before it, and the answers since."""
+        newest = next(log.decisions(Request), None)
+        if newest is None:
+            return cls()
+        position, last = newest
+        account = cls(last.number + 1, last.spent, next((made.tip for _, made in _own_requests(log)), None))
+        for _, entry in read(log, position):
+            match entry:
+                case Said(role="assistant", usage=Usage() as usage, model=model):
+                    account = account.billed(price.cost(usage, find(model)))
+                case Decision(made=Billed(usage=raw, model=model)):
+                    account = account.billed(price.cost(Usage.read(raw), find(model)))
+                case _:
+                    continue
+        return account
+
+    def billed(self, usd: float | None) -> Account:
+        """After one more answer."""
+        return replace(self, usd=None if self.usd is None or usd is None else self.usd + usd)
+
+
+class Past(Struct, frozen=True):
+    """A request that was made."""
+
+    record: Request
+    body: bytes
+    """What was sent, byte for byte."""
+    usage: Usage | None
+    """What its answer reported; None if there was none."""
+    usd: float | None
+    prompt_usd: float | None
+    """The part of it that the prompt cost."""
+    model: str
+
+
+def past(log: Log, number: int) -> Past:
+    """The request with this number, counted from 0; negative numbers count from the newest."""
+    newest = next((made.number for made in requests(log)), None)
+    if newest is None:
+        raise Refused("no request of this session is on record yet, so there is nothing to look back at")
+    wanted = number if number >= 0 else newest + 1 + number
+    for position, made in log.decisions(Request):
+        if made.number == wanted:
+            return _rebuilt(log, position, made)
+    raise Refused(f"there is no request number {number} on record; the newest is number {newest}")
+
+
+def answered_at(log: Log) -> str:
+    """When the newest answer came, on whatever branch; empty before the first."""
+    answers = (said for said in log.answers() if not said.sidechain and not said.synthetic)
+    return next((said.timestamp for said in answers), "")
+
+
+def last_tail(log: Log) -> Tail | None:
+    """Where the last marker of the newest request stood that was answered; None after a compaction."""
+    for position, made in _own_requests(log):
+        for _, entry in read(log, position):
+            match entry:
+                case Boundary():
+                    return None
+                case Said(role="assistant") as said if _answers(said, made):
+                    markers = [Marker(*mark) for mark in made.markers]
+                    return tail_of(markers)
+                case _:
+                    continue
+    return None
+
+
+def whole(log: Log) -> View:
+    """The conversation as if it had never been compacted: every record that led to the present."""
+    view = View()
+    for position, entry in read(log):
+        match entry:
+            case Boundary(uuid=uuid, logical_parent=parent):
+                view.add(Link(uuid, parent), position)
+            case Said(summary=True, uuid=uuid, parent=parent):
+                view.add(Link(uuid, parent), position)
+            case _:
+                view.add(entry, position)
+    return view
+
+
+def holds(log: Log, uuid: str) -> bool:
+    """Is there something said under this id, in the conversation itself?"""
+    match log.record(uuid):
+        case (_, Said(sidechain=False)):
+            return True
+        case _:
+            return False
+
+
+def requests(log: Log) -> Iterator[Request]:
+    """All requests on record, the newest first."""
+    return (made for _, made in log.decisions(Request))
+
+
+def rebuild(epoch: Epoch, request: Request, messages: Sequence[Message]) -> Body:
+    """A request as it was sent, from its records and the messages of the view at its tip."""
+    markers = [Marker(*mark) for mark in request.markers]
+    if request.appended and request.tip is None:
+        # A fork that did not begin with the whole of what was in view has all its messages with it.
+        messages = ()
+    extra = {name: bytes(raw) for name, raw in request.parameters.items()}
+    own = [_message(bytes(raw)) for raw in request.appended]
+    return assemble(frame_of(epoch), [*messages, *own], markers, extra)
+
+
+def _shared(view: View, made: Request) -> list[Message]:
+    """The messages of the view a request begins with: all of them, or those up to a record."""
+    if made.upto is None:
+        return view.messages()
+    wire = Wire()
+    for number, item in enumerate(view.items):
+        wire.add(number, item.role, item.said.message_id, item.shown)
+        if item.said.uuid == made.upto:
+            break
+    return wire.messages()
+
+
+def _message(raw: bytes) -> Message:
+    fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+    parts = tuple(
+        read_block(bytes(part)) for part in msgspec.json.decode(fields["content"], type=list[msgspec.Raw])
+    )
+    return Message(msgspec.json.decode(fields["role"], type=str), parts, raw)
+
+
+def _own_requests(log: Log) -> Iterator[tuple[int, Request]]:
+    """Those of the conversation itself, forks aside."""
+    return ((position, made) for position, made in log.decisions(Request) if not made.appended)
+
+
+def _rebuilt(log: Log, position: int, made: Request) -> Past:
+    view = resume(log.upto(position))
+    if view.epoch is None or (view.epoch.id != made.epoch and not made.appended):
+        raise Refused(
+            f"request number {made.number} cannot be rebuilt: the record of what preceded its messages is gone"
+        )
+    epoch = view.epoch
+    body = rebuild(epoch, made, _shared(view, made))
+    if body.sha256 != made.sha256 and made.appended:
+        epoch, body = _fork_body(log, position, made) or (epoch, body)
+    if body.sha256 != made.sha256:
+        raise Refused(
+            f"request number {made.number} cannot be rebuilt byte for byte: the transcript has been changed since, "
+            "by a purge or by another program"
+        )
+    usage, model = _answer(log, position, made)
+    if usage is None:
+        return Past(made, body.raw, None, None, None, epoch.model)
+    profile = find(model)
+    prompt = replace(usage, output_tokens=0, iterations=())
+    return Past(made, body.raw, usage, price.cost(usage, profile), price.cost(prompt, profile), epoch.model)
+
+
+def _fork_body(log: Log, position: int, made: Request) -> tuple[Epoch, Body] | None:
+    """The request of a fork that was taken when the conversation was shorter than when it was sent."""
+    view = View()
+    for place, entry in read(log):
+        if place >= position:
+            break
+        view.add(entry, place)
+        if view.tip == made.tip and view.epoch is not None and view.epoch.id == made.epoch:
+            body = rebuild(view.epoch, made, _shared(view, made))
+            if body.sha256 == made.sha256:
+                return view.epoch, body
+    return None
+
+
+def _answer(log: Log, position: int, made: Request) -> tuple[Usage | None, str]:
+    """What the answer to the request at this place reported."""
+    for place, entry in read(log, position):
+        match entry:
+            case Decision(made=Request(appended=[])) if place > position and not made.appended:
+                break
+            case Decision(made=Billed(request=request, usage=raw, model=model)) if request == made.id:
+                return Usage.read(raw), model
+            case Said(role="assistant", usage=usage, model=model) as said if _answers(said, made):
+                return usage, model
+            case _:
+                continue
+    return None, ""
+
+
+def _answers(said: Said, made: Request) -> bool:
+    return not made.appended and said.parent == made.tip

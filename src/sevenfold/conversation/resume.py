@@ -1,0 +1,91 @@
+"""Opening a transcript from its end.
+
+What the model sees now begins at the last compaction of the live branch, so that is how far back reading
+goes: from the end of the file to that boundary, and to the messages it kept. A boundary on a branch that
+was given up is recognised because the way from the newest record does not lead to it; then the one before
+is tried. Time and memory depend on what is in view, not on how long the session has been running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sevenfold.ports import Log
+from sevenfold.record import entries
+from sevenfold.record.decisions import Carry, Commit, Epoch
+from sevenfold.record.entries import Boundary, Damaged, Decision, Entry
+from sevenfold.record.layout import Measured
+from sevenfold.record.view import View
+
+Told = Measured | Epoch
+"""What a reader learns about sizes: reports, and what preceded the messages when they were made."""
+
+
+def resume(log: Log, told: list[Told] | None = None) -> View:
+    """The view at the end of the log; ``told`` is filled with what was learnt about sizes on the way."""
+    for start in _starting_points(log):
+        found: list[Told] = []
+        view = fold(log, start, found)
+        if start == 0 or (view.boundary is not None and view.missing is None):
+            break
+    view.keeps_history = False
+    _recall_epoch(log, view)
+    if told is not None:
+        told.extend(found)
+    return view
+
+
+def fold(log: Log, start: int = 0, told: list[Told] | None = None) -> View:
+    """The view that results from reading the log from ``start`` on."""
+    view = View(complete=start == 0)
+    for position, entry in read(log, start):
+        measured = view.add(entry, position)
+        if told is not None and measured is not None:
+            told.append(measured)
+        if told is not None and isinstance(entry, Decision) and isinstance(entry.made, Epoch):
+            told.append(entry.made)
+    return view
+
+
+def read(log: Log, start: int = 0) -> Iterator[tuple[int, Entry]]:
+    """The entries of the log from ``start`` on, each with its position."""
+    for position, line in log.read(start):
+        yield position, entries.read(line) if line else Damaged("the line is too long to be read")
+
+
+def _starting_points(log: Log) -> Iterator[int]:
+    """Positions from which reading may suffice, the last first; in the end the beginning."""
+    for position, boundary in log.boundaries():
+        start = _start_of_view(log, boundary, position)
+        if start == 0:
+            break
+        if start is not None:
+            yield start
+    yield 0
+
+
+def _start_of_view(log: Log, boundary: Boundary, position: int) -> int | None:
+    """Where the view begins that a boundary opens: there, or at the first of the messages it keeps."""
+    segment = boundary.about.preserved_segment
+    if segment is None:
+        return position
+    for _, entry in read(log, position) if boundary.own else ():
+        match entry:
+            case Decision(made=Carry(boundary=boundary.uuid, segment_offset=int() as start)):
+                return start
+            case Decision(made=Commit()):
+                break
+            case _:
+                continue
+    head = log.record(segment.head_uuid, position)
+    return None if head is None else head[0]
+
+
+def _recall_epoch(log: Log, view: View) -> None:
+    """The epoch's bytes may stand before the boundary: the carry says where."""
+    if view.epoch is None and view.carry is not None and view.carry.epoch_offset is not None:
+        match next(read(log, view.carry.epoch_offset), None):
+            case (_, Decision(made=Epoch() as epoch)):
+                view.epoch = epoch
+            case _:
+                pass

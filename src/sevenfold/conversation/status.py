@@ -1,0 +1,84 @@
+"""The gauge as everyone reads it: how full the window is, and what the session has cost."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from sevenfold.conversation.exchange import Exchange
+from sevenfold.conversation.limits import Limits
+from sevenfold.record.gauge import Budget, nearly
+from sevenfold.record.window import Window
+
+
+class Reading(Struct, frozen=True, kw_only=True):
+    """How full the window is, and what the session has cost."""
+
+    seen: int
+    """Tokens the model sees…"""
+    sent: int
+    """…and tokens sent, before the provider's own edits."""
+    low: int
+    high: int
+    """The truth is expected between these, 19 times out of 20."""
+    context: int
+    effective: int
+    threshold: int
+    warning: int
+    blocking: int
+    limit: int
+    """What percentages are of: the threshold while auto-compaction is on, else the effective window."""
+    percent_left: int
+    above_warning: bool
+    above_error: bool
+    above_auto_compact: bool
+    at_blocking: bool
+    wire: int
+    wire_limit: int | None
+    images: int
+    images_limit: int | None
+    requests: int
+    usd: float | None
+    """What the session has cost so far; None where a price is unknown."""
+
+    @property
+    def band(self) -> int:
+        """How many tokens more it may really be."""
+        return self.high - self.seen
+
+    @property
+    def heavy(self) -> tuple[Budget, ...]:
+        """What else a request has nearly too much of, or too much: ``bytes``, ``images``."""
+        found: dict[Budget, bool] = {
+            "bytes": nearly(self.wire, self.wire_limit),
+            "images": nearly(self.images, self.images_limit),
+        }
+        return tuple(budget for budget, is_nearly in found.items() if is_nearly)
+
+
+def reading(exchange: Exchange, window: Window, limits: Limits) -> Reading:
+    """Look at an exchange; ``limits`` are the most bytes and pictures a request may have."""
+    size = exchange.size()
+    status = window.status(size.tokens, band=size.band)
+    return Reading(
+        seen=size.tokens,
+        sent=size.sent,
+        low=size.low,
+        high=size.high,
+        context=window.context,
+        effective=window.effective,
+        threshold=window.threshold,
+        warning=window.warning,
+        blocking=window.blocking,
+        limit=status.limit,
+        percent_left=status.percent_left,
+        above_warning=status.above_warning,
+        above_error=status.above_error,
+        above_auto_compact=status.above_auto_compact,
+        at_blocking=status.at_blocking,
+        wire=size.wire,
+        wire_limit=limits.wire,
+        images=size.images,
+        images_limit=limits.images,
+        requests=exchange.account.requests,
+        usd=exchange.account.usd,
+    )

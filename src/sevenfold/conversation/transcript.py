@@ -1,0 +1,258 @@
+"""A session's transcript: the log on one side, the view folded from it on the other, always in step.
+
+Everything that happens is written first and folded second, so a record that could not be stored is not
+seen either. Nothing else writes to a log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TypeVar
+
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from sevenfold.conversation.resume import Told, resume
+from sevenfold.errors import InputError, Refused, TranscriptTooNew
+from sevenfold.ports import Clock, Ids, Log
+from sevenfold.record import calls
+from sevenfold.record import log as lines
+from sevenfold.record.blocks import Block
+from sevenfold.record.decisions import (
+    Carry,
+    Commit,
+    CompactMetadata,
+    Epoch,
+    MicrocompactMetadata,
+    OwnDecision,
+    Signed,
+)
+from sevenfold.record.entries import Decision, Said, Stored
+from sevenfold.record.layout import Measured
+from sevenfold.record.log import Answer, Place, Written, shorten_label
+
+Made = TypeVar("Made", bound=OwnDecision)
+
+
+class Beside(Struct, frozen=True):
+    """Something that is put behind a summary: what the work needs at hand."""
+
+    kind: str
+    blocks: tuple[Block, ...]
+    facts: dict[str, object] = {}
+    role: str = "user"
+
+
+class Transcript:
+    """What was said and decided, and what the model sees of it."""
+
+    def __init__(self, log: Log, place: Place, *, clock: Clock, ids: Ids) -> None:
+        self.log = log
+        self.place = place
+        self._clock = clock
+        self._ids = ids
+        self.told: list[Told] = []
+        """What reading the log taught about sizes."""
+        self.written = 0
+        """Bytes written since it was opened."""
+        self.view = resume(log, self.told)
+        self._closed = False
+        self._epoch_at = self._find_epoch()
+
+    @property
+    def read_only(self) -> bool:
+        """True when a newer version wrote records here that this one does not understand."""
+        return bool(self.view.unknown_kinds)
+
+    def user(
+        self,
+        blocks: Sequence[Block],
+        *,
+        meta: bool = False,
+        key: str = "",
+        stored: dict[str, Stored] | None = None,
+    ) -> str:
+        """Record what was said on the user's side; returns the record's id.
+
+        ``stored`` says where the whole of those results is of which ``blocks`` hold only a preview.
+        """
+        uuid = self._ids.new()
+        written = lines.said_by_user(
+            self.place, uuid, self.view.tip, self._now(), _some(blocks), meta=meta, key=key, stored=stored
+        )
+        self._write(written)
+        return uuid
+
+    def model(self, answer: Answer) -> Measured | None:
+        """Record the model's answer; says what its reported size can be compared with."""
+        return self._write(
+            lines.said_by_model(self.place, self._ids.new(), self.view.tip, self._now(), answer)
+        )
+
+    def distinct(self, answer: Answer) -> Answer:
+        """The answer with names of their own for those of its calls whose names are taken."""
+        return calls.distinct(answer, self._taken, self._ids.new)
+
+    def _taken(self, call: str) -> bool:
+        """Is there another call of this name? One that is drawn by lot and left behind on a branch is the same."""
+        known = self.view.asked(call)
+        if known is not None and self.view.item(known) is not None:
+            return True
+        if calls.drawn(call):
+            return False
+        return known is not None or (not self.view.whole and self.log.called(call))
+
+    def attach(
+        self, kind: str, facts: dict[str, object], blocks: Sequence[Block], *, role: str = "user"
+    ) -> str:
+        """Record something put beside the conversation, as it will be sent."""
+        uuid = self._ids.new()
+        written = lines.attached(
+            self.place, uuid, self.view.tip, self._now(), kind, facts, _some(blocks), role=role
+        )
+        self._write(written)
+        return uuid
+
+    def again(self, said: Said) -> str:
+        """Record once more, at the newest place, what was said before on the user's side."""
+        if said.attachment:
+            return self.attach(said.attachment, {}, said.blocks, role=said.role)
+        return self.user(said.blocks, meta=said.meta, key=said.key, stored=said.stored)
+
+    def clear(self, about: MicrocompactMetadata) -> str:
+        """Record that old results are cleared."""
+        uuid = self._ids.new()
+        written = lines.cleared(self.place, uuid, self.view.tip, self._now(), about)
+        self._write(written)
+        return uuid
+
+    def decide(self, decision: Made) -> Made:
+        """Record a decision of our own, made at the newest record; returns it with its id."""
+        made = replace(decision, id=self._ids.new(), at=self.view.tip, timestamp=self._now())
+        self._write(lines.decided(made))
+        return made
+
+    def label(self, kind: str, text: str) -> None:
+        """Record what the session is known by, unless it is known by that already."""
+        text = shorten_label(text)
+        if text and text != self.view.labels.get(kind):
+            self._write(lines.labelled(self.place, kind, text, self.view.tip))
+
+    def compact(
+        self,
+        about: CompactMetadata,
+        summary: Sequence[Block],
+        *,
+        boundary: str = "",
+        anchor: str = "",
+        beside: Sequence[Beside] = (),
+        epoch: Epoch | None = None,
+        signed: bytes | None = None,
+        carry: Carry | None = None,
+        known_by: Mapping[str, str] = {},
+    ) -> str:
+        """Record a compaction in one write that counts only as a whole; returns the boundary's id.
+
+        ``boundary`` and ``anchor`` are ids given out beforehand, when ``about`` keeps messages that must be
+        told where they now stand: behind the summary (``anchor``) or behind the boundary. ``beside`` comes
+        behind everything else; ``epoch`` opens with it; ``signed`` is the provider's own summary, for its model;
+        ``carry`` holds what must be known on this side of the boundary too, ``known_by`` the session's labels.
+        """
+        segment = about.preserved_segment
+        if segment and not self.view.begins_round(segment.head_uuid):
+            raise InputError(
+                f"what a compaction keeps cannot begin at {segment.head_uuid}: it is not in view, "
+                "or would be torn from the answer it belongs to; begin at that answer"
+            )
+        boundary, anchor, now = boundary or self._ids.new(), anchor or self._ids.new(), self._now()
+        stamp = {"at": anchor, "timestamp": now}
+        written = [lines.compacted(self.place, boundary, self.view.tip, now, about)]
+        if signed is not None:
+            block = Signed(boundary=boundary, block=Raw(signed), model=epoch.model if epoch else "")
+            written.append(lines.decided(replace(block, id=self._ids.new(), at=boundary, timestamp=now)))
+        written.append(lines.said_by_user(self.place, anchor, boundary, now, _some(summary), summary=True))
+        parent = anchor
+        for one in beside:
+            uuid = self._ids.new()
+            written.append(
+                lines.attached(
+                    self.place, uuid, parent, now, one.kind, one.facts, one.blocks, role=one.role
+                )
+            )
+            parent = uuid
+        carried = replace(
+            carry or Carry(boundary=boundary),
+            id=self._ids.new(),
+            boundary=boundary,
+            previous_boundary=self.view.boundary,
+            epoch=self.view.epoch.id if self.view.epoch else None,
+            epoch_offset=self._epoch_at,
+            segment_offset=self.view.start_of(segment) if segment else None,
+            **stamp,
+        )
+        if epoch is not None:
+            opened = replace(epoch, id=self._ids.new(), boundary=boundary, **stamp)
+            written.append(lines.decided(opened))
+            carried = replace(carried, epoch=opened.id, epoch_offset=None)
+        written += [lines.labelled(self.place, kind, text, parent) for kind, text in known_by.items()]
+        commit = Commit(id=self._ids.new(), boundary=boundary, **stamp)
+        self._write(*written, lines.decided(carried), lines.decided(commit), durable=True)
+        return boundary
+
+    def new_id(self) -> str:
+        """A name for a record that is about to be written."""
+        return self._ids.new()
+
+    def close(self) -> None:
+        """Let others write."""
+        self._closed = True
+        self.log.close()
+
+    def must_be_writable(self) -> None:
+        """Raise if nothing can be recorded here."""
+        if self._closed:
+            raise Refused("this session is closed, so nothing can be added to it; open it again")
+        if self.read_only:
+            kinds = ", ".join(sorted(self.view.unknown_kinds))
+            raise TranscriptTooNew(
+                f"this transcript holds records this version does not know ({kinds}): "
+                "it can be read, but only a newer Sevenfold can continue it"
+            )
+
+    def _write(self, *written: Written, durable: bool = False) -> Measured | None:
+        self.must_be_writable()
+        positions = self.log.append([one.line for one in written], durable=durable)
+        measured = None
+        for position, one in zip(positions, written, strict=True):
+            if isinstance(one.entry, Decision) and isinstance(one.entry.made, Epoch):
+                self._epoch_at = position
+            measured = self.view.add(one.entry, position) or measured
+            self.written += len(one.line)
+        if self.view.missing is not None:
+            self.view = resume(self.log)
+        return measured
+
+    def _find_epoch(self) -> int | None:
+        """Where the record of the epoch in force is."""
+        if self.view.epoch is None:
+            return None
+        epoch = self.view.epoch.id
+        return next((position for position, made in self.log.decisions(Epoch) if made.id == epoch), None)
+
+    def _now(self) -> str:
+        milliseconds = int(self._clock.now() * 1000)
+        return f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"
+
+
+@lru_cache(maxsize=1)
+def _second(seconds: int) -> str:
+    """A moment in ISO form; the records of a turn are often written within one second."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _some(blocks: Sequence[Block]) -> Sequence[Block]:
+    if not blocks:
+        raise InputError("there is nothing to record: a message needs at least one content block")
+    return blocks

@@ -1,0 +1,315 @@
+"""Where the prompt cache was lost, and why.
+
+A call should be able to read what the call before it made cacheable: what that one read and what it
+wrote, or its whole prompt where the provider caches by itself. If it reads clearly less, the difference
+was paid for again. A shorter prompt is not held against the cache: only what is still in it counts.
+
+
+---
+
+What a session cost, what it would have cost without a cache, and with a perfect one.
+
+Sums hold the calls whose price is known; the others are counted. Where no call at all has a price, the
+sums are None: unknown is not zero.
+
+
+---
+
+What happened in a session, counted as it is read.
+
+Readers of different formats tell the books the same few things: a piece entered the context, a call was
+made, its report grew, the context was compacted or cleared. A session has lanes: the main conversation
+and one for every sub-agent whose records share the file. Calls, tokens and money are the session's; the
+context and the cache are each lane's own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from math import fsum
+
+from msgspec import Struct, structs
+
+from sevenfold.lab.profile import cache as caching
+from sevenfold.lab.profile.cache import CachedRequest, CacheFollower, is_fall, lifetime_of
+from sevenfold.lab.profile.context import FileReads, SessionTally, WindowContents, added
+from sevenfold.lab.profile.figures import CacheBreak, Point, SessionProfile, Shrinking, UsageSums
+from sevenfold.profiles import Profile, find
+from sevenfold.record.usage import Usage
+from sevenfold.request import price
+from sevenfold.request.price import Call
+
+SHORT_LIFETIME = 300
+
+
+class PrefixRun:
+    """Calls that share one growing prefix, and what they cost with a perfect cache."""
+
+    def __init__(self) -> None:
+        self._calls: list[Call] = []
+        self._profile: Profile | None = None
+        self._lifetime = SHORT_LIFETIME
+        self._ideal: list[float] = []
+
+    def add(self, prompt: int, output: int, profile: Profile, lifetime: int | None) -> None:
+        """One more call; another model starts another run."""
+        if self._profile is not None and profile.model != self._profile.model:
+            self.end()
+        self._profile = profile
+        self._lifetime = lifetime or self._lifetime
+        self._calls.append(Call(prompt, output, self._lifetime))
+
+    def end(self) -> None:
+        """The prefix is given up: what follows is written anew."""
+        if self._profile is not None:
+            cost = price.ideal_cost(self._calls, self._profile)
+            self._ideal.append(cost or 0.0)
+        self._calls, self._profile = [], None
+
+    def cost(self) -> float:
+        """The ideal cost of all calls whose price is known."""
+        self.end()
+        return fsum(self._ideal)
+
+
+class SessionCost:
+    """The costs of a session."""
+
+    def __init__(self) -> None:
+        self.unpriced = 0
+        self._paid: list[float] = []
+        self._uncached: list[float] = []
+
+    def add(self, usage: Usage | None, profile: Profile) -> None:
+        """Count one call."""
+        paid = price.cost(usage, profile) if usage else None
+        uncached = price.uncached_cost(usage, profile) if usage else None
+        if paid is None or uncached is None:
+            self.unpriced += 1
+        else:
+            self._paid.append(paid)
+            self._uncached.append(uncached)
+
+    def sums(self, ideal: float) -> tuple[float | None, float | None, float | None]:
+        """Paid, uncached and ideal."""
+        if self.unpriced and not self._paid:
+            return None, None, None
+        return fsum(self._paid), fsum(self._uncached), ideal
+
+
+class CallReport(Struct, frozen=True):
+    """What a call says about itself."""
+
+    model: str
+    usage: Usage | None
+    prompt: int | None = None
+    """The size of the prompt, where the usage adds up more than one."""
+    at: float | None = None
+    """When it was asked for, in seconds since 1970."""
+    reason: str = ""
+    """Why the cache was missed, if the server says so."""
+    whole: bool = True
+    """False for a report made before the answer was complete."""
+
+
+def seconds(timestamp: str) -> float | None:
+    """The time a record carries in seconds since 1970, None if it carries none."""
+    try:
+        return datetime.fromisoformat(timestamp).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+class Books:
+    """Everything that is counted of one session."""
+
+    def __init__(self) -> None:
+        self.tally = SessionTally()
+        self.money = SessionCost()
+        self.calls = 0
+        self.damaged = 0
+        self.unknown: Counter[str] = Counter()
+        self.repairs: Counter[str] = Counter()
+        self.compactions: list[Shrinking] = []
+        self.clearings: list[Shrinking] = []
+        self.unrecorded: list[Shrinking] = []
+        self.breaks: list[CacheBreak] = []
+        self.points: list[Point] = []
+        self.window: int | None = None
+        self.first: str | None = None
+        self.last: str | None = None
+        self._lanes: list[Lane] = []
+        self._sums: Counter[str] = Counter()
+        self._models: Counter[str] = Counter()
+        self._partial = 0
+
+    def open_lane(self, *, side: bool = False) -> Lane:
+        """Books for one more conversation; ``side`` for that of a sub-agent within the file."""
+        lane = Lane(self, len(self._lanes) + 1 if side else 0)
+        self._lanes.append(lane)
+        return lane
+
+    def seen_at(self, timestamp: str) -> None:
+        """A record carries this time."""
+        self.first = self.first or timestamp or None
+        self.last = timestamp or self.last
+
+    def settle(self, report: CallReport, profile: Profile) -> None:
+        """Count a call for good."""
+        self._models[report.model or "unknown"] += 1
+        self.money.add(report.usage, profile)
+        self._partial += not report.whole
+        for name in UsageSums.__struct_fields__:
+            self._sums[name] += getattr(report.usage, name) if report.usage else 0
+
+    def close(self, file: str, session_id: str, format_name: str) -> SessionProfile:
+        """The figures."""
+        for lane in self._lanes:
+            lane.close()
+        paid, uncached, ideal = self.money.sums(sum(lane.run.cost() for lane in self._lanes))
+        main = self._main_lane()
+        return SessionProfile(
+            file=file,
+            session_id=session_id,
+            format=format_name,
+            models=dict(self._models.most_common()),
+            started=self.first,
+            ended=self.last,
+            api_calls=self.calls,
+            side_calls=sum(lane.calls for lane in self._lanes if lane.number != main),
+            usage=UsageSums(**self._sums),
+            compactions=len(self.compactions),
+            clearings=len(self.clearings),
+            cost_usd=paid,
+            uncached_cost_usd=uncached,
+            ideal_cost_usd=ideal,
+            unpriced_calls=self.money.unpriced,
+            tokens_by_category=self.tally.by_category(),
+            carried_by_category=self.tally.carried(),
+            peak_context_tokens=max((point.tokens for point in self.points), default=0),
+            window_tokens=self._window(),
+            cache_breaks=self.breaks,
+            compaction_events=self.compactions,
+            clearing_events=self.clearings,
+            unrecorded_events=self.unrecorded,
+            largest_items=self.tally.largest(),
+            repeated_reads=added([lane.reads.sums() for lane in self._lanes]),
+            growth=self.tally.growth(),
+            context_over_time=[_renumbered(point, main) for point in self.points],
+            partial_outputs=self._partial,
+            damaged_lines=self.damaged,
+            unknown_lines=dict(self.unknown.most_common()),
+            repairs=dict(self.repairs),
+        )
+
+    def _main_lane(self) -> int:
+        """Where a file holds nothing but a sub-agent's records, that is its main conversation."""
+        return min((lane.number for lane in self._lanes if lane.calls), default=0)
+
+    def _window(self) -> int | None:
+        """The window of the model that answered most, unless the transcript says."""
+        if self.window or not self._models:
+            return self.window
+        profile = find(self._models.most_common(1)[0][0])
+        return profile.window if profile.known else None
+
+
+def _renumbered(point: Point, main: int) -> Point:
+    return structs.replace(point, lane=0) if point.lane == main else point
+
+
+class Lane:
+    """One conversation of a session."""
+
+    def __init__(self, books: Books, number: int) -> None:
+        self.number = number
+        self.calls = 0
+        self.context = WindowContents(books.tally)
+        self.run = PrefixRun()
+        self.reads = FileReads()
+        self._books = books
+        self._watch = CacheFollower()
+        self._open: CallReport | None = None
+        self._prompt: int | None = None
+        self._model = ""
+        self._rewound = False
+        self._waiting: list[tuple[list[Shrinking], int]] = []
+
+    def called(self, report: CallReport) -> None:
+        """A new call was made with all that is in the context."""
+        self._settle()
+        books, usage = self._books, report.usage
+        books.calls += 1
+        self.calls += 1
+        self._open = report
+        if usage is None:
+            return
+        profile = find(report.model)
+        prompt = usage.prompt if report.prompt is None else report.prompt
+        self.context.called(prompt, profile.tokenizer)
+        loss = self._watch.check(
+            CachedRequest(usage, prompt, report.model, profile, report.at, report.reason)
+        )
+        if loss:
+            idle = None if loss.idle is None else round(loss.idle)
+            books.breaks.append(CacheBreak(loss.cause, loss.tokens, books.calls, idle, loss.cost_usd))
+        self._note_shrinking(prompt, report.model)
+        books.points.append(Point(report.at, prompt, self.number))
+
+    def grew(self, report: CallReport) -> None:
+        """The newest call reports again: while an answer comes in, each report has more output."""
+        if self._open is None or report.usage is None:
+            return
+        before = self._open.usage
+        if before is None or report.usage.output_tokens >= before.output_tokens:
+            self._open = structs.replace(self._open, usage=report.usage, whole=report.whole)
+
+    def compacted(self, trigger: str, before: int | None) -> None:
+        """The context was replaced by a summary."""
+        self._settle()
+        self.run.end()
+        self._watch.happened(caching.COMPACTION)
+        self._shrank(self._books.compactions, Shrinking(self._books.calls, trigger, before or self._prompt))
+
+    def cleared(self, trigger: str, results: int) -> None:
+        """Old results were taken out of the context."""
+        self._watch.happened(caching.CLEARING)
+        event = Shrinking(self._books.calls, trigger, self._prompt, None, results)
+        self._shrank(self._books.clearings, event)
+
+    def happened(self, event: str) -> None:
+        """Something else was taken out of the context, or put back; ``event`` is its name as a cause."""
+        self._rewound = True
+        self._watch.happened(event)
+
+    def close(self) -> None:
+        """Count all that is still open."""
+        self._settle()
+        self.context.close()
+
+    def _note_shrinking(self, prompt: int, model: str) -> None:
+        """What a compaction or a clearing left; or that the prompt shrank and nothing says why."""
+        for events, index in self._waiting:
+            events[index] = structs.replace(events[index], tokens_after=prompt)
+        before = self._prompt or 0
+        if not self._waiting and not self._rewound and self._model == model and is_fall(before, prompt):
+            event = Shrinking(self._books.calls - 1, "unrecorded", before, prompt)
+            self._books.unrecorded.append(event)
+        self._waiting, self._rewound = [], False
+        self._prompt, self._model = prompt, model
+
+    def _shrank(self, events: list[Shrinking], event: Shrinking) -> None:
+        self._waiting.append((events, len(events)))
+        events.append(event)
+
+    def _settle(self) -> None:
+        """The newest call is over: what it reported last holds."""
+        if (report := self._open) is None:
+            return
+        self._open = None
+        profile = find(report.model)
+        self._books.settle(report, profile)
+        if usage := report.usage:
+            prompt = usage.prompt if report.prompt is None else report.prompt
+            self.run.add(prompt, usage.output_tokens, profile, lifetime_of(usage))

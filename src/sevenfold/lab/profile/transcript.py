@@ -1,0 +1,318 @@
+"""Reads transcripts of parent-linked messages: Claude Code's of every version, and our own.
+
+The fold of `sevenfold.record` says what the model saw at each moment; this module turns its changes into
+entries of the books. Sub-agents that share the file get a fold and a lane of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import TypeVar
+
+import msgspec
+from msgspec import Raw, Struct, structs
+
+from sevenfold.lab.profile import cache as caching
+from sevenfold.lab.profile import context as pieces
+from sevenfold.lab.profile.books import Books, CallReport, Lane, seconds
+from sevenfold.lab.profile.context import CallLabel, ContextPiece
+from sevenfold.record import entries
+from sevenfold.record.blocks import Block
+from sevenfold.record.decisions import Rewound, Undone
+from sevenfold.record.entries import (
+    Boundary,
+    Clearing,
+    Damaged,
+    Decision,
+    Entry,
+    Link,
+    Said,
+    UnknownDecision,
+)
+from sevenfold.record.layout import Item
+from sevenfold.record.usage import Usage
+from sevenfold.record.view import View
+from sevenfold.record.weight import measure
+from sevenfold.stores.jsonl.lines import Line
+
+_T = TypeVar("_T")
+
+KNOWN_TYPES = frozenset(
+    {
+        *("agent-name", "ai-title", "assistant", "attachment", "bridge-session", "custom-title"),
+        *("file-history-delta", "file-history-snapshot", "last-prompt", "mode", "permission-mode"),
+        *("pr-link", "progress", "queue-operation", "sevenfold", "summary", "system", "user"),
+    }
+)
+_STREAM_START = 8
+"""Output tokens that a report made at the start of an answer shows at most."""
+
+
+class _Reason(Struct, frozen=True):
+    type: str = ""
+
+
+class _Diagnostics(Struct, frozen=True):
+    cache_miss_reason: _Reason | None = None
+
+
+class _Message(Struct, frozen=True):
+    stop_reason: str | None = None
+    diagnostics: _Diagnostics | None = None
+
+
+class _Head(Struct, frozen=True, rename="camel"):
+    """The fields of a record that the fold has no use for."""
+
+    type: str = ""
+    session_id: str | None = None
+    agent_id: str | None = None
+    request_id: str | None = None
+    message: Raw = Raw(b"{}")
+
+
+_head = msgspec.json.Decoder(_Head)
+_message = msgspec.json.Decoder(_Message)
+
+
+class TranscriptReader:
+    """Takes the lines of a transcript one by one."""
+
+    format = "transcript"
+
+    def __init__(self) -> None:
+        self.books = Books()
+        self.session_ids: list[str] = []
+        self.agent_ids: set[str] = set()
+        self.call_ids: set[str] = set()
+        self._main: _Conversation | None = None
+        self._side: dict[str, _Conversation] = {}
+        self._side_of: dict[str, str] = {}
+        self._speaking: _Conversation | None = None
+        """Whose record came last."""
+
+    def take(self, line: Line) -> None:
+        """The next line."""
+        entry = Damaged(line.problem) if line.problem else entries.read(line.raw)
+        head = _Head() if isinstance(entry, Damaged) else _decode(_head, line.raw, _Head())
+        if head.session_id and head.session_id not in self.session_ids:
+            self.session_ids.append(head.session_id)
+        self.agent_ids.add(head.agent_id or "")
+        self._count(entry, head)
+        self._conversation(entry, head).take(entry, head)
+
+    def finish(self) -> None:
+        """No more lines."""
+        for conversation in (self._main, *self._side.values()):
+            if conversation:
+                conversation.finish()
+
+    def _count(self, entry: Entry, head: _Head) -> None:
+        match entry:
+            case Damaged():
+                self.books.damaged += 1
+            case UnknownDecision(kind=kind):
+                self.books.unknown[f"sevenfold/{kind}"] += 1
+            case Said() | Boundary() | Clearing():
+                self.books.seen_at(entry.timestamp)
+            case _ if head.type and head.type not in KNOWN_TYPES:
+                self.books.unknown[head.type] += 1
+
+    def _conversation(self, entry: Entry, head: _Head) -> _Conversation:
+        """Whose record it is: the main conversation's, or that of a sub-agent."""
+        match entry:
+            case Said() | Boundary() | Clearing() if entry.sidechain:
+                name = head.agent_id or self._agent(entry)
+                if name not in self._side:
+                    self._side[name] = _Conversation(self.books, self.call_ids, side=True)
+                self._speaking = self._side[name]
+                return self._side[name]
+            case Link() if head.agent_id in self._side:
+                return self._side[head.agent_id]
+            case Link(parent=parent) if parent in self._side_of:
+                self._side_of[entry.uuid] = self._side_of[parent]
+                return self._side[self._side_of[parent]]
+            case Damaged() if self._speaking:
+                return self._speaking
+            case _:
+                self._main = self._main or _Conversation(self.books, self.call_ids, side=False)
+                if isinstance(entry, Said | Boundary | Clearing):
+                    self._speaking = self._main
+                return self._main
+
+    def _agent(self, entry: Said | Boundary | Clearing) -> str:
+        """A sub-agent without a name is known by its first record."""
+        parent = entry.logical_parent if isinstance(entry, Boundary) else entry.parent
+        name = self._side_of.get(parent or "")
+        if name is None and self._speaking and self._speaking.damaged:
+            name = next((name for name, one in self._side.items() if one is self._speaking), None)
+        self._side_of[entry.uuid] = name or entry.uuid
+        return self._side_of[entry.uuid]
+
+
+class _Conversation:
+    """One fold, and the lane of the books it is written to."""
+
+    def __init__(self, books: Books, call_ids: set[str], *, side: bool) -> None:
+        self.damaged = False
+        """The newest record is preceded by a line that could not be read."""
+        self._books = books
+        self._lane: Lane = books.open_lane(side=side)
+        self._call_ids = call_ids
+        self._view = View()
+        self._items: list[Item] = []
+        self._shrunk: set[str] = set()
+        """The compactions and clearings met so far."""
+        self._restarting = False
+        self._calls: dict[str, CallLabel] = {}
+        self._newest = ""
+        self._heard_at: float | None = None
+        self._repairs: set[tuple[str, str]] = set()
+
+    def take(self, entry: Entry, head: _Head) -> None:
+        """The next entry of this conversation."""
+        if isinstance(entry, Boundary):
+            self._note_repairs()
+        self._view.add(entry)
+        before, self._items = self._items, self._view.items
+        if isinstance(entry, Clearing):
+            self._cleared(entry)
+        self._note_compaction()
+        if not _grew(before, self._items) or self._restarting:
+            self._relaid(entry)
+        if isinstance(entry, Said):
+            self._hear(entry, head)
+        self.damaged = isinstance(entry, Damaged)
+
+    def finish(self) -> None:
+        """No more entries."""
+        self._note_repairs()
+        self._books.repairs.update(what for what, _ in self._repairs)
+
+    # -- what shrinks ------------------------------------------------------------------------
+
+    def _cleared(self, clearing: Clearing) -> None:
+        if clearing.uuid not in self._shrunk:
+            self._shrunk.add(clearing.uuid)
+            self._lane.cleared(clearing.about.trigger, len(clearing.about.compacted_tool_ids))
+
+    def _note_compaction(self) -> None:
+        """A compaction counts when the fold begins anew at it, which for ours is at its commit."""
+        boundary = self._view.entry(self._view.boundary or "")
+        if isinstance(boundary, Boundary) and boundary.uuid not in self._shrunk:
+            self._shrunk.add(boundary.uuid)
+            self._restarting = True
+            self._lane.compacted(boundary.about.trigger, boundary.about.pre_tokens)
+
+    def _relaid(self, entry: Entry) -> None:
+        """The fold was made anew: some of what was in the context may be gone."""
+        own = entry.uuid if isinstance(entry, Said) else ""
+        live = {
+            key: piece
+            for item in self._items
+            if item.said.uuid != own
+            for key, piece, _ in self._pieces(item)
+        }
+        if not self._restarting:
+            if self._lane.context.show(live):
+                self._lane.happened(_cause(entry))
+        elif self._items:
+            # Not at the boundary itself: what it keeps is known only when its summary has come.
+            self._restarting = False
+            self._lane.context.restart(live)
+            in_view = {call for item in self._items for call in item.said.calls}
+            self._calls = {call: asked for call, asked in self._calls.items() if call in in_view}
+            self._forget()
+
+    def _forget(self) -> None:
+        """Fold on from what is in view: all that compactions hid would be a whole file in memory.
+
+        Only a rewind across the compaction could want it, and finds the conversation cut there.
+        """
+        boundary, first = self._view.entry(self._view.boundary or ""), self._items[0].seq
+        if not isinstance(boundary, Boundary):
+            return
+        order = sorted(self._items, key=lambda item: item.seq)
+        view = View()
+        for item in order:
+            if item.seq == first:
+                view.add(structs.replace(boundary, own=False))
+            view.add(item.said)
+        # What a clearing took out of a kept message, a new fold does not know: then the old one stays.
+        if [item.shown for item in view.items] == [item.shown for item in self._items]:
+            self._view, self._items = view, view.items
+
+    def _note_repairs(self) -> None:
+        self._repairs.update((repair.what, repair.where) for repair in self._view.repairs)
+
+    # -- what is added -----------------------------------------------------------------------
+
+    def _hear(self, said: Said, head: _Head) -> None:
+        """A record's own part: the call that made it, and what it adds to the context."""
+        at = seconds(said.timestamp)
+        if said.role == "assistant" and not said.synthetic:
+            self._answered(said, head, at)
+        self._heard_at = at or self._heard_at
+        item = next((item for item in reversed(self._items) if item.said.uuid == said.uuid), None)
+        for key, piece, block in self._pieces(item) if item else ():
+            if key not in self._lane.context:
+                held = self._lane.context.enter(key, piece)
+                call = self._calls.get(block.id)
+                self._lane.reads.note(key, held, block, call, self._lane.context)
+
+    def _answered(self, said: Said, head: _Head, at: float | None) -> None:
+        message = _decode(_message, head.message, _Message())
+        usage, call = said.usage, said.message_id or head.request_id or said.uuid
+        partial = message.stop_reason is None and usage is not None and usage.output_tokens <= _STREAM_START
+        reason = message.diagnostics.cache_miss_reason if message.diagnostics else None
+        report = CallReport(
+            model=said.model,
+            usage=usage,
+            prompt=_prompt(usage) if usage else None,
+            at=self._heard_at or at,
+            reason=reason.type if reason else "",
+            whole=not partial,
+        )
+        if call == self._newest:
+            self._lane.grew(report)
+        elif call not in self._call_ids:
+            self._call_ids.add(call)
+            self._newest = call
+            self._lane.called(report)
+
+    def _pieces(self, item: Item) -> Iterator[tuple[Hashable, ContextPiece, Block]]:
+        """What is sent of a record, named; the bytes are in the key, for what is shown may be swapped."""
+        for block in item.shown:
+            if block.kind.endswith("tool_use") and block.id not in self._calls:
+                self._calls[block.id] = pieces.label_of_block(block)
+            weight = item.weight if len(item.shown) == 1 else measure(block)
+            call = self._calls.get(block.id) if block.id else None
+            key = (item.said.uuid, hash(block.raw))
+            yield key, pieces.piece_of(item.said, block, weight, call), block
+
+
+def _grew(before: list[Item], now: list[Item]) -> bool:
+    """Is the layout the old one, or the old one with one record more?"""
+    if len(now) not in (len(before), len(before) + 1):
+        return False
+    return not before or before[0] is now[0]
+
+
+def _cause(entry: Entry) -> str:
+    """Why something left the context that no compaction took out."""
+    took_out = isinstance(entry, Clearing | Decision)
+    back = isinstance(entry, Decision) and isinstance(entry.made, Undone | Rewound)
+    return caching.CLEARING if took_out and not back else caching.REWIND
+
+
+def _prompt(usage: Usage) -> int:
+    """The size of the prompt at the end of a call that may have run in several rounds."""
+    rounds = [part.usage for part in usage.iterations if part.answers]
+    return (rounds[-1] if rounds else usage).prompt
+
+
+def _decode(decoder: msgspec.json.Decoder[_T], raw: bytes | Raw, otherwise: _T) -> _T:
+    try:
+        return decoder.decode(raw)
+    except msgspec.DecodeError:
+        return otherwise

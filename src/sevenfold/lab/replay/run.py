@@ -1,0 +1,226 @@
+"""The simulated provider in a replay: it says what the recorded model said, and enforces and bills as ever.
+
+---
+
+One recorded session held once more, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import anthropic
+import httpx2
+from msgspec import Struct
+
+from sevenfold.errors import ContextFull, ModelError
+from sevenfold.events import Acted, Answered, CacheBroke, Event, Failed, Veto
+from sevenfold.lab.replay.recording import KINDS, Recording, Step
+from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
+from sevenfold.lab.simulator.clock import VirtualClock
+from sevenfold.lab.simulator.provider import RateLimits, Setup, Simulator
+from sevenfold.lab.simulator.server import create_app, serve
+from sevenfold.ports import Call, Client, Reply, Watcher
+from sevenfold.providers.anthropic import AnthropicClient, AsyncAnthropicClient
+from sevenfold.session.factory import Tool, tool
+from sevenfold.session.session import Session
+
+KEY = "simulated-key"
+UNLIMITED = RateLimits(requests=10**9, input_tokens=10**12, output_tokens=10**12)
+"""A replay takes no time, so a limit per minute would mean nothing."""
+
+
+class Cue(Struct, frozen=True):
+    """What the model says next, and when it has said it."""
+
+    answer: Sequence[Mapping[str, Any]] = ()
+    at: float = 0.0
+
+
+class ReplayProvider:
+    """A simulator with a clock of its own, whose model speaks on cue."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock(0.0)
+        self.cue = Cue()
+        setup = Setup(limits=UNLIMITED, log_bytes=1)
+        self.simulator = Simulator(ScriptedBrain(self._answer), setup, clock=self.clock)
+
+    def _answer(self, prompt: ModelPrompt) -> Sequence[Mapping[str, Any]]:
+        self.at(self.cue.at)
+        return self.cue.answer
+
+    def at(self, seconds: float) -> None:
+        """Let it be that time, unless it is later already."""
+        self.clock.advance(max(0.0, seconds - self.clock.now()))
+
+    @contextmanager
+    def client(self, *, socket: bool = False) -> Iterator[Client]:
+        """Whoever asks it: over a socket, or by the same requests without one."""
+        if socket:
+            with serve(self.simulator) as url:
+                asking = AnthropicClient(api_key=KEY, base_url=url, max_retries=0)
+                yield asking
+                asking.close()
+            return
+        inside = _Inside(self.simulator)
+        yield inside
+        inside.close()
+
+
+class _Inside:
+    """Asks a simulator in this process through the official SDK, HTTP and all but the socket."""
+
+    def __init__(self, simulator: Simulator) -> None:
+        transport = httpx2.ASGITransport(create_app(simulator))
+        self._http = httpx2.AsyncClient(transport=transport)
+        sdk = anthropic.AsyncAnthropic(
+            api_key=KEY, base_url="http://simulator", http_client=self._http, max_retries=0
+        )
+        self._client = AsyncAnthropicClient(sdk, stream=False)
+        self._loop = asyncio.new_event_loop()
+
+    def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
+        return self._loop.run_until_complete(self._client.ask(call, watch))
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._http.aclose())
+        self._loop.close()
+
+
+SYSTEM = "You are a careful engineer who reads before writing, and who says what was done and why. " * 500
+"""About as long as the instructions of a coding agent, with which real sessions begin."""
+DESCRIPTION = "What this tool is for, what it takes, when to use it and when not to. " * 20
+NO_CALLS: Mapping[str, object] = {"compaction": False, "notes": False, "extraction": False, "dream": False}
+"""The layers that ask a model are off: the replayed one knows only what the recorded one said."""
+MAX_TOKENS = 64_000
+"""More than any recorded answer: one that was cut short would not be the recorded one."""
+
+Told = TypeVar("Told", bound=Event)
+Hook = Callable[[Session], None]
+"""Called before every request, when everything that belongs to it was taken in."""
+Listen = Callable[[int, Event], Veto | None]
+
+
+class ReplayRun(Struct, frozen=True):
+    """What happened in a replay."""
+
+    name: str
+    model: str
+    steps: int
+    """Of the recording…"""
+    events: tuple[tuple[int, Event], ...]
+    """…and everything that was told, with the step in which it was."""
+    ended: str = ""
+    """Why it ended before the recording did; empty if it did not."""
+    full: bool = False
+    """It ended because nothing more may be sent until something is compacted."""
+
+    def told(self, kind: type[Told]) -> list[tuple[int, Told]]:
+        """All events of a kind, each with its step."""
+        return [(step, event) for step, event in self.events if isinstance(event, kind)]
+
+    @property
+    def whole(self) -> bool:
+        """Was it held to its end?"""
+        return not self.ended
+
+    @property
+    def usd(self) -> float:
+        """What it cost."""
+        return sum(answer.usd or 0.0 for _, answer in self.told(Answered))
+
+    @property
+    def prompts(self) -> list[int]:
+        """The size of every prompt, as the provider counted it."""
+        return [_prompt(answer) for _, answer in self.told(Answered)]
+
+    @property
+    def read(self) -> int:
+        """Tokens read from the cache."""
+        return sum(answer.cache_read_tokens for _, answer in self.told(Answered))
+
+    @property
+    def refused(self) -> list[Failed]:
+        """Requests the provider did not take."""
+        return [failed for _, failed in self.told(Failed)]
+
+    @property
+    def broken(self) -> list[CacheBroke]:
+        """Losses of the cache."""
+        return [broke for _, broke in self.told(CacheBroke)]
+
+    @property
+    def cleared(self) -> list[tuple[int, Acted]]:
+        """Clearings, with their steps."""
+        return [(step, acted) for step, acted in self.told(Acted) if acted.layer == "clear"]
+
+
+def replay(
+    recording: Recording,
+    model: str,
+    *,
+    settings: Mapping[str, object] | None = None,
+    before: Hook | None = None,
+    listen: Listen | None = None,
+    until: int | None = None,
+    socket: bool = False,
+) -> ReplayRun:
+    """Hold a recorded session once more, or its first ``until`` steps, with a model and settings of choice.
+
+    ``before`` is called before every request; ``listen`` hears of every event and in which step it happens.
+    """
+    provider, events = ReplayProvider(), list[tuple[int, Event]]()
+    place, ended, full = 0, "", False
+
+    def hear(event: Event) -> Veto | None:
+        events.append((place, event))
+        return listen(place, event) if listen is not None else None
+
+    with (
+        provider.client(socket=socket) as client,
+        Session.in_memory(
+            recording.name,
+            model=model,
+            client=client,
+            clock=provider.clock,
+            listen=[hear],
+            system=SYSTEM,
+            tools=[_tool(name) for name in recording.tools],
+            max_tokens=MAX_TOKENS,
+            thinking={"type": "adaptive"},
+            settings={**NO_CALLS, **(settings or {})},
+        ) as session,
+    ):
+        try:
+            for step in recording.steps[:until]:
+                _take_in(session, provider, step)
+                if before is not None:
+                    before(session)
+                session.complete()
+                place += 1
+        except ContextFull as error:
+            ended, full = str(error), True
+        except ModelError as error:
+            ended = f"{type(error).__name__}: {error}"
+    return ReplayRun(recording.name, model, len(recording.steps[:until]), tuple(events), ended, full)
+
+
+def _take_in(session: Session, provider: ReplayProvider, step: Step) -> None:
+    provider.at(step.asked_at)
+    provider.cue = Cue(step.answer, step.answered_at)
+    if step.results:
+        session.tool_results(step.results)
+    if step.words:
+        session.user(step.words)
+
+
+def _tool(name: str) -> Tool:
+    schema = {"name": name, "description": DESCRIPTION, "input_schema": {"type": "object"}}
+    return tool(schema, kind=KINDS.get(name, ""))
+
+
+def _prompt(answer: Answered) -> int:
+    return answer.input_tokens + answer.cache_read_tokens + answer.cache_write_tokens

@@ -1,0 +1,180 @@
+"""Compactions one after the other, with work between them: nothing may fade, grow or change its spelling.
+
+The work is made up: a request of the user with something to remember in it, a file that is changed, a command that
+fails and one that does not, an entry on the to-do list. What was said in the first round must be as good after the
+last compaction as it was after the first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from sevenfold.conversation.resume import read
+from sevenfold.lab.retention.trial import (
+    ALONE,
+    SYSTEM,
+    body_tokens,
+    by_recall,
+    made_up,
+    shown_tokens,
+    tool_named,
+)
+from sevenfold.layers.compact import extract, fidelity
+from sevenfold.layers.compact.extract import notation
+from sevenfold.layers.compact.extract.facts import Facts
+from sevenfold.layers.compact.fidelity import Probe, Score
+from sevenfold.layers.compact.request import Engine
+from sevenfold.ports import Client, Log
+from sevenfold.record.entries import Said
+from sevenfold.record.layout import Item
+from sevenfold.session import factory as opened
+from sevenfold.session.factory import Store
+from sevenfold.session.session import Session
+
+PASSING = frozenset({"current_step", "pending_task"})
+"""Facts that are meant to give way to newer ones."""
+OUTPUT = "a line of the output, with nothing in it that anybody will ask for again\n" * 150
+_CITED = re.compile(r'\[([0-9a-f]{8}[0-9a-f-]*)(?: to ([0-9a-f]{8}[0-9a-f-]*))?\]|<said record="([^"]+)"')
+
+
+class ChainLink(Struct, frozen=True, kw_only=True):
+    """One compaction of a chain."""
+
+    engine: Engine
+    score: Score
+    """Of all facts since the chain began, those that are meant to pass aside."""
+    invented: tuple[str, ...]
+    drifted: tuple[str, ...]
+    """Entries of its lists that neither the work nor the summary before has."""
+    dangling: tuple[str, ...]
+    """Records it cites that cannot be found, or not told apart, by what it calls them."""
+    before: int
+    after: int
+    """Tokens of the messages, as the simulated provider counts."""
+
+
+def run(
+    links: int, engine: Engine = "extractive", *, client: Client | None = None, model: str, rounds: int = 3
+) -> list[ChainLink]:
+    """A session that is compacted so often, with so many rounds of work before each compaction."""
+    store = opened.in_memory("chain", ALONE)
+    options: opened.Options = {"system": SYSTEM, "tools": [tool_named(name) for name in ("Edit", "Bash")]}
+    session = Session(opened.engine(store, model, options), store, client)
+    made: list[ChainLink] = []
+    facts: dict[tuple[str, str], Probe] = {}
+    written = Facts()
+    with session:
+        for number in range(1, links + 1):
+            for part in range(rounds):
+                _work(session, number * 100 + part)
+            link, written = _link(session, store, engine, facts, written)
+            made.append(link)
+    return made
+
+
+def _work(session: Session, number: int) -> None:
+    """One request of the user, worked on."""
+    port = 8000 + number
+    session.user(
+        f"Please move service {number} to port {port}. Never touch config/prod-{number}.yaml while you do so."
+    )
+    calls: Sequence[tuple[str, Mapping[str, Any], str]] = (
+        ("Edit", {"path": f"services/s{number}.py", "old_str": "8000", "new_str": str(port)}, "done"),
+        ("Bash", {"command": f"pytest tests/test_s{number}.py"}, _failure(number)),
+        ("Bash", {"command": f"ruff check services/s{number}.py"}, OUTPUT),
+    )
+    for name, given, result in calls:
+        call = f"toolu_{number}_{len(result)}"
+        _say(
+            session,
+            f"Working on service {number}.",
+            {"type": "tool_use", "id": call, "name": name, "input": given},
+        )
+        failed = result.startswith("Exit code")
+        session.tool_results(
+            [{"type": "tool_result", "tool_use_id": call, "content": result, "is_error": failed}]
+        )
+    _say(session, f"Service {number} listens on port {port} now; commit {number:07x}a is the last.")
+
+
+def _failure(number: int) -> str:
+    return f"Exit code 1\n{OUTPUT[:900]}E   ConnectionError: service s{number} is not up\n1 failed"
+
+
+def _say(session: Session, words: str, *calls: Mapping[str, Any]) -> None:
+    request = session.prepare()
+    reason = "tool_use" if calls else "end_turn"
+    prompt = body_tokens(request.body, session.core.profile.tokenizer)
+    usage = {"input_tokens": prompt, "output_tokens": 50}
+    session.observe(
+        {
+            "id": f"msg_{session.gauge.requests}_{len(words)}",
+            "type": "message",
+            "role": "assistant",
+            "model": request["model"],
+            "content": [{"type": "text", "text": words}, *calls],
+            "stop_reason": reason,
+            "usage": usage,
+        }
+    )
+
+
+def _link(
+    session: Session, store: Store, engine: Engine, facts: dict[tuple[str, str], Probe], written: Facts
+) -> tuple[ChainLink, Facts]:
+    before = list(session.core.transcript.view.items)
+    done = session.compact(engine=engine)
+    assert done is not None, "nobody is there to refuse a compaction"
+    after = list(session.core.transcript.view.items)
+    stayed = {one.said.uuid for one in after}
+    hidden = [one for one in before if one.said.uuid not in stayed]
+    for probe in fidelity.probes(hidden, goes_on=len(hidden) < len(before)):
+        if probe.kind not in PASSING:
+            facts[probe.kind, probe.text] = probe
+    store.recall.catch_up()
+    score = fidelity.judge(facts.values(), fidelity.texts(after), by_recall(store.recall.index))
+    known = extract.facts(one for one in hidden if not one.said.summary)
+    now, _ = notation.read_back(done.summary)
+    drifted = _spellings(now) - _spellings(known) - _spellings(written)
+    link = ChainLink(
+        engine=done.engine,
+        score=score,
+        invented=tuple(made_up([one for one in after if one not in before], _all(store.log, before))),
+        drifted=tuple(sorted(drifted)),
+        dangling=tuple(_dangling(done.summary, store.log)),
+        before=shown_tokens(before, session.core.profile.tokenizer),
+        after=shown_tokens(after, session.core.profile.tokenizer),
+    )
+    return link, now
+
+
+def _all(log: Log, items: Sequence[Item]) -> list[Item]:
+    """Everything said so far: a summary of a summary may rest on any of it."""
+    said = [entry for _, entry in read(log) if isinstance(entry, Said) and not entry.summary]
+    return [*(Item.of(one, place) for place, one in enumerate(said)), *items]
+
+
+def _spellings(facts: Facts) -> set[str]:
+    """The entries of all lists as they are spelt, without how often and where."""
+    texts: list[Iterable[str]] = [
+        (f"{words.head}{words.tail}" for words in facts.messages if words.whole),
+        (one.text for one in (*facts.corrections, *facts.outcomes, *facts.replies)),
+        (one.path for one in facts.files),
+        (one.line for one in facts.commands),
+        (one.lines for one in facts.problems),
+        (one.text for one in facts.tasks),
+        (one.text for one in facts.identifiers),
+    ]
+    return {text for listed in texts for text in listed}
+
+
+def _dangling(summary: str, log: Log) -> Iterator[str]:
+    records = {str(getattr(entry, "uuid", "")) for _, entry in read(log)}
+    cited = {name for found in _CITED.findall(summary) for name in found if name}
+    for name in sorted(cited):
+        if sum(record.startswith(name) for record in records) != 1:
+            yield name

@@ -1,0 +1,331 @@
+"""Where facts may be within reach once they have left the context.
+
+---
+
+One compaction of a recorded session through the engine, and everything that must hold of it.
+
+What is looked at is what the next model would get: the request before and the request after, byte for byte, sized as
+the simulated provider counts. Facts are looked for in the context and by recall, by code that has no part in making
+summaries.
+
+
+---
+
+The request after a compaction, sent: does the provider take it, and what of it does it know already?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from sevenfold.conversation.resume import resume
+from sevenfold.errors import ContextFull, ModelError, Refused
+from sevenfold.events import Answered, Event, Listener
+from sevenfold.lab.replay.recording import KINDS
+from sevenfold.lab.replay.run import Cue, ReplayProvider
+from sevenfold.lab.retention.bad_models import PLANTED
+from sevenfold.lab.retention.cut import Cut
+from sevenfold.lab.simulator.tokens import Counter
+from sevenfold.layers.compact import fidelity
+from sevenfold.layers.compact.fidelity import Probe, Score, judge
+from sevenfold.layers.compact.request import Compacted, Engine
+from sevenfold.ports import Client, Clock
+from sevenfold.profiles import find
+from sevenfold.recall.index import RecallIndex
+from sevenfold.record.layout import Item
+from sevenfold.record.rules import RuleFacts, refusals
+from sevenfold.session import factory as opened
+from sevenfold.session.factory import Store, tool
+from sevenfold.session.session import Session
+
+MOST_HITS = 10
+"""A fact is within reach if its record is among so many hits of recall."""
+
+Reachable = Callable[[Probe], bool]
+
+
+def by_recall(index: RecallIndex) -> Reachable:
+    """Whatever recall finds."""
+
+    def reachable(probe: Probe) -> bool:
+        return probe.found_among(index.search(probe.text, kind=probe.sought, k=MOST_HITS, around=0))
+
+    return reachable
+
+
+def by_reading(probes: Iterable[Probe], texts: Sequence[str]) -> Reachable:
+    """Whatever stands in texts the model may open, as if it knew where to look."""
+    score = judge(probes, texts, nowhere)
+    held = {one.probe for one in score.judged if one.state == "in_context"}
+    return held.__contains__
+
+
+def nowhere(probe: Probe) -> bool:
+    """Nothing at all."""
+    return False
+
+
+MODEL = "claude-sonnet-5-5"
+SYSTEM = "You are a careful engineer who reads before writing, and who says what was done and why. " * 60
+DESCRIPTION = "What this tool is for, what it takes, and when to use it. " * 4
+ALONE: Final[Mapping[str, object]] = MappingProxyType(
+    dict.fromkeys(
+        (
+            "auto_compact",
+            "background_compaction",
+            "gap_clearing",
+            "notes",
+            "provider_edits",
+            "size_clearing",
+        ),
+        False,
+    )
+)
+"""Settings with which nothing but the compaction that is asked for happens."""
+LARGEST_SHARE = 0.25
+"""Of the context before, what the one after may be…"""
+LEAST_SUMMARY = 3_500
+"""…unless the summary is as short as a summary of nine sections can be, with the note around it."""
+_MESSAGES = b',"messages":['
+
+
+class ContextSizes(Struct, frozen=True):
+    """The parts of a context in tokens, as the simulated provider counts."""
+
+    opening: int
+    """System and tools, which no compaction can change."""
+    kept: int
+    """Messages that are kept word for word, because the work goes on from them."""
+    signed: int
+    """The provider's own summary, which nobody else can shorten."""
+    rest: int
+    """Everything else: what can be summarised, or the summary of it."""
+
+    @property
+    def whole(self) -> int:
+        """All of it."""
+        return self.opening + self.kept + self.signed + self.rest
+
+
+class Trial(Struct, frozen=True, kw_only=True):
+    """What came of a compaction."""
+
+    name: str
+    engine: Engine
+    left: tuple[str, ...]
+    """Engines that were not used."""
+    score: Score
+    unsampled: int
+    """Facts beyond those that were looked for."""
+    invented: tuple[str, ...]
+    refused: tuple[str, ...]
+    """Rules the next request breaks."""
+    moved: bool
+    """Is a byte before the messages another one than in the request before?"""
+    reopened: bool
+    """Does the session, opened again, show the same messages?"""
+    before: ContextSizes
+    after: ContextSizes
+    handed_on: int
+    """Tokens of the summary before this one, which must not wear away."""
+    summary: str
+
+    @property
+    def share(self) -> float:
+        """What the context is of what it was."""
+        return self.after.whole / self.before.whole
+
+    @property
+    def why_large(self) -> str:
+        """Why it is more than it should be: empty if it is not, a question mark if nothing explains it."""
+        if self.share <= LARGEST_SHARE:
+            return ""
+        allowed = self.handed_on + LARGEST_SHARE * (self.before.rest - self.handed_on)
+        if self.after.rest > max(LEAST_SUMMARY, allowed):
+            return "?"
+        parts = {
+            "system and tools": self.after.opening,
+            "the newest round": self.after.kept,
+            "the provider's own summary": self.after.signed,
+            "the summary before": self.handed_on,
+            "the least summary": self.after.rest if self.after.rest <= LEAST_SUMMARY else 0,
+        }
+        return max(parts, key=lambda part: parts[part])
+
+    @property
+    def holds(self) -> bool:
+        """Is everything as it must be?"""
+        wrong = self.score.lost or self.invented or self.refused or self.moved or not self.reopened
+        return not wrong and self.why_large != "?"
+
+
+def hold(cut: Cut, engine: Engine | None, *, client: Client | None = None, model: str = MODEL) -> Trial:
+    """Open the session, compact it, and look at what is left; raises `Refused` if there is nothing to compact."""
+    session, store = opened_at(cut, client=client, model=model)
+    with session:
+        body, before = _next_body(session), list(session.core.transcript.view.items)
+        done = session.compact(engine=engine) if engine else session.compact()
+        if done is None:
+            raise Refused("the compaction was refused, and nobody was asked")
+        store.recall.catch_up()
+        after = list(session.core.transcript.view.items)
+        return _looked_at(cut.name, session, store, done, (body, _next_body(session)), (before, after))
+
+
+def opened_at(
+    cut: Cut,
+    *,
+    client: Client | None = None,
+    model: str = MODEL,
+    clock: Clock | None = None,
+    listen: Iterable[Listener] = (),
+) -> tuple[Session, Store]:
+    """The session in memory, as it was before the call, with the tools it uses."""
+    store = opened.in_memory(cut.name, ALONE)
+    store.log.append(cut.lines)
+    tools = [tool_named(name) for name in KINDS]
+    given: opened.Options = {"system": SYSTEM, "tools": tools, "listen": listen}
+    if clock is not None:
+        given["clock"] = clock
+    return Session(opened.engine(store, model, given), store, client), store
+
+
+def tool_named(name: str) -> opened.Tool:
+    """A tool by a name that coding agents use."""
+    schema = {"name": name, "description": DESCRIPTION, "input_schema": {"type": "object"}}
+    return tool(schema, kind=KINDS[name])
+
+
+def _next_body(session: Session) -> bytes:
+    """The next request; empty if the conversation is too large for one."""
+    try:
+        return session.prepare().body
+    except ContextFull:
+        return b""
+
+
+def _looked_at(
+    name: str,
+    session: Session,
+    store: Store,
+    done: Compacted,
+    bodies: tuple[bytes, bytes],
+    items: tuple[Sequence[Item], Sequence[Item]],
+) -> Trial:
+    before, after = items
+    stayed, known = _ids(after), _ids(before)
+    hidden = [item for item in before if item.said.uuid not in stayed]
+    kept = [item for item in before if item.said.uuid in stayed]
+    new = [item for item in after if item.said.uuid not in known]
+    facts = fidelity.sample(hidden, goes_on=bool(kept))
+    score = fidelity.judge(facts.probes, fidelity.texts(after), by_recall(store.recall.index))
+    view, profile = session.core.transcript.view, session.core.profile
+    request = msgspec.json.decode(bodies[1])
+    shared = [body.partition(_MESSAGES)[0] for body in bodies if body]
+    opening = opening_tokens(bodies[1], profile.tokenizer)
+    return Trial(
+        name=name,
+        engine=done.engine,
+        left=tuple(f"{one.engine}: {one.reason}" for one in done.left),
+        score=score,
+        unsampled=sum(facts.left_out.values()),
+        invented=tuple(made_up(new, before)),
+        refused=tuple(
+            one.message for one in refusals(request["messages"], facts=RuleFacts.of(find(profile.model)))
+        ),
+        moved=len(set(shared)) != 1,
+        reopened=resume(store.log).encoded() == view.encoded(),
+        before=_sizes(opening, kept, hidden, profile.tokenizer),
+        after=_sizes(opening, kept, new, profile.tokenizer),
+        handed_on=shown_tokens([one for one in hidden if one.said.summary], profile.tokenizer),
+        summary=done.summary,
+    )
+
+
+def made_up(new: Sequence[Item], before: Sequence[Item]) -> Iterator[str]:
+    """Lies that were planted and got through, and statements that no record supports."""
+    shown = fidelity.texts(new)
+    planted = [lie for lie in PLANTED if any(lie in text for text in shown)]
+    yield from planted
+    yield from (one for one in fidelity.invented(shown, before) if one not in planted)
+
+
+def _ids(items: Sequence[Item]) -> set[str]:
+    return {item.said.uuid for item in items}
+
+
+def _sizes(opening: int, kept: Sequence[Item], others: Sequence[Item], tokenizer: str) -> ContextSizes:
+    signed = shown_tokens(others, tokenizer, "compaction")
+    return ContextSizes(
+        opening, shown_tokens(kept, tokenizer), signed, shown_tokens(others, tokenizer) - signed
+    )
+
+
+def shown_tokens(items: Sequence[Item], tokenizer: str, kind: str = "") -> int:
+    """What is shown of these records, or only blocks of one kind, in tokens as the simulated provider counts."""
+    shown = [block for item in items for block in item.shown if kind in ("", block.kind)]
+    return _tokens([msgspec.json.decode(block.raw) for block in shown], tokenizer)
+
+
+def body_tokens(body: bytes, tokenizer: str) -> int:
+    """A whole request in tokens as the simulated provider counts."""
+    messages = msgspec.json.decode(body)["messages"]
+    said = [block for message in messages for block in message["content"]]
+    return opening_tokens(body, tokenizer) + _tokens(said, tokenizer)
+
+
+def opening_tokens(body: bytes, tokenizer: str) -> int:
+    """System and tools of a request, counted the same way."""
+    request = msgspec.json.decode(body)
+    return _tokens([*request.get("tools", ()), *request.get("system", ())], tokenizer)
+
+
+def _tokens(parts: Sequence[Mapping[str, Any]], tokenizer: str) -> int:
+    counter = Counter()
+    return sum(counter.tokens(counter.measure(part), tokenizer) for part in parts)
+
+
+ANSWER = ({"type": "text", "text": "I see, and go on from there."},)
+
+
+class Accepted(Struct, frozen=True):
+    """What the simulated provider said to the request after a compaction."""
+
+    refused: str
+    """Its error; empty if it took the request."""
+    shared: int
+    """Tokens of system and tools, which are the same in every request…"""
+    read: int
+    """…and tokens it read from the cache."""
+
+    @property
+    def holds(self) -> bool:
+        """Was it taken, and everything read from the cache that could be?"""
+        return not self.refused and self.read >= self.shared > 0
+
+
+def send(cut: Cut, engine: Engine = "extractive", *, model: str = MODEL) -> Accepted:
+    """Go on with a recorded session for a request, compact it, and go on again."""
+    provider, told = ReplayProvider(), list[Event]()
+    provider.cue = Cue(ANSWER)
+
+    def hear(event: Event) -> None:
+        told.append(event)
+
+    with provider.client() as client:
+        session, _ = opened_at(cut, client=client, model=model, clock=provider.clock, listen=[hear])
+        with session:
+            try:
+                session.complete()
+                session.compact(engine=engine)
+                session.user("Please go on.")
+                session.complete()
+            except ModelError as error:
+                return Accepted(f"{type(error).__name__}: {error}", 0, 0)
+            shared = opening_tokens(session.at(-1), session.core.profile.tokenizer)
+    answered = [event for event in told if isinstance(event, Answered)]
+    return Accepted("", shared, answered[-1].cache_read_tokens)

@@ -1,0 +1,167 @@
+"""What answers: the simulator has no model, so something else decides what the model says.
+
+A brain gets the prompt as the model would see it and returns content blocks; ids, signatures, token counts
+and the wire format are the simulator's business. The same brain answers on all three APIs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+Json = Mapping[str, Any]
+
+
+class ModelPrompt(Struct, frozen=True):
+    """What the model sees."""
+
+    model: str
+    system: str
+    tools: Sequence[Json]
+    messages: Sequence[Json]
+    """Messages with content blocks, after everything the server edited."""
+    max_tokens: int
+    body: Json
+    """The request as it came, for brains that need more."""
+
+    @property
+    def last_text(self) -> str:
+        """The last words of the user."""
+        for message in reversed(self.messages):
+            for block in reversed(message["content"]):
+                if message["role"] == "user" and block.get("type") == "text":
+                    return str(block["text"])
+        return ""
+
+
+class ModelReply(Struct, frozen=True):
+    """What the model says: blocks, and why it stopped where that is not plain from them."""
+
+    blocks: Sequence[Json]
+    stop_reason: str | None = None
+
+
+class Brain(Protocol):
+    """Anything that can answer."""
+
+    def reply(self, prompt: ModelPrompt) -> ModelReply:
+        """The model's answer to a prompt."""
+        ...
+
+
+Step = str | Sequence[Json] | ModelReply | Callable[[ModelPrompt], "str | Sequence[Json] | ModelReply"]
+
+
+class ScriptExhausted(Exception):
+    """The script has no step left for another request."""
+
+
+class ScriptUnfinished(Exception):
+    """The script has steps that nobody asked for."""
+
+
+class EchoBrain:
+    """Says what it was told: enough to try a client."""
+
+    def reply(self, prompt: ModelPrompt) -> ModelReply:
+        """Repeat the user's last words."""
+        return ModelReply([text(f"You said: {prompt.last_text or 'nothing in words'}")])
+
+
+class ScriptedBrain:
+    """Plays steps in order: a text, blocks, a whole reply, or a function of the prompt that gives one."""
+
+    def __init__(
+        self, steps: Iterable[Step] | Callable[[ModelPrompt], str | Sequence[Json] | ModelReply]
+    ) -> None:
+        self._endless = steps if callable(steps) else None
+        self._steps = [] if callable(steps) else list(steps)
+        self.played = 0
+
+    def reply(self, prompt: ModelPrompt) -> ModelReply:
+        """The next step's answer."""
+        if self._endless is not None:
+            self.played += 1
+            return as_reply(self._endless(prompt))
+        if self.played >= len(self._steps):
+            raise ScriptExhausted(
+                f"the script has {len(self._steps)} steps, and this is request {self.played + 1}; "
+                "add a step, or find out who asks once too often"
+            )
+        step = self._steps[self.played]
+        self.played += 1
+        return as_reply(step(prompt) if callable(step) else step)
+
+    def check_finished(self) -> None:
+        """Raise when steps are left."""
+        left = len(self._steps) - self.played
+        if left and self._endless is None:
+            raise ScriptUnfinished(f"{left} of {len(self._steps)} steps were never asked for")
+
+
+class RecordedBrain(ScriptedBrain):
+    """Plays the assistant side of a recorded conversation; its thinking is signed anew by the simulator."""
+
+    def __init__(self, answers: Iterable[Sequence[Json]]) -> None:
+        super().__init__([_without_signatures(blocks) for blocks in answers])
+
+
+def as_reply(said: str | Sequence[Json] | ModelReply) -> ModelReply:
+    """Anything a step may be, as a reply."""
+    if isinstance(said, ModelReply):
+        return said
+    return ModelReply([text(said)]) if isinstance(said, str) else ModelReply(said)
+
+
+def text(words: str) -> Json:
+    """A text block."""
+    return {"type": "text", "text": words}
+
+
+def thinking(words: str) -> Json:
+    """A thinking block; the simulator signs it."""
+    return {"type": "thinking", "thinking": words}
+
+
+def tool_use(name: str, given: Mapping[str, Any], call_id: str | None = None) -> Json:
+    """A tool call; without an id it gets one."""
+    block: dict[str, Any] = {"type": "tool_use", "name": name, "input": dict(given)}
+    return block if call_id is None else {**block, "id": call_id}
+
+
+def _without_signatures(blocks: Sequence[Json]) -> list[Json]:
+    return [{key: value for key, value in block.items() if key != "signature"} for block in blocks]
+
+
+class SummaryRequest(Struct, frozen=True):
+    """What is to be summarised."""
+
+    model: str
+    system: str
+    messages: Sequence[Json]
+    instructions: str | None
+
+
+class NoSummary(Struct, frozen=True):
+    """A summary that did not come about, and the stop reason that tells why."""
+
+    stop_reason: str = "end_turn"
+
+
+Summarise = Callable[[SummaryRequest], str | NoSummary]
+
+
+def simulated_summary(request: SummaryRequest) -> str:
+    """A summary by rote: who spoke how often, and the beginnings of what the user asked for."""
+    asked = [
+        " ".join(str(block["text"]).split()[:40])
+        for message in request.messages
+        if message["role"] == "user"
+        for block in message["content"]
+        if block.get("type") == "text"
+    ]
+    lines = [f"[Simulated summary of {len(request.messages)} messages, made without a model]"]
+    lines += [f"- asked: {words}" for words in asked[-30:]]
+    return "\n".join(lines)

@@ -1,0 +1,230 @@
+"""Chat Completions: the API most servers besides Anthropic speak, hosted or local."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from sevenfold.lab.simulator.errors import bad, unknown_model
+from sevenfold.lab.simulator.openai import (
+    OpenAiReply,
+    OpenAiRequest,
+    ask,
+    call_arguments,
+    check_body,
+    check_tools,
+    content_blocks,
+    decoded_arguments,
+)
+from sevenfold.lab.simulator.provider import Simulator
+
+Json = Mapping[str, Any]
+OVERFLOW = (
+    "This model's maximum context length is {window} tokens. "
+    "However, your messages resulted in {tokens} tokens. Please reduce the length of the messages."
+)
+PARTS = ("text", "image_url", "input_audio", "refusal", "audio", "file")
+FINISH = {"tool_use": "tool_calls", "max_tokens": "length", "model_context_window_exceeded": "length"}
+ROLES = ("system", "developer", "user", "assistant", "tool")
+
+
+class _Function(Struct):
+    name: str
+    arguments: str = ""
+
+
+class _Call(Struct):
+    id: str
+    function: _Function
+
+
+class _ChatMessage(Struct):
+    role: str
+    content: str | list[dict[str, Any]] | None = None
+    tool_calls: list[_Call] | None = None
+    tool_call_id: str | None = None
+
+
+class _Definition(Struct):
+    name: str | None = None
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class _ChatTool(Struct):
+    type: str | None = None
+    function: _Definition | None = None
+
+
+class _ChatBody(Struct):
+    model: str
+    messages: Annotated[list[_ChatMessage], Meta(min_length=1)]
+    tools: list[_ChatTool] | None = None
+    stop: str | list[str] | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    stream: bool | None = None
+    stream_options: dict[str, Any] | None = None
+
+
+def complete(sim: Simulator, body: Any) -> dict[str, Any]:
+    """Answer a chat completion request."""
+    asked = _read(sim, body)
+    said = ask(sim, asked)
+    return {
+        "id": sim.new_id("chatcmpl-"),
+        "object": "chat.completion",
+        "created": int(sim.clock.now()),
+        "model": asked.body["model"],
+        "choices": [{"index": 0, "logprobs": None, **_choice(sim, said)}],
+        "usage": _usage(said),
+        "system_fingerprint": "fp_simulated",
+    }
+
+
+def chunks(completion: Json, body: Json, size: int) -> Iterator[bytes]:
+    """A finished completion as the events of a stream."""
+    choice = completion["choices"][0]
+    message = choice["message"]
+    base = {key: completion[key] for key in ("id", "created", "model", "system_fingerprint")}
+    base["object"] = "chat.completion.chunk"
+    wants_usage = bool((body.get("stream_options") or {}).get("include_usage"))
+    usage = {"usage": None} if wants_usage else {}
+
+    def chunk(delta: Json, reason: str | None = None) -> bytes:
+        said = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        return _event({**base, "choices": [said], **usage})
+
+    yield chunk({"role": "assistant", "content": "" if message["content"] is not None else None})
+    words = message["content"] or ""
+    for place in range(0, len(words), size):
+        yield chunk({"content": words[place : place + size]})
+    for index, call in enumerate(message.get("tool_calls") or ()):
+        function = call["function"]
+        opening = {"index": index, "id": call["id"], "type": "function"}
+        yield chunk({"tool_calls": [{**opening, "function": {"name": function["name"], "arguments": ""}}]})
+        for place in range(0, len(function["arguments"]), size):
+            piece = {"arguments": function["arguments"][place : place + size]}
+            yield chunk({"tool_calls": [{"index": index, "function": piece}]})
+    yield chunk({}, choice["finish_reason"])
+    if wants_usage:
+        yield _event({**base, "choices": [], "usage": completion["usage"]})
+    yield b"data: [DONE]\n\n"
+
+
+def _event(data: Json) -> bytes:
+    return b"data: " + msgspec.json.encode(data) + b"\n\n"
+
+
+def _read(sim: Simulator, body: Any) -> OpenAiRequest:
+    check_body(body, _ChatBody)
+    profile = sim.profile(body["model"])
+    if profile is None:
+        raise unknown_model(body.get("model"))
+    check_tools(body.get("tools") or (), nested=True)
+    _check_parts(body["messages"])
+    _check_tools_answered(body["messages"])
+    stops = body.get("stop") or ()
+    return OpenAiRequest(
+        body=body,
+        profile=profile,
+        tools=[_tool(tool) for tool in body.get("tools") or ()],
+        messages=[_message(message) for message in body["messages"]],
+        max_tokens=body.get("max_completion_tokens") or body.get("max_tokens"),
+        overflow=OVERFLOW,
+        stops=[stops] if isinstance(stops, str) else stops,
+    )
+
+
+def _tool(tool: Json) -> Json:
+    function = tool["function"]
+    return {
+        "type": "function",
+        "name": function["name"],
+        "description": function.get("description"),
+        "input_schema": function.get("parameters"),
+    }
+
+
+def _message(message: Json) -> Json:
+    role = message.get("role")
+    if role not in ROLES:
+        names = ", ".join(f"'{name}'" for name in ROLES)
+        raise bad(f"Invalid value: '{role}'. Supported values are: {names}.", param="messages.role")
+    if role == "tool":
+        content = content_blocks(message.get("content"))
+        result = {"type": "tool_result", "tool_use_id": message.get("tool_call_id"), "content": content}
+        return {"role": "user", "content": [result]}
+    blocks = content_blocks(message.get("content"))
+    for call in message.get("tool_calls") or ():
+        function = call["function"]
+        given = decoded_arguments(function.get("arguments"))
+        blocks.append({"type": "tool_use", "id": call["id"], "name": function["name"], "input": given})
+    return {"role": "system" if role == "developer" else role, "content": blocks}
+
+
+def _check_parts(messages: Sequence[Json]) -> None:
+    """Content blocks of other APIs have no place in a message."""
+    for number, message in enumerate(messages):
+        parts = message.get("content")
+        for place, part in enumerate(parts if isinstance(parts, list) else ()):
+            if part.get("type") not in PARTS:
+                names = ", ".join(f"'{name}'" for name in PARTS)
+                words = f"Invalid value: '{part.get('type')}'. Supported values are: {names}."
+                where = f"messages[{number}].content[{place}].type"
+                raise bad(words, param=where, code="invalid_value")
+
+
+def _check_tools_answered(messages: Sequence[Json]) -> None:
+    """Each call is answered by tool messages right after it, and each of those answers a call."""
+    open_calls: list[str] = []
+    for number, message in enumerate(messages):
+        if message.get("role") == "tool":
+            if message.get("tool_call_id") not in open_calls:
+                words = "must be a response to a preceeding message with 'tool_calls'."
+                where = f"messages.[{number}].role"
+                raise bad(f"Invalid parameter: messages with role 'tool' {words}", param=where)
+            open_calls.remove(str(message["tool_call_id"]))
+            continue
+        if open_calls:
+            break
+        open_calls = [call["id"] for call in message.get("tool_calls") or ()]
+    if open_calls:
+        raise bad(
+            "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
+            "'tool_call_id'. The following tool_call_ids did not have response messages: "
+            f"{', '.join(open_calls)}",
+            param="messages",
+        )
+
+
+def _choice(sim: Simulator, said: OpenAiReply) -> dict[str, Any]:
+    blocks = said.output.blocks
+    words = "".join(str(block["text"]) for block in blocks if block["type"] == "text")
+    message: dict[str, Any] = {"role": "assistant", "content": words or None, "refusal": None}
+    calls = [
+        {
+            "id": block.get("id") or sim.new_id("call_"),
+            "type": "function",
+            "function": {"name": block["name"], "arguments": call_arguments(block)},
+        }
+        for block in blocks
+        if block["type"] == "tool_use"
+    ]
+    if calls:
+        message["tool_calls"] = calls
+    return {"message": message, "finish_reason": FINISH.get(said.output.stop_reason, "stop")}
+
+
+def _usage(said: OpenAiReply) -> dict[str, Any]:
+    return {
+        "prompt_tokens": said.prompt_tokens,
+        "completion_tokens": said.output.tokens,
+        "total_tokens": said.prompt_tokens + said.output.tokens,
+        "prompt_tokens_details": {"cached_tokens": said.cached_tokens, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": said.output.thinking_tokens, "audio_tokens": 0},
+    }

@@ -1,0 +1,117 @@
+"""Summaries made by the server: on demand, with a signed block, and at a threshold, without one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sevenfold.lab.simulator.conversation import RequestPrompt
+from sevenfold.lab.simulator.errors import invalid
+from sevenfold.lab.simulator.thinking import Binder, Bindings, Sealer, SummarySeal
+from sevenfold.lab.simulator.tokens import digest, value_digest
+from sevenfold.profiles import Profile
+from sevenfold.record.rules.base import (
+    CALLS_SERVER,
+    Turn,
+    blocks_of,
+    is_directive,
+    is_server_result,
+    turns,
+)
+
+Json = Mapping[str, Any]
+DEFAULT_TRIGGER = 150_000
+MOST_TOOLS = 1_000
+
+
+def check_range(messages: Sequence[Json]) -> None:
+    """Raise when the messages of a compaction request cannot be summarised."""
+    found = turns(messages)
+    spoken = [
+        part for turn in found if turn.role != "system" for part in turn.blocks if part.kind != "compaction"
+    ]
+    if not spoken:
+        words = "`messages` holds no `user` or `assistant` content to summarize."
+        raise invalid(words, code="compaction_nothing_to_summarize")
+    if _unfinished(found[-1]):
+        words = "The compaction request ends on an `assistant` turn that is not finished."
+        raise invalid(words, code="compaction_incomplete_turn")
+    if len({part.block.get("name") for part in spoken if part.kind == "tool_use"}) > MOST_TOOLS:
+        words = "The conversation references more distinct tools than a `compaction` block can record."
+        raise invalid(words, code="compaction_too_many_tool_references")
+
+
+def check_signed_block(talk: RequestPrompt, sealer: Sealer) -> None:
+    """Raise when the summary a request goes on from is not the one the server gave."""
+    for item in talk.items:
+        if item.kind != "compaction" or not item.block.get("signature"):
+            continue
+        seal = sealer.open(item.block["signature"], SummarySeal)
+        if seal is None:
+            words = f"{item.path}: The `compaction` block's `signature` does not verify."
+            raise invalid(words, code="compaction_signature_invalid")
+        if seal.content != digest(str(item.block.get("content")).encode()):
+            words = "The `compaction` block's `content` differs from the text its `signature` recorded."
+            raise invalid(f"{item.path}: {words}", code="compaction_content_mismatch")
+        if seal.changes != value_digest(item.block.get("tool_changes")):
+            words = "The `compaction` block's `tool_changes` differs from what was returned with the block."
+            raise invalid(f"{item.path}: {words}", code="compaction_tool_changes_mismatch")
+
+
+def signed_block(
+    summary: str, talk: RequestPrompt, at: Bindings, binder: Binder, profile: Profile
+) -> dict[str, Any]:
+    """The block that may stand for everything a request said."""
+    changes = tool_changes(talk.messages)
+    spoken = [message for message in talk.messages if not is_directive(message)]
+    seal = SummarySeal(
+        profile.name,
+        binder.organisation,
+        profile.thinking.bound,
+        digest(summary.encode()),
+        value_digest(changes),
+        *talk.seals,
+        at.prefixes,
+        str(spoken[-1]["role"]),
+    )
+    return {
+        "type": "compaction",
+        "content": summary,
+        "signature": binder.sealer.seal(seal),
+        "tool_changes": changes,
+    }
+
+
+def tool_changes(messages: Sequence[Json]) -> list[Json]:
+    """The additions and removals of tools in a range, the last word on each tool."""
+    last: dict[str, Json] = {}
+    for message in messages:
+        for block in blocks_of(message):
+            earlier = block.get("tool_changes") or () if block.get("type") == "compaction" else ()
+            for change in (*earlier, block):
+                if change.get("type") in ("tool_addition", "tool_removal"):
+                    tool = change["tool"]
+                    name = str(tool.get("name") or (tool.get("definition") or {}).get("name"))
+                    last.pop(name, None)
+                    last[name] = {key: value for key, value in change.items() if key != "cache_control"}
+    return list(last.values())
+
+
+def threshold(config: Json | None) -> Json | None:
+    """The edit that asks for a summary at a threshold, if there is one."""
+    edits = (config or {}).get("edits") or ()
+    return next((edit for edit in edits if edit["type"] == "compact_20260112"), None)
+
+
+def trigger_of(edit: Json) -> int:
+    """The size at which a threshold edit fires."""
+    return int((edit.get("trigger") or {}).get("value", DEFAULT_TRIGGER))
+
+
+def _unfinished(turn: Turn) -> bool:
+    """True when an answer waits for a tool: one of the client's, or one of the server's own."""
+    if turn.role != "assistant":
+        return False
+    answered = {part.id for part in turn.blocks if is_server_result(part.kind)}
+    waiting = [part for part in turn.blocks if part.kind in CALLS_SERVER and part.id not in answered]
+    return bool(waiting) or any(part.kind == "tool_use" for part in turn.blocks)

@@ -1,0 +1,112 @@
+"""What the simulator answers when it refuses, in the bodies of the two providers.
+
+Everything that ends a request early is raised as an `ApiError`; which provider's body it becomes is decided
+at the edge, by the path that was called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+EXTRA = "Extra inputs are not permitted"
+REQUIRED = "Field required"
+
+
+class ApiError(Exception):
+    """A refusal with its status, its type in the Messages API, and its details."""
+
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        message: str,
+        *,
+        code: str | None = None,
+        details: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
+        self.message = message
+        self.code = code
+        self.details = dict(details or {})
+        self.headers = dict(headers or {})
+
+    def messages_body(self, request_id: str) -> dict[str, Any]:
+        """The body as the Messages API gives it."""
+        error: dict[str, Any] = {"type": self.kind, "message": self.message}
+        if self.code is not None:
+            error["details"] = {"error_code": self.code, **self.details}
+        return {"type": "error", "error": error, "request_id": request_id}
+
+    def openai_body(self) -> dict[str, Any]:
+        """The body as OpenAI gives it."""
+        return {
+            "error": {
+                "message": self.message,
+                "type": self.kind,
+                "param": self.details.get("param"),
+                "code": self.code,
+            }
+        }
+
+
+def invalid(message: str, *, code: str | None = None, **details: Any) -> ApiError:
+    """A request that is wrong in itself."""
+    return ApiError(400, "invalid_request_error", message, code=code, details=details)
+
+
+def extra(path: str) -> ApiError:
+    """A field that is not known at that place, or not without a beta header that was not sent."""
+    return invalid(f"{path}: {EXTRA}")
+
+
+def missing(path: str) -> ApiError:
+    """A field that must be there."""
+    return invalid(f"{path}: {REQUIRED}")
+
+
+def unknown_tag(path: str, tag: object, expected: str = "") -> ApiError:
+    """An object of a type that is not known at that place."""
+    words = f"{path}: Input tag '{tag}' found using 'type' does not match any of the expected tags"
+    return invalid(f"{words}: {expected}" if expected else words)
+
+
+def bad(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:
+    """A request these APIs refuse."""
+    return ApiError(400, "invalid_request_error", message, code=code, details={"param": param})
+
+
+def unknown_model(model: object) -> ApiError:
+    """A model that is not served."""
+    words = f"The model `{model}` does not exist or you do not have access to it."
+    return ApiError(404, "invalid_request_error", words, code="model_not_found")
+
+
+def too_long(tokens: int, window: int) -> ApiError:
+    """A prompt that does not fit the window."""
+    return invalid(f"prompt is too long: {tokens} tokens > {window} maximum")
+
+
+def too_large() -> ApiError:
+    """A body over the size limit."""
+    return ApiError(413, "request_too_large", "Request exceeds the maximum size")
+
+
+def rate_limited(retry_after: float | None) -> ApiError:
+    """Too many requests; without `retry_after` it is the kind that waiting does not cure."""
+    headers = {} if retry_after is None else {"retry-after": f"{retry_after:g}"}
+    words = "This request would exceed your account's rate limit. Please try again later."
+    return ApiError(429, "rate_limit_error", words, headers=headers)
+
+
+def overloaded() -> ApiError:
+    """The service has no capacity at the moment."""
+    return ApiError(529, "overloaded_error", "Overloaded")
+
+
+def internal(message: str = "Internal server error", *, retry: bool = True) -> ApiError:
+    """Something broke inside; ``retry`` tells SDKs whether another attempt can help."""
+    return ApiError(500, "api_error", message, headers={} if retry else {"x-should-retry": "false"})

@@ -1,0 +1,109 @@
+"""What can go wrong on purpose: errors, silence, broken streams, a lost cache; by schedule or by chance."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from random import Random
+from typing import Literal
+
+from msgspec import Struct
+
+from sevenfold.lab.simulator.errors import ApiError, internal, overloaded, rate_limited
+from sevenfold.lab.simulator.output import event
+
+Kind = Literal[
+    "rate_limited",
+    "overloaded",
+    "server_error",
+    "compaction_unavailable",
+    "no_answer",
+    "cut_stream",
+    "malformed_event",
+    "error_event",
+    "truncated_body",
+    "slow_first_byte",
+    "cache_eviction",
+]
+
+
+class Fault(Struct, frozen=True):
+    """One thing that goes wrong."""
+
+    kind: Kind
+    retry_after: float | None = None
+    """Sent with ``rate_limited``; without it, waiting is said not to help."""
+    after: int = 3
+    """How many events of a stream go out well before it breaks."""
+    clean: bool = False
+    """A cut stream ends as if it were complete; otherwise the connection breaks."""
+    seconds: float = 0.0
+    """How long a slow first byte takes."""
+
+
+class Faults:
+    """Which request meets which fault; counted from 1 are those requests that ask for an answer."""
+
+    def __init__(
+        self,
+        schedule: Mapping[int, Fault] | None = None,
+        *,
+        chances: Iterable[tuple[float, Fault]] = (),
+        seed: int = 0,
+    ) -> None:
+        self._schedule = dict(schedule or {})
+        self._chances = tuple(chances)
+        self._random = Random(seed)
+        self.seen = 0
+
+    def next(self) -> Fault | None:
+        """The fault the request now coming in meets."""
+        self.seen += 1
+        drawn = [self._random.random() for _ in self._chances]
+        by_chance = [
+            fault for (chance, fault), draw in zip(self._chances, drawn, strict=True) if draw < chance
+        ]
+        return self._schedule.get(self.seen) or (by_chance[0] if by_chance else None)
+
+    def then(self, fault: Fault, requests: int = 1) -> None:
+        """Let the next requests meet a fault."""
+        for number in range(self.seen + 1, self.seen + 1 + requests):
+            self._schedule[number] = fault
+
+
+class BrokenConnection(Exception):
+    """Raised inside a response to break it off: the client sees the connection close."""
+
+
+def refusal(fault: Fault) -> ApiError | None:
+    """The error a fault answers with, if it is one that refuses."""
+    match fault.kind:
+        case "rate_limited":
+            return rate_limited(fault.retry_after)
+        case "overloaded":
+            return overloaded()
+        case "server_error":
+            return internal()
+        case "compaction_unavailable":
+            words = "The compaction could not be completed. Retry the request."
+            return ApiError(529, "overloaded_error", words, code="compaction_unavailable")
+        case _:
+            return None
+
+
+async def broken(stream: AsyncIterator[bytes], fault: Fault | None) -> AsyncIterator[bytes]:
+    """A stream of events with a fault in it."""
+    sent = 0
+    async for piece in stream:
+        if fault is not None and sent == fault.after:
+            match fault.kind:
+                case "cut_stream" if fault.clean:
+                    return
+                case "cut_stream":
+                    raise BrokenConnection
+                case "error_event":
+                    yield event("error", {"error": {"type": "overloaded_error", "message": "Overloaded"}})
+                    return
+                case "malformed_event":
+                    yield b'event: content_block_delta\ndata: {"type": "content_block_delta", "index\n\n'
+        yield piece
+        sent += 1

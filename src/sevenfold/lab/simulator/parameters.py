@@ -1,0 +1,364 @@
+"""The shapes of a request's settings: every field named and typed, everything else refused.
+
+---
+
+What the fields of a Messages request mean together, and which of them a model takes.
+
+Each check raises the refusal the server would give. The facts about models come from their profiles.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from sevenfold.lab.simulator.errors import ApiError, extra, invalid, missing, unknown_tag
+from sevenfold.profiles import Profile
+from sevenfold.record.rules.base import blocks_of
+
+
+class ApiFeatures(Struct, frozen=True):
+    """What a request may use: API version, beta headers, and extensions of this simulator."""
+
+    version: str
+    betas: frozenset[str]
+    counting: bool = False
+    pinned_edits: bool = False
+    extra_blocks: frozenset[str] = frozenset()
+
+    @property
+    def strict(self) -> bool:
+        """Whether the rules of API version 2026-10-21 hold."""
+        return self.version >= "2026-10-21"
+
+
+class _Config(Struct, forbid_unknown_fields=True):
+    """A setting that takes no fields but its own."""
+
+
+class _Tokens(_Config):
+    type: Literal["input_tokens"]
+    value: int
+
+
+class _Trigger(_Config):
+    type: Literal["input_tokens", "tool_uses"]
+    value: int
+
+
+class _KeepUses(_Config):
+    type: Literal["tool_uses"]
+    value: int
+
+
+class _KeepTurns(_Config, tag_field="type", tag="thinking_turns"):
+    value: int
+
+
+class _KeepAll(_Config, tag_field="type", tag="all"):
+    pass
+
+
+class _ClearToolUses(_Config, tag_field="type", tag="clear_tool_uses_20250919"):
+    """Clear old tool results."""
+
+    trigger: _Trigger | None = None
+    keep: _KeepUses | None = None
+    clear_at_least: _Tokens | None = None
+    exclude_tools: list[str] | None = None
+    clear_tool_inputs: bool | list[str] | None = None
+
+
+class _ClearThinking(_Config, tag_field="type", tag="clear_thinking_20251015"):
+    """Clear old thinking."""
+
+    keep: _KeepTurns | _KeepAll | Literal["all"] | None = None
+
+
+class _CompactEdit(_Config, tag_field="type", tag="compact_20260112"):
+    """Summarise at a threshold."""
+
+    trigger: _Tokens | None = None
+    pause_after_compaction: bool | None = None
+    instructions: str | None = None
+
+
+class _ContextManagement(_Config):
+    """Edits the server makes by itself."""
+
+    edits: list[_ClearToolUses | _ClearThinking | _CompactEdit] | None = None
+
+
+class _CompactionOnDemand(_Config):
+    """A summary on demand."""
+
+    type: Literal["summarize"]
+    instructions: str | None = None
+
+
+class _TaskBudget(_Config):
+    type: Literal["tokens"]
+    total: int
+    remaining: int | None = None
+
+
+class _OutputConfig(_Config):
+    """How the answer is to be."""
+
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    format: dict[str, Any] | None = None
+    task_budget: _TaskBudget | None = None
+
+
+class _Binding(_Config):
+    prefix_mismatch_behavior: Literal["error", "drop_block"] | None = None
+
+
+class _Adaptive(_Config, tag_field="type", tag="adaptive"):
+    display: Literal["summarized", "omitted", "updates"] | None = None
+    block_binding: _Binding | None = None
+
+
+class _Enabled(_Config, tag_field="type", tag="enabled"):
+    budget_tokens: int
+    display: Literal["summarized", "omitted", "updates"] | None = None
+    block_binding: _Binding | None = None
+
+
+class _Disabled(_Config, tag_field="type", tag="disabled"):
+    pass
+
+
+class _BetweenTools(_Config, tag_field="type", tag="between_tools"):
+    pass
+
+
+class _ToolChoice(_Config):
+    """How tools are to be used."""
+
+    type: Literal["auto", "any", "tool", "none"]
+    name: str | None = None
+    disable_parallel_tool_use: bool | None = None
+
+
+class _Diagnostics(_Config):
+    previous_message_id: str | None = None
+
+
+class _CacheControl(_Config):
+    type: Literal["ephemeral"]
+    ttl: Literal["5m", "1h"] | None = None
+
+
+CONFIGS: Mapping[str, Any] = {
+    "context_management": _ContextManagement,
+    "compaction": _CompactionOnDemand,
+    "thinking": _Adaptive | _Enabled | _Disabled | _BetweenTools,
+    "output_config": _OutputConfig,
+    "tool_choice": _ToolChoice,
+    "diagnostics": _Diagnostics,
+    "cache_control": _CacheControl,
+    "metadata": dict[str, Any],
+    "stop_sequences": list[str],
+    "speed": Literal["standard", "fast"],
+    "service_tier": Literal["auto", "standard_only"],
+    "thread": dict[str, Any],
+}
+_SHOWN = re.compile(r"`([^`]*)`")
+
+
+def check_configs(body: Mapping[str, Any]) -> None:
+    """Raise for the first setting that has not the shape it should have."""
+    for name, shape in CONFIGS.items():
+        if body.get(name) is None:
+            continue
+        try:
+            msgspec.convert(body[name], shape)
+        except msgspec.ValidationError as error:
+            raise _problem(name, body[name], str(error)) from None
+
+
+def _problem(name: str, value: Any, words: str) -> ApiError:
+    """The validator's complaint in the server's way of speaking."""
+    complaint, _, place = words.partition(" - at `$")
+    path = _path(name, value, re.findall(r"\w+", place))
+    named = _SHOWN.findall(complaint)
+    if "unknown field" in complaint:
+        return extra(f"{path}.{named[0]}")
+    if "missing required field" in complaint:
+        return missing(f"{path}.{named[0]}")
+    if complaint.startswith("Invalid enum value"):
+        return invalid(f"{path}: Input is not one of the values known here: {complaint.split()[-1]}")
+    if complaint.startswith("Invalid value"):
+        tag = complaint.split()[-1].strip("'")
+        return unknown_tag(path.removesuffix(f".{tag}.type"), tag)
+    return invalid(f"{path}: {complaint}")
+
+
+def _path(name: str, value: Any, keys: list[str]) -> str:
+    """Where a complaint is about; the server puts an object's type between the object and its field."""
+    path = name
+    for key in [*keys, ""]:
+        typed = name == "thinking" or "edits" in path
+        if typed and isinstance(value, dict) and path.count(".") in (0, 2) and value.get("type"):
+            path += f".{value['type']}"
+        if key:
+            path += f".{key}"
+            value = value[int(key)] if isinstance(value, list) else (value or {}).get(key)
+    return path
+
+
+Json = Mapping[str, Any]
+
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+BINDING = "thinking-binding-controls-2026-08-01"
+THRESHOLD = "compact-2026-01-12"
+EDITS = "context-management-2025-06-27"
+TASK_BUDGETS = "task-budgets-2026-03-13"
+MINIMUM_BUDGET = 1_024
+MINIMUM_TRIGGER = 50_000
+LONGEST_INSTRUCTIONS = 16_384
+
+
+def check_parameters(body: Json, profile: Profile, dialect: ApiFeatures) -> None:
+    """Raise for the first setting that this model, version or set of betas does not take."""
+    if not dialect.counting:
+        _check_max_tokens(body, profile)
+    _check_thinking(body, profile, dialect)
+    _check_task_budget(body, dialect)
+    _check_tool_choice(body, profile)
+    _check_edits(body, profile, dialect)
+    if body.get("compaction") is not None and not dialect.counting:
+        _check_compaction(body, profile)
+    if body.get("thread") is not None:
+        words = "thread: message threads are not simulated. Send the full conversation without `thread`."
+        raise invalid(words, code="thread_unsupported_request")
+    _check_system_fields(body)
+
+
+def carries_signed_summary(body: Json) -> bool:
+    """Whether the request goes on from a summary made on demand."""
+    first = (body.get("messages") or [{}])[0]
+    content = first.get("content")
+    opening = content[0] if isinstance(content, list) and content else {}
+    return (
+        isinstance(opening, dict) and opening.get("type") == "compaction" and bool(opening.get("signature"))
+    )
+
+
+def _check_max_tokens(body: Json, profile: Profile) -> None:
+    asked, most = body["max_tokens"], profile.max_output
+    if asked < 0:
+        raise invalid("max_tokens: Input should be greater than or equal to 0")
+    if asked > most:
+        raise invalid(
+            f"max_tokens: {asked} > {most}, which is the maximum allowed number of output tokens for "
+            f"{body['model']}"
+        )
+
+
+def _check_thinking(body: Json, profile: Profile, dialect: ApiFeatures) -> None:
+    thinking = body.get("thinking")
+    if thinking is None:
+        return
+    mode = thinking["type"]
+    if "block_binding" in thinking and BINDING not in dialect.betas:
+        raise extra(f"thinking.{mode}.block_binding")
+    if mode not in profile.thinking.modes:
+        raise invalid(_unsupported_mode(mode))
+    if mode == "enabled":
+        _check_budget(thinking["budget_tokens"], body)
+    limit = profile.thinking.disabled_up_to
+    if mode == "disabled" and limit and EFFORTS.index(_effort(body, profile)) > EFFORTS.index(limit):
+        raise invalid(
+            f'"thinking.type.disabled" is not supported with effort above "{limit}" for this model.'
+        )
+
+
+def _effort(body: Json, profile: Profile) -> str:
+    return str((body.get("output_config") or {}).get("effort") or profile.effort or "high")
+
+
+def _unsupported_mode(mode: str) -> str:
+    if mode == "adaptive":
+        return "adaptive thinking is not supported on this model"
+    advice = 'Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'
+    return f'"thinking.type.{mode}" is not supported for this model. {advice}'
+
+
+def _check_budget(budget: int, body: Json) -> None:
+    if budget < MINIMUM_BUDGET:
+        raise invalid("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
+    if budget >= body.get("max_tokens", budget + 1):
+        raise invalid("`max_tokens` must be greater than `thinking.budget_tokens`.")
+
+
+def _check_task_budget(body: Json, dialect: ApiFeatures) -> None:
+    budget = (body.get("output_config") or {}).get("task_budget")
+    if budget is None:
+        return
+    if TASK_BUDGETS not in dialect.betas:
+        raise extra("output_config.task_budget")
+    if carries_signed_summary(body) and budget.get("remaining") is not None:
+        raise invalid("output_config.task_budget.remaining: not allowed with a `compaction` block")
+
+
+def _check_tool_choice(body: Json, profile: Profile) -> None:
+    choice = body.get("tool_choice") or {"type": "auto"}
+    if choice["type"] in ("any", "tool") and not profile.forced_tools:
+        raise invalid('tool_choice: type "tool" and "any" are not supported for this model.')
+    names = [tool.get("name") for tool in body.get("tools") or ()]
+    if choice["type"] == "tool" and choice.get("name") not in names:
+        raise invalid(f"Tool '{choice.get('name')}' not found in provided tools")
+
+
+def _check_edits(body: Json, profile: Profile, dialect: ApiFeatures) -> None:
+    edits = (body.get("context_management") or {}).get("edits") or ()
+    for place, edit in enumerate(edits):
+        kind = edit["type"]
+        path = f"context_management.edits.{place}"
+        compacts = kind == "compact_20260112"
+        if (THRESHOLD if compacts else EDITS) not in dialect.betas:
+            raise unknown_tag(path, kind)
+        if not (profile.threshold_compaction if compacts else kind in profile.edits):
+            raise invalid(f"{path}: {kind} is not supported for this model.")
+        if kind == "clear_thinking_20251015" and place:
+            raise invalid("context_management.edits: clear_thinking_20251015 must be the first edit")
+        if compacts and (edit.get("trigger") or {}).get("value", MINIMUM_TRIGGER) < MINIMUM_TRIGGER:
+            raise invalid(f"{path}.{kind}.trigger.value: Input should be greater than or equal to 50000")
+
+
+def _check_compaction(body: Json, profile: Profile) -> None:
+    if len(body["compaction"].get("instructions") or "") > LONGEST_INSTRUCTIONS:
+        raise invalid(
+            f"compaction.instructions: String should have at most {LONGEST_INSTRUCTIONS} characters"
+        )
+    if not profile.on_demand_compaction:
+        raise invalid("compaction: not supported for this model.")
+    output = body.get("output_config") or {}
+    clashes = {
+        "context_management": body.get("context_management") is not None,
+        "stop_sequences": bool(body.get("stop_sequences")),
+        "output_config.format": output.get("format") is not None,
+        "tool_choice": (body.get("tool_choice") or {}).get("type") in ("any", "tool"),
+        "output_config.task_budget.remaining": (output.get("task_budget") or {}).get("remaining")
+        is not None,
+    }
+    for name, clash in clashes.items():
+        if clash:
+            raise invalid(f"{name}: cannot be combined with `compaction`")
+
+
+def _check_system_fields(body: Json) -> None:
+    for number, message in enumerate(body["messages"]):
+        if message.get("role") != "system":
+            continue
+        if message.get("clear_at") not in (None, "next_user_message", "never"):
+            raise invalid(f"messages.{number}.clear_at: Input should be 'next_user_message' or 'never'")
+        vanishes = message.get("clear_at") == "next_user_message"
+        if vanishes and any(block.get("type") != "text" for block in blocks_of(message)):
+            raise invalid(f"messages.{number}.clear_at: only text content can be cleared")

@@ -1,0 +1,315 @@
+"""The Responses API, as far as a client that keeps its own history needs it: text, calls, streams.
+
+---
+
+The Responses API's own compaction: a conversation in, the user's messages and one sealed summary out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from sevenfold.lab.simulator.brains import NoSummary, SummaryRequest
+from sevenfold.lab.simulator.errors import ApiError, bad, unknown_model
+from sevenfold.lab.simulator.openai import (
+    OpenAiReply,
+    OpenAiRequest,
+    ask,
+    call_arguments,
+    check_body,
+    check_tools,
+    content_blocks,
+    decoded_arguments,
+    take,
+)
+from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.thinking import OpaqueSeal
+
+Json = Mapping[str, Any]
+OVERFLOW = "Your input exceeds the context window of this model. Please adjust your input and try again."
+SEALED = "reasoning.encrypted_content"
+EMPTY: dict[str, Json] = {"message": {"content": []}, "function_call": {"arguments": ""}, "reasoning": {}}
+"""What an item of a stream has not yet when it is announced."""
+STATEFUL = ("previous_response_id", "conversation")
+
+
+class _ResponsesTool(Struct):
+    type: str | None = None
+    name: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class _ResponsesBody(Struct):
+    model: str
+    input: str | list[dict[str, Any]]
+    instructions: str | None = None
+    tools: list[_ResponsesTool] | None = None
+    max_output_tokens: int | None = None
+    stream: bool | None = None
+
+
+def respond(sim: Simulator, body: Any) -> dict[str, Any]:
+    """Answer a request of the Responses API."""
+    asked = read(sim, body, _ResponsesBody)
+    said = ask(sim, asked)
+    cut = said.output.stop_reason in ("max_tokens", "model_context_window_exceeded")
+    return {
+        "id": sim.new_id("resp_"),
+        "object": "response",
+        "created_at": int(sim.clock.now()),
+        "status": "incomplete" if cut else "completed",
+        "error": None,
+        "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+        "instructions": asked.body.get("instructions"),
+        "max_output_tokens": asked.body.get("max_output_tokens"),
+        "model": asked.body["model"],
+        "output": list(_items(sim, asked, said, "incomplete" if cut else "completed")),
+        "parallel_tool_calls": True,
+        "previous_response_id": None,
+        "store": False,
+        "tool_choice": asked.body.get("tool_choice") or "auto",
+        "tools": asked.body.get("tools") or [],
+        "truncation": "disabled",
+        "usage": usage(
+            said.prompt_tokens, said.cached_tokens, said.output.tokens, said.output.thinking_tokens
+        ),
+        "metadata": {},
+    }
+
+
+def response_events(response: Json, size: int) -> Iterator[bytes]:
+    """A finished response as the events of a stream."""
+    number = 0
+
+    def event(kind: str, **data: Any) -> bytes:
+        nonlocal number
+        number += 1
+        payload = msgspec.json.encode({"type": kind, "sequence_number": number - 1, **data})
+        return f"event: {kind}\n".encode() + b"data: " + payload + b"\n\n"
+
+    empty = {**response, "status": "in_progress", "output": [], "usage": None}
+    yield event("response.created", response=empty)
+    yield event("response.in_progress", response=empty)
+    for place, item in enumerate(response["output"]):
+        opening = {**item, "status": "in_progress", **EMPTY[item["type"]]}
+        yield event("response.output_item.added", output_index=place, item=opening)
+        where = {"item_id": item["id"], "output_index": place}
+        if item["type"] == "message":
+            part = item["content"][0]
+            yield event("response.content_part.added", **where, content_index=0, part={**part, "text": ""})
+            for start in range(0, len(part["text"]), size):
+                piece = part["text"][start : start + size]
+                yield event(
+                    "response.output_text.delta", **where, content_index=0, delta=piece, logprobs=[]
+                )
+            yield event(
+                "response.output_text.done", **where, content_index=0, text=part["text"], logprobs=[]
+            )
+            yield event("response.content_part.done", **where, content_index=0, part=part)
+        elif item["type"] == "function_call":
+            given = item["arguments"]
+            for start in range(0, len(given), size):
+                yield event(
+                    "response.function_call_arguments.delta", **where, delta=given[start : start + size]
+                )
+            yield event(
+                "response.function_call_arguments.done", **where, name=item["name"], arguments=given
+            )
+        yield event("response.output_item.done", output_index=place, item=item)
+    yield event(f"response.{response['status']}", response=response)
+
+
+def read(sim: Simulator, body: Any, shape: type[Struct]) -> OpenAiRequest:
+    """A request of the Responses API in the simulator's own terms; raises where it is wrong."""
+    check_body(body, shape)
+    profile = sim.profile(body["model"])
+    if profile is None:
+        raise unknown_model(body.get("model"))
+    check_tools(body.get("tools") or (), nested=False)
+    for name in STATEFUL:
+        if body.get(name) is not None:
+            raise bad(f"'{name}' is not simulated: send the whole input.", param=name)
+    messages = [_message(sim, body, item, place) for place, item in enumerate(_input(body["input"]))]
+    if body.get("instructions"):
+        messages.insert(0, {"role": "system", "content": content_blocks(body["instructions"])})
+    _check_calls_answered(messages)
+    return OpenAiRequest(
+        body=body,
+        profile=profile,
+        tools=[_tool(tool) for tool in body.get("tools") or ()],
+        messages=messages,
+        max_tokens=body.get("max_output_tokens"),
+        overflow=OVERFLOW,
+    )
+
+
+def _input(given: Any) -> list[Json]:
+    return [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+
+
+def _tool(tool: Json) -> Json:
+    described = {"name": tool.get("name"), "description": tool.get("description")}
+    return {"type": tool.get("type"), **described, "input_schema": tool.get("parameters")}
+
+
+def _message(sim: Simulator, body: Json, item: Json, place: int) -> Json:
+    match item.get("type", "message"):
+        case "message":
+            role = {"developer": "system"}.get(str(item.get("role")), str(item.get("role")))
+            return {"role": role, "content": content_blocks(item.get("content"))}
+        case "function_call":
+            given = decoded_arguments(item.get("arguments"))
+            call = {
+                "type": "tool_use",
+                "id": str(item.get("call_id")),
+                "name": item.get("name"),
+                "input": given,
+            }
+            return {"role": "assistant", "content": [call]}
+        case "function_call_output":
+            content = content_blocks(item.get("output"))
+            result = {"type": "tool_result", "tool_use_id": str(item.get("call_id")), "content": content}
+            return {"role": "user", "content": [result]}
+        case "reasoning":
+            # Without its content it goes by its id, as with a provider that has stored it.
+            if item.get("encrypted_content") is not None:
+                _unsealed(sim, body, item, place)
+            return {"role": "assistant", "content": []}
+        case "compaction":
+            return {"role": "assistant", "content": content_blocks(_unsealed(sim, body, item, place))}
+        case kind:
+            raise bad(f"Invalid value: '{kind}'.", param=f"input[{place}].type", code="invalid_value")
+
+
+def _unsealed(sim: Simulator, body: Json, item: Json, place: int) -> str:
+    """What an opaque item says, which only the model that made it can read, for its organisation."""
+    sealed = item.get("encrypted_content")
+    if not isinstance(sealed, str):
+        param = f"input[{place}].encrypted_content"
+        words = f"Missing required parameter: '{param}'."
+        raise bad(words, param=param, code="missing_required_parameter")
+    seal = sim.binder.sealer.open(sealed, OpaqueSeal)
+    if seal is None or (seal.model, seal.organisation) != (body["model"], sim.setup.organisation):
+        words = f"The encrypted content {sealed[:4]}...{sealed[-4:]} could not be verified. "
+        reason = "Reason: Encrypted content could not be decrypted or parsed."
+        raise bad(words + reason, code="invalid_encrypted_content")
+    return seal.summary
+
+
+def _check_calls_answered(messages: list[Json]) -> None:
+    blocks = [block for message in messages for block in message["content"]]
+    asked = {block["id"] for block in blocks if block["type"] == "tool_use"}
+    answered = {block["tool_use_id"] for block in blocks if block["type"] == "tool_result"}
+    for name in sorted(asked - answered):
+        raise bad(f"No tool output found for function call {name}.", param="input")
+    for name in sorted(answered - asked):
+        raise bad(f"No tool call found for function call output with call_id {name}.", param="input")
+
+
+def _items(sim: Simulator, asked: OpenAiRequest, said: OpenAiReply, status: str) -> Iterator[Json]:
+    for block in said.output.blocks:
+        if block["type"] == "thinking":
+            yield {
+                "type": "reasoning",
+                "id": sim.new_id("rs_"),
+                "summary": [],
+                **_sealed(sim, asked, block),
+            }
+        elif block["type"] == "text":
+            part = {"type": "output_text", "text": block["text"], "annotations": [], "logprobs": []}
+            yield {
+                "type": "message",
+                "id": sim.new_id("msg_"),
+                "role": "assistant",
+                "status": status,
+                "content": [part],
+            }
+        elif block["type"] == "tool_use":
+            yield {
+                "type": "function_call",
+                "id": sim.new_id("fc_"),
+                "call_id": block.get("id") or sim.new_id("call_"),
+                "name": block["name"],
+                "arguments": call_arguments(block),
+                "status": status,
+            }
+
+
+def _sealed(sim: Simulator, asked: OpenAiRequest, block: Json) -> Json:
+    """Reasoning as it goes along to clients that keep their own history; others get its id alone."""
+    if SEALED not in (asked.body.get("include") or ()):
+        return {}
+    seal = OpaqueSeal(asked.body["model"], sim.setup.organisation, str(block["thinking"]))
+    return {"encrypted_content": sim.binder.sealer.seal(seal)}
+
+
+def usage(prompt: int, cached: int, output: int, reasoning: int = 0) -> dict[str, Any]:
+    """What a request is billed for."""
+    return {
+        "input_tokens": prompt,
+        "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
+        "output_tokens": output,
+        "output_tokens_details": {"reasoning_tokens": reasoning},
+        "total_tokens": prompt + output,
+    }
+
+
+FIELDS = frozenset(
+    {"model", "input", "instructions", "previous_response_id", "prompt_cache_key", "prompt_cache_options"}
+    | {"prompt_cache_retention", "service_tier", "image"}
+)
+
+
+class _CompactBody(Struct):
+    model: str
+    input: str | list[dict[str, Any]]
+    instructions: str | None = None
+
+
+def compact(sim: Simulator, body: Any) -> dict[str, Any]:
+    """Answer a request to compact a conversation."""
+    if unknown := sorted(set(body) - FIELDS if isinstance(body, Mapping) else ()):
+        raise bad(f"Unknown parameter: '{unknown[0]}'.", param=unknown[0], code="unknown_parameter")
+    asked = read(sim, body, _CompactBody)
+    if not asked.profile.on_demand_compaction:
+        words = f"Compaction is not supported with the model '{body['model']}'."
+        raise bad(words, param="model", code="unsupported_model")
+    if not any(message["content"] for message in asked.spoken):
+        raise bad("There is nothing in 'input' to compact.", param="input")
+    taken = take(sim, asked)
+    summary = _summary(sim, asked)
+    seal = OpaqueSeal(body["model"], sim.setup.organisation, summary)
+    item = {
+        "id": sim.new_id("cmp_"),
+        "type": "compaction",
+        "encrypted_content": sim.binder.sealer.seal(seal),
+    }
+    written = sim.scales.counter.text(summary, asked.profile.tokenizer)
+    return {
+        "id": sim.new_id("resp_"),
+        "object": "response.compaction",
+        "created_at": int(sim.clock.now()),
+        "output": [*_said_by_user(sim, body["input"]), item],
+        "usage": usage(taken.tokens, taken.cached(sim, asked), written),
+    }
+
+
+def _summary(sim: Simulator, asked: OpenAiRequest) -> str:
+    made = sim.summarise(SummaryRequest(asked.body["model"], asked.system, asked.spoken, None))
+    if isinstance(made, NoSummary):
+        raise ApiError(500, "server_error", "The server had an error while compacting the conversation.")
+    return made
+
+
+def _said_by_user(sim: Simulator, given: str | list[Json]) -> list[Json]:
+    """The user's messages as they were sent."""
+    if isinstance(given, str):
+        given = [{"role": "user", "content": [{"type": "input_text", "text": given}]}]
+    return [
+        {"id": sim.new_id("msg_"), "type": "message", "status": "completed", **item}
+        for item in given
+        if item.get("type", "message") == "message" and item.get("role") == "user"
+    ]

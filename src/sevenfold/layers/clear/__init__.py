@@ -1,0 +1,1 @@
+"""Layer 2: old tool results are cleared, when that is worth its price."""

@@ -1,0 +1,320 @@
+"""Layer 2: old tool results are cleared, when that is worth its price.
+
+One planner decides before each request. It knows what the model allows, what is in the cache and for how long,
+what reading and writing cost, and how many requests are likely to follow. It picks the first of these that
+applies, and says what it considered:
+
+    room      the request has too many bytes or pictures: the oldest results that hold them go, if that is enough
+    full      the conversation is at the threshold: results go, if that is enough to stay below it for a while
+    pause     the cache has expired: everything will be written again anyway, so old results go first
+    size      results have grown large: they go if reading them again and again would cost more than the
+              rewrite, and if the rewrite is small beside what the session has cost so far
+    nothing   else
+
+Only whole results of reproducible tools go, oldest first, in one batch, down to a mark well below the trigger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.layers.clear.moment import Moment, Plan, Result
+from sevenfold.profiles import Price
+from sevenfold.record.decisions import Option
+
+PLACEHOLDER_BYTES = 150
+"""What remains of a cleared result, about."""
+HEADROOM = 0.8
+"""How far below a limit of bytes or pictures a clearing goes."""
+WORTH = 1_000
+"""Tokens for which even a clearing that costs nothing is worth a line in the record."""
+FORGOTTEN = 3_600
+"""Seconds of silence after which the model no longer needs its reasoning of turns before the last."""
+STAKE = 0.01
+"""The most that clearings in a warm cache may have cost and not yet earned, as a share of what was spent so far."""
+SHIFTED = Price(input=1.0, output=5.0, write_5m=1.25, write_1h=2.0, read=0.1)
+"""How prices usually relate to each other, where a model's own are not known."""
+
+
+def plan(moment: Moment) -> Plan:
+    """What to clear now."""
+    considered: list[Option] = []
+    for rule in (_room, _full, _pause, _size):
+        found = rule(moment, considered)
+        if found is not None:
+            return found
+    return Plan(rule="nothing is due", options=tuple(considered))
+
+
+def could_matter(moment: Moment, results_tokens: float) -> bool:
+    """A quick look that needs no list of results: is there anything to plan at all?"""
+    settings, window = moment.settings, moment.window
+    large = (
+        settings.size_clearing
+        and results_tokens > window.budget(settings.size_trigger_tokens)
+        and might_pay(moment, results_tokens)
+    )
+    paused = settings.gap_clearing and moment.cold and results_tokens + moment.thinking > 0
+    return bool(too_heavy(moment) or large or paused or moment.most >= window.threshold)
+
+
+def might_pay(moment: Moment, results_tokens: float) -> bool:
+    """Could clearing in a warm cache pay? If not even all results together would, no part of them does."""
+    if moment.provider or moment.bound:
+        return False
+    freed = round(results_tokens)
+    cost, gain = _rewrite(moment, freed), freed * _rates(moment)[0] * moment.expected
+    return gain > cost and (moment.price is None or cost / 1e6 + moment.owed <= STAKE * moment.spent)
+
+
+def too_heavy(moment: Moment) -> bool:
+    """Are there too many bytes or pictures?"""
+    return _over(moment.wire, moment.wire_limit) or _over(moment.images, moment.images_limit)
+
+
+def cannot_be_sent(moment: Moment) -> bool:
+    """Would nobody take the request as it is?"""
+    return too_heavy(moment) or moment.most >= moment.window.blocking
+
+
+class Need(Struct, frozen=True):
+    """So much of something must go."""
+
+    amount: float
+    worth: Callable[[Result], int]
+    """How much of it a result holds."""
+
+
+def _room(moment: Moment, considered: list[Option]) -> Plan | None:
+    """Too many bytes or pictures; if the tokens are too many as well, they go in the same batch."""
+    if not (moment.settings.size_clearing and too_heavy(moment)):
+        return None
+    needs, reasons = [], []
+    for name, used, limit, worth in (
+        ("bytes", moment.wire, moment.wire_limit, _bytes),
+        ("pictures", moment.images, moment.images_limit, _pictures),
+    ):
+        if limit is not None and used > limit:
+            needs.append(Need(used - int(limit * HEADROOM), worth))
+            reasons.append(f"{used:,} {name} of at most {limit:,}")
+    if moment.most >= moment.window.threshold:
+        needs.append(_need(moment))
+    targets = _oldest(moment, 1, needs)
+    if moment.compacts and _stays_heavy(moment, targets):
+        considered.append(Option("clear", _freed(moment, targets), because="it would not be enough"))
+        return Plan(" and ".join(reasons), "compact", "room", options=tuple(considered))
+    if not any(need.worth(target) > 0 for need in needs for target in targets):
+        considered.append(
+            Option("clear", because=f"{' and '.join(reasons)}, but no result that may go holds any")
+        )
+        return None
+    return _clear(moment, "room", targets, " and ".join(reasons), considered)
+
+
+def _stays_heavy(moment: Moment, targets: Sequence[Result]) -> bool:
+    """Would there still be too many bytes or pictures?"""
+    wire = moment.wire - sum(map(_bytes, targets))
+    images = moment.images - sum(map(_pictures, targets))
+    return too_heavy(replace(moment, wire=wire, images=images))
+
+
+def _full(moment: Moment, considered: list[Option]) -> Plan | None:
+    """At the threshold."""
+    window, settings = moment.window, moment.settings
+    if moment.most < window.threshold or not settings.size_clearing:
+        return None
+    targets = _oldest(moment, settings.size_keep, [_need(moment)])
+    freed = _freed(moment, targets)
+    left = moment.most - freed
+    much = freed >= window.budget(settings.size_least_tokens)
+    saves = moment.most >= window.blocking > left
+    enough = left < window.threshold
+    # Each clearing has everything written again, so one that frees little, with the next one due a few turns later, is
+    # dearer than the compaction it puts off.
+    worth = (enough and much) if moment.compacts else (enough or much or saves)
+    if targets and worth:
+        return _clear(moment, "full", targets, "the conversation is at the threshold", considered)
+    because = f"it would free {freed:,} tokens" + (
+        "" if enough else " and leave the conversation at the threshold"
+    )
+    considered.append(Option("clear", freed, because=because))
+    if moment.compacts:
+        return Plan("the conversation is at the threshold", "compact", "full", options=tuple(considered))
+    return None
+
+
+def _pause(moment: Moment, considered: list[Option]) -> Plan | None:
+    """The cache is gone anyway."""
+    if not (moment.settings.gap_clearing and moment.cold):
+        return None
+    targets = _oldest(moment, moment.settings.gap_keep)
+    freed = _freed(moment, targets)
+    if because := _too_dear_a_pause(moment, freed):
+        considered.append(Option("clear", freed, because=because))
+        freed = 0
+    targets = targets if freed else []
+    worth = moment.window.budget(WORTH)
+    thinking = moment.thinking if moment.thinking >= worth else 0
+    if freed + thinking < worth:
+        return None
+    rule = f"{_duration(moment.idle or 0)} since the last answer: the cache has expired"
+    return _clear(moment, "pause", targets, rule, considered, thinking=thinking)
+
+
+def _too_dear_a_pause(moment: Moment, freed: int) -> str:
+    """Why results should stay although nothing of them is cached; empty if they may go."""
+    if not moment.bound or not freed:
+        return ""
+    if moment.mid_turn:
+        return "it would take away the reasoning of a turn that goes on"
+    if freed < moment.window.budget(moment.settings.size_least_tokens):
+        return "too little to give up the reasoning in view for it"
+    return ""
+
+
+def _size(moment: Moment, considered: list[Option]) -> Plan | None:
+    """Results have grown large, and the cache is warm."""
+    settings, budget = moment.settings, moment.window.budget
+    if not settings.size_clearing or moment.total <= budget(settings.size_trigger_tokens):
+        return None
+    excess = moment.total - budget(settings.size_target_tokens)
+    targets = _oldest(moment, settings.size_keep, [Need(excess, _tokens)])
+    freed = _freed(moment, targets)
+    if freed < max(1, budget(settings.size_least_tokens)):
+        considered.append(Option("clear", freed, because="too little to be worth it"))
+        return None
+    if moment.provider:
+        considered.append(Option("provider", because="it clears by itself when the time comes"))
+        return None
+    if moment.bound:
+        because = "it would invalidate the reasoning in view: wait for a pause or a compaction"
+        considered.append(Option("wait", freed, because=because))
+        return None
+    cost, gain = _rewrite(moment, freed), freed * _rates(moment)[0] * moment.expected
+    option = Option("clear", freed, _usd(moment, gain - cost))
+    if gain <= cost:
+        because = f"writing the rest again costs more than {moment.expected} requests would save"
+        considered.append(_because(option, because))
+        return None
+    if moment.price is not None and cost / 1e6 + moment.owed > STAKE * moment.spent:
+        considered.append(_because(option, "too large a stake beside what the session has cost so far"))
+        return None
+    rule = f"results of {moment.total:,} tokens: {moment.expected} more requests would pay for the rewrite"
+    return _clear(moment, "size", targets, rule, considered)
+
+
+def _clear(
+    moment: Moment,
+    cause: str,
+    targets: list[Result],
+    rule: str,
+    considered: list[Option],
+    *,
+    thinking: int = 0,
+) -> Plan:
+    drops_all = moment.bound and bool(targets)
+    freed = _freed(moment, targets) + (moment.reasoning if drops_all else thinking)
+    read, write = _rates(moment)
+    extra = -freed * write if moment.cold else _rewrite(moment, freed)
+    later = freed * read * moment.expected
+    return Plan(
+        rule,
+        "clear",
+        cause,
+        tuple(target.call for target in targets),
+        freed,
+        _usd(moment, extra),
+        drops_thinking=drops_all or thinking > 0,
+        drops_all_thinking=drops_all,
+        options=(*considered, Option("clear", freed, _usd(moment, later - extra), rule)),
+    )
+
+
+def _oldest(moment: Moment, keep: int, needs: Sequence[Need] = ()) -> list[Result]:
+    """The oldest results that may go, until enough of everything has gone; without needs, all of them.
+
+    The newest ``keep`` stay, errors not counted. Where bytes or pictures must go, results with pictures go first:
+    they hold most of the bytes as well.
+    """
+    may, slots = [], keep
+    for result in reversed(moment.results):
+        if slots > 0:
+            slots -= 0 if result.error else 1
+        elif not result.kept:
+            may.append(result)
+    may.reverse()
+    if any(need.worth is not _tokens for need in needs):
+        may.sort(key=lambda result: result.images == 0)
+    chosen: list[Result] = []
+    missing = [need.amount for need in needs]
+    for result in may:
+        gains = [need.worth(result) for need in needs]
+        useful = any(gain > 0 and left > 0 for gain, left in zip(gains, missing, strict=True))
+        if useful or (not needs and _tokens(result) > 0):
+            chosen.append(result)
+            missing = [left - max(0, gain) for gain, left in zip(gains, missing, strict=True)]
+    return chosen
+
+
+def _need(moment: Moment) -> Need:
+    """Tokens to let go of at the threshold: enough not to be there again at once."""
+    budget, settings = moment.window.budget, moment.settings
+    seen = max(
+        moment.most - moment.window.threshold + budget(settings.size_least_tokens),
+        moment.total - moment.edited - budget(settings.size_target_tokens),
+    )
+    return Need(seen + moment.edited, _tokens)
+
+
+def _freed(moment: Moment, targets: Sequence[Result]) -> int:
+    """What the model sees less of; what the provider leaves out already is not freed again."""
+    return max(0, sum(map(_tokens, targets)) - moment.edited)
+
+
+def _rewrite(moment: Moment, freed: int) -> float:
+    """What is written anew that would have been read, less what is no longer read.
+
+    That is everything behind system and tools: no cache entry behind a changed result is found again, and those
+    before it are too far back to be looked for.
+    """
+    read, write = _rates(moment)
+    rest = max(0, moment.size - moment.fixed - freed)
+    return rest * (write - read) - freed * read
+
+
+def _rates(moment: Moment) -> tuple[float, float]:
+    """Of a million tokens read and written."""
+    price = moment.price or SHIFTED
+    return price.read, price.write(moment.lifetime)
+
+
+def _usd(moment: Moment, units: float) -> float | None:
+    return None if moment.price is None else units / 1e6
+
+
+def _because(option: Option, because: str) -> Option:
+    return replace(option, because=because)
+
+
+def _over(used: int, limit: int | None) -> bool:
+    return limit is not None and used > limit
+
+
+def _tokens(result: Result) -> int:
+    return result.tokens - result.left
+
+
+def _bytes(result: Result) -> int:
+    return result.wire - PLACEHOLDER_BYTES
+
+
+def _pictures(result: Result) -> int:
+    return result.images
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{minutes} minutes" if minutes < 120 else f"{minutes // 60} hours"

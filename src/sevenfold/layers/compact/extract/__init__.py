@@ -1,0 +1,167 @@
+"""Facts from a conversation, by code alone: what was said, touched, run, met and left to do.
+
+This is what the extractive compactor writes, what a model's summary is completed with, and what an
+offline model answers from. It reads records as they were said, whatever of them is still shown, leaves
+out what a decision took out of sight, and takes up what earlier summaries hand on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from sevenfold.layers.compact.extract import notation, outline
+from sevenfold.layers.compact.extract.calls import Call, calls
+from sevenfold.layers.compact.extract.facts import (
+    Command,
+    Facts,
+    File,
+    Identifier,
+    Kind,
+    Problem,
+    Quote,
+    Task,
+    Words,
+)
+from sevenfold.layers.compact.extract.identifiers import Source, identifiers
+from sevenfold.layers.compact.extract.recent import last_words, models_words, newest, outcomes
+from sevenfold.layers.compact.extract.replies import replies
+from sevenfold.layers.compact.extract.tasks import announced, open_tasks
+from sevenfold.layers.compact.extract.words import corrections, messages, users_words
+from sevenfold.layers.compact.extract.work import commands, files, merged, problems
+from sevenfold.record import blocks
+from sevenfold.record.layout import Item
+
+__all__ = [
+    "Command",
+    "Facts",
+    "File",
+    "Identifier",
+    "Kind",
+    "Problem",
+    "Quote",
+    "Task",
+    "Words",
+    "facts",
+    "models_words",
+    "users_words",
+]
+
+_MOST_PENDING = 3
+_ONCE = TypeVar("_ONCE", Quote, Command, Problem)
+
+
+def facts(items: Iterable[Item], kinds: Mapping[str, Kind] | None = None) -> Facts:
+    """Everything that can be known of these records; ``kinds`` says what each tool does, if known."""
+    live = [item for item in items if not item.hidden_by]
+    names = dict(notation.short_names(item.said.uuid for item in live))
+    before = _handed_on(live)
+    said, made = list(messages(live)), calls(live, kinds)
+    touched = [*merged([*reversed(before.files), *reversed(files(made))])][::-1]
+    met = problems(made)
+    rounds_since = any(item.said.role == "assistant" for item in live)
+    return Facts(
+        messages=(*before.messages, *said),
+        replies=_once([*before.replies, *replies(made)]),
+        corrections=_once([*reversed(list(corrections(said))), *before.corrections]),
+        files=tuple(sorted(touched, key=lambda file: (not file.changed, not file.read))),
+        commands=_once([*commands(made), *before.commands]),
+        problems=_once([*met, *before.problems]),
+        tasks=tuple(open_tasks(made, before.tasks)),
+        pending=tuple(announced(last_words(live))[-_MOST_PENDING:]) if rounds_since else before.pending,
+        identifiers=tuple(identifiers(_sources(live, made, met), before.identifiers, _spellings(touched))),
+        outcomes=_once([*before.outcomes, *outcomes(live)]),
+        current=tuple(newest(live, made, names)) if rounds_since else before.current,
+        prose=_still_true(before.prose, rounds_since),
+        left_out=before.left_out,
+        names=names,
+    )
+
+
+def _handed_on(items: Sequence[Item]) -> Facts:
+    """What the summaries among these records say; there is one as a rule, at the beginning."""
+    known = Facts()
+    for item in items:
+        if item.said.summary:
+            text = "\n".join(blocks.words_of(block) for block in item.said.blocks)
+            found, prose = notation.read_back(text)
+            known = _with(known, found, outline.split(prose))
+    return known
+
+
+def _with(old: Facts, new: Facts, prose: Mapping[int, str]) -> Facts:
+    return Facts(
+        messages=(*old.messages, *new.messages),
+        replies=(*old.replies, *new.replies),
+        corrections=(*new.corrections, *old.corrections),
+        files=(*new.files, *old.files),
+        commands=(*new.commands, *old.commands),
+        problems=(*new.problems, *old.problems),
+        tasks=(*old.tasks, *new.tasks),
+        pending=new.pending or old.pending,
+        identifiers=(*new.identifiers, *old.identifiers),
+        outcomes=(*old.outcomes, *new.outcomes),
+        current=new.current or old.current,
+        prose=_joined(old.prose, prose),
+        left_out={
+            kind: old.left_out.get(kind, 0) + new.left_out.get(kind, 0)
+            for kind in {**old.left_out, **new.left_out}
+        },
+    )
+
+
+def _joined(old: Mapping[int, str], new: Mapping[int, str]) -> Mapping[int, str]:
+    """What several summaries say, section by section; a text without sections is kept as the first."""
+    said = dict(new) if len(new) > 1 or 0 not in new else {1: new[0]}
+    said.pop(0, None)
+    return {
+        number: "\n\n".join(filter(None, (old.get(number, ""), said.get(number, ""))))
+        for number in sorted({*old, *said})
+    }
+
+
+def _still_true(prose: Mapping[int, str], went_on: bool) -> Mapping[int, str]:
+    """Where the work stood is a part of its history once it went on; what was to be next is settled."""
+    if not went_on or not prose.keys() & {8, 9}:
+        return prose
+    history = "\n\n".join(filter(None, (prose.get(5, ""), prose.get(8, ""))))
+    kept = {number: text for number, text in prose.items() if number < 8}
+    return {**kept, 5: history} if history else kept
+
+
+def _sources(items: Iterable[Item], made: Iterable[Call], met: Iterable[Problem]) -> Iterator[Source]:
+    asked: dict[str, list[Source]] = {}
+    for call in made:
+        asked.setdefault(call.record, []).append(Source(call.about, call.record, from_tool=True))
+    for problem in met:
+        asked.setdefault(problem.record, []).append(Source(problem.lines, problem.record))
+    for item in items:
+        if words := users_words(item):
+            yield Source(words, item.said.uuid, by_user=True)
+        elif words := models_words(item):
+            yield Source(words, item.said.uuid)
+        yield from asked.get(item.said.uuid, ())
+
+
+def _spellings(touched: Iterable[File]) -> frozenset[str]:
+    """Every way to name a file from some folder above it: what the list of files says need not be repeated."""
+    found: set[str] = set()
+    for file in touched:
+        parts = file.path.replace("\\", "/").split("/")
+        found.add(file.path)
+        found.update("/".join(parts[place:]) for place in range(len(parts)))
+    return frozenset(found)
+
+
+def _once(entries: Iterable[_ONCE]) -> tuple[_ONCE, ...]:
+    """Each entry once, the first of those that say the same."""
+    kept: dict[str, _ONCE] = {}
+    for entry in entries:
+        match entry:
+            case Quote():
+                kept.setdefault(entry.text, entry)
+            case Command():
+                kept.setdefault(entry.line, entry)
+            case Problem():
+                kept.setdefault(entry.lines, entry)
+    return tuple(kept.values())

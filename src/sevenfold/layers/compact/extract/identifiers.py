@@ -1,0 +1,108 @@
+"""What must be spelt exactly: addresses, ids, hashes, tickets, versions, flags, ports, figures, names.
+
+They are looked for in what the user and the model say, in command lines and in errors, not in whole
+results: what nobody took up from a result was not needed. Those the user wrote come first, then those
+used often and lately.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from sevenfold.layers.compact.extract.facts import Identifier
+from sevenfold.layers.compact.extract.work import paths_in
+
+MOST = 200
+_LONGEST = 200
+_LOOKED_AT = 40_000
+
+_PATTERN = re.compile(
+    r"(?P<address>\b(?:https?|ssh|ftp|file|wss?|postgres|redis|git)://[^\s<>()\"'`\]]+[\w/#])"
+    r"|(?P<id>\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b)"
+    r"|(?P<mail>\b[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+\b)"
+    r"|(?P<host>\b(?:localhost|\d{1,3}(?:\.\d{1,3}){3})(?::\d{2,5})?\b)"
+    r"|(?P<ticket>\b[A-Z][A-Z0-9]{1,9}-\d{1,6}\b|(?<![\w&])#\d{1,6}\b)"
+    r"|(?P<version>\bv\d+(?:\.\d+)+(?:[-+][\w.]+)?|\b\d+\.\d+\.\d+(?:[-+][\w.]+)?)"
+    r"|(?P<hash>\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b)"
+    r"|(?P<flag>(?<![\w-])--[a-zA-Z][\w-]+(?:=[\w./:-]+)?)"
+    r"|(?P<variable>\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b)"
+)
+"""What has no space in it."""
+_MAYBE = re.compile(r"[\d@_/\\]|--|localhost")
+"""A word without any of these holds nothing of the kind."""
+_SPACED = re.compile(
+    r"(?P<port>\bport \d{2,5}\b)"
+    r"|(?P<figure>(?<![\w.])\d[\d,]{0,15}(?:\.\d+)?\s?(?:ms|s|sec|min|h|[kKMGT]i?B|%|px|tokens|Hz|rps)(?![\w/]))"
+)
+_NAME = re.compile(r"`([A-Za-z_][\w.:-]*\w(?:\(\))?)`")
+_NAMING = re.compile(r"[_.:()\d-]|[a-z][A-Z]")
+"""What a name in code has and a plain word has not."""
+_PASSING = frozenset({"flag", "figure", "path"})
+
+
+class Source(Struct, frozen=True):
+    """A text to look in."""
+
+    text: str
+    record: str
+    by_user: bool = False
+    from_tool: bool = False
+    """What a tool is called with; its flags and figures are of no account unless somebody speaks of them."""
+
+
+class _Seen:
+    def __init__(self, kind: str, record: str) -> None:
+        self.kind, self.record, self.count, self.by_user, self.place = kind, record, 0, False, 0
+
+
+def identifiers(
+    sources: Iterable[Source], known: Iterable[Identifier] = (), besides: frozenset[str] = frozenset()
+) -> list[Identifier]:
+    """The identifiers in these texts, oldest text first, added to those known from before."""
+    seen: dict[str, _Seen] = {}
+    for one in reversed(list(known)):
+        entry = seen[one.text] = _Seen(one.kind, one.record)
+        entry.count, entry.by_user = one.count, one.by_user
+    place, words = 0, _Words()
+    for place, source in enumerate(sources, 1):
+        for text, kind in words.found(source.text[:_LOOKED_AT]):
+            if text in besides or len(text) > _LONGEST or (source.from_tool and kind in _PASSING):
+                continue
+            entry = seen.setdefault(text, _Seen(kind, source.record))
+            entry.record, entry.place = source.record, place
+            entry.count += 1
+            entry.by_user |= source.by_user
+    used = [pair for pair in seen.items() if pair[1].kind != "name" or pair[1].count > 1 or pair[1].by_user]
+    ranked = sorted(used, key=lambda pair: _rank(pair[1], place), reverse=True)
+    return [Identifier(text, it.kind, it.record, it.count, it.by_user) for text, it in ranked[:MOST]]
+
+
+class _Words(dict[str, list[tuple[str, str]]]):
+    """Words with the identifiers in them, each looked at once however often it comes up."""
+
+    def __missing__(self, word: str) -> list[tuple[str, str]]:
+        found = [(match[0].rstrip(".,"), match.lastgroup or "") for match in _PATTERN.finditer(word)]
+        if "/" in word or "\\" in word:
+            found += [(path, "path") for path in paths_in(word) if "/" in path or "\\" in path]
+        self[word] = found
+        return found
+
+    def found(self, text: str) -> Iterator[tuple[str, str]]:
+        """The identifiers in a text, with what each is."""
+        for word in text.split():
+            if _MAYBE.search(word):
+                yield from self[word]
+        for match in _SPACED.finditer(text):
+            yield match[0].rstrip(".,"), match.lastgroup or ""
+        for name in _NAME.findall(text) if "`" in text else ():
+            if _NAMING.search(name) and not _PATTERN.fullmatch(name):
+                yield name, "name"
+
+
+def _rank(seen: _Seen, last: int) -> float:
+    """The user's own first; then use, which counts for less the more there is of it, and how lately."""
+    worth = -3.0 if seen.kind == "figure" else 6.0 * seen.by_user
+    return worth + min(seen.count, 6) + 4.0 * seen.place / max(1, last)

@@ -1,0 +1,170 @@
+"""Each fact held against what the model sees after a compaction, and against recall."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Literal
+
+from msgspec import Struct
+
+from sevenfold.layers.compact.fidelity.probe import KINDS, SHORT, Probe
+from sevenfold.layers.compact.fidelity.sentences import Vocabulary, folded, telling
+
+State = Literal["in_context", "reachable", "lost"]
+Reachable = Callable[[Probe], bool]
+
+ENOUGH_WORDS = 0.75
+"""The part of a sentence's telling words that must stand together for the sentence to be there."""
+TOGETHER = 3
+"""Lines within which they must stand."""
+LONG = 400
+"""Characters from which on a message may be cut…"""
+EDGE = 80
+"""…if so much of either end is shown, and recall finds the rest."""
+_OPENING = r"(?:^|[\"'“‘«>`*:\]\)\-—])[^\S\n]*"
+_CLOSING = r"[^\S\n]*(?:$|[\"'”’»<`*.!\[\(])"
+
+
+class Judged(Struct, frozen=True):
+    """A fact and what became of it."""
+
+    probe: Probe
+    state: State
+
+
+class Count(Struct, frozen=True):
+    """How many facts are where."""
+
+    in_context: int = 0
+    reachable: int = 0
+    lost: int = 0
+
+
+class Score(Struct, frozen=True):
+    """What became of all facts."""
+
+    judged: tuple[Judged, ...] = ()
+
+    @property
+    def lost(self) -> tuple[Probe, ...]:
+        """Those that are neither seen nor found."""
+        return tuple(one.probe for one in self.judged if one.state == "lost")
+
+    @property
+    def total(self) -> Count:
+        """Over all kinds."""
+        return _count(self.judged)
+
+    @property
+    def by_kind(self) -> dict[str, Count]:
+        """For each kind of which there are facts."""
+        sorted_out = {kind: [one for one in self.judged if one.probe.kind == kind] for kind in KINDS}
+        return {kind: _count(judged) for kind, judged in sorted_out.items() if judged}
+
+
+def judge(probes: Iterable[Probe], context: Sequence[str], reachable: Reachable) -> Score:
+    """Where each fact is now; recall is asked only for what the context does not hold."""
+    seen = _Seen(context)
+    return Score(tuple(Judged(probe, _state(probe, seen, reachable)) for probe in probes))
+
+
+def _state(probe: Probe, seen: _Seen, reachable: Reachable) -> State:
+    if seen.holds(probe):
+        return "in_context"
+    if not reachable(probe):
+        return "lost"
+    return "in_context" if seen.holds_both_ends(probe) else "reachable"
+
+
+def _count(judged: Iterable[Judged]) -> Count:
+    states = Counter(one.state for one in judged)
+    return Count(states["in_context"], states["reachable"], states["lost"])
+
+
+class _Seen:
+    """What the model sees, made ready to be searched in three ways."""
+
+    def __init__(self, context: Sequence[str]) -> None:
+        self._context = context
+
+    @cached_property
+    def _spaced(self) -> str:
+        return "\n".join(" ".join(text.split()) for text in self._context)
+
+    @cached_property
+    def _folded(self) -> str:
+        return self._spaced.casefold()
+
+    @cached_property
+    def _lines(self) -> str:
+        whole = (" ".join(text.split()) for text in self._context if len(text) <= 2 * SHORT)
+        lines = (" ".join(line.split()) for text in self._context for line in text.splitlines())
+        return "\n".join((*whole, *lines)).casefold()
+
+    @cached_property
+    def _places(self) -> dict[str, list[int]]:
+        """The lines each word stands on."""
+        places: dict[str, list[int]] = {}
+        vocabulary, number = Vocabulary(), 0
+        for text in self._context:
+            for line in text.splitlines():
+                for word in telling(line, vocabulary):
+                    places.setdefault(word, []).append(number)
+                number += 1
+            number += TOGETHER
+        return places
+
+    def holds(self, probe: Probe) -> bool:
+        """Is the fact there?"""
+        wordings = [text for text in (probe.text, *probe.accepts) if text.strip()]
+        match probe.match:
+            case "exact":
+                return any(self._to_the_letter(text) for text in wordings)
+            case "verbatim":
+                return any(self._verbatim(text) for text in wordings)
+            case "words":
+                return any(folded(text) in self._folded or self._most_words(text) for text in wordings)
+
+    def holds_both_ends(self, probe: Probe) -> bool:
+        """Is it a long message of which the beginning and the end are shown?"""
+        text = folded(probe.text)
+        if probe.match != "verbatim" or len(text) < LONG:
+            return False
+        return text[:EDGE] in self._folded and text[-EDGE:] in self._folded
+
+    def _to_the_letter(self, text: str) -> bool:
+        text = " ".join(text.split())
+        place = self._spaced.find(text)
+        while place >= 0:
+            end = place + len(text)
+            if not (_joined(self._spaced, place) or _joined(self._spaced, end)):
+                return True
+            place = self._spaced.find(text, place + 1)
+        return False
+
+    def _verbatim(self, text: str) -> bool:
+        text = folded(text)
+        if len(text) > SHORT:
+            return text in self._folded
+        # A word or two say nothing wherever they happen to stand: they must be quoted, or have a line of their own.
+        return bool(re.search(_OPENING + re.escape(text) + _CLOSING, self._lines, re.M))
+
+    def _most_words(self, text: str) -> bool:
+        words = telling(text)
+        if len(words) < 2:
+            return False
+        held: Counter[int] = Counter()
+        for word in words:
+            lines = self._places.get(word, ())
+            held.update({line - back for line in lines for back in range(TOGETHER)})
+        return max(held.values(), default=0) >= ENOUGH_WORDS * len(words)
+
+
+def _joined(text: str, place: int) -> bool:
+    """Does a word go on across this place?"""
+    return 0 < place < len(text) and all(
+        sign.isascii() and sign.isalnum() for sign in text[place - 1 : place + 1]
+    )

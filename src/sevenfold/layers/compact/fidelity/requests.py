@@ -1,0 +1,138 @@
+"""What the user wants: every message, and in it what corrects, what insists, and what settles a question.
+
+Pasted matter (code, logs, somebody's review) is not taken for the user's wishes: only sentences of prose count, and
+only those with a plain sign. A decision needs a source: the user's own choice of words, the answer to a question
+that was put, or the approval of a plan.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sevenfold.layers.compact.fidelity.probe import (
+    CORRECTION,
+    DECISION,
+    PREFERENCE,
+    USER_MESSAGE,
+    Probe,
+)
+from sevenfold.layers.compact.fidelity.reader import Account, Call, Told
+from sevenfold.layers.compact.fidelity.sentences import LONGEST_SENTENCE, folded, sentences, telling
+
+_CORRECTS = re.compile(
+    r"^(?:no|nope|wait|hm+|hold on|stop|actually|wrong|not (?:quite|that|like))\b(?!\s+(?:problem|worries|idea))"
+    r"|\b(?:that's|that is|this is|it's) (?:not (?:what|right|correct|how)|wrong|incorrect)"
+    r"|\b(?:undo|revert|roll back|put .{1,40} back)\b|\binstead of\b|\binstead[.!]?$"
+    r"|\byou (?:should(?:n't| not)? have|didn't|did not|forgot|missed|broke|changed)\b"
+    r"|\bwhy (?:did|are|do) you\b|\bi (?:didn't|did not|never) (?:ask|say|want|mean)"
+    r"|\b(?:i meant|i said|still (?:not|doesn't|fails|broken)|too? (?:much|many|big|long))\b"
+    r"|\bremove .{1,60} again\b",
+    re.I,
+)
+_INSISTS = re.compile(
+    r"\b(?:don't|do not|never|must(?: not|n't)?|shouldn't|should not|always|make sure|ensure|avoid|prefer"
+    r"|keep in mind|remember (?:to|that)|no need to|under no circumstances|at all costs|only ever"
+    r"|i (?:really )?(?:want|need|would like|expect)|i'd (?:like|rather)|i'm in favou?r of"
+    r"|(?:let's|please) (?:not|keep|always|only)|without (?:changing|touching|breaking|using|adding))\b",
+    re.I,
+)
+_FIRMLY = re.compile(r"\b(?:don't|do not|never|make sure|ensure|must|avoid)\b", re.I)
+_ASSENTS = re.compile(
+    r"^(?!ok(?:ay)?,? so\b)(?:yes|yeah|yep|yup|sure|ok(?:ay)?|agreed|right|go ahead|go for|sounds good"
+    r"|perfect|correct|do (?:it|that|both|\d)"
+    r"|let's|i (?:prefer|choose|vote)|option \w\b|use \w)",
+    re.I,
+)
+_BARE = re.compile(
+    r"\W*(?:yes|yeah|yep|yup|sure|ok(?:ay)?|agreed|go ahead|go for it|sounds good|perfect|do (?:it|that)|please do"
+    r"|y|👍|(?:yes|ok|yeah),? (?:please|do (?:it|that)|go ahead))\W*",
+    re.I,
+)
+_ANSWER = re.compile(r'"([^"\n]{3,400})"="([^"\n]{1,400})"')
+_APPROVED = re.compile(r"\b(?:has approved your plan|plan (?:was|has been) approved)\b", re.I)
+_HEADING = re.compile(r"^#{1,3} +(\S.*)$", re.M)
+_ASKS = re.compile(r"question|\bask", re.I)
+_LOG_LINE = re.compile(r"^(?:\s{4,}|\t|\||\$ |[-=]{3}|\d{4}-\d\d-\d\d|\S+:\d+(?::\d+)?[: ]|at \S+\()")
+LONG_MESSAGE = 2_500
+"""Characters from which on a message is mostly something pasted: only its edges are read for wishes."""
+
+
+def messages(told: Account) -> Iterator[Probe]:
+    """Each message of the user; one that was sent several times is one fact, of the last time."""
+    said: dict[str, list[Told]] = {}
+    for words in (*told.user, *told.refusals):
+        said.setdefault(folded(words.text), []).append(words)
+    for same in said.values():
+        newest = same[-1]
+        yield Probe(USER_MESSAGE, newest.text, newest.record, (newest.known_as,), "verbatim")
+
+
+def wishes(told: Account) -> Iterator[Probe]:
+    """Sentences of the user that correct, insist or choose."""
+    for words in told.user:
+        for sentence in _own_sentences(words.text):
+            if kind := _wish(sentence):
+                yield Probe(kind, sentence, words.record, (words.known_as,))
+    for words in told.refusals:
+        first = next(sentences(words.text), "")
+        if len(telling(first)) >= 2:
+            yield Probe(CORRECTION, first, words.record, (words.known_as,))
+
+
+def decisions(told: Account) -> Iterator[Probe]:
+    """What was settled: proposals the user agreed to, questions answered, plans approved."""
+    for words in told.user:
+        before = told.preceding.get(words.record)
+        if before is not None and _BARE.fullmatch(words.text) and (proposal := _proposal(before.text)):
+            yield Probe(DECISION, proposal, before.record, (before.known_as,))
+    for call in told.calls:
+        answer = told.results.get(call.id)
+        if answer is not None:
+            yield from _settled(call, answer)
+
+
+def answers(told: Account) -> list[Told]:
+    """What the user answered to questions a tool put."""
+    asked = (told.results.get(call.id) for call in told.calls if _ASKS.search(call.name))
+    return [answer for answer in asked if answer is not None]
+
+
+def _settled(call: Call, answer: Told) -> Iterator[Probe]:
+    if _ASKS.search(call.name):
+        for hit in _ANSWER.finditer(answer.text):
+            yield Probe(DECISION, hit[0], answer.record, (answer.known_as,))
+    plan = call.given.get("plan")
+    if isinstance(plan, str) and _APPROVED.search(answer.text) and (title := _HEADING.search(plan)):
+        text = title[1].strip()[:LONGEST_SENTENCE]
+        yield Probe(DECISION, text, call.record, ("tool_use",))
+
+
+def _own_sentences(text: str) -> Iterator[str]:
+    if len(text) > LONG_MESSAGE:
+        text = (
+            text[: LONG_MESSAGE // 2].rpartition("\n")[0]
+            + "\n"
+            + text[-LONG_MESSAGE // 2 :].partition("\n")[2]
+        )
+    kept = "\n".join(line for line in text.splitlines() if not _LOG_LINE.match(line))
+    for sentence in sentences(kept):
+        if len(telling(sentence)) >= 2:
+            yield sentence
+
+
+def _wish(sentence: str) -> str:
+    """Which kind of wish a sentence is; empty if it is none."""
+    if sentence.endswith("?") and not _FIRMLY.search(sentence):
+        return ""
+    if _CORRECTS.search(sentence):
+        return CORRECTION
+    if _INSISTS.search(sentence):
+        return PREFERENCE
+    return DECISION if _ASSENTS.search(sentence) else ""
+
+
+def _proposal(text: str) -> str:
+    """The question the model ended with; empty if it did not ask one."""
+    asked = [sentence for sentence in sentences(text[-1_500:]) if sentence.endswith("?")]
+    return asked[-1] if asked and len(telling(asked[-1])) >= 2 else ""

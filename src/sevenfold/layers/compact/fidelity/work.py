@@ -1,0 +1,228 @@
+"""How the work stands: files that were changed, what failed, what is still to be done, and the present step."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from sevenfold.layers.compact.fidelity.probe import (
+    CURRENT_STEP,
+    EDITED_FILE,
+    ERROR,
+    PENDING_TASK,
+    Probe,
+)
+from sevenfold.layers.compact.fidelity.reader import Account, Call, Told
+from sevenfold.layers.compact.fidelity.sentences import folded, sentences, telling
+
+_PATHS = ("file_path", "notebook_path", "path", "filename", "file")
+_CHANGES = frozenset(
+    {"content", "new_string", "new_str", "file_text", "edits", "new_source", "patch", "diff"}
+)
+_CHANGING = re.compile(r"edit|write|create|patch|replace|insert", re.I)
+_TASK_TEXTS = ("content", "step", "subject", "title", "task", "text", "description")
+_OVER = re.compile(r"complete|done|cancel|delet|finish|closed|abandon|skip", re.I)
+_TASK_TOOL = re.compile(r"task|todo|plan", re.I)
+_NUMBER = re.compile(r"#(\d+)")
+_FAILS = (
+    *(
+        "error",
+        "exception",
+        "fail",
+        "fatal",
+        "panic",
+        "cannot",
+        "can't",
+        "not found",
+        "no such",
+        "undefined",
+        "denied",
+    ),
+    *(
+        "undeclared",
+        "refused",
+        "unexpected",
+        "invalid",
+        "timed out",
+        "timeout",
+        "missing",
+        "mismatch",
+        "expected",
+    ),
+    *("not used", "not exist", "not defined", "not allowed", "not supported", "unable"),
+)
+_FAILS_PLAINLY = re.compile(
+    r"\w(?:Error|Exception)\b|(?:^|\W)(?:error|fatal|panic|fail|undefined|cannot|denied|refused)\b.*\w{3}|:\d+:\d+: ",
+    re.I,
+)
+_CODE = re.compile(
+    r":=|^(?:return|if|for|func|def|import|const|let|var|class)\b|[;{}]$|^[#/]{2}|=== RUN|^\[\w+\] (?:ERROR|\$)"
+)
+_LOCATION = re.compile(r"^\S+:\d+(?::\d+)?:?\s+")
+_FAILED_TEST = re.compile(r"\bFAIL(?:ED)?:?\s+(\S{6,})")
+_NO_NEWS = re.compile(
+    r"(?:exit code \d+|error|failed|fail|traceback \(most recent call last\):|[\W\d_]*)$", re.I
+)
+_WRAPPED = re.compile(r"</?tool_use_error>")
+_USAGE = re.compile(r"<tool_use_error>|has not been read yet|string to replace not found", re.I)
+_RUN = ("command", "cmd", "query", "pattern", "url", "prompt", *_PATHS)
+_SHELL = re.compile(r"\s*(?:\d?>|\||&&|;)")
+LONGEST_LINE = 180
+READ = 3_000
+"""Characters of a failure that are looked at, half from either end."""
+
+
+class Task(Struct, frozen=True):
+    """Something on a list of things to do."""
+
+    text: str
+    record: str
+    over: bool
+
+
+# -- files -------------------------------------------------------------------------------------
+
+
+def edited_files(told: Account) -> Iterator[Probe]:
+    """Files a call changed, the one changed last at the end; a part of the path that is no other's will do."""
+    calls: dict[str, Call] = {}
+    for call in told.calls:
+        if path := _changed(call):
+            # Taken out and put in again, so that the order is that of the last change.
+            calls.pop(path, None)
+            calls[path] = call
+    tails = Counter(tail for path in _paths(told.calls) for tail in _tails(path))
+    for path, made in calls.items():
+        accepts = tuple(tail for tail in _tails(path) if tails[tail] == 1)
+        yield Probe(EDITED_FILE, path, made.record, (_known_as(made),), "exact", accepts)
+
+
+def _changed(call: Call) -> str:
+    return _path(call) if _CHANGES & call.given.keys() or _CHANGING.search(call.name) else ""
+
+
+def _known_as(call: Call) -> str:
+    return "edit" if _CHANGES & call.given.keys() else "tool_use"
+
+
+def _path(call: Call) -> str:
+    given = (call.given.get(name) for name in _PATHS)
+    return next((path for path in given if isinstance(path, str) and path and path == path.strip()), "")
+
+
+def _paths(calls: Iterable[Call]) -> set[str]:
+    return {path for call in calls if (path := _path(call))}
+
+
+def _tails(path: str) -> list[str]:
+    """The shorter ways to write a path: without its first parts, down to the name of the file."""
+    parts = [part for part in re.split(r"[/\\]", path) if part]
+    return ["/".join(parts[start:]) for start in range(len(parts))]
+
+
+# -- failures ----------------------------------------------------------------------------------
+
+
+def errors(told: Account) -> Iterator[Probe]:
+    """The line by which each failure is known; mistakes in calling a tool come first, as they matter least."""
+    seen: dict[str, Told] = {}
+    for failure in sorted(told.failures, key=lambda failure: not _USAGE.search(failure.text)):
+        if line := identifying_line(failure.text):
+            seen[line] = failure
+    for line, failure in seen.items():
+        yield Probe(ERROR, line, failure.record, (failure.known_as,), "words", _in_other_words(line))
+
+
+def identifying_line(text: str) -> str:
+    """The first line that says what is wrong (in a traceback the last), else the last of all; empty if none does."""
+    ends = text if len(text) <= READ else f"{text[: READ // 2]}\n{text[-READ // 2 :]}"
+    lines = _WRAPPED.sub("", ends).splitlines()
+    telling_lines = [line.strip() for line in lines if not _NO_NEWS.match(line.strip())]
+    if "Traceback (most recent call last):" in text:
+        telling_lines.reverse()
+    if "<tool_use_error>" in text and telling_lines:
+        return telling_lines[0][:LONGEST_LINE].strip()
+    plain = [line for line in telling_lines if not _CODE.search(line)] or telling_lines
+    bad = [line for line in plain if any(sign in line.casefold() for sign in _FAILS)]
+    chosen = next((line for line in bad if _FAILS_PLAINLY.search(line)), bad[0] if bad else "")
+    return (chosen or (plain[-1] if plain else ""))[:LONGEST_LINE].strip()
+
+
+def _in_other_words(line: str) -> tuple[str, ...]:
+    """What counts for the line: the complaint without its place, the name of the test that failed."""
+    complaint = _LOCATION.sub("", line)
+    test = _FAILED_TEST.search(line)
+    return tuple(text for text in (complaint, test[1] if test else "") if len(text) > 8 and text != line)
+
+
+# -- tasks and the present step ----------------------------------------------------------------
+
+
+def pending_tasks(told: Account) -> Iterator[Probe]:
+    """What is still open on the lists of things to do, as they stood last."""
+    lists: dict[str, list[Task]] = {}
+    single: dict[str, Task] = {}
+    for call in told.calls:
+        if (listed := _listed(call)) is not None:
+            lists[call.name] = listed
+        elif _TASK_TOOL.search(call.name):
+            _keep_account(single, call, told.results.get(call.id))
+    seen: set[str] = set()
+    for task in (*(task for tasks in lists.values() for task in tasks), *single.values()):
+        if not task.over and folded(task.text) not in seen:
+            seen.add(folded(task.text))
+            yield Probe(PENDING_TASK, task.text, task.record, ("tool_use",))
+
+
+def _listed(call: Call) -> list[Task] | None:
+    """The tasks of a call that hands over a whole list; None if it does not."""
+    for value in call.given.values():
+        if isinstance(value, list) and any(isinstance(one, dict) and "status" in one for one in value):
+            return [task for one in value if (task := _task(call.record, one))]
+    return None
+
+
+def _task(record: str, fields: Any) -> Task | None:
+    if not isinstance(fields, dict):
+        return None
+    texts = (fields.get(name) for name in _TASK_TEXTS)
+    text = next((text.strip() for text in texts if isinstance(text, str) and text.strip()), "")
+    return Task(text, record, bool(_OVER.search(str(fields.get("status", ""))))) if text else None
+
+
+def _keep_account(single: dict[str, Task], call: Call, answer: Told | None) -> None:
+    """Tasks that are made and changed one at a time, by the number the tool gave them."""
+    number = str(call.given.get("taskId") or call.given.get("task_id") or call.given.get("id") or "")
+    if number in single:
+        status = str(call.given.get("status", ""))
+        old = single[number]
+        single[number] = Task(old.text, old.record, bool(_OVER.search(status)) if status else old.over)
+    elif "subject" in call.given and (task := _task(call.record, call.given)):
+        given = _NUMBER.search(answer.text[:200]) if answer else None
+        single[given[1] if given else f"{call.record} {call.id}"] = task
+
+
+def current_step(told: Account) -> Iterator[Probe]:
+    """What the model last said it was doing, and the call it last made."""
+    for words in reversed(told.model):
+        said = [sentence for sentence in sentences(words.text) if len(telling(sentence)) >= 3]
+        if said:
+            yield Probe(CURRENT_STEP, said[-1], words.record, ("assistant",))
+            break
+    if told.calls and (argument := _main_argument(told.calls[-1])):
+        call = told.calls[-1]
+        shorter = _tails(argument)[-2:] if argument == _path(call) else _SHELL.split(argument)[:1]
+        accepts = tuple(text for text in shorter if len(text) > 5)
+        yield Probe(CURRENT_STEP, argument, call.record, ("tool_use",), "exact", accepts)
+
+
+def _main_argument(call: Call) -> str:
+    given = (call.given.get(name) for name in _RUN)
+    lines = (
+        value.strip().splitlines()[0].strip() for value in given if isinstance(value, str) and value.strip()
+    )
+    return next(lines, "")[:LONGEST_LINE].strip()

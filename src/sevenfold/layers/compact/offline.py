@@ -1,0 +1,136 @@
+"""What the offline model answers when it is asked for a summary or for notes: extraction, and no judgement.
+
+Everything runs without a key because of this: the same code that fills a summary's mechanical sections reads the
+request it is sent, as a model would, and writes what it finds. It invents nothing, and it is no substitute for a model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from sevenfold.layers.compact.extract import facts as facts_of
+from sevenfold.layers.compact.extract.facts import Facts
+from sevenfold.layers.compact.summary import extractive
+from sevenfold.layers.notes import policy as notes_layer
+from sevenfold.prompts.compact import Continued, ProgramNote
+from sevenfold.prompts.context import (
+    Changed,
+    Folded,
+    HookContext,
+    MentionedFile,
+    MentionedFolder,
+    PinnedRecord,
+    RecordedFacts,
+    Replaced,
+    RestoredFile,
+    RestoredState,
+    TasksGone,
+)
+from sevenfold.record import blocks
+from sevenfold.record.blocks import Block
+from sevenfold.record.entries import Said
+from sevenfold.record.layout import Item
+
+BUDGET = 8_000
+CHARACTERS_PER_TOKEN = 4
+_UNKNOWN = re.compile(r" \[m\d{7}(?:\.\d+)?(?: to m\d{7}(?:\.\d+)?)?\]")
+"""Citations of messages by the number they have here: a request does not tell what their records are called."""
+_FRAMES = re.compile(r"</?(?:recorded|said)\b[^>\n]*>\n?")
+"""The marks of what was copied from a record: a model's own text has none."""
+_TAG = re.compile(r"\s*<([a-z-]+)>")
+_PUT_THERE = (
+    *(ProgramNote, HookContext, PinnedRecord, RecordedFacts, RestoredFile, RestoredState, TasksGone),
+    *(Folded, MentionedFile, MentionedFolder, Changed, Replaced),
+)
+"""What a program puts on the user's side, each known by its tag."""
+LINES = 12
+"""Entries of a list in notes."""
+
+Json = Mapping[str, Any]
+
+
+def summarise(request: Json) -> str:
+    """A summary of the conversation in a request, without the instruction at its end."""
+    text = extractive(_items(request["messages"][:-1]), BUDGET, _count).text
+    return f"<summary>\n{_FRAMES.sub('', _UNKNOWN.sub('', text))}\n</summary>"
+
+
+def take_notes(request: Json) -> str:
+    """Notes of the conversation in a request, without the instruction at its end."""
+    return notes_of(_items(request["messages"][:-1]))
+
+
+def notes_of(items: Sequence[Item]) -> str:
+    """The sections of session notes that code can fill, as a model would answer."""
+    facts = facts_of(items)
+    sections = {name: text for name, text in _sections(facts).items() if text}
+    if not sections:
+        return "<no-changes/>"
+    return "\n".join(f'<section name="{name}">\n{text}\n</section>' for name, text in sections.items())
+
+
+def _sections(facts: Facts) -> dict[str, str]:
+    first = facts.messages[0].head if facts.messages else ""
+    made = {
+        "Session Title": " ".join(first.split()[:10]),
+        "Current State": _lines(facts.current),
+        "Task Specification": _lines(words.head for words in facts.messages),
+        "Files and Functions": _lines(f"{file.path}{' (changed)' * file.changed}" for file in facts.files),
+        "Workflow": _lines(f"`{command.line}`: {command.state}" for command in facts.commands),
+        "Errors & Corrections": _lines(
+            [*(problem.lines for problem in facts.problems), *(one.text for one in facts.corrections)]
+        ),
+        "Worklog": _lines(one.text for one in facts.outcomes),
+    }
+    assert made.keys() <= notes_layer.SECTIONS.keys()
+    return made
+
+
+def _lines(entries: Any) -> str:
+    listed = [" ".join(str(entry).split()).removeprefix("- ") for entry in entries]
+    return "\n".join(f"- {entry[:400]}" for entry in listed[-LINES:] if entry)
+
+
+def _items(messages: Sequence[Json]) -> list[Item]:
+    """The messages of a request as records: what the user said apart from what a program put beside it."""
+    items: list[Item] = []
+    for number, message in enumerate(messages):
+        content = message.get("content")
+        listed = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+        parts = [blocks.read(msgspec.json.encode(part)) for part in listed]
+        role = str(message.get("role"))
+        for place, (nature, same) in enumerate(groupby(parts, _nature if role == "user" else _said)):
+            said = Said(
+                f"m{number:07d}" + f".{place}" * (place > 0),
+                None,
+                role,
+                tuple(same),
+                message_id=f"a{number}" * (role == "assistant"),
+                summary=nature == "summary",
+                meta=nature == "program",
+            )
+            items.append(Item.of(said, len(items)))
+    return items
+
+
+def _nature(part: Block) -> str:
+    """Who speaks in a part of a user message, as far as a request tells."""
+    opened = _TAG.match(blocks.words_of(part)) if part.kind == "text" else None
+    if opened is None:
+        return "said"
+    if opened[1] == Continued.tag:
+        return "summary"
+    return "program" if opened[1] in {text.tag for text in _PUT_THERE} else "said"
+
+
+def _said(part: Block) -> str:
+    return "said"
+
+
+def _count(text: str) -> int:
+    return len(text) // CHARACTERS_PER_TOKEN

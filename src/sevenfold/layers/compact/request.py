@@ -1,0 +1,121 @@
+"""What is asked of a compaction, and what came of it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from sevenfold.layers.compact.fidelity import Score
+from sevenfold.layers.compact.scope import Span
+from sevenfold.record.decisions import Chain
+from sevenfold.record.usage import Usage
+
+Engine = Literal["notes", "provider", "fork", "plain", "extractive"]
+Trigger = Literal["auto", "manual", "reactive", "collapse"]
+
+
+class Wish(Struct, frozen=True, kw_only=True):
+    """What is to be compacted, why and how."""
+
+    trigger: Trigger = "manual"
+    span: Span = "whole"
+    record: str = ""
+    """Around which record, if not everything; of a range, the first…"""
+    until: str = ""
+    """…and the last."""
+    instructions: str = ""
+    """What the user wants the summary to look after."""
+    note: str = ""
+    """What the user wants to remember about it."""
+    engine: Engine | None = None
+    """Only this one, and the extractive one if it fails."""
+    autonomous: bool = False
+    """Nobody is there to answer questions."""
+
+
+class Left(Struct, frozen=True):
+    """An engine that was not used, and why."""
+
+    engine: Engine
+    reason: str
+
+
+class Compacted(Struct, frozen=True, kw_only=True):
+    """What a compaction did."""
+
+    boundary: str
+    trigger: Trigger
+    engine: Engine
+    left: tuple[Left, ...]
+    tokens_before: int
+    """What the model saw…"""
+    sent_before: int
+    """…and what was sent, before the provider's own edits."""
+    tokens_after: int
+    summarised: int
+    """Records the summary stands for."""
+    kept: int
+    summary: str
+    """As the next model reads it."""
+    score: Score
+    chain: Chain
+    invented: tuple[str, ...]
+    """Statements about the user's words that had no source; they were taken out."""
+    cut: tuple[str, ...]
+    """What found no room in the summary, in words."""
+    restored: tuple[str, ...]
+    usage: Usage | None
+    """Of the call that wrote it."""
+    usd: float | None
+    calls: int
+    retries: tuple[str, ...] = ()
+    """What had to be tried again, and how."""
+    fires_again: bool = False
+    """Is the conversation at the threshold again at once?"""
+
+    @property
+    def cached_share(self) -> float | None:
+        """Of the prompt that asked for the summary; None if nobody was asked."""
+        if self.usage is None or not self.usage.prompt:
+            return None
+        return self.usage.cache_read_input_tokens / self.usage.prompt
+
+    @property
+    def line(self) -> str:
+        """One line to show; the boundary's id opens what was before."""
+        return (
+            f"compacted ({self.engine}): {self.summarised} records, {self.tokens_before:,} → "
+            f"{self.tokens_after:,} tokens [{self.boundary}]"
+        )
+
+
+class Preview(Struct, frozen=True, kw_only=True):
+    """What a compaction would do, and what that would cost, by estimate."""
+
+    span: Span
+    engine: Engine
+    """The one that would be asked first."""
+    summarised: int
+    kept: int
+    tokens_before: int
+    tokens_hidden: int
+    """Of what the summary would stand for…"""
+    tokens_kept: int
+    """…and of what would stay as it is."""
+    tokens_summary: int
+    """At most."""
+    tokens_after: int
+    read: int
+    """Tokens of the next request that would still come from the cache…"""
+    written: int
+    """…and those it would have to write again."""
+    call_usd: float | None
+    """Of the summary itself…"""
+    next_usd: float | None
+    """…and of the prompt of the next request; None: prices are unknown."""
+
+    @property
+    def usd(self) -> float | None:
+        """Both together."""
+        return None if self.call_usd is None or self.next_usd is None else self.call_usd + self.next_usd

@@ -1,0 +1,221 @@
+"""Making a conversation smaller for a call that summarises it.
+
+Only for engines that do not share the main thread's cache, where other bytes cost nothing. `lean` takes
+out what a summary cannot use, `messages` turns the rest into a request any server takes, `drop_oldest`
+answers a prompt that is too long, and `chunks` cuts up a conversation that fits no request at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.prompts.compact import EarlierCut, PieceCut, ProgramNote, RoundCut
+from sevenfold.record import blocks, weight
+from sevenfold.record.blocks import THINKING, Block, Compaction, Text, ToolResult, ToolUse, encode_json
+from sevenfold.record.layout import Item, Round, rounds
+from sevenfold.record.rules import repair
+from sevenfold.record.weight import Weight
+from sevenfold.record.wire import Wire
+
+Tokens = Callable[[Weight], float]
+"""Tells how many tokens a weight is."""
+
+_SHARE = 0.2
+"""The part of the rounds to drop when nobody says how many tokens are too many."""
+_LONGEST = 1 << 24
+
+
+def lean(items: Iterable[Item], restored: frozenset[str] = frozenset()) -> list[Item]:
+    """The records without pictures, reasoning and errors of ours, and without what is restored anyway.
+
+    What a program put on the user's side is marked as such, so that nobody takes it for the user's words.
+    ``restored`` names the kinds of attachments that a compaction puts back from their source.
+    """
+    kept: list[Item] = []
+    for item in items:
+        if (
+            (item.hidden_by and not item.shown)
+            or item.said.synthetic
+            or item.said.attachment in restored - {""}
+        ):
+            continue
+        shown = tuple(
+            _marked(_lean(block)) if _ours(item) else _lean(block)
+            for block in item.shown
+            if block.kind not in THINKING and not block.blank and not blocks.opaque(block)
+        )
+        if shown:
+            same = shown == item.shown
+            kept.append(item if same else replace(item, shown=shown, weight=weight.total(shown)))
+    return kept
+
+
+def _ours(item: Item) -> bool:
+    return item.said.meta and not item.said.summary and item.said.role == "user"
+
+
+def _marked(block: Block) -> Block:
+    match block.body():
+        case Text(text=words):
+            return blocks.text(ProgramNote(words).render())
+        case _:
+            return block
+
+
+def _lean(block: Block) -> Block:
+    match block.body():
+        case Text() | ToolUse():
+            return block
+        case ToolResult(content=list() as parts, is_error=failed):
+            words = [_words(blocks.read(bytes(part))) for part in parts]
+            return blocks.result(block.id, "\n".join(filter(None, words)), is_error=bool(failed))
+        case ToolResult():
+            return block
+        case _:
+            return blocks.text(_words(block))
+
+
+def _words(block: Block) -> str:
+    """What a block says in plain text; a picture says that it is one."""
+    match block.body():
+        case Text(text=words):
+            return words
+        case Compaction(content=str() as words) if words.strip():
+            return words
+        case _:
+            return f"[{block.kind or 'unknown'}]"
+
+
+def messages(items: Iterable[Item], ask: str = "", *, dropped: int = 0) -> list[bytes]:
+    """The messages of a plain request: these records, and at the end what is asked about them.
+
+    ``dropped`` is how many rounds were left out before them. What no server would take is mended.
+    """
+    wire = Wire()
+    if dropped:
+        wire.add(0, "user", "", (blocks.text(EarlierCut(dropped).render()),))
+    for number, item in enumerate(items, 1):
+        wire.add(number, item.role, item.said.message_id or item.said.uuid, item.shown)
+    if ask:
+        wire.add(_LONGEST, "user", "", (blocks.text(ask),))
+    encoded = wire.encoded()
+    mended, done = repair([msgspec.json.decode(message) for message in encoded])
+    return [encode_json(message) for message in mended] if done else encoded
+
+
+class Shortened(Struct, frozen=True):
+    """What is left of a conversation, and how many of its rounds were dropped in all."""
+
+    items: tuple[Item, ...]
+    dropped: int
+
+
+def drop_oldest(
+    items: Iterable[Item], tokens: Tokens, *, gap: int | None = None, dropped: int = 0
+) -> Shortened | None:
+    """The conversation without its oldest rounds: enough for the gap, or a fifth; None if only one is left.
+
+    An earlier summary is not of those rounds: it stays in front, for it tells what they rest on.
+    """
+    items = list(items)
+    summaries = [item for item in items if item.said.summary]
+    groups = rounds(item for item in items if not item.said.summary)
+    if len(groups) < 2:
+        return None
+    count = max(1, int(len(groups) * _SHARE)) if gap is None else _covering(groups, gap, tokens)
+    rest = [item for group in groups[count:] for item in group.items]
+    return Shortened((*summaries, *rest), dropped + count)
+
+
+def _covering(groups: Sequence[Round], gap: int, tokens: Tokens) -> int:
+    """How many of the oldest rounds must go; the newest always stays."""
+    freed = 0.0
+    for count, group in enumerate(groups[:-1], 1):
+        freed += tokens(group.weight)
+        if freed >= gap:
+            return count
+    return len(groups) - 1
+
+
+def chunks(items: Iterable[Item], budget: int, tokens: Tokens) -> list[tuple[Item, ...]]:
+    """The conversation in parts of whole rounds, none larger than the budget.
+
+    A round that is too large by itself has its results, and then whatever else is long, cut in the middle.
+    """
+    parts: list[list[Item]] = []
+    room = 0.0
+    for group in rounds(items):
+        fits = group.items if tokens(group.weight) <= budget else _cut_round(group, budget, tokens)
+        size = tokens(sum((item.weight for item in fits), weight.NOTHING))
+        if not parts or size > room:
+            parts.append([])
+            room = float(budget)
+        parts[-1].extend(fits)
+        room -= size
+    return [tuple(part) for part in parts]
+
+
+def _cut_round(group: Round, budget: int, tokens: Tokens) -> tuple[Item, ...]:
+    """The round with every long block cut to the same length: the longest at which it fits."""
+    for only_results in (True, False):
+        if fits := _longest_fitting(group, budget, tokens, only_results):
+            return fits
+    first = group.items[0]
+    blocks_in_it = sum(len(item.shown) for item in group.items)
+    note = (blocks.text(RoundCut(blocks_in_it).render()),)
+    return (replace(first, shown=note, weight=weight.total(note)),)
+
+
+def _longest_fitting(group: Round, budget: int, tokens: Tokens, only_results: bool) -> tuple[Item, ...]:
+    low, high = (
+        -1,
+        max(len(block.raw) for item in group.items for block in item.shown or (blocks.text("."),)),
+    )
+    fits: tuple[Item, ...] = ()
+    while low < high:
+        middle = (low + high + 1) // 2
+        cut = tuple(_cut_item(item, middle, only_results) for item in group.items)
+        if tokens(sum((item.weight for item in cut), weight.NOTHING)) <= budget:
+            low, fits = middle, cut
+        else:
+            high = middle - 1
+    return fits
+
+
+def _cut_item(item: Item, most: int, only_results: bool) -> Item:
+    shown = tuple(
+        block if only_results and block.kind != "tool_result" else _cut_block(block, most)
+        for block in item.shown
+    )
+    return replace(item, shown=shown, weight=weight.total(shown))
+
+
+def _cut_block(block: Block, most: int) -> Block:
+    match block.body():
+        case Text(text=words) if len(words) > most:
+            return blocks.text(_cut(words, most))
+        case ToolResult() if len(words := blocks.words_of(block)) > most:
+            return blocks.with_content(block, _cut(words, most))
+        case ToolUse(id=id, name=name, input=given) if len(given) > most:
+            words = bytes(given).decode(errors="replace")
+            fields: dict[str, Any] = {
+                "type": "tool_use",
+                "id": id,
+                "name": name,
+                "input": {"cut": _cut(words, most)},
+            }
+            return Block("tool_use", encode_json(fields), id)
+        case _:
+            return block
+
+
+def _cut(words: str, most: int) -> str:
+    head = max(0, most) * 2 // 3
+    tail = max(0, most) - head
+    note = PieceCut(len(words) - head - tail).render()
+    return "\n".join(filter(None, (words[:head], note, words[-tail:] if tail else "")))

@@ -1,0 +1,369 @@
+"""What comes back behind a summary, by slots: each knows what it restores, and how much of it at most.
+
+A slot is asked at every compaction, and works from its own source rather than from the conversation, so what it
+holds is as good after the tenth compaction as after the first. When all slots together are too much, the cheapest
+loss goes first: slots are listed in the order in which they are given up last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.conversation.transcript import Beside
+from sevenfold.errors import SevenfoldError
+from sevenfold.prompts.context import HookContext, PinnedRecord, RestoredFile, RestoredState
+from sevenfold.prompts.text import cut
+from sevenfold.record import blocks
+from sevenfold.record.layout import Item
+
+BYTES_PER_TOKEN = 3
+"""For cutting a text to a budget before it is weighed."""
+LEAST = 50
+"""Tokens below which a piece of something is not worth its frame."""
+
+Count = Callable[[str], int]
+Scaled = Callable[[int], int]
+"""A budget made for a full-size window, as it applies in this one."""
+
+
+class Moment(Struct, frozen=True):
+    """What a slot may look at."""
+
+    kept: Sequence[Item]
+    """Messages that stay word for word."""
+    count: Count
+    """Tokens of a text."""
+    room: int = 1_000_000
+    """Tokens that are left for it and all after it."""
+    budget: Scaled = int
+    front: Callable[[], str] = str
+    """The words that will stand before the messages: the system prompt…"""
+    keeps_front: bool = False
+    """…which stays as it was sent, with the messages behind it."""
+
+    def says(self, words: str) -> bool:
+        """Will these words be in view without anybody's doing?"""
+        if words in self.front():
+            return True
+        return any(words in blocks.words_of(block) for item in self.kept for block in item.shown)
+
+    def shows(self, call: str) -> bool:
+        """Is the result of this call among the messages that stay, as the tool gave it?"""
+        for item in self.kept:
+            if call in item.said.answers and call not in item.said.stored:
+                return any(
+                    shown.id == call and any(blocks.same(shown, said) for said in item.said.blocks)
+                    for shown in item.shown
+                )
+        return False
+
+
+class Restored(Struct, frozen=True):
+    """What a slot gives back, and what it had to leave."""
+
+    beside: tuple[Beside, ...] = ()
+    tokens: int = 0
+    left: tuple[str, ...] = ()
+    """What was not restored, and why."""
+
+
+class Slot(Protocol):
+    """One kind of thing that survives compactions."""
+
+    name: str
+    needed: bool
+    """Never given up for want of room."""
+    kinds: frozenset[str]
+    """The kinds of attachments it writes; as they come back anyway, they need not be summarised."""
+
+    def restore(self, moment: Moment) -> Restored:
+        """What belongs behind the summary now."""
+        ...
+
+
+class PinsSlot:
+    """Records the user pinned, word for word."""
+
+    name = "pins"
+    needed = True
+    kinds = frozenset({"pinned"})
+
+    def __init__(self, pinned: Callable[[], Iterable[Item]]) -> None:
+        self._pinned = pinned
+
+    def restore(self, moment: Moment) -> Restored:
+        """Each pinned record that is not among the kept messages."""
+        kept = {item.said.uuid for item in moment.kept}
+        texts = [
+            (item.said.uuid, text)
+            for item in self._pinned()
+            if item.said.uuid not in kept and (text := pinned_text(item))
+        ]
+        beside = tuple(Beside("pinned", (blocks.text(text),), {"record": uuid}) for uuid, text in texts)
+        return Restored(beside, sum(moment.count(text) for _, text in texts))
+
+
+def pinned_text(item: Item) -> str:
+    """A pinned record word for word, with whose words they are; empty if it has none."""
+    words = "\n".join(filter(None, (blocks.words_of(block) for block in item.said.blocks)))
+    speaker = "model" if item.said.role == "assistant" else "tool" if item.said.answers else "user"
+    return PinnedRecord(item.said.uuid, speaker, words).render() if words else ""
+
+
+class Seen(Struct, frozen=True):
+    """A file the model has read, and the call that showed it."""
+
+    path: str
+    call: str = ""
+
+
+class FilesSlot:
+    """The files read most recently, as they are on disk now.
+
+    Not those whose reading is among the messages that stay, not those ``own`` says are the session's own (its
+    transcript, its notes…), and not those that may no longer be read.
+    """
+
+    name = "files"
+    needed = False
+    kinds = frozenset({"file"})
+
+    def __init__(
+        self,
+        recent: Callable[[], Sequence[Seen]],
+        read: Callable[[str], str],
+        *,
+        may_read: Callable[[str], bool] = lambda path: True,
+        own: Callable[[str], bool] = lambda path: False,
+        most: int = 5,
+        each: int = 5_000,
+        together: int = 50_000,
+    ) -> None:
+        self._recent = recent
+        self._read = read
+        self._own = own
+        self._most, self._each, self._together = most, each, together
+        self.may_read = may_read
+        """Whoever grants permissions may put a stricter rule here."""
+
+    def restore(self, moment: Moment) -> Restored:
+        """The newest first; one that cannot be read, or finds no room, is named."""
+        beside: list[Beside] = []
+        left: list[str] = []
+        used, most = 0, min(moment.room, moment.budget(self._together))
+        for seen in self._wanted(moment):
+            text, reason = self._text(seen.path, moment)
+            if reason:
+                left.append(f"{seen.path}: {reason}")
+            elif used + (tokens := moment.count(text)) > most:
+                left.append(f"{seen.path}: no room")
+            else:
+                used += tokens
+                facts: dict[str, object] = {
+                    "filename": seen.path,
+                    "displayPath": seen.path,
+                    "content": text,
+                }
+                beside.append(Beside("file", (blocks.text(text),), facts))
+        return Restored(tuple(beside), used, tuple(left))
+
+    def _wanted(self, moment: Moment) -> list[Seen]:
+        found = (seen for seen in self._recent() if not self._own(seen.path))
+        return [seen for seen in found if not moment.shows(seen.call)][: self._most]
+
+    def _text(self, path: str, moment: Moment) -> tuple[str, str]:
+        """The file as it is put back, or why it is not."""
+        if not self.may_read(path):
+            return "", "it may no longer be read"
+        try:
+            words = self._read(path)
+        except (OSError, UnicodeError, SevenfoldError) as error:
+            return "", str(error)
+        return RestoredFile(path, cut(words, moment.budget(self._each) * BYTES_PER_TOKEN)).render(), ""
+
+
+class State(Struct, frozen=True):
+    """One thing a `StateSlot` puts back."""
+
+    title: str
+    text: str
+    path: str = ""
+    """Where the whole of it can be read, if it must be cut."""
+    facts: Mapping[str, object] = {}
+    """What its attachment says besides, for other programs…"""
+    kind: str = ""
+    """…and its kind, if it is not that of the slot."""
+
+
+class StateSlot:
+    """What the work goes by and another part of the program keeps: plan, to-dos, skills, agents, permissions."""
+
+    def __init__(
+        self,
+        name: str,
+        states: Callable[[], Iterable[State]],
+        *,
+        each: int | None = None,
+        together: int | None = None,
+        needed: bool = False,
+        kind: str = "",
+        other_kinds: Iterable[str] = (),
+    ) -> None:
+        self.name = name
+        self.needed = needed
+        self.kinds = frozenset({kind or name, *other_kinds})
+        self._states = states
+        self._each, self._together = each, together
+        self._kind = kind or name
+
+    def restore(self, moment: Moment) -> Restored:
+        """All states in order, each cut to its budget with a note where the rest is, while there is room."""
+        beside: list[Beside] = []
+        left: list[str] = []
+        room = moment.budget(self._together) if self._together is not None else moment.room
+        room = room if self.needed else min(room, moment.room)
+        used = 0
+        for state in self._states():
+            most = moment.budget(self._each) if self._each is not None else room
+            text = _rendered(state, min(most, room - used) if not self.needed else most, moment)
+            tokens = moment.count(text)
+            if not self.needed and used + tokens > room:
+                left.append(f"{state.title}: no room")
+                continue
+            used += tokens
+            beside.append(Beside(state.kind or self._kind, (blocks.text(text),), dict(state.facts)))
+        return Restored(tuple(beside), used, tuple(left))
+
+
+class Work(Struct, frozen=True):
+    """Something that goes on beside the conversation: a command in the background, a sub-agent."""
+
+    id: str
+    what: str
+    state: str
+    """Running, or how it ended."""
+    path: str = ""
+    """Where its output is."""
+    unread: int = 0
+    """Bytes of it that the model has not seen."""
+
+    @property
+    def line(self) -> str:
+        """All of it in one line."""
+        unread = f", {self.unread:,} bytes of output not looked at" if self.unread else ""
+        where = f" — output in {self.path}" if self.path else ""
+        return f"{self.id} ({self.state}{unread}): {self.what}{where}"
+
+
+class WorkSlot(StateSlot):
+    """What goes on beside the conversation, or ended and was not looked at, so that it is not started twice.
+
+    Whoever runs such work, commands now and sub-agents one day, brings a list of it, the newest last.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        works: Callable[[], Iterable[Work]],
+        *,
+        each: int = 2_000,
+        kind: str = "",
+    ) -> None:
+        def states() -> list[State]:
+            found = [work.line for work in works()]
+            # What is cut is the end, so the newest comes first.
+            return [State(title, "\n".join(reversed(found)))] if found else []
+
+        super().__init__(name, states, each=each, needed=True, kind=kind)
+
+
+class AnnouncedSlot:
+    """What the model was told of by name, as far as it is not in view afterwards: servers, skills, kinds of agents.
+
+    ``piece`` is how one of them looks wherever it is announced, ``whole`` an announcement of several.
+    """
+
+    needed = False
+
+    def __init__(
+        self,
+        name: str,
+        announced: Callable[[], Mapping[str, str]],
+        piece: Callable[[str, str], str],
+        whole: Callable[[Mapping[str, str]], str],
+        facts: Callable[[Mapping[str, str]], Mapping[str, object]],
+        *,
+        kind: str,
+        most: int = 5_000,
+    ) -> None:
+        self.name = name
+        self.kinds = frozenset({kind})
+        self._announced, self._piece, self._whole, self._facts = announced, piece, whole, facts
+        self._kind = kind
+        self._most = most
+
+    def restore(self, moment: Moment) -> Restored:
+        """Only what would be missing, in the order it was announced; what finds no room is named."""
+        room = min(moment.room, moment.budget(self._most))
+        missing = {
+            name: words
+            for name, words in self._announced().items()
+            if not moment.says(self._piece(name, words))
+        }
+        left: list[str] = []
+        while missing and moment.count(self._whole(missing)) > room:
+            left.insert(0, f"{missing.popitem()[0]}: no room")
+        if not missing:
+            return Restored(left=tuple(left))
+        text = self._whole(missing)
+        beside = Beside(self._kind, (blocks.text(text),), dict(self._facts(missing)))
+        return Restored((beside,), moment.count(text), tuple(left))
+
+
+def _rendered(state: State, most: int, moment: Moment) -> str:
+    text = RestoredState(state.title, state.text).render()
+    if moment.count(text) <= most or most < LEAST:
+        return text
+    head = cut(state.text, (most - LEAST) * BYTES_PER_TOKEN)
+    return RestoredState(state.title, f"{head}\n[Cut here.]", state.path or None).render()
+
+
+def kinds(slots: Iterable[Slot]) -> frozenset[str]:
+    """The kinds of attachments that slots bring back."""
+    return frozenset[str]().union(*(slot.kinds for slot in slots))
+
+
+def from_hooks(context: Sequence[str]) -> Beside:
+    """What SessionStart hooks want the model to know after a compaction."""
+    text = HookContext("\n\n".join(context)).render()
+    event = {"hookEvent": "SessionStart", "hookName": "SessionStart:compact", "toolUseID": ""}
+    return Beside("hook_additional_context", (blocks.text(text),), {"content": list(context), **event})
+
+
+def restore(
+    slots: Sequence[Slot], moment: Moment, room: int
+) -> tuple[list[tuple[str, Restored]], list[str]]:
+    """What all slots give back within the room, and what was left out; a slot that fails is left out too."""
+    given: list[tuple[str, Restored]] = []
+    left: list[str] = []
+    for slot in slots:
+        here = replace(moment, room=max(0, room))
+        try:
+            restored = slot.restore(here)
+        except Exception as error:  # noqa: BLE001 (a slot may come from anybody; the compaction goes on)
+            left.append(f"{slot.name}: {error}")
+            continue
+        left += [f"{slot.name}: {one}" for one in restored.left]
+        if not restored.beside:
+            continue
+        if restored.tokens > room and not slot.needed:
+            left.append(f"{slot.name}: no room for {restored.tokens:,} tokens")
+            continue
+        given.append((slot.name, restored))
+        room -= restored.tokens
+    return given, left

@@ -1,0 +1,111 @@
+"""Reading a model's answer to the request for a summary: a draft, or the reason why it is none.
+
+The thinking aloud the instruction asks for is taken out, the tags around the summary become a heading,
+and runs of empty lines shrink to one. An answer that calls a tool, was cut off, reports an error or has
+nothing left is a failure, never a summary.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from sevenfold.layers.compact.extract import outline
+from sevenfold.record.blocks import Block, Compaction, Text
+
+Reason = Literal["prompt_too_long", "no_summary", "api_error"]
+
+_HEADING = "Summary:"
+_SHORT = 1_000
+_ANALYSIS = re.compile(r"<analysis>.*?</analysis>", re.DOTALL | re.IGNORECASE)
+_OPEN_ANALYSIS = re.compile(r"<analysis>.*?(?=<summary>|\Z)", re.DOTALL | re.IGNORECASE)
+_SUMMARY = re.compile(r"<summary>(.*)</summary>", re.DOTALL | re.IGNORECASE)
+_TAG = re.compile(r"</?summary>", re.IGNORECASE)
+_EMPTY_LINES = re.compile(r"\n[ \t]*\n(?:[ \t]*\n)+")
+_TOO_LONG = re.compile(
+    r"prompt is too long|context (?:length|window) exceeded|maximum context", re.IGNORECASE
+)
+_ERROR = re.compile(
+    r'\A\W*(?:API Error|Execution error|Request failed|Error:|Internal server error|Overloaded|\{"type":\s*"error")'
+    r"|\Aprompt is too long|invalid_request_error|rate_limit_error|overloaded_error|api_error",
+    re.IGNORECASE,
+)
+_CUT = frozenset({"max_tokens", "length", "model_context_window_exceeded"})
+
+
+class Draft(Struct, frozen=True):
+    """What a model wrote, cleaned, and the text of each of its nine sections."""
+
+    text: str
+    sections: Mapping[int, str]
+    ours: frozenset[str] = frozenset()
+    """Lines in it that code put there."""
+
+
+class Failure(Struct, frozen=True):
+    """Why an answer is no summary: a name for telemetry and breaker, and a sentence."""
+
+    reason: Reason
+    detail: str
+
+
+def read(answer: Sequence[Block] | str, stop_reason: str | None = None) -> Draft | Failure:
+    """The draft in an answer, given as blocks or as plain text."""
+    if not isinstance(answer, str) and any(
+        block.kind in ("tool_use", "server_tool_use") for block in answer
+    ):
+        return Failure("no_summary", "the model called a tool instead of writing a summary")
+    whole = answer if isinstance(answer, str) else "\n".join(filter(None, map(_words, answer)))
+    if len(whole) < _SHORT and _ERROR.search(whole):
+        return _error(whole)
+    if stop_reason in _CUT and "</summary>" not in whole.lower():
+        reason: Reason = (
+            "no_summary" if stop_reason != "model_context_window_exceeded" else "prompt_too_long"
+        )
+        return Failure(reason, f"the answer was cut off ({stop_reason}) before the summary was complete")
+    text = _clean(whole)
+    if not text:
+        return Failure("no_summary", _why_empty(whole, stop_reason))
+    return Draft(f"{_HEADING}\n{text}", _sections(text))
+
+
+def _words(block: Block) -> str:
+    match block.body():
+        case Text(text=words):
+            return words
+        case Compaction(content=str() as words):
+            return words
+        case _:
+            return ""
+
+
+def _clean(whole: str) -> str:
+    bare = _OPEN_ANALYSIS.sub("", _ANALYSIS.sub("", whole))
+    inside = _SUMMARY.search(bare)
+    text = _TAG.sub("", inside[1] if inside else bare)
+    return _EMPTY_LINES.sub("\n\n", text).strip()
+
+
+def _sections(text: str) -> Mapping[int, str]:
+    """Along its headings; a text without any is taken to tell what it was all about."""
+    found = outline.split(text)
+    opening = found.pop(0, "")
+    if opening and opening.rstrip(":# ").lower() != "summary":
+        found[1] = "\n\n".join(filter(None, (opening, found.get(1, ""))))
+    return found
+
+
+def _error(text: str) -> Failure:
+    line = " ".join(text.split())[:200]
+    if _TOO_LONG.search(text):
+        return Failure("prompt_too_long", f"the answer says the request was too long: {line}")
+    return Failure("api_error", f"the answer is an error text: {line}")
+
+
+def _why_empty(whole: str, stop_reason: str | None) -> str:
+    if whole.strip():
+        return "the answer holds an analysis and no summary"
+    return f"the answer is empty (stop reason {stop_reason or 'unknown'})"

@@ -1,0 +1,121 @@
+"""Sharing out a summary's room: who gets how much, and what is left out when it is not enough.
+
+The user's messages are served first. When they do not all fit, the longest give way first, each keeping
+its beginning and its end, but none is cut to pieces that tell nothing: when even that is too much, the
+oldest are left out, all but the first, and it is said how many. Everything else has a share of what
+remains, takes less if it needs less, and may then take from what the others did not need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from sevenfold.layers.compact.extract.facts import Facts, Words
+from sevenfold.layers.compact.extract.notation import said
+
+Count = Callable[[str], int]
+"""Tells how many tokens a text has."""
+
+_SHORT = 160
+"""Tokens, its frame included, up to which a message of the user is told whole or left out, but never cut."""
+_FRAME = 48
+"""Tokens the frame of a cut message takes, and the note in it."""
+_FOR_THE_FIRST = 0.5
+"""The part of the room the first message may take when others are left out."""
+_HEAD = 2 / 3
+"""The part of a cut message that is its beginning."""
+
+
+class Claim(Struct, frozen=True):
+    """Entries that want a place in a section, most wanted first."""
+
+    section: int
+    kind: str
+    """The list they make up; empty for prose."""
+    entries: tuple[str, ...]
+    share: float
+    most: int = 1_000_000
+    """Entries beyond so many are rather looked up than read every time."""
+    label: str = ""
+    """What stands before them, if any of them finds room."""
+    oldest_first: bool = False
+    """Shown in the order of the conversation, though the newest are the most wanted."""
+
+
+class Told(Struct, frozen=True):
+    """The user's messages as they fit, and how many did not."""
+
+    words: tuple[Words, ...]
+    left_out: int = 0
+
+
+def share_out(claims: Sequence[Claim], room: int, count: Count) -> list[list[str]]:
+    """For each claim the entries that fit; first everyone within the share, then whoever comes first."""
+    sizes = [[count(entry) + 1 for entry in claim.entries] for claim in claims]
+    taken: list[set[int]] = [set() for _ in claims]
+    left = room
+    for within_share in (True, False):
+        for claim, size, chosen in zip(claims, sizes, taken, strict=True):
+            most = min(left, int(claim.share * room)) if within_share else left
+            for place, tokens in enumerate(size):
+                if place not in chosen and tokens <= most and len(chosen) < claim.most:
+                    chosen.add(place)
+                    most -= tokens
+                    left -= tokens
+    return [
+        [claim.entries[place] for place in sorted(chosen, reverse=claim.oldest_first)]
+        for claim, chosen in zip(claims, taken, strict=True)
+    ]
+
+
+def fit_messages(facts: Facts, room: int, count: Count) -> Told:
+    """The user's messages in this room: whole if possible, else cut, the oldest left out at worst."""
+    messages = facts.messages
+    sizes = [count(said(words, facts)) + 1 for words in messages]
+    if sum(sizes) <= room:
+        return Told(messages)
+    most = max(_level(sizes, room), _SHORT)
+    cut = [_cut(words, size, most) for words, size in zip(messages, sizes, strict=True)]
+    sizes = [
+        size if words.lost == before.lost else count(said(words, facts)) + 1
+        for words, before, size in zip(cut, messages, sizes, strict=True)
+    ]
+    return Told(tuple(cut)) if sum(sizes) <= room else _newest(cut, sizes, room)
+
+
+def _level(sizes: Sequence[int], room: int) -> int:
+    """The size to which the long ones must come down so that all fit together."""
+    low, high = 0, max(sizes, default=0)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if sum(min(size, middle) for size in sizes) <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _newest(messages: Sequence[Words], sizes: Sequence[int], room: int) -> Told:
+    """The first message, which says what it is all about, and as many of the newest as fit."""
+    first = 1 if sizes[0] <= room * _FOR_THE_FIRST else 0
+    left = room - sum(sizes[:first])
+    start = len(messages)
+    while start > first and sizes[start - 1] <= left:
+        start -= 1
+        left -= sizes[start]
+    chosen = (*messages[:first], *messages[start:])
+    return Told(chosen, len(messages) - len(chosen))
+
+
+def _cut(words: Words, size: int, most: int) -> Words:
+    """A message brought down to about so many tokens; the frame and the note take some of them."""
+    if size <= most:
+        return words
+    characters = len(words.head) + len(words.tail)
+    keep = max(0, int(characters * (most - _FRAME) / size))
+    head = min(len(words.head), int(keep * _HEAD))
+    tail = keep - head
+    end = (words.tail or words.head[head:])[-tail:] if tail else ""
+    return Words(words.record, words.head[:head], end, words.lost + characters - head - len(end))

@@ -1,0 +1,1 @@
+"""Layer 3: running session notes, which later serve as a summary at no cost."""

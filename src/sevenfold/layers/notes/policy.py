@@ -1,0 +1,226 @@
+"""Layer 3: running notes of a session, which later serve as its summary at no cost.
+
+Notes are a Markdown text with ten fixed sections, each a header and a line in italics that says what belongs there. A
+model updates them now and then, by sending back the sections that changed; they are put in here, and only here, so
+that no header and no italic line can be lost. Everything in this module is pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct
+
+from sevenfold.layers.compact.extract.identifiers import Source, identifiers
+from sevenfold.layers.compact.summary import Failure
+from sevenfold.prompts.compact import KeepShort, NotesUpdate
+from sevenfold.record.layout import Item
+from sevenfold.record.window import Window
+
+FIRST_AT = 10_000
+"""Tokens of conversation at which notes are begun…"""
+GROWTH = 5_000
+"""…and by how many it must have grown for the next update."""
+CALLS = 3
+"""Tool calls since the last update that make one due in the middle of work."""
+SECTION_TOKENS = 2_000
+TOTAL_TOKENS = 12_000
+KEEP_TOKENS = 10_000
+KEEP_MESSAGES = 5
+"""What is kept word for word behind notes, at least…"""
+KEEP_MOST = 40_000
+"""…and how far beyond what the notes do not cover, at most."""
+
+TITLE = "Session Title"
+SECTIONS: Mapping[str, str] = {
+    TITLE: "Five to ten words by which this session can be told from others.",
+    "Current State": "What is being worked on right now, what is done of it, and what comes next.",
+    "Task Specification": "What is to be done, with every condition, in the words it was asked for.",
+    "Files and Functions": "Which files and functions matter here, what is in them, and why they matter.",
+    "Workflow": "Commands that are used, in which order, and how to read what they print.",
+    "Errors & Corrections": "What went wrong, how it was mended, every correction received, what not to try again.",
+    "Codebase and System Documentation": "How the parts of the system work and fit together.",
+    "Learnings": "What turned out to work well or badly, and was not obvious.",
+    "Key Results": "Answers, figures, tables or texts that were the point of it, exactly as they were given.",
+    "Worklog": "Step by step what was done, a few words each.",
+}
+_LITERAL = frozenset({"path", "address", "id", "hash", "mail", "ticket"})
+"""Kinds of identifiers nobody works out or rounds: they were read somewhere."""
+_HEADER = re.compile(r"^# (.+?)\s*$", re.MULTILINE)
+_CHANGED = re.compile(r'<section name="([^"\n]{1,80})">\n?(.*?)\n?</section>', re.DOTALL)
+_NO_CHANGE = re.compile(r"<no-changes\s*/?>", re.IGNORECASE)
+
+Count = Callable[[str], int]
+
+
+class Notes(Struct, frozen=True):
+    """The text of each section, without header and italic line."""
+
+    sections: Mapping[str, str] = {}
+
+    @property
+    def empty(self) -> bool:
+        """Is it still the template?"""
+        return not any(text.strip() for text in self.sections.values())
+
+    def render(self) -> str:
+        """As the file holds it."""
+        parts = []
+        for name, says in SECTIONS.items():
+            text = self.sections.get(name, "").strip("\n")
+            parts.append(f"# {name}\n_{says}_\n" + (f"\n{text}\n" if text else ""))
+        return "\n".join(parts)
+
+
+def read(text: str) -> Notes:
+    """Notes from a file, whatever was done to it: what stands under a known header is its section's."""
+    found: dict[str, str] = {}
+    headers = list(_HEADER.finditer(text))
+    for place, header in enumerate(headers):
+        name = header[1]
+        if name not in SECTIONS:
+            continue
+        end = len(text)
+        for later in headers[place + 1 :]:
+            if later[1] in SECTIONS:
+                end = later.start()
+                break
+        body = text[header.end() : end].strip("\n")
+        first, _, rest = body.partition("\n")
+        found[name] = (rest if first.strip() == f"_{SECTIONS[name]}_" else body).strip("\n")
+    return Notes(found)
+
+
+class Since(Struct, frozen=True):
+    """What happened since the last update."""
+
+    grown: int
+    """Tokens the conversation grew by; before the first update, all it has."""
+    first: bool
+    """Was there none yet?"""
+    calls: int
+    """Tool calls since."""
+    resting: bool
+    """Did the last answer make no call?"""
+
+
+def due(since: Since, window: Window, pause: int = 1) -> bool:
+    """Is it time for an update? ``pause`` is how many times as much must have been said as usual."""
+    enough = since.grown >= window.budget(FIRST_AT if since.first else GROWTH) * pause
+    return enough and (since.calls >= CALLS or since.resting)
+
+
+def instruction(notes: Notes, window: Window, count: Count) -> str:
+    """What the model is told when the notes are to be brought up to date."""
+    return NotesUpdate(
+        limit=window.budget(SECTION_TOKENS),
+        total=window.budget(TOTAL_TOKENS),
+        urgent=_urgent(notes, window, count),
+        notes=notes.render(),
+    ).render()
+
+
+def apply(notes: Notes, answer: str) -> Notes | Failure:
+    """The notes with the sections an answer changes; a failure if it changes none and does not say so."""
+    changed = {name: text for name, text in _CHANGED.findall(answer) if name in SECTIONS}
+    unknown = [name for name, _ in _CHANGED.findall(answer) if name not in SECTIONS]
+    if not changed:
+        if _NO_CHANGE.search(answer) and not unknown:
+            return notes
+        named = f"; it names {unknown[0]!r}, which is no section" if unknown else ""
+        return Failure("no_summary", f"the answer changes no section of the notes{named}")
+    return Notes({**notes.sections, **{name: _plain(text) for name, text in changed.items()}})
+
+
+def without(notes: Notes, doubtful: Sequence[str]) -> Notes:
+    """The notes without the lines in which any of this stands."""
+    kept = {
+        name: "\n".join(line for line in text.split("\n") if not any(words in line for words in doubtful))
+        for name, text in notes.sections.items()
+    }
+    return Notes({name: text for name, text in kept.items() if text.strip()})
+
+
+def italics() -> frozenset[str]:
+    """The lines that say what belongs in each section: ours, whoever wrote the rest."""
+    return frozenset(f"_{says}_" for says in SECTIONS.values())
+
+
+def as_summary(notes: Notes, path: str, window: Window, count: Count) -> str:
+    """The notes as a summary; a section that is too long is cut, and says where the rest is."""
+    most = window.budget(SECTION_TOKENS)
+    parts = []
+    for name in SECTIONS:
+        text = notes.sections.get(name, "").strip()
+        if not text:
+            continue
+        if count(text) > most:
+            text = _cut(text, most, count) + f"\n[Cut here. The whole of this section is in {path}]"
+        parts.append(f"### {name}\n_{SECTIONS[name]}_\n{text}")
+    return "\n\n".join(parts)
+
+
+def names(notes: Notes) -> list[str]:
+    """What the notes name to the letter and cannot have from themselves: paths, addresses, ids."""
+    text = "\n".join(notes.sections.values())
+    found = identifiers([Source(text, "notes", by_user=True)])
+    return [one.text for one in found if one.kind in _LITERAL]
+
+
+def keep_from(
+    items: Sequence[Item], covered: str, window: Window, tokens: Callable[[Item], int]
+) -> int | None:
+    """Where the messages begin that are kept behind the notes; None if the covered record is not in view.
+
+    Everything the notes do not cover is kept. From there it goes back until there is enough, but not past the
+    previous summary, and never so far that it would be too much.
+    """
+    place = next((n for n in reversed(range(len(items))) if items[n].said.uuid == covered), None)
+    if place is None:
+        return None
+    start = place + 1
+    kept = sum(tokens(item) for item in items[start:])
+    spoken = sum(_spoken(item) for item in items[start:])
+    while start > 0 and (kept < window.budget(KEEP_TOKENS) or spoken < KEEP_MESSAGES):
+        item = items[start - 1]
+        if item.said.summary or kept + tokens(item) > window.budget(KEEP_MOST):
+            break
+        start -= 1
+        kept += tokens(item)
+        spoken += _spoken(item)
+    return start
+
+
+def _urgent(notes: Notes, window: Window, count: Count) -> str | None:
+    """Which sections must become shorter, the more pressing the further they are over."""
+    most, total = window.budget(SECTION_TOKENS), window.budget(TOTAL_TOKENS)
+    sizes = {name: count(text) for name, text in notes.sections.items() if text.strip()}
+    over = {name: size for name, size in sizes.items() if size > most}
+    whole = sum(sizes.values())
+    if not over and whole <= total:
+        return None
+    worst = max([size / most for size in over.values()] + [whole / total])
+    names = ", ".join(
+        f"{name} ({size:,} tokens)" for name, size in sorted(over.items(), key=lambda one: -one[1])
+    )
+    return " ".join(KeepShort.of(worst, names, whole, total).render().split("\n"))
+
+
+def _plain(text: str) -> str:
+    """A section's text that cannot pass for another header."""
+    return re.sub(r"^# ", "## ", text.strip("\n"), flags=re.MULTILINE)
+
+
+def _cut(text: str, most: int, count: Count) -> str:
+    lines = text.splitlines()
+    while len(lines) > 1 and count("\n".join(lines)) > most:
+        lines = lines[: max(1, int(len(lines) * 0.9))]
+    kept = "\n".join(lines)
+    while count(kept) > most and len(kept) > 1:
+        kept = kept[: int(len(kept) * 0.9)]
+    return kept
+
+
+def _spoken(item: Item) -> bool:
+    return any(block.kind == "text" for block in item.shown)

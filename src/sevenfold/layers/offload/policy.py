@@ -1,0 +1,183 @@
+"""Layer 1: a tool result too big for the context goes to disk, and a preview stays in its place.
+
+A result over its tool's own threshold is stored before it is recorded: the record holds the preview and says
+where the rest is. Results that are small enough each but too much together are recorded whole, and the largest
+of them are replaced before they are first sent. Either way a result is decided about once: what was sent once is
+sent the same ever after.
+
+The tool that reads files is left alone, or reading a stored result would be stored again; only a result that
+would fill most of the window by itself is stored whoever gave it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from sevenfold.prompts.context import CutResult, EmptyResult, StoredResult
+from sevenfold.prompts.text import cut
+from sevenfold.record import blocks
+from sevenfold.record.blocks import NOT_TEXT, Block, Text, ToolResult
+from sevenfold.record.window import Window
+from sevenfold.settings import Settings
+
+READER = "read"
+"""The kind of tool that can read a stored result."""
+SOME_READER = "a tool that reads files"
+FILLS_THE_WINDOW = 2
+"""Characters for each token of the threshold: a result of so many leaves next to no room for anything else."""
+
+
+class Whole(Struct, frozen=True):
+    """What goes to disk of a result."""
+
+    text: str
+    structured: bool
+    """Whether it is JSON rather than what the tool printed."""
+
+    @property
+    def name_ending(self) -> str:
+        """How its file is called at the end."""
+        return ".json" if self.structured else ".txt"
+
+    @property
+    def content(self) -> bytes:
+        """The file's bytes."""
+        return self.text.encode(errors="surrogatepass")
+
+
+class Budget(Struct, frozen=True):
+    """How much of results may stay in a window of this size; small windows have small budgets."""
+
+    settings: Settings
+    window: Window
+    kinds: Mapping[str, str]
+
+    def alone(self, tool: str) -> int | None:
+        """Characters a result of this tool may have; None: as many as it likes."""
+        if tool in self.settings.offload_by_tool:
+            return self.settings.offload_limit(tool)
+        usual = self.window.budget(self.settings.offload_characters)
+        if self.kinds.get(tool) != READER:
+            return usual
+        return max(usual, FILLS_THE_WINDOW * self.window.threshold)
+
+    def shares(self, tool: str) -> bool:
+        """Does this tool have a part in the budget that results in one message share?"""
+        return self.kinds.get(tool) != READER and self.alone(tool) is not None
+
+    @property
+    def together(self) -> int:
+        """Characters that results in one message may have."""
+        return self.window.budget(self.settings.round_characters)
+
+    @property
+    def preview(self) -> int:
+        """Bytes that stay of a result that goes."""
+        return self.window.budget(self.settings.preview_bytes)
+
+    @property
+    def reader(self) -> str:
+        """The tool that can read a stored result."""
+        return next((name for name, kind in self.kinds.items() if kind == READER), SOME_READER)
+
+
+class Big(Struct, frozen=True):
+    """A result that should go."""
+
+    block: Block
+    found: Whole
+    most: int
+    """Characters of it that may stay if it cannot be stored."""
+    why: str
+    mechanism: str
+    """store: too big by itself; share: too big beside others"""
+
+    @property
+    def what(self) -> str:
+        """What is done with it."""
+        return f"offload a result of {len(self.found.text):,} characters"
+
+
+def too_big(block: Block, tool: str, budget: Budget) -> Big | None:
+    """The result, if it is over its tool's own threshold."""
+    limit = budget.alone(tool)
+    if limit is None or len(block.raw) <= limit:
+        return None
+    found = whole(block)
+    if len(found.text) <= limit:
+        return None
+    return Big(
+        block, found, limit, f"a result of {tool or 'a tool'} may have {limit:,} characters", "store"
+    )
+
+
+def too_much_together(results: Sequence[tuple[str, Block]], budget: Budget) -> list[Big]:
+    """Which results, given with their tools, must leave the message they go out in: the largest first."""
+    sharing = [block for tool, block in results if budget.shares(tool)]
+    if sum(len(block.raw) for block in sharing) <= budget.together:
+        return []
+    found = [whole(block) for block in sharing]
+    sizes = sorted(((len(one.text), place) for place, one in enumerate(found)), reverse=True)
+    excess = sum(size for size, _ in sizes) - budget.together
+    why = f"results in one message may have {budget.together:,} characters together"
+    leaving: list[Big] = []
+    for size, place in sizes:
+        if excess <= 0 or size <= budget.preview:
+            break
+        leaving.append(Big(sharing[place], found[place], budget.together, why, "share"))
+        excess -= size - budget.preview
+    return leaving
+
+
+def whole(block: Block) -> Whole:
+    """The text of a result, pictures and the like aside."""
+    body = block.body()
+    content = body.content if isinstance(body, ToolResult) else None
+    if content is None or isinstance(content, str):
+        return Whole(content or "", False)
+    parts = [part for part in map(blocks.read, map(bytes, content)) if part.kind not in NOT_TEXT]
+    if all(part.kind == "text" for part in parts):
+        return Whole("\n".join(blocks.words_of(part) for part in parts), False)
+    return Whole("[" + ",".join(part.raw.decode() for part in parts) + "]", True)
+
+
+def stored(big: Big, path: str, budget: Budget) -> str:
+    """What stands for a result that was stored."""
+    found = big.found
+    text = cut(found.text, budget.preview)
+    return StoredResult(characters=len(found.text), path=path, reader=budget.reader, text=text).render()
+
+
+def truncated(big: Big, problem: str) -> str:
+    """What stands for a result that could not be stored: as much of it as its budget allows."""
+    found, shown = big.found, cut(big.found.text[: big.most], big.most)
+    return CutResult(shown=len(shown), characters=len(found.text), problem=problem, text=shown).render()
+
+
+def nothing(block: Block) -> bool:
+    """Does the result hold neither words nor anything else?"""
+    body = block.body()
+    if not isinstance(body, ToolResult):
+        return False
+    match body.content:
+        case None:
+            return True
+        case str() as words:
+            return not words.strip()
+        case parts:
+            return all(_blank(bytes(part)) for part in parts)
+
+
+def filled(block: Block) -> Block:
+    """An empty result with a word in it."""
+    return blocks.with_content(block, EmptyResult().render())
+
+
+def _blank(raw: bytes) -> bool:
+    match blocks.read(raw).body():
+        case Text(text=words):
+            return not words.strip()
+        case _:
+            return False

@@ -1,0 +1,337 @@
+"""The texts of the system prompt.
+
+The static ones are the same for every session: they come first, and one cache serves them all. The others
+belong to this session: where it runs, how the user wants it, which instruction files, memory, servers and
+skills there are. Each appears only when there is something to say; without its facts it is left out, and
+nothing in the prompt hints at it. A text that carries other people's words is framed with where they come
+from and cut at its own cap, and the pieces together have a cap too; what finds no room is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from sevenfold.prompts.text import KB, LINE_CAP, Text, size
+from sevenfold.record.blocks import PLACEHOLDER_CLEARED
+
+# -- the same for every session ------------------------------------------------------------------
+
+
+class Static(Text, frozen=True):
+    """A text without holes."""
+
+    stage = "static"
+    cap = 3 * KB
+
+
+class Identity(Static, frozen=True):
+    """Who is speaking, and for whom."""
+
+    file = "identity"
+
+
+class Rules(Static, frozen=True):
+    """How the system works, and that what was seen does not stay in view for ever."""
+
+    file = "rules"
+
+
+class Tasks(Static, frozen=True):
+    """How work is done."""
+
+    file = "tasks"
+
+
+class Care(Static, frozen=True):
+    """Which actions want a second thought, and which a question."""
+
+    file = "care"
+
+
+class Tools(Static, frozen=True):
+    """How tools are used."""
+
+    file = "tools"
+
+
+class Tone(Static, frozen=True):
+    """How to speak."""
+
+    file = "tone"
+
+
+class Brevity(Static, frozen=True):
+    """How much to say."""
+
+    file = "brevity"
+
+
+class Brief(Static, frozen=True):
+    """The most important of all of them, where the window has no room for more."""
+
+    file = "brief"
+
+
+STATIC: tuple[type[Static], ...] = (Identity, Rules, Tasks, Care, Tools, Tone, Brevity)
+"""Every static text, in the order it is said."""
+
+
+# -- about this session --------------------------------------------------------------------------
+
+
+class Guidance(Text, frozen=True):
+    """What the parts that are switched on in this session want the model to know."""
+
+    file = "guidance"
+    body = "advice"
+    cap = 8 * KB
+
+    advice: str
+
+
+class Environment(Text, frozen=True):
+    """Where the session runs: facts of the moment the prompt was made."""
+
+    file = "environment"
+    tag = "environment"
+    body = "changes"
+    cap = 2 * KB
+
+    cwd: str
+    platform: str
+    shell: str | None = None
+    model: str | None = None
+    git: str | None = None
+    """Branch and how it stands to its upstream."""
+    changes: str | None = None
+    """What `git status --short` lists; None where there is nothing, or nobody knows."""
+
+
+class Today(Text, frozen=True):
+    """The date."""
+
+    file = "today"
+    cap = KB
+    volatile = "Days pass while a session goes on."
+
+    date: str
+
+
+class Language(Text, frozen=True):
+    """The language to answer in."""
+
+    file = "language"
+    cap = LINE_CAP + KB
+
+    language: str
+
+
+class OutputStyle(Text, frozen=True):
+    """A manner of answering the user has chosen."""
+
+    file = "output_style"
+    tag = "output-style"
+    body = "style"
+    cap = 16 * KB
+
+    name: str
+    style: str
+
+
+class Scratch(Text, frozen=True):
+    """A directory for what need not last."""
+
+    file = "scratch"
+    cap = LINE_CAP + KB
+
+    path: str
+
+
+class Clearing(Text, frozen=True):
+    """The notice that old results are cleared in this session, and how many are kept."""
+
+    file = "clearing"
+    cap = LINE_CAP + KB
+
+    kept: int
+    placeholder: str = PLACEHOLDER_CLEARED
+
+
+class Budgets(Text, frozen=True):
+    """What is left to spend."""
+
+    file = "budgets"
+    tag = "budgets"
+    cap = KB
+    volatile = "What is left changes with every request."
+
+    turns: int | None = None
+    tokens: int | None = None
+    dollars: str | None = None
+
+
+# -- other people's words ------------------------------------------------------------------------
+
+
+class InstructionFile(Text, frozen=True):
+    """A file of instructions, whole unless it is very long."""
+
+    file = "instruction_file"
+    tag = "instruction-file"
+    body = "text"
+    source = "path"
+    cap = 40 * KB
+
+    path: str
+    owner: str
+    """Whose it is: the user's or the project's."""
+    text: str
+    parent: str | None = None
+    """The file that asked for this one."""
+    note: str | None = None
+    """What was done to the text before it came here."""
+
+
+class InstructionProblem(Text, frozen=True):
+    """A file of instructions that could not be loaded."""
+
+    file = "instruction_problem"
+    cap = 3 * LINE_CAP + 200
+
+    path: str
+    problem: str
+    parent: str | None = None
+
+
+class Instructions(Text, frozen=True):
+    """All instruction files, from the most general to the most specific."""
+
+    file = "instructions"
+    tag = "instructions"
+    body = "files"
+    cap = 100 * KB
+
+    files: str
+
+    @classmethod
+    def of(cls, files: Sequence[InstructionFile | InstructionProblem]) -> Instructions | None:
+        """These files; where there is no room for all, the most specific ones, which come last."""
+        if not files:
+            return None
+        fits, out = _fitting([(file.path, file.render()) for file in reversed(files)], cls.cap)
+        return cls(_joined("\n\n", fits[::-1], out[::-1]))
+
+
+class MemoryIndex(Text, frozen=True):
+    """The index of what earlier sessions have noted down."""
+
+    file = "memory_index"
+    tag = "memory-index"
+    body = "index"
+    source = "path"
+    cap = 25 * KB
+    lines = 200
+
+    path: str
+    index: str
+
+
+class McpServer(Text, frozen=True):
+    """What one server says about its own tools."""
+
+    file = "mcp_server"
+    tag = "mcp-server"
+    body = "text"
+    cap = 2 * KB
+
+    name: str
+    text: str
+
+
+class McpInstructions(Text, frozen=True):
+    """What the connected servers say about their tools."""
+
+    file = "mcp_instructions"
+    tag = "mcp-instructions"
+    body = "servers"
+    cap = 20 * KB
+    volatile = "Servers connect and go away while a session runs."
+
+    servers: str
+
+    @classmethod
+    def of(cls, servers: Mapping[str, str]) -> McpInstructions | None:
+        """The words of each server by its name, in the order of names."""
+        said = [
+            (name, McpServer(name, words).render())
+            for name, words in sorted(servers.items())
+            if words.strip()
+        ]
+        return cls(_joined("\n\n", *_fitting(said, cls.cap))) if said else None
+
+
+class Skill(Text, frozen=True):
+    """One line of the skills listing."""
+
+    file = "skill"
+    body = "description"
+    cap = 1536
+
+    name: str
+    description: str
+
+
+class Skills(Text, frozen=True):
+    """The skills there are; what they say is loaded when one is used."""
+
+    file = "skills"
+    tag = "skills"
+    body = "listing"
+    cap = 16 * KB
+
+    listing: str
+
+    @classmethod
+    def of(cls, skills: Mapping[str, str]) -> Skills | None:
+        """Each skill's name and description, in the order of names."""
+        lines = [
+            (name, Skill(name, " ".join(description.split())).render())
+            for name, description in sorted(skills.items())
+        ]
+        return cls(_joined("\n", *_fitting(lines, cls.cap))) if lines else None
+
+
+class LeftOut(Text, frozen=True):
+    """Names what found no room."""
+
+    file = "left_out"
+    body = "names"
+    cap = KB
+
+    names: str
+
+
+_FOR_NOTE = 2 * KB
+_FOR_JOINT = 2
+
+
+def _fitting(pieces: Iterable[tuple[str, str]], most: int) -> tuple[list[str], list[str]]:
+    """Those named pieces that fit, and the names of the others; each is taken if it still fits."""
+    pieces = list(pieces)
+    if sum(size(words) + _FOR_JOINT for _, words in pieces) <= most:
+        return [words for _, words in pieces], []
+    room = most - _FOR_NOTE
+    fits: list[str] = []
+    out: list[str] = []
+    for name, words in pieces:
+        if size(words) + _FOR_JOINT <= room:
+            room -= size(words) + _FOR_JOINT
+            fits.append(words)
+        else:
+            out.append(name)
+    return fits, out
+
+
+def _joined(joint: str, fits: list[str], out: list[str]) -> str:
+    note = [LeftOut(", ".join(out)).render()] if out else []
+    return joint.join([*note, *fits])

@@ -1,0 +1,280 @@
+"""What went wrong, said once: every way a provider fails becomes one class of `sevenfold.errors`.
+
+Both SDKs, both shapes of error bodies and errors inside a stream end up as a `Complaint`; the tables below
+say which class it is: the provider's code decides, then the status, then the error's type, and the wording
+only where nothing else tells (wordings change). What is unclear is taken as a refusal when the provider
+blames the request, and as a failure of the provider otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from json import JSONDecodeError
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from sevenfold.errors import (
+    BodyTooLarge,
+    BoundThinking,
+    ModelError,
+    ModelNotServed,
+    NotAuthenticated,
+    Overloaded,
+    PromptTooLong,
+    ProviderFailed,
+    RateLimited,
+    RequestRefused,
+    Unreachable,
+)
+
+if TYPE_CHECKING:
+    from sevenfold.providers.sdk import Vendor
+
+WITHOUT_A_KEY = "`sevenfold simulate` serves a simulated provider on this machine"
+
+
+class Endpoint(Struct, frozen=True):
+    """Who was asked, where and for which model, for the texts of errors."""
+
+    vendor: Vendor
+    url: str
+    model: str = ""
+
+
+class Complaint(Struct, frozen=True):
+    """What a provider said when it did not answer."""
+
+    message: str
+    kind: str = ""
+    """The error's type, such as ``overloaded_error``."""
+    code: str = ""
+    status: int | None = None
+    """None for an error that came after the answer had begun."""
+    retry_after: float | None = None
+    request_id: str = ""
+    used: int | None = None
+    limit: int | None = None
+
+
+class Complained(Exception):
+    """An error that came inside an answer; it carries the complaint."""
+
+    def __init__(self, complaint: Complaint) -> None:
+        super().__init__(complaint.message)
+        self.complaint = complaint
+
+
+class Garbled(Exception):
+    """What came is not what the API promises; the text says how."""
+
+
+_BY_NAME: dict[str, type[ModelError]] = {
+    "context_length_exceeded": PromptTooLong,
+    "exceed_context_size_error": PromptTooLong,
+    "request_too_large": BodyTooLarge,
+    "request_body_too_large_after_decoding": BodyTooLarge,
+    "rate_limit_error": RateLimited,
+    "rate_limit_exceeded": RateLimited,
+    "ramp_limit_exceeded": RateLimited,
+    "insufficient_quota": RateLimited,
+    "overloaded_error": Overloaded,
+    "compaction_unavailable": Overloaded,
+    "authentication_error": NotAuthenticated,
+    "permission_error": NotAuthenticated,
+    "billing_error": NotAuthenticated,
+    "invalid_api_key": NotAuthenticated,
+    "model_not_found": ModelNotServed,
+    "invalid_encrypted_content": BoundThinking,
+    "api_error": ProviderFailed,
+    "timeout_error": ProviderFailed,
+    "server_error": ProviderFailed,
+}
+_BY_STATUS: dict[int, type[ModelError]] = {
+    401: NotAuthenticated,
+    402: NotAuthenticated,
+    403: NotAuthenticated,
+    408: ProviderFailed,
+    409: ProviderFailed,
+    413: BodyTooLarge,
+    429: RateLimited,
+    503: Overloaded,
+    529: Overloaded,
+}
+_BOUND = re.compile("bound to a different conversation")
+_TOO_LONG = (
+    re.compile(r"prompt is too long: (?P<used>\d+) tokens > (?P<limit>\d+) maximum"),
+    re.compile(r"exceed context limit: (?P<used>\d+) \+ (?P<output>\d+) > (?P<limit>\d+)"),
+    re.compile(
+        r"is too large: (?P<output>\d+)\..*?maximum context length is (?P<limit>\d+) tokens "
+        r"and your request has (?P<used>\d+)",
+        re.S,
+    ),
+    re.compile(
+        r"maximum context length is (?P<limit>\d+) tokens\b.*?"
+        r"(?:requested \d+ tokens \((?P<used>\d+) in (?:the|your) \w+[,;] (?P<output>\d+) |"
+        r"requested (?P<room>\d+) output tokens and your prompt contains at least (?P<prompt>\d+))",
+        re.S,
+    ),
+    re.compile(
+        r"maximum context length is (?P<limit>\d+) tokens\b.*?"
+        r"(?:resulted in|request has|requested) (?P<used>\d+)\b",
+        re.S,
+    ),
+    re.compile(r"\((?P<used>\d+) tokens\) exceeds the available context size \((?P<limit>\d+) tokens\)"),
+    re.compile(r"exceeds the (?:available )?context (?:size|window)"),
+    re.compile(r"maximum context length|(?:prompt|input) is too long", re.I),
+)
+"""Wordings of "too long", those with figures first; ``output`` is room asked for the answer."""
+
+
+def read(body: object, status: int | None = None, headers: Mapping[str, str] | None = None) -> Complaint:
+    """The complaint in an error's body, decoded or not, of either provider."""
+    headers = headers or {}
+    outer: Mapping[str, Any] = body if isinstance(body, Mapping) else {}
+    inner = outer.get("error")
+    if isinstance(inner, str):
+        outer, inner = {}, {"message": inner}
+    told: Mapping[str, Any] = inner if isinstance(inner, Mapping) else outer
+    details = told.get("details")
+    code = details.get("error_code") if isinstance(details, Mapping) else told.get("code")
+    return Complaint(
+        message=str(told.get("message") or _plain(body, status)),
+        kind=str(told.get("type") or ""),
+        code=code if isinstance(code, str) else "",
+        # An error inside a stream comes with the 200 that the stream began with.
+        status=status if status is not None and status >= 400 else None,
+        retry_after=_seconds(headers),
+        request_id=str(
+            headers.get("request-id") or headers.get("x-request-id") or outer.get("request_id") or ""
+        ),
+        used=_count(told.get("n_prompt_tokens")),
+        limit=_count(told.get("n_ctx")),
+    )
+
+
+def explain(complaint: Complaint, at: Endpoint) -> ModelError:
+    """The error a complaint becomes, with a text that says what to do."""
+    kind = _class_of(complaint)
+    error = kind(
+        _text(kind, complaint, at),
+        status=complaint.status,
+        code=complaint.code or complaint.kind,
+        request_id=complaint.request_id,
+    )
+    if isinstance(error, PromptTooLong):
+        error.used, error.limit = _sizes(complaint)
+    if isinstance(error, RateLimited):
+        error.retry_after = complaint.retry_after
+    return error
+
+
+def of(error: Exception, sdk: Any, at: Endpoint) -> ModelError | None:
+    """The error that an exception from an SDK or the transport becomes; None when it is none of theirs."""
+    import httpx2
+
+    if isinstance(error, Complained):
+        return explain(error.complaint, at)
+    if isinstance(error, Garbled | JSONDecodeError):
+        return ProviderFailed(f"{at.url} answered in a way that cannot be read: {error}. Ask again")
+    if isinstance(error, sdk.APIStatusError):
+        return explain(read(error.body, error.status_code, error.response.headers), at)
+    if isinstance(error, sdk.APIConnectionError):
+        return _unanswered(error.__cause__ or error, at)
+    if isinstance(error, httpx2.RequestError):
+        return _unanswered(error, at)
+    if isinstance(error, getattr(sdk, "CredentialsError", ())):
+        return at.vendor.bad_credentials(error)
+    if isinstance(error, sdk.APIError):
+        return explain(read(error.body), at)
+    return None
+
+
+def _class_of(complaint: Complaint) -> type[ModelError]:
+    status = complaint.status
+    if status == 404 and complaint.code not in _BY_NAME:
+        return _not_found(complaint)
+    named = (
+        _BY_NAME.get(complaint.code) or _BY_STATUS.get(status or 0) or _BY_NAME.get(complaint.kind)
+    ) or _by_wording(complaint.message)
+    if named is not None:
+        return named
+    blamed = complaint.kind == "invalid_request_error" if status is None else status < 500
+    return RequestRefused if blamed else ProviderFailed
+
+
+def _not_found(complaint: Complaint) -> type[ModelError]:
+    """A model that is not served, something else the provider misses, or an address without this API."""
+    if re.search(r"\bmodels?\b", complaint.message):
+        return ModelNotServed
+    return RequestRefused if complaint.code or complaint.kind else Unreachable
+
+
+def _by_wording(message: str) -> type[ModelError] | None:
+    if _BOUND.search(message):
+        return BoundThinking
+    return PromptTooLong if any(pattern.search(message) for pattern in _TOO_LONG) else None
+
+
+def _sizes(complaint: Complaint) -> tuple[int | None, int | None]:
+    """Tokens of the prompt, and how many there may be next to the answer's room."""
+    if complaint.used is not None and complaint.limit is not None:
+        return complaint.used, complaint.limit
+    found = next((hit for each in _TOO_LONG if (hit := each.search(complaint.message))), None)
+    told = found.groupdict() if found else {}
+    used, output = told.get("used") or told.get("prompt"), told.get("output") or told.get("room") or 0
+    return (int(used), int(told["limit"]) - int(output)) if used else (None, None)
+
+
+def _text(kind: type[ModelError], complaint: Complaint, at: Endpoint) -> str:
+    said, vendor = complaint.message.rstrip("."), at.vendor
+    if kind is NotAuthenticated:
+        return f"{at.url} does not accept the key ({said}). Check {vendor.key_variable}; {WITHOUT_A_KEY}"
+    if kind is ModelNotServed:
+        return f"{at.url} has no model {at.model!r} ({said}). Check the name against its list of models"
+    if kind is Unreachable:
+        return (
+            f"There is no such API at {at.url} ({said}). Check the address: base_url=… or "
+            f"{vendor.url_variable}"
+        )
+    if kind is RateLimited and complaint.retry_after is None:
+        return (
+            f"{at.url} takes no more requests ({said}) and does not say for how long: look at the "
+            "account's spending limit"
+        )
+    return f"{at.url}: {said}"
+
+
+def _unanswered(cause: BaseException, at: Endpoint) -> ModelError:
+    """The error for a connection that failed: nobody there, or gone before the answer was whole."""
+    import httpx2
+
+    nobody = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol, httpx2.ProxyError)
+    reason = str(cause) or type(cause).__name__
+    if isinstance(cause, nobody):
+        return Unreachable(
+            f"Nobody answers at {at.url} ({reason}). Check the network and the address: base_url=… or "
+            f"{at.vendor.url_variable}; {WITHOUT_A_KEY}"
+        )
+    late = isinstance(cause, httpx2.TimeoutException)
+    return ProviderFailed(f"{at.url} {'took too long' if late else 'broke off'} ({reason}). Ask again")
+
+
+def _plain(body: object, status: int | None) -> str:
+    """The first words of a body that is no JSON, such as a proxy's page."""
+    words = " ".join(re.sub(r"<[^>]*>", " ", body).split())[:200] if isinstance(body, str) else ""
+    return words or (f"status {status}" if status else "no reason given")
+
+
+def _seconds(headers: Mapping[str, str]) -> float | None:
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            return float(headers[name]) / unit
+        except (KeyError, ValueError):
+            continue
+    return None
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) else None

@@ -1,0 +1,112 @@
+"""Which provider speaks for a client, a model or an answer.
+
+A client that the caller brings decides first, then the API the caller names, then the model's profile. Where the
+environment has neither a key nor an address for that provider, the offline model answers, and says so.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from sevenfold.errors import InputError, ModelError
+from sevenfold.layers.compact.offline import summarise, take_notes
+from sevenfold.ports import AsyncClient, Client
+from sevenfold.profiles import Profile
+from sevenfold.providers.anthropic import MESSAGES
+from sevenfold.providers.offline import Offline
+from sevenfold.providers.openai.client import CHAT, RESPONSES
+from sevenfold.providers.provider import Provider, choose
+from sevenfold.providers.reader import Fields
+
+OFFLINE = Offline({"compact": summarise, "session_memory": take_notes})
+"""Answers where no provider is configured; it extracts summaries and notes, so every layer works without a key."""
+_providers: list[Provider] = [MESSAGES, CHAT, RESPONSES]
+
+
+def register(provider: Provider) -> None:
+    """Add a provider in front of the others; one of the same name is replaced."""
+    if not provider.name:
+        raise InputError(f"{type(provider).__name__} has no name, so nothing can choose it")
+    _providers[:] = [provider, *(one for one in _providers if one.name != provider.name)]
+
+
+def providers() -> tuple[Provider, ...]:
+    """All providers in the order in which they are asked; the offline model comes last."""
+    return (*_providers, OFFLINE)
+
+
+def wires() -> tuple[str, ...]:
+    """The names of the APIs that a session's requests can be put for."""
+    return tuple(one.name for one in _providers)
+
+
+def provider_for(model: str, given: Any = None, wire: str | None = None) -> Provider:
+    """The provider that requests are put for; raises if the client given speaks another API than ``wire``."""
+    known = [one for one in _providers if given is not None and one.recognises(given)]
+    chosen = choose(known or _providers, model, wire)
+    if wire not in (None, chosen.name):
+        raise InputError(f"wire={wire!r}, but the client given speaks {chosen.name}: leave one of them out")
+    return chosen.behind(given)
+
+
+def client_for(model: str, wire: str | None = None) -> Client:
+    """A client for this model: its provider's, or the offline model where nothing is configured."""
+    return _answering(model, wire).client(wire=wire)
+
+
+def async_client_for(model: str, wire: str | None = None) -> AsyncClient:
+    """The same for asyncio."""
+    return _answering(model, wire).async_client(wire=wire)
+
+
+def client_of(given: Any, wire: str | None = None) -> Client:
+    """The caller's own client: one of the official SDKs', or anything that can `ask`."""
+    client: Client = given if _asks(given) else _recognising(given, wire).client(given, wire)
+    return client
+
+
+def async_client_of(given: Any, wire: str | None = None) -> AsyncClient:
+    """The same for asyncio."""
+    client: AsyncClient = given if _asks(given) else _recognising(given, wire).async_client(given, wire)
+    return client
+
+
+def address_for(model: str, wire: str | None = None) -> str:
+    """Where this model would be asked."""
+    return choose(_providers, model, wire).address(os.environ)
+
+
+def claiming(fields: Fields, *, event: bool) -> Provider | None:
+    """The provider whose answer this JSON object is, or with ``event`` the first event of whose stream."""
+    return next((one for one in _providers if one.claims(fields, event=event)), None)
+
+
+def error_of(error: Exception, profile: Profile) -> ModelError | None:
+    """The error that an SDK's exception means; None for one that has nothing to do with a model."""
+    if isinstance(error, ModelError):
+        return error
+    # The model's own provider first: several may share a transport, and the text names one of them.
+    for provider in sorted(_providers, key=lambda one: not one.serves(profile)):
+        if (found := provider.error(error, profile)) is not None:
+            return found
+    return None
+
+
+def _answering(model: str, wire: str | None) -> Provider:
+    chosen = choose(_providers, model, wire)
+    return chosen if chosen.configured(os.environ) else OFFLINE
+
+
+def _recognising(given: Any, wire: str | None) -> Provider:
+    known = [one for one in _providers if one.recognises(given)]
+    if not known:
+        raise InputError(
+            f"a {type(given).__name__} cannot be asked; give a client of the anthropic or openai package, "
+            "or one of ours"
+        )
+    return next((one for one in known if one.name == wire), known[0])
+
+
+def _asks(given: Any) -> bool:
+    return callable(getattr(given, "ask", None))

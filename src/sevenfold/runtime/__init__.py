@@ -1,1 +1,0 @@
-"""Who drives: the transcript and what moves it forward."""

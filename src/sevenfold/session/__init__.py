@@ -1,0 +1,1 @@
+"""Session and AsyncSession: the engine as a program uses it."""

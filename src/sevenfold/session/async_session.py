@@ -1,0 +1,276 @@
+"""`sevenfold.AsyncSession`: the same session for those who await."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, Unpack
+
+from sevenfold.conversation.background import Tasks
+from sevenfold.conversation.engine import Engine
+from sevenfold.conversation.flow import AsyncHooks, drive_async
+from sevenfold.conversation.fork import Fork
+from sevenfold.conversation.intake import Content
+from sevenfold.conversation.session import Reading
+from sevenfold.conversation.session import Session as Core
+from sevenfold.events import Listener, Proposed
+from sevenfold.layers.compact.health import Health
+from sevenfold.layers.compact.request import Compacted, Preview, Wish
+from sevenfold.ports import AsyncClient, Call, Watcher
+from sevenfold.providers.models import Aside, Lister
+from sevenfold.providers.registry import async_client_for, async_client_of, error_of, provider_for
+from sevenfold.recall.recall import Hit
+from sevenfold.session import replies
+from sevenfold.session.close import finish_async
+from sevenfold.session.factory import Options
+from sevenfold.session.options import checked
+from sevenfold.session.request import Request
+from sevenfold.session.results import Completion, Explanation, Wishes, completed
+from sevenfold.session.session import Session
+
+S = TypeVar("S", bound="AsyncSession")
+
+
+class Opening(Generic[S]):
+    """A session on its way: ``await`` gives it, ``async with`` gives it and closes it at the end."""
+
+    def __init__(self, opened: Callable[[], Awaitable[S]]) -> None:
+        self._opened = opened
+        self._session: S | None = None
+
+    def __await__(self) -> Generator[Any, Any, S]:
+        return self._opened().__await__()
+
+    async def __aenter__(self) -> S:
+        self._session = await self
+        return self._session
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+
+class AsyncSession:
+    """The same session with the same names, awaited."""
+
+    def __init__(
+        self,
+        session: Session,
+        client: Any = None,
+        hooks: AsyncHooks | None = None,
+        wire: str | None = None,
+    ) -> None:
+        self._session = session
+        self._given = client
+        self._wire = wire
+        self._provider = provider_for(session.core.profile.model, client, wire)
+        self._client: AsyncClient | None = None
+        self._tasks = Tasks(self._asker, hooks)
+        self._hooks = hooks
+        if client is not None:
+            self._asker()
+            self.engine.may_ask(self._tasks)
+
+    @classmethod
+    def open(
+        cls,
+        name: str,
+        *,
+        model: str,
+        folder: Path | str | None = None,
+        file: Path | str | None = None,
+        lock_wait: float = 0.0,
+        **options: Unpack[Options],
+    ) -> Opening[Self]:
+        """See `Session.open`; to be awaited, or entered with ``async with``."""
+        opening = partial(Session.open, name, folder=folder, file=file, lock_wait=lock_wait)
+        return Opening(partial(cls._opened, opening, model, options))
+
+    @classmethod
+    def in_memory(cls, name: str = "session", *, model: str, **options: Unpack[Options]) -> Opening[Self]:
+        """See `Session.in_memory`; to be awaited, or entered with ``async with``."""
+        return Opening(partial(cls._opened, partial(Session.in_memory, name), model, options))
+
+    @classmethod
+    async def _opened(cls, opening: Callable[..., Session], model: str, options: Options) -> Self:
+        options = checked(options, Options, awaits=True)
+        client, hooks = options.pop("client", None), options.pop("hooks", None)
+        options["wire"] = wire = provider_for(model, client, options.get("wire")).name
+        if client is not None and isinstance(asked := async_client_of(client, wire), Lister):
+            options["client"] = Aside(asked)
+        session = await asyncio.to_thread(partial(opening, model=model, **options))
+        try:
+            return cls(session, client, hooks, wire)
+        except BaseException:
+            session.close()
+            raise
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def engine(self) -> Engine:
+        """The engine itself, for those who build on it…"""
+        return self._session.engine
+
+    @property
+    def core(self) -> Core:
+        """…and its ground: the record and the layers that ask nobody."""
+        return self._session.core
+
+    @property
+    def title(self) -> str:
+        """See `Session.title`."""
+        return self._session.title
+
+    @title.setter
+    def title(self, title: str) -> None:
+        self._session.title = title
+
+    @property
+    def gauge(self) -> Reading:
+        """See `Session.gauge`."""
+        return self._session.gauge
+
+    @property
+    def health(self) -> Health:
+        """See `Session.health`."""
+        return self._session.health
+
+    async def user(self, content: Content, *, key: str = "") -> str:
+        """See `Session.user`."""
+        return self._session.user(content, key=key)
+
+    async def tool_results(self, results: Mapping[str, Any] | Iterable[Any]) -> list[str]:
+        """See `Session.tool_results`."""
+        return self._session.tool_results(results)
+
+    async def prepare(self) -> Request:
+        """See `Session.prepare`."""
+        flow = self.engine.preparing()
+        return Request(await drive_async(flow, self._client, hooks=self._hooks), self._provider)
+
+    async def observe(self, reply: Any, *, partial: bool = False) -> Completion:
+        """See `Session.observe`."""
+        return self._session.observe(await replies.settled(reply), partial=partial)
+
+    async def failed(self, error: Exception) -> bool:
+        """See `Session.failed`."""
+        mapped = error_of(error, self.core.profile)
+        if mapped is None:
+            return False
+        again: bool = await drive_async(self.engine.mending(mapped), self._client, hooks=self._hooks)
+        return again
+
+    async def complete(self, watch: Watcher | None = None) -> Completion:
+        """See `Session.complete`."""
+        client = self._asker()
+        self.engine.may_ask(self._tasks)
+        return completed(await drive_async(self.engine.turn(), client, watch, self._hooks))
+
+    async def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:
+        """See `Session.compact`."""
+        asked = Wish(trigger="manual", instructions=instructions, **wish)
+        flow = self.engine.compacting(asked)
+        done: Compacted | None = await drive_async(flow, self._client, hooks=self._hooks)
+        return done
+
+    async def compact_preview(self, instructions: str = "", **wish: Unpack[Wishes]) -> Preview:
+        """See `Session.compact_preview`."""
+        return await asyncio.to_thread(self._session.compact_preview, instructions, **wish)
+
+    async def recall(
+        self, query: str, *, kind: str | None = None, most: int = 10, by: str | None = None
+    ) -> list[Hit]:
+        """See `Session.recall`."""
+        return await asyncio.to_thread(self._session.recall, query, kind=kind, most=most, by=by)
+
+    async def notes(self) -> str | None:
+        """See `Session.notes`."""
+        return self._session.notes()
+
+    async def fork(self, source: str = "fork") -> Fork:
+        """See `Session.fork`."""
+        return self._session.fork(source)
+
+    async def messages(self, messages: Iterable[Mapping[str, Any]]) -> None:
+        """See `Session.messages`."""
+        self._session.messages(messages)
+
+    async def sync(self, messages: Iterable[Mapping[str, Any]]) -> int:
+        """See `Session.sync`."""
+        return self._session.sync(messages)
+
+    async def why(self, number: int = -1) -> Explanation:
+        """See `Session.why`."""
+        return await asyncio.to_thread(self._session.why, number)
+
+    async def at(self, number: int = -1) -> bytes:
+        """See `Session.at`."""
+        past = await asyncio.to_thread(self.core.past, number)
+        return self._provider.put(Call(past.body)).body
+
+    async def fetch(self, reference: str) -> bytes:
+        """See `Session.fetch`."""
+        return await asyncio.to_thread(self._session.fetch, reference)
+
+    async def dry_run(self) -> list[Proposed]:
+        """See `Session.dry_run`."""
+        return self._session.dry_run()
+
+    def listen(self, listener: Listener) -> None:
+        """See `Session.listen`; the listener itself is called, not awaited."""
+        self._session.listen(listener)
+
+    async def undo(self, reference: str = "") -> str:
+        """See `Session.undo`."""
+        return self._session.undo(reference)
+
+    async def redo(self, reference: str = "") -> str:
+        """See `Session.redo`."""
+        return self._session.redo(reference)
+
+    async def pin(self, record: str) -> None:
+        """See `Session.pin`."""
+        self._session.pin(record)
+
+    async def unpin(self, record: str) -> None:
+        """See `Session.unpin`."""
+        self._session.unpin(record)
+
+    async def snip(self, first: str, last: str) -> str:
+        """See `Session.snip`."""
+        return self._session.snip(first, last)
+
+    async def rewind(self, record: str | None) -> None:
+        """See `Session.rewind`."""
+        self._session.rewind(record)
+
+    async def settle(self, seconds: float = 5.0) -> None:
+        """See `Session.settle`."""
+        until = monotonic() + seconds
+        await self._tasks.settle(seconds)
+        await asyncio.to_thread(self._session.settle, max(0.0, until - monotonic()))
+
+    async def close(self) -> None:
+        """See `Session.close`."""
+        own = [self._client.close] if self._client is not None and self._given is None else []
+        await finish_async(self._tasks.close, partial(asyncio.to_thread, self._session.close), *own)
+
+    def _asker(self) -> AsyncClient:
+        if self._client is None:
+            model = self.core.profile.model
+            given, wire = self._given, self._wire
+            self._client = async_client_for(model, wire) if given is None else async_client_of(given, wire)
+        return self._client

@@ -1,0 +1,351 @@
+"""Opening a session: from names, folders and settings to the core with all its parts in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any, Literal, TypedDict
+
+from msgspec import Struct
+
+import sevenfold
+from sevenfold.clock import RandomIds, SystemClock
+from sevenfold.conversation.engine import Engine
+from sevenfold.conversation.session import Session, Wanted
+from sevenfold.conversation.transcript import Transcript
+from sevenfold.errors import InputError
+from sevenfold.events import Listener
+from sevenfold.layers.clear.stock import REPRODUCIBLE
+from sevenfold.layers.notes.keeper import NotesFile
+from sevenfold.ports import Clock, Found, Ids, Log, Results
+from sevenfold.profiles import Profile
+from sevenfold.providers.models import Copies, Lister, Listings
+from sevenfold.providers.openai.chat import from_function
+from sevenfold.providers.registry import address_for, client_of, provider_for
+from sevenfold.recall import meaning
+from sevenfold.recall.embedder import ByMeaning
+from sevenfold.recall.follower import Follower
+from sevenfold.recall.index import RecallIndex, side_file
+from sevenfold.recall.meaning import Way
+from sevenfold.recall.recall import Hit
+from sevenfold.record import blocks
+from sevenfold.record.entries import VERSION
+from sevenfold.record.log import Place
+from sevenfold.record.redact import mask
+from sevenfold.request.plan import Lifetimes
+from sevenfold.request.sections import SystemPrompt
+from sevenfold.settings import Fixed, Resolved, Source, resolve
+from sevenfold.settings import Layer as SettingsLayer
+from sevenfold.stores.home import user_home
+from sevenfold.stores.jsonl.log import JsonlLog, Sync
+from sevenfold.stores.jsonl.notes import FileNotes, MemoryNotes
+from sevenfold.stores.jsonl.results import FileResults, MemoryResults
+from sevenfold.stores.memory.log import MemoryLog
+from sevenfold.stores.settings_files import FileSource
+from sevenfold.telemetry.jsonl import JsonlSink
+from sevenfold.telemetry.otel import OtelSink
+
+Lifetime = Literal["5m", "1h"]
+USUAL_ANSWER = 8_000
+"""Tokens an answer may have if nobody says, and the model can give so many."""
+
+
+class Tool(Struct, frozen=True):
+    """A tool as the model is told of it, and what kind of tool it is for the engine."""
+
+    schema: Mapping[str, Any]
+    kind: str = ""
+
+
+def tool(schema: Mapping[str, Any], *, kind: str = "") -> Tool:
+    """A tool with a kind: read, shell, search, web, edit or write. The schema may be of any of the APIs.
+
+    Results of these kinds can be had again, so they may be cleared when they are old. Those of a tool without a
+    kind never are.
+    """
+    if kind and kind not in REPRODUCIBLE:
+        raise InputError(
+            f"{kind!r} is no kind of tool; kinds are {', '.join(sorted(REPRODUCIBLE))}, or none"
+        )
+    return Tool(from_function(schema), kind)
+
+
+class Options(TypedDict, total=False):
+    """What a session can be opened with besides its name and its model."""
+
+    system: str | Sequence[str] | SystemPrompt
+    """The system prompt: a text, or several of which the first changes least often."""
+    tools: Iterable[Tool | Mapping[str, Any]]
+    max_tokens: int
+    client: Any
+    """A client of an official SDK, or one of ours; without one the environment decides who answers `complete`, and
+    an own loop has summaries made by code and no notes."""
+    wire: str | None
+    """The API requests are put for: ``messages``, ``chat`` or ``responses``; left out, the client and the model's
+    profile decide."""
+    settings: Mapping[str, object] | Source
+    """What overrides the settings in files and environment, or where all of them come from."""
+    listen: Iterable[Listener]
+    lifetime: Lifetime
+    """How long the provider is to keep the conversation in its cache; left out, the settings say."""
+    thinking: Mapping[str, Any]
+    fields: Mapping[str, Any]
+    """Other fields of every request."""
+    betas: Iterable[str]
+    clock: Clock
+    ids: Ids
+    """Names records; random ones unless a run is to be repeatable to the byte."""
+    source: str
+    """On whose behalf requests are made: ``main`` unless it is said otherwise, ``sdk`` for a program's own."""
+    hooks: Any
+    """`Hooks`, or `AsyncHooks` for a session that is awaited."""
+
+
+class Recalled:
+    """Recall as the core asks for it; the index is opened when it is first needed."""
+
+    def __init__(
+        self,
+        log: Log,
+        path: Path | None,
+        results: Results,
+        *,
+        index: Callable[[], RecallIndex] | None = None,
+    ) -> None:
+        """``index`` makes another one than that beside ``path``, or in memory where there is none."""
+        beside = side_file(path) if path else None
+        self._make = index or (lambda: RecallIndex(log, beside, fetch=results.fetch))
+        self._index: RecallIndex | None = None
+        self._opening = Lock()
+        self._follower = Follower(lambda: self.index.catch_up_a_little())
+        self._meaning = ByMeaning()
+
+    @property
+    def index(self) -> RecallIndex:
+        """The index itself."""
+        with self._opening:
+            if self._index is None:
+                self._index = self._make()
+            return self._index
+
+    def catch_up(self) -> None:
+        """Take in everything that was said up to now."""
+        self.index.catch_up()
+
+    def follow(self, written: int) -> None:
+        """Take in what is new beside the conversation; see `sevenfold.ports.Recall`."""
+        self._follower.follow(written)
+
+    def settle(self, seconds: float) -> None:
+        """Wait for what is being taken in, at most so long."""
+        self._follower.settle(seconds)
+
+    def search(
+        self, query: str, *, kind: str | None = None, k: int = 10, by: Way | None = None, meant: bool = True
+    ) -> list[Hit]:
+        """Look for it in everything that was said up to now; by meaning too if that is ``meant`` and installed."""
+        scorers = self._meaning.scorers(by, switched_on=meant)
+        self.catch_up()
+        return self.index.search(query, kind=kind, k=k, scorers=scorers, words=by != "meaning")
+
+    def found(self, query: str, kinds: Sequence[str], most: int) -> Sequence[Found]:
+        """The records that fit best, of these kinds."""
+        hits = self.index.search(query, kind=kinds or None, k=most, around=0)
+        return [Found(hit.uuid, hit.exact) for hit in hits]
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._follower.close()
+        if self._index is not None:
+            self._index.close()
+
+
+class Store(Struct, frozen=True):
+    """Where a session is kept."""
+
+    name: str
+    log: Log
+    results: Results
+    settings: Source
+    notes: NotesFile
+    recall: Recalled
+    cwd: str = ""
+    path: str = ""
+    telemetry: Path | None = None
+    models: Path | None = None
+    """Where it is kept what servers say of their models."""
+
+    def search(
+        self, query: str, *, kind: str | None = None, k: int = 10, by: str | None = None
+    ) -> list[Hit]:
+        """The records that fit, the best first; as the settings have it unless it is said how to look."""
+        meant = self.settings.current().recall_meaning
+        return self.recall.search(query, kind=kind, k=k, by=meaning.way(by), meant=meant)
+
+
+def on_disk(
+    name: str,
+    folder: Path | str | None,
+    file: Path | str | None,
+    settings: Mapping[str, object] | Source | None,
+    lock_wait: float,
+) -> Store:
+    """A session in the user's home, or in a file."""
+    project = Path(folder) if folder is not None else Path.cwd()
+    source = (
+        FileSource(project, settings or {})
+        if settings is None or isinstance(settings, Mapping)
+        else settings
+    )
+    home = user_home()
+    kept = home.project(project).session(name)
+    path = Path(file) if file is not None else kept.transcript
+    results = FileResults(kept.results if file is None else path.parent / "tool-results" / path.stem)
+    if file is None:
+        home.project(project).create()
+    log = JsonlLog.open(path, wait=lock_wait, sync=Sync(source.current().fsync))
+    return Store(
+        name=name,
+        log=log,
+        results=results,
+        settings=source,
+        notes=FileNotes(kept.notes),
+        recall=Recalled(log, path, results),
+        cwd=str(project),
+        path=str(path),
+        telemetry=home.telemetry,
+        models=home.models,
+    )
+
+
+def in_memory(name: str, settings: Mapping[str, object] | Source | None) -> Store:
+    """A session that is kept nowhere; files and environment do not touch its settings."""
+    source = _only(settings or {}) if settings is None or isinstance(settings, Mapping) else settings
+    log, results = MemoryLog(), MemoryResults()
+    return Store(
+        name=name,
+        log=log,
+        results=results,
+        settings=source,
+        notes=MemoryNotes(),
+        recall=Recalled(log, None, results),
+    )
+
+
+def engine(store: Store, model: str, options: Options, profile: Profile | None = None) -> Engine:
+    """The engine's side of a session, with the layers that ask a model; if it fails, the store is closed."""
+    clock = options.get("clock") or SystemClock()
+    try:
+        known = profile or profile_for(store, model, options.get("client"), options.get("wire"))
+        return Engine(
+            _core(store, model, options, known),
+            clock=clock,
+            recall=store.recall,
+            notes=store.notes,
+            read_file=read_text if store.path else None,
+            transcript_path=store.path,
+            source=options.get("source", "main"),
+        )
+    except BaseException:
+        store.log.close()
+        raise
+
+
+def read_text(path: str) -> str:
+    """A file's text as it is now, to be put back behind a summary."""
+    return Path(path).read_text(encoding="utf-8")
+
+
+def profile_for(store: Store, model: str, client: Any, wire: str | None = None) -> Profile:
+    """What is known of a model: by our table, and by what whoever answers for it here has listed."""
+    asked = client if client is None or isinstance(client, Lister) else client_of(client, wire)
+    address = asked.address if isinstance(asked, Lister) else address_for(model, wire)
+    return listings(store).profile(model, address, asked)
+
+
+def listings(store: Store) -> Listings:
+    """Where a session looks models up."""
+    return Listings(Copies(store.models), switched_on=store.settings.current().model_listing)
+
+
+def _core(store: Store, model: str, options: Options, profile: Profile) -> Session:
+    clock = options.get("clock") or SystemClock()
+    place = Place(store.name, store.cwd, f"{VERSION}{sevenfold.__version__}")
+    transcript = Transcript(store.log, place, clock=clock, ids=options.get("ids") or RandomIds())
+    profile = provider_for(model, options.get("client"), options.get("wire")).profile(profile)
+    return Session(
+        transcript,
+        _wanted(profile, options),
+        profile,
+        results=store.results,
+        clock=clock,
+        settings=store.settings,
+        listeners=[*options.get("listen", ()), *_sinks(store)],
+    )
+
+
+def _wanted(profile: Profile, options: Options) -> Wanted:
+    tools = [_described(one, place) for place, one in enumerate(options.get("tools", ()))]
+    given = options.get("system", ())
+    system = given if isinstance(given, SystemPrompt) else _system(given)
+    fields = dict(options.get("fields", {}))
+    if "thinking" in options:
+        fields["thinking"] = options["thinking"]
+    lifetime = options.get("lifetime")
+    return Wanted(
+        profile.model,
+        options.get("max_tokens", min(USUAL_ANSWER, profile.max_output)),
+        system,
+        tuple(one.schema for one in tools),
+        {str(one.schema.get("name", "")): one.kind for one in tools},
+        fields,
+        tuple(options.get("betas", ())),
+        Lifetimes(lifetime, lifetime) if lifetime else None,
+        options.get("source", "main"),
+    )
+
+
+def _described(given: object, place: int) -> Tool:
+    match given:
+        case Tool():
+            return given
+        case Mapping():
+            return tool(given)
+        case _:
+            raise InputError(
+                f"tools[{place}] is a {type(given).__name__}; give a mapping with a name, a description and a schema, "
+                "or what tool() makes of it. Functions are for an Agent"
+            )
+
+
+def _system(given: object) -> tuple[bytes, ...]:
+    """Texts, or blocks that hold one, as the system prompt's blocks; markers are the engine's business."""
+    parts = [given] if isinstance(given, str | Mapping) or not isinstance(given, Iterable) else list(given)
+    found: list[str] = []
+    for place, part in enumerate(parts):
+        words = part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else part
+        if not isinstance(words, str):
+            raise InputError(f"system[{place}] is a {type(part).__name__}; give a text, or several")
+        found.append(words)
+    return tuple(blocks.text(words).raw for words in found if words.strip())
+
+
+def _sinks(store: Store) -> list[Listener]:
+    words: Callable[[str], str] = _masked
+    match store.settings.current().telemetry:
+        case "jsonl" if store.telemetry is not None:
+            return [JsonlSink(store.telemetry, mask=words)]
+        case "otel":
+            return [OtelSink(mask=words)]
+        case _:
+            return []
+
+
+def _masked(text: str) -> str:
+    return mask(text).text
+
+
+def _only(code: Mapping[str, object]) -> Fixed:
+    made: Resolved = resolve([SettingsLayer("code", code)])
+    return Fixed(made.settings)

@@ -1,0 +1,206 @@
+"""Settings that a fleet flips from afar: OpenFeature flags over the settings of this machine.
+
+Every setting that may change while a session runs is also a flag, ``sevenfold.offload`` and so on, read through
+whatever provider the application has given OpenFeature for the domain ``sevenfold``, or at all. Where there is
+none, nothing changes; `in_memory` makes one that needs no server. Flags win over every other place. They are
+read in the background: a session gets the last copy, however long the provider takes, and whatever it says.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from sevenfold.clock import SystemClock
+from sevenfold.errors import SettingError
+from sevenfold.ports import Clock
+from sevenfold.settings import (
+    Setting,
+    Settings,
+    Source,
+    by_name,
+    checked,
+    described,
+    overlaid,
+    unknown,
+)
+
+if TYPE_CHECKING:
+    from openfeature.client import OpenFeatureClient
+    from openfeature.evaluation_context import EvaluationContext
+    from openfeature.flag_evaluation import FlagEvaluationDetails
+
+DOMAIN = "sevenfold"
+PREFIX = "sevenfold."
+
+REFRESH_SECONDS = 30.0
+"""How old the last copy may get before it is read again."""
+
+_UNSET = -1
+"""What is handed to a provider in place of a number that is not set; no setting takes it."""
+
+Report = Callable[[str], None]
+Start = Callable[[Callable[[], None]], None]
+
+
+def in_memory(values: Mapping[str, object]) -> OpenFeatureClient:
+    """Flags kept in this process, by the names of their settings; calling it again flips them.
+
+    Registers a provider with OpenFeature for the domain ``sevenfold``.
+    """
+    api = _openfeature()
+    from openfeature.provider.in_memory_provider import InMemoryFlag, InMemoryProvider
+
+    for name in values:
+        if name not in by_name():
+            raise unknown(name, "flag")
+    flags = {PREFIX + name: InMemoryFlag("set", {"set": value}) for name, value in values.items()}
+    api.set_provider_and_wait(InMemoryProvider(flags), DOMAIN)
+    client: OpenFeatureClient = api.get_client(DOMAIN)
+    return client
+
+
+class FlagSource:
+    """The settings of another source, with flags over them."""
+
+    def __init__(
+        self,
+        base: Source,
+        client: OpenFeatureClient | None = None,
+        *,
+        seconds: float = REFRESH_SECONDS,
+        context: EvaluationContext | None = None,
+        report: Report | None = None,
+        clock: Clock | None = None,
+        start: Start | None = None,
+    ) -> None:
+        """``context`` tells the provider for whom it decides; ``start`` runs a job in the background."""
+        self._base = base
+        self._client: OpenFeatureClient = client or _openfeature().get_client(DOMAIN)
+        self._seconds = seconds
+        self._context = context
+        self._report = report
+        self._clock = clock or SystemClock()
+        self._start = start or _in_a_thread
+        self._reading = threading.Lock()
+        self._read_at: float | None = None
+        self._flags: Mapping[str, Any] = {}
+        self._told: frozenset[str] = frozenset()
+        settings = base.current()
+        self._made_of: tuple[Settings, Mapping[str, Any]] = (settings, self._flags)
+        self._settings = settings
+
+    @property
+    def flags(self) -> Mapping[str, Any]:
+        """The settings that flags last gave a value of their own."""
+        return self._flags
+
+    def current(self) -> Settings:
+        """The settings as of the last copy; starts reading the flags anew if that has grown old."""
+        if self._due() and self._reading.acquire(blocking=False):
+            self._read_in_the_background()
+        base, flags = self._base.current(), self._flags
+        if self._made_of[0] is not base or self._made_of[1] is not flags:
+            self._settings, complaints = overlaid(base, flags, "flag")
+            self._made_of = (base, flags)
+            self._tell(complaints)
+        return self._settings
+
+    def refresh(self) -> None:
+        """Read the flags now and wait for it; for the start of a program that must not miss one."""
+        with self._reading:
+            self._read()
+
+    def _due(self) -> bool:
+        if self._read_at is None:
+            return True
+        return not 0 <= self._clock.now() - self._read_at < self._seconds
+
+    def _read_in_the_background(self) -> None:
+        try:
+            self._start(self._read_and_release)
+        except RuntimeError:  # no thread to be had: the last copy has to do
+            self._reading.release()
+
+    def _read_and_release(self) -> None:
+        try:
+            self._read()
+        finally:
+            self._reading.release()
+
+    def _read(self) -> None:
+        """Ask for every flag; one that cannot be used keeps the value it had."""
+        status = self._client.get_provider_status().value
+        if status in ("NOT_READY", "FATAL"):
+            self._tell_new([f"flags cannot be read: their provider is {status}. They stay as they were"])
+            return
+        self._read_at = self._clock.now()
+        base = self._base.current()
+        flags: dict[str, Any] = {}
+        problems: list[str] = []
+        for setting in described():
+            if setting.latched:
+                continue
+            try:
+                flags |= self._evaluated(setting, getattr(base, setting.name))
+            except SettingError as error:
+                problems.append(f"{error}. It stays as it was")
+                if setting.name in self._flags:
+                    flags[setting.name] = self._flags[setting.name]
+        if flags != self._flags:
+            self._flags = flags
+        self._tell_new(problems)
+
+    def _evaluated(self, setting: Setting, value: Any) -> Mapping[str, Any]:
+        """What a flag says, if it is there and says something else than the setting has already."""
+        unset: Any = "" if setting.kind == "text" else _UNSET
+        key, default = PREFIX + setting.name, unset if value is None else value
+        found = self._details(setting, key, default)
+        said = tuple(found.value) if isinstance(found.value, list) else found.value
+        if found.error_code == "FLAG_NOT_FOUND" or (not found.error_code and said == default):
+            return {}
+        if found.error_code:
+            why = found.error_message or found.error_code
+            raise SettingError(f"flag {key}: cannot be used ({why}); it takes {setting.allowed}")
+        return {setting.name: checked(setting.name, found.value, f"flag {key}")}
+
+    def _details(self, setting: Setting, key: str, default: Any) -> FlagEvaluationDetails[Any]:
+        client, context = self._client, self._context
+        match setting.kind:
+            case "switch":
+                return client.get_boolean_details(key, default, context)
+            case "whole number":
+                return client.get_integer_details(key, default, context)
+            case "number":
+                found = client.get_float_details(key, float(default), context)
+                # A provider that reads JSON takes 5 for a whole number.
+                return client.get_integer_details(key, default, context) if found.error_code else found
+            case "table" | "list":
+                # Flags hold lists, settings keep them as tuples.
+                given = list(default) if setting.kind == "list" else default
+                return client.get_object_details(key, given, context)
+        return client.get_string_details(key, default, context)
+
+    def _tell_new(self, problems: Iterable[str]) -> None:
+        """Tell what was not told after the reading before."""
+        told, self._told = self._told, frozenset(problems)
+        self._tell(sorted(self._told - told))
+
+    def _tell(self, problems: Iterable[str]) -> None:
+        if self._report:
+            for problem in problems:
+                self._report(problem)
+
+
+def _in_a_thread(job: Callable[[], None]) -> None:
+    threading.Thread(target=job, name="sevenfold-flags", daemon=True).start()
+
+
+def _openfeature() -> Any:
+    """OpenFeature's API, imported only when it is used."""
+    try:
+        from openfeature import api
+    except ModuleNotFoundError as error:
+        raise SettingError("reading flags needs OpenFeature: pip install 'sevenfold[flags]'") from error
+    return api

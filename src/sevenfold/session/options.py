@@ -1,0 +1,138 @@
+"""What a session or an agent is made with, looked over at the entrance.
+
+Python takes any keyword where options are spread out, so a misspelt one would be ignored in silence: a rule that
+forbids nothing, a limit that limits nothing. And a value of a wrong kind would fail where nobody can tell why. An
+option that is None is as good as left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from inspect import iscoroutinefunction
+from math import isfinite
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
+
+from sevenfold.errors import InputError
+from sevenfold.providers.registry import wires
+
+Checked = TypeVar("Checked", bound=Mapping[str, Any])
+Fits = Callable[[Any], bool]
+Needed = str | Callable[[], str]
+"""What a fitting value is, for the error; a function where that can change."""
+
+
+def checked(
+    given: Checked,
+    known: type[Any],
+    *,
+    awaits: bool = False,
+    fitting: Mapping[str, tuple[Fits, Needed]] = {},
+) -> Checked:
+    """The options that were given; an `InputError` names one that is not ``known``, or has no fitting value.
+
+    ``awaits``: hooks must be those of an async session. ``fitting`` checks options a session does not have.
+    """
+    tests = {**_FITTING, **fitting}
+    # One that can be gone through once only would be empty after the look.
+    kept = {name: tuple(one) if isinstance(one, Iterator) else one for name, one in given.items()}
+    for name, value in kept.items():
+        if name not in known.__annotations__:
+            raise InputError(unknown("option", name, known.__annotations__))
+        fits, what = tests.get(name, (_anything, ""))
+        if value is not None and not fits(value):
+            needed = what() if callable(what) else what
+            raise InputError(f"{name} is {_shown(value)}; it has to be {needed}")
+    chosen = kept.get("hooks")
+    if chosen is not None and not _fires(chosen, awaits=awaits):
+        raise InputError(f"hooks is {_shown(chosen)}; it has to be a sevenfold.{'Async' * awaits}Hooks")
+    return cast(Checked, {name: value for name, value in kept.items() if value is not None})
+
+
+def unknown(kind: str, name: object, known: Iterable[str]) -> str:
+    """That there is no such thing, and what was probably meant."""
+    near = get_close_matches(str(name), list(known), 1, 0.5)
+    meant = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
+    return f"there is no {kind} {name!r}{meant}"
+
+
+def _fires(hooks: Any, *, awaits: bool) -> bool:
+    fire = getattr(hooks, "fire", None)
+    return callable(fire) and iscoroutinefunction(fire) is awaits
+
+
+def _anything(value: Any) -> bool:
+    return True
+
+
+def one_of(*values: str) -> Fits:
+    """A test for one of these texts."""
+    return lambda value: isinstance(value, str) and value in values
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _amount(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and isfinite(value) and value >= 0
+
+
+def _several(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+
+
+def _rules(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(_several(lines) for lines in value.values())
+
+
+def _having(*names: str) -> Fits:
+    return lambda value: all(callable(getattr(value, name, None)) for name in names)
+
+
+def _shown(value: Any) -> str:
+    words = repr(value)
+    return words if len(words) <= 60 else f"a {type(value).__name__}"
+
+
+_MAPPING: tuple[Fits, str] = (lambda value: isinstance(value, Mapping), "a mapping")
+_COUNT: tuple[Fits, str] = (lambda value: _whole(value) and value > 0, "a whole number above 0")
+_CALLABLE: tuple[Fits, str] = (callable, "a function")
+_FITTING: Mapping[str, tuple[Fits, Needed]] = MappingProxyType(
+    {
+        "tools": (_several, "a list of tools"),
+        "max_tokens": (_whole, "a whole number"),
+        "max_turns": _COUNT,
+        "max_output_tokens": _COUNT,
+        "max_usd": (_amount, "an amount of dollars, 0 or more"),
+        "settings": (
+            lambda value: isinstance(value, Mapping) or _having("current")(value),
+            "a mapping from settings to values, or a source of settings",
+        ),
+        "listen": (
+            lambda value: _several(value) and all(callable(one) for one in value),
+            "a list of functions, each of which is called with an event",
+        ),
+        # Looked up each time: providers can be registered at any time.
+        "wire": (lambda value: value in wires(), lambda: f"one of {', '.join(wires())}"),
+        "lifetime": (one_of("5m", "1h"), "5m or 1h"),
+        "thinking": _MAPPING,
+        "fields": _MAPPING,
+        "betas": (
+            lambda value: _several(value) and all(isinstance(one, str) for one in value),
+            "a list of names",
+        ),
+        "clock": (_having("now"), "something with a method now()"),
+        "ids": (_having("new"), "something with a method new()"),
+        "source": (lambda value: isinstance(value, str) and bool(value), "a name, such as main or sdk"),
+        "name": (lambda value: isinstance(value, str) and bool(value), "a name"),
+        "folder": (lambda value: isinstance(value, str | Path), "a path"),
+        "rules": (_rules, "a mapping from allow, ask and deny to lists of rules"),
+        "consent": _CALLABLE,
+        "ask": _CALLABLE,
+        "mentions": (lambda value: isinstance(value, bool), "True or False"),
+    }
+)

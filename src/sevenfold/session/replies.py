@@ -1,0 +1,143 @@
+"""What a caller's own client returned, as a `Reply`: an SDK's object, a mapping, JSON, or the events of a stream.
+
+An answer shows by its shape which API it comes from, so the provider that claims it reads it, whichever API the
+session's requests are put for. What is not clearly an answer is refused: recorded, it would pass for a model that said
+nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from sevenfold.errors import InputError
+from sevenfold.ports import Reply
+from sevenfold.providers import registry
+from sevenfold.providers.failures import Complained, Garbled
+from sevenfold.providers.provider import Provider
+from sevenfold.providers.reader import NULL, Fields, complaint_in, words_in
+from sevenfold.record.blocks import THINKING, encode_json
+from sevenfold.record.log import Answer
+
+FINALS = ("get_final_message", "get_final_completion", "get_final_response")
+"""How the SDKs' streams give what they put together."""
+ACCEPTED = (
+    "what is taken is a message of the Messages API, a chat completion or a response of the Responses API, as the "
+    "SDK's object, a mapping or JSON, or the list of a stream's events"
+)
+NOTHING_WHOLE = "nothing of this answer is whole, so there is nothing to keep; prepare another request"
+
+
+def reply_of(given: Any, *, partial: bool = False, asked: bytes = b"") -> Reply:
+    """The answer in whatever came back for the request ``asked``; raises if there is none in it."""
+    if isinstance(given, Reply | Answer):
+        reply = given if isinstance(given, Reply) else Reply(given)
+        return _partial(reply) if partial else reply
+    came = _final(given)
+    try:
+        if _is_list(came):
+            events = [_json(one) for one in came]
+            if not events:
+                kind = type(came).__name__
+                raise InputError(f"a {kind} is no answer when it is empty, or was read already; {ACCEPTED}")
+            return _from_events(events, partial, asked)
+        reply = _from_body(_json(came), asked, getattr(came, "_request_id", None))
+    except Complained as error:
+        raise InputError(f"this is an error, not an answer ({error}); give it to failed()") from None
+    except (Garbled, msgspec.DecodeError) as error:
+        raise InputError(f"this cannot be read as an answer ({error}); {ACCEPTED}") from None
+    except RecursionError:
+        raise InputError("this cannot be read as an answer: it is nested too deeply") from None
+    return _partial(reply) if partial else reply
+
+
+async def settled(given: Any) -> Any:
+    """What an asynchronous stream comes to; anything else as it is."""
+    if hasattr(given, "__aiter__") and not any(hasattr(given, name) for name in FINALS):
+        return [one async for one in given]
+    found = _final(given)
+    return await found if inspect.isawaitable(found) else found
+
+
+def _final(given: Any) -> Any:
+    finals = (getattr(given, name, None) for name in FINALS)
+    final = next(filter(callable, finals), None)
+    return given if final is None else final()
+
+
+def _is_list(came: Any) -> bool:
+    single = isinstance(came, str | bytes | bytearray | Mapping) or hasattr(came, "to_dict")
+    return isinstance(came, Iterable) and not single
+
+
+def _json(came: Any) -> bytes:
+    match came:
+        case bytes() | bytearray():
+            return bytes(came)
+        case str():
+            return came.encode()
+        case Mapping():
+            return encode_json(came)
+    dump = getattr(came, "to_dict", None)
+    if dump is None:
+        raise InputError(f"a {type(came).__name__} is no answer; {ACCEPTED}")
+    # Fields the provider did not send are left out: adding them as nulls would change what is sent back.
+    return encode_json(dump(mode="json", exclude_unset=True))
+
+
+def _from_body(raw: bytes, asked: bytes, request_id: str | None) -> Reply:
+    fields = msgspec.json.decode(raw, type=Fields)
+    return _claiming(fields, event=False).read(raw, asked=asked, request_id=request_id)
+
+
+def _from_events(events: Sequence[bytes], partial: bool, asked: bytes) -> Reply:
+    fields = msgspec.json.decode(events[0], type=Fields)
+    reader = _claiming(fields, event=True).reader(asked)
+    for event in events:
+        reader.event(event)
+    if reader.whole:
+        return reader.reply(None)
+    if not partial:
+        raise InputError(
+            "this stream ended in the middle of the answer; partial=True keeps what is whole of it"
+        )
+    answer = reader.partial(None)
+    if answer is None:
+        raise InputError(NOTHING_WHOLE)
+    return _spoken(Reply(answer))
+
+
+def _claiming(fields: Fields, *, event: bool) -> Provider:
+    provider = registry.claiming(fields, event=event)
+    if provider is not None:
+        return provider
+    if bytes(fields.get("error", NULL)) != b"null":
+        raise complaint_in(msgspec.json.encode(fields))
+    kind = words_in(fields.get("object", NULL)) or words_in(fields.get("type", NULL))
+    named = f"a {kind}" if kind else f"something with the fields {', '.join(fields) or 'none'}"
+    raise InputError(f"{named} is no answer; {ACCEPTED}")
+
+
+def _partial(reply: Reply) -> Reply:
+    """Of an answer that broke off only what is whole is kept; unfinished text counts as whole."""
+    found = reply.answer.blocks
+    if reply.answer.stop_reason is None and found and found[-1].kind != "text":
+        found = found[:-1]
+    return _spoken(
+        msgspec.structs.replace(reply, answer=msgspec.structs.replace(reply.answer, blocks=found))
+    )
+
+
+def _spoken(reply: Reply) -> Reply:
+    """Reasoning at the end is let go: an answer that ends in it cannot be sent back."""
+    spoken = [block for block in reply.answer.blocks if not block.blank]
+    while spoken and spoken[-1].kind in THINKING:
+        spoken.pop()
+    if not spoken:
+        raise InputError(NOTHING_WHOLE)
+    return msgspec.structs.replace(
+        reply, answer=msgspec.structs.replace(reply.answer, blocks=tuple(spoken))
+    )

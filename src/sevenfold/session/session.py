@@ -1,0 +1,302 @@
+"""`sevenfold.Session`: the engine as a program uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from sevenfold.conversation.background import Threads
+from sevenfold.conversation.engine import Engine
+from sevenfold.conversation.flow import Hooks, drive
+from sevenfold.conversation.fork import Fork
+from sevenfold.conversation.intake import Content
+from sevenfold.conversation.session import Reading
+from sevenfold.events import Listener, Proposed
+from sevenfold.layers.compact.health import Health
+from sevenfold.layers.compact.request import Compacted, Preview, Wish
+from sevenfold.ports import Call, Client, Watcher
+from sevenfold.providers.models import Aside
+from sevenfold.providers.registry import client_for, client_of, error_of, provider_for
+from sevenfold.recall.recall import Hit
+from sevenfold.record.log import title_of
+from sevenfold.session import factory as opened
+from sevenfold.session import replies
+from sevenfold.session.close import finish
+from sevenfold.session.factory import Options, Store
+from sevenfold.session.options import checked
+from sevenfold.session.request import Request
+from sevenfold.session.results import (
+    Completion,
+    Explanation,
+    ToolCall,
+    Wishes,
+    completed,
+    explained,
+)
+
+__all__ = ["Completion", "Explanation", "Session", "ToolCall", "Wishes"]
+
+
+class Session:
+    """A conversation with a model that stays within its window and never forgets in silence.
+
+    Made with `Session.open` or `Session.in_memory`. Every option can be left out:
+
+        system      the system prompt: a text, or several of which the first changes least often
+        tools       what the model may call: schemas, or what `tool` makes of them
+        max_tokens  tokens of one answer
+        client      a client of an official SDK, or one of ours; else the environment decides
+        wire        the API requests are put for: messages, chat or responses
+        settings    what overrides the settings in files and environment, or a source of all of them
+        listen      functions, each called with every event; they may veto what is proposed
+        lifetime    how long the provider is to cache the conversation: 5m or 1h
+        thinking    the request's field of that name
+        fields      other fields of every request
+        betas       names of beta features the provider is to switch on
+        clock       who tells the time
+        ids         who names records; random names, unless a run is to be repeatable to the byte
+        source      on whose behalf requests are made: main, or sdk for a program's own
+        hooks       `Hooks`, or `AsyncHooks` for an `AsyncSession`
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        client: Any = None,
+        hooks: Hooks | None = None,
+        wire: str | None = None,
+    ) -> None:
+        self.engine = engine
+        """The engine itself, for those who build on it…"""
+        self.core = engine.session
+        """…and its ground: the record and the layers that ask nobody."""
+        self._store = store
+        self._given = client
+        self._client: Client | None = None
+        self._hooks = hooks
+        self._wire = wire
+        self._provider = provider_for(self.core.profile.model, client, wire)
+        self._threads = Threads(self._asker, hooks, self.core.lock)
+        if client is not None:
+            self._asker()
+            engine.may_ask(self._threads)
+
+    @classmethod
+    def open(
+        cls,
+        name: str,
+        *,
+        model: str,
+        folder: Path | str | None = None,
+        file: Path | str | None = None,
+        lock_wait: float = 0.0,
+        **options: Unpack[Options],
+    ) -> Self:
+        """Open a session by its name, new or continued.
+
+        It belongs to the project in ``folder`` (default: where the program runs) and is kept in the user's home,
+        or in ``file``. ``lock_wait`` is how many seconds to wait for another writer. See `Options` for the rest.
+        """
+        options = checked(options, Options)
+        store = opened.on_disk(name, folder, file, options.get("settings"), lock_wait)
+        return cls._of(store, model, options)
+
+    @classmethod
+    def in_memory(cls, name: str = "session", *, model: str, **options: Unpack[Options]) -> Self:
+        """A session that is kept nowhere, for tests and for what nobody wants to continue."""
+        options = checked(options, Options)
+        store = opened.in_memory(name, options.get("settings"))
+        return cls._of(store, model, options)
+
+    @classmethod
+    def _of(cls, store: Store, model: str, options: Options) -> Self:
+        engine = opened.engine(store, model, options)
+        try:
+            given = options.get("client")
+            client = None if isinstance(given, Aside) else given
+            return cls(engine, store, client, options.get("hooks"), options.get("wire"))
+        except BaseException:
+            engine.session.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- the conversation ------------------------------------------------------------------------
+
+    def user(self, content: Content, *, key: str = "") -> str:
+        """Take in what the user says; returns the record's id. Said again under the same key, it counts once."""
+        return self.core.user(content, key=key)
+
+    def tool_results(self, results: Mapping[str, Any] | Iterable[Any]) -> list[str]:
+        """Take in what tools answered, by call or as any of the APIs has it; returns calls that still wait."""
+        return self.core.tool_results(results)
+
+    def prepare(self) -> Request:
+        """The next request, for your own client; raises `ContextFull` when it cannot be made to fit."""
+        turn = drive(self.engine.preparing(), self._client, hooks=self._hooks, guard=self.core.lock)
+        return Request(turn, self._provider)
+
+    def observe(self, reply: Any, *, partial: bool = False) -> Completion:
+        """Take in what your client answered: an SDK's object, a mapping, JSON, a stream, or the list of its events.
+
+        ``partial`` is for an answer that broke off: what is whole of it is kept.
+        """
+        read = replies.reply_of(reply, partial=partial, asked=self.core.asked)
+        return completed(self.engine.observe(read))
+
+    def failed(self, error: Exception) -> bool:
+        """Take in that your client failed; True: `prepare` again, and it may succeed."""
+        mapped = error_of(error, self.core.profile)
+        if mapped is None:
+            return False
+        again: bool = drive(
+            self.engine.mending(mapped), self._client, hooks=self._hooks, guard=self.core.lock
+        )
+        return again
+
+    def complete(self, watch: Watcher | None = None) -> Completion:
+        """Ask, wait, and take the answer in; ``watch`` sees its pieces as they come."""
+        client = self._asker()
+        self.engine.may_ask(self._threads)
+        return completed(drive(self.engine.turn(), client, watch, self._hooks, self.core.lock))
+
+    def fork(self, source: str = "fork") -> Fork:
+        """A conversation of its own that begins with this one's bytes, and shares its cache."""
+        return self.core.fork(source)
+
+    def messages(self, messages: Iterable[Mapping[str, Any]]) -> None:
+        """Bring in a conversation from elsewhere, once, into an empty session."""
+        self.core.adopt(messages)
+        self.engine.follow()
+
+    def sync(self, messages: Iterable[Mapping[str, Any]]) -> int:
+        """Follow a list of messages kept elsewhere: what is new is taken in, and where it differs a branch
+        begins. Returns how many messages are new."""
+        new = self.core.sync(messages)
+        self.engine.follow()
+        return new
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    @property
+    def title(self) -> str:
+        """What it is called in lists of sessions; empty until it has a title."""
+        return title_of(self.core.transcript.view.labels)
+
+    @title.setter
+    def title(self, title: str) -> None:
+        with self.core.lock:
+            self.core.transcript.label("custom-title", title)
+
+    @property
+    def gauge(self) -> Reading:
+        """How full the window is, and what the session has cost."""
+        return self.core.gauge
+
+    @property
+    def health(self) -> Health:
+        """How the session is doing with its window: compactions, failures, share of the cache."""
+        return self.engine.health
+
+    def why(self, number: int = -1) -> Explanation:
+        """Why a request was what it was; counted from 0, or from the newest with negative numbers."""
+        return explained(self.core.past(number))
+
+    def at(self, number: int = -1) -> bytes:
+        """The exact bytes of a request that was sent, put as this session's requests are."""
+        return self._provider.put(Call(self.core.past(number).body)).body
+
+    def fetch(self, reference: str) -> bytes:
+        """The whole of a result that was offloaded or cleared, by its call, its path or its decision."""
+        return self.core.fetch(reference)
+
+    def dry_run(self) -> list[Proposed]:
+        """What the layers would do before the next request."""
+        return self.core.dry_run()
+
+    def listen(self, listener: Listener) -> None:
+        """Call ``listener`` with every event from now on; it may veto what is proposed."""
+        self.core.listen(listener)
+
+    def recall(
+        self, query: str, *, kind: str | None = None, most: int = 10, by: str | None = None
+    ) -> list[Hit]:
+        """Search everything that was said, above all what has left the context."""
+        return self._store.search(query, kind=kind, k=most, by=by)
+
+    def notes(self) -> str | None:
+        """The session notes as they are; None if there are none."""
+        return self._store.notes.read()
+
+    # -- deciding --------------------------------------------------------------------------------
+
+    def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:
+        """Summarise the conversation, or a part of it, and go on from there; None if a hook or listener refused.
+
+        Without a client the summary is extracted by code alone.
+        """
+        asked = Wish(trigger="manual", instructions=instructions, **wish)
+        done: Compacted | None = drive(
+            self.engine.compacting(asked), self._client, hooks=self._hooks, guard=self.core.lock
+        )
+        return done
+
+    def compact_preview(self, instructions: str = "", **wish: Unpack[Wishes]) -> Preview:
+        """What `compact` would do and cost, without doing it: how much of the next request would still come from
+        the cache, and how much of it would have to be written again."""
+        return self.engine.preview(Wish(trigger="manual", instructions=instructions, **wish))
+
+    def undo(self, reference: str = "") -> str:
+        """Take back what a layer did last, or the decision named; returns its name."""
+        return self.engine.undo(reference)
+
+    def redo(self, reference: str = "") -> str:
+        """Make a decision again that was taken back; returns its name."""
+        return self.engine.redo(reference)
+
+    def pin(self, record: str) -> None:
+        """Keep a record word for word, whatever the layers do."""
+        self.core.pin(record)
+
+    def unpin(self, record: str) -> None:
+        """Let a pinned record go again."""
+        self.core.unpin(record)
+
+    def snip(self, first: str, last: str) -> str:
+        """Take whole rounds out of sight; returns the decision's name, to undo it by."""
+        return self.core.snip(first, last)
+
+    def rewind(self, record: str | None) -> None:
+        """Go on from an earlier record, or from the start."""
+        self.core.rewind(record)
+
+    def settle(self, seconds: float = 5.0) -> None:
+        """Wait for what goes on beside the conversation (notes, a summary being prepared, recall reading what is
+        new), at most so long."""
+        until = monotonic() + seconds
+        self._threads.close(seconds)
+        self._store.recall.settle(max(0.0, until - monotonic()))
+
+    def close(self) -> None:
+        """Write everything out and let others open the session."""
+        own = [self._client.close] if self._client is not None and self._given is None else []
+        finish(self._threads.close, self._store.recall.close, self.core.close, *own)
+
+    def _asker(self) -> Client:
+        if self._client is None:
+            model = self.core.profile.model
+            given, wire = self._given, self._wire
+            self._client = client_for(model, wire) if given is None else client_of(given, wire)
+            if given is None:
+                opened.listings(self._store).refresh(model, self._client)
+        return self._client

@@ -1,0 +1,246 @@
+"""Where things live on disk.
+
+    <root>/                             $SEVENFOLD_HOME, or ~/.sevenfold
+        purged.jsonl                    what was purged, and when
+        chat-history.jsonl              what was typed in the chat
+        telemetry.jsonl                 events, if that is switched on, and the generation before
+        models.json                     what servers said last of their models
+        projects/<project>/             one folder for each folder somebody worked in
+            <session>.jsonl             a transcript, its lock and its index beside it
+            tool-results/<session>/     results that were too big for the context
+            session-memory/<session>.md the notes
+            agents/<session>/           what an agent keeps: its state, its plan, output of commands, scratch
+            memory/                     what outlives a session
+
+Names are made from ids and paths so that two of them never share a file. Nothing here is made by looking.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PureWindowsPath
+
+from msgspec import Struct
+
+from sevenfold.errors import SettingError
+from sevenfold.stores.atomic import private_folder
+from sevenfold.stores.jsonl.lines import explain
+from sevenfold.stores.names import safe_name
+from sevenfold.stores.trust import HOME_VARIABLE
+
+_RESULTS = "tool-results"
+_NOTES = "session-memory"
+_AGENTS = "agents"
+_TRANSCRIPT = ".jsonl"
+_LOCK = ".lock"
+INDEX = ".recall.sqlite"
+"""How the name of a transcript's index ends; that of its journal goes on."""
+
+
+class SessionFile(Struct, frozen=True):
+    """A transcript that is there."""
+
+    path: Path
+    modified: float
+    """Seconds since 1970."""
+    size: int
+    """Bytes."""
+
+
+class SessionFiles(Struct, frozen=True):
+    """All that is kept of one session; ``name`` is the safe form of its id."""
+
+    folder: Path
+    name: str
+
+    @property
+    def transcript(self) -> Path:
+        """Everything that was said and decided."""
+        return self.folder / f"{self.name}{_TRANSCRIPT}"
+
+    @property
+    def lock(self) -> Path:
+        """The lock of whoever writes it."""
+        return self.folder / f"{self.name}{_TRANSCRIPT}{_LOCK}"
+
+    @property
+    def results(self) -> Path:
+        """The folder of results that were too big for the context."""
+        return self.folder / _RESULTS / self.name
+
+    @property
+    def notes(self) -> Path:
+        """The running notes."""
+        return self.folder / _NOTES / f"{self.name}.md"
+
+    @property
+    def agent(self) -> Path:
+        """The folder of what an agent keeps to go on with."""
+        return self.folder / _AGENTS / self.name
+
+    def texts(self) -> list[Path]:
+        """The files in which something that was said may stand."""
+        beside = [path for path in (self.transcript, self.notes) if path.is_file()]
+        return [*beside, *self.stored_results(), *self.agent_files()]
+
+    def indexes(self) -> list[Path]:
+        """What can be made again from the transcript, and holds some of its text until then."""
+        return [path for path in _files(self.folder) if path.name.startswith(f"{self.name}{INDEX}")]
+
+    def agent_files(self) -> list[Path]:
+        """What is in that folder, at any depth."""
+        return _below(self.agent)
+
+    def stored_results(self) -> list[Path]:
+        """The results that are there, and what an unfinished write may have left."""
+        return _files(self.results)
+
+
+class Project(Struct, frozen=True):
+    """The data of one folder somebody works in."""
+
+    folder: Path
+
+    def create(self) -> Project:
+        """Make the folder, for its owner alone."""
+        private_folder(self.folder)
+        return self
+
+    def session(self, session: str) -> SessionFiles:
+        """The files of a session, by its id."""
+        return SessionFiles(self.folder, safe_name(session))
+
+    def transcript(self, session: str) -> Path:
+        """Where a session's transcript is."""
+        return self.session(session).transcript
+
+    def results(self, session: str) -> Path:
+        """The folder of a session's stored results."""
+        return self.session(session).results
+
+    def notes(self, session: str) -> Path:
+        """Where a session's notes are."""
+        return self.session(session).notes
+
+    def sessions(self) -> list[SessionFile]:
+        """The transcripts that are there, the newest first."""
+        found = []
+        for path in _files(self.folder):
+            if path.suffix == _TRANSCRIPT:
+                state = path.stat()
+                found.append(SessionFile(path, state.st_mtime, state.st_size))
+        return sorted(found, key=lambda file: (-file.modified, file.path.name))
+
+    def all_sessions(self) -> list[SessionFiles]:
+        """Every session of which anything is left, in order of their names."""
+        names = {file.path.name.removesuffix(_TRANSCRIPT) for file in self.sessions()}
+        names |= {path.name for path in _entries(self.folder / _RESULTS) if path.is_dir()}
+        names |= {path.stem for path in _files(self.folder / _NOTES) if path.suffix == ".md"}
+        names |= {path.name for path in _entries(self.folder / _AGENTS) if path.is_dir()}
+        return [SessionFiles(self.folder, name) for name in sorted(names)]
+
+    def other_texts(self) -> list[Path]:
+        """Texts that belong to no one session: what outlives them, and what an unfinished write may have left."""
+        of_sessions = {path for session in self.all_sessions() for path in session.texts()}
+        found = [path for path in _below(self.folder) if path.suffix != _LOCK and not is_index(path)]
+        return [path for path in found if path not in of_sessions]
+
+    def lost_indexes(self) -> list[Path]:
+        """Indexes whose transcript is gone."""
+        names = {file.path.name.removesuffix(_TRANSCRIPT) for file in self.sessions()}
+        found = filter(is_index, _files(self.folder))
+        return [path for path in found if path.name.partition(INDEX)[0] not in names]
+
+
+class Home(Struct, frozen=True):
+    """Everything of ours that is kept for a user."""
+
+    root: Path
+
+    def project(self, folder: Path) -> Project:
+        """The data of one folder; whichever way leads to the folder, it is the same."""
+        real = str(folder) if _is_foreign(folder) else str(folder.expanduser().resolve())
+        readable = re.sub(r"[^A-Za-z0-9_-]+", "-", real)[-40:].strip("-")
+        digest = hashlib.sha256(real.encode(errors="surrogateescape")).hexdigest()[:16]
+        return Project(self.root / "projects" / f"{readable or 'root'}.{digest}")
+
+    def projects(self) -> list[Project]:
+        """Those that have data, in order of their names."""
+        return [Project(path) for path in _entries(self.root / "projects") if path.is_dir()]
+
+    @property
+    def journal(self) -> Path:
+        """Where it is written down what was purged."""
+        return self.root / "purged.jsonl"
+
+    @property
+    def typed(self) -> Path:
+        """What was typed in the chat."""
+        return self.root / "chat-history.jsonl"
+
+    @property
+    def telemetry(self) -> Path:
+        """Where events are written if no other file is named."""
+        return self.root / "telemetry.jsonl"
+
+    @property
+    def models(self) -> Path:
+        """What servers said last of their models."""
+        return self.root / "models.json"
+
+    def common_texts(self) -> list[Path]:
+        """Texts that belong to no one project."""
+        kept = (self.typed.name, self.telemetry.name)
+        found = (path for path in _files(self.root) if path.suffix != _LOCK)
+        # With them what their writers put aside or left unfinished; all else there is the user's own.
+        return [path for path in found if path.name.removeprefix(".").startswith(kept)]
+
+    def texts(self) -> Iterator[Path]:
+        """Every file of ours in which something that was said may stand, in order."""
+        yield from self.common_texts()
+        for project in self.projects():
+            for session in project.all_sessions():
+                yield from session.texts()
+            yield from project.other_texts()
+
+
+def is_index(path: Path) -> bool:
+    """Is this the index of a transcript, or the index's journal?"""
+    return INDEX in path.name
+
+
+def user_home(environ: Mapping[str, str] | None = None) -> Home:
+    """The home the environment names; the process's own environment unless one is given."""
+    environ = os.environ if environ is None else environ
+    try:
+        return Home(Path(environ.get(HOME_VARIABLE) or "~/.sevenfold").expanduser().absolute())
+    except RuntimeError as error:
+        raise SettingError(f"there is no home folder to keep sessions in; set {HOME_VARIABLE}") from error
+
+
+def _is_foreign(folder: Path) -> bool:
+    """Is this a place on another system, as transcripts that came from there name it? It leads nowhere here."""
+    name = str(folder)
+    return not folder.is_absolute() and (PureWindowsPath(name).is_absolute() or name.startswith("/"))
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in _entries(folder) if path.is_file() and not path.is_symlink()]
+
+
+def _below(folder: Path) -> list[Path]:
+    """The files at any depth."""
+    found = folder.rglob("*") if folder.is_dir() else ()
+    return sorted(path for path in found if path.is_file() and not path.is_symlink())
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise explain(error, folder) from error

@@ -1,0 +1,198 @@
+"""Settings from files and the environment.
+
+    defaults < user file < project file < environment < code
+
+The user's file is ``settings.toml`` in the user's folder, a project's is ``.sevenfold/settings.toml``, and it
+counts only where the user trusts the project's folder. A variable is named like its setting:
+``SEVENFOLD_OFFLOAD=off``. `load` reads all of it once; a `FileSource` also looks whether files have changed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from sevenfold.errors import SettingError, UserError
+from sevenfold.settings import Layer, Resolved, Settings, by_name, from_text, resolve, unknown
+from sevenfold.stores.trust import HOME_VARIABLE, Trust, user_folder
+
+FILE = "settings.toml"
+PROJECT_FILE = Path(".sevenfold") / FILE
+PREFIX = "SEVENFOLD_"
+
+NOT_SETTINGS = frozenset({HOME_VARIABLE, "SEVENFOLD_PROVE"})
+"""Variables with our prefix that are no settings: our folder, and how hard the project's own tests try."""
+
+LARGEST = 1024 * 1024
+"""Bytes of a file that is still read."""
+
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+_UNSETTLED_NS = 100_000_000
+"""A file younger than this may change again without its time showing it."""
+
+Report = Callable[[str], None]
+Stamp = tuple[tuple[int, int, int] | None, ...]
+
+
+def load(
+    project: Path | None = None,
+    code: Mapping[str, object] = _NOTHING,
+    *,
+    environ: Mapping[str, str] | None = None,
+) -> Resolved:
+    """The settings for a session in this project's folder; raises `SettingError`.
+
+    ``code`` holds what the caller sets itself; ``environ`` is the process's own environment unless given.
+    """
+    environ = os.environ if environ is None else environ
+    folder = user_folder(environ)
+    layers = [Layer(f"user file {folder / FILE}", _values(folder / FILE))]
+    notes: tuple[str, ...] = ()
+    if project is not None and os.path.lexists(project / PROJECT_FILE):
+        if Trust(folder).covers(project):
+            path = _inside(project.resolve())
+            layers.append(Layer(f"project file {path}", _values(path)))
+        else:
+            notes = (
+                f"{project / PROJECT_FILE} is ignored, because its folder is not trusted; "
+                f"to use it, run: sevenfold trust {project}",
+            )
+    layers += _variables(environ)
+    layers.append(Layer("code", code))
+    return resolve(layers, notes)
+
+
+def variable(name: str) -> str:
+    """The variable of the environment that sets a setting."""
+    return PREFIX + name.upper()
+
+
+class FileSource:
+    """Settings that follow their files while a session runs.
+
+    Making one raises `SettingError` for what is wrong at that moment. Later a file that cannot be used is
+    reported, once, and the last good copy stays. The environment and what code sets are taken once.
+    """
+
+    def __init__(
+        self,
+        project: Path | None = None,
+        code: Mapping[str, object] = _NOTHING,
+        *,
+        environ: Mapping[str, str] | None = None,
+        report: Report | None = None,
+    ) -> None:
+        self._project = project
+        self._code = dict(code)
+        self._environ = dict(os.environ if environ is None else environ)
+        self._report = report
+        self._told = ""
+        self._files = _watched(project, user_folder(self._environ))
+        self._seen = _stamp(self._files)
+        self._resolved = self._load()
+
+    @property
+    def resolved(self) -> Resolved:
+        """The last good copy, with where each value came from."""
+        return self._resolved
+
+    def current(self) -> Settings:
+        """The settings as of now: the last copy, unless a file has changed since and can be used."""
+        stamp = _stamp(self._files)
+        if stamp != self._seen or _unsettled(stamp):
+            self._seen = stamp
+            self._reload()
+        return self._resolved.settings
+
+    def _reload(self) -> None:
+        try:
+            found = self._load()
+        except UserError as error:
+            self._tell(f"{error}. The settings from before stay in force")
+            return
+        self._told = ""
+        if found != self._resolved:
+            self._resolved = found
+
+    def _load(self) -> Resolved:
+        return load(self._project, self._code, environ=self._environ)
+
+    def _tell(self, problem: str) -> None:
+        if problem != self._told and self._report:
+            self._report(problem)
+        self._told = problem
+
+
+def _watched(project: Path | None, folder: Path) -> tuple[Path, ...]:
+    """The files on which the settings depend."""
+    own = (folder / FILE, Trust(folder).path)
+    return own if project is None else (*own, project / PROJECT_FILE)
+
+
+def _stamp(files: tuple[Path, ...]) -> Stamp:
+    return tuple(_file_stamp(file) for file in files)
+
+
+def _file_stamp(file: Path) -> tuple[int, int, int] | None:
+    try:
+        about = file.stat()
+    except (OSError, ValueError):
+        return None
+    return about.st_mtime_ns, about.st_size, about.st_ino
+
+
+def _unsettled(stamp: Stamp) -> bool:
+    young = time.time_ns() - _UNSETTLED_NS
+    return any(file is not None and file[0] > young for file in stamp)
+
+
+def _inside(project: Path) -> Path:
+    """The project's file; a link that leads out of the project is refused."""
+    path = project / PROJECT_FILE
+    try:
+        inside = path.resolve().is_relative_to(project)
+    except (OSError, RuntimeError) as error:
+        raise SettingError(f"{path}: cannot be followed: {error}") from error
+    if not inside:
+        raise SettingError(f"{path}: leads out of {project}; put a file of its own there")
+    return path
+
+
+def _values(path: Path) -> Mapping[str, object]:
+    """What a file sets; nothing if it is not there."""
+    try:
+        if path.exists() and not path.is_file():
+            raise SettingError(f"{path}: is not a regular file")
+        with path.open("rb") as file:
+            raw = file.read(LARGEST + 1)
+    except FileNotFoundError:
+        return _NOTHING
+    except OSError as error:
+        raise SettingError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if len(raw) > LARGEST:
+        raise SettingError(f"{path}: has more than {LARGEST:,} bytes, which no settings need")
+    try:
+        return tomllib.loads(raw.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise SettingError(f"{path}: is not UTF-8 (line {line})") from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingError(f"{path}: is not TOML: {error}") from error
+    except (ValueError, RecursionError) as error:  # numbers too long, brackets too deep
+        raise SettingError(f"{path}: cannot be understood: {error}") from error
+
+
+def _variables(environ: Mapping[str, str]) -> Iterator[Layer]:
+    """A layer for each variable that sets something, so that errors name it; an empty one sets nothing."""
+    for variable in sorted(environ):
+        text = environ[variable]
+        if not variable.startswith(PREFIX) or variable in NOT_SETTINGS or not text.strip():
+            continue
+        origin, name = f"environment variable {variable}", variable.removeprefix(PREFIX).lower()
+        if name not in by_name():
+            raise unknown(name, origin)
+        yield Layer(origin, {name: from_text(by_name()[name], text)})

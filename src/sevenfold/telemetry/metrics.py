@@ -1,0 +1,133 @@
+"""Events as metrics.
+
+Attributes have few values: models, layers, causes, kinds of source; never a session or a request, because every
+new value is a series that is kept. So a gauge says what was last seen in this process, for one kind of source.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TypeGuard
+
+from opentelemetry.metrics import Counter, Histogram, Meter
+
+from sevenfold.events import (
+    Acted,
+    Answered,
+    CacheBroke,
+    Checked,
+    Event,
+    Failed,
+    Sending,
+    SteppedAside,
+    Vetoed,
+)
+from sevenfold.telemetry import attributes as names
+from sevenfold.telemetry.attributes import Attributes, prompt
+
+
+class Metrics:
+    """Turns events into measurements."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._usage = meter.create_histogram(
+            names.TOKEN_USAGE,
+            "{token}",
+            "Tokens of a request, by type",
+            explicit_bucket_boundaries_advisory=names.TOKEN_BUCKETS,
+        )
+        self._duration = meter.create_histogram(
+            names.DURATION,
+            "s",
+            "How long a request took",
+            explicit_bucket_boundaries_advisory=names.DURATION_BUCKETS,
+        )
+        self._tokens = meter.create_gauge(
+            names.CONTEXT_TOKENS, "{token}", "Size of the context, as last seen"
+        )
+        self._left = meter.create_gauge(
+            names.PERCENT_LEFT, "%", "Room left before compaction, as last seen"
+        )
+        self._wire = meter.create_gauge(names.WIRE_BYTES, "By", "Size of the body, as last seen")
+        counter = meter.create_counter
+        self._cost = counter(names.COST, "{USD}", "What requests cost")
+        self._actions = counter(names.LAYER_ACTIONS, "{action}", "How often a layer acted")
+        self._freed = counter(names.FREED_TOKENS, "{token}", "What layers took out of the context")
+        self._vetoes = counter(names.VETOES, "{veto}", "How often a listener kept a layer from acting")
+        self._aside = counter(
+            names.STEPPED_ASIDE, "{failure}", "How often a layer failed or could not help"
+        )
+        self._breaks = counter(
+            names.CACHE_BREAKS, "{break}", "How often less was cached than was left there"
+        )
+        self._lost = counter(names.LOST_TOKENS, "{token}", "What had to be written to the cache again")
+
+    def checked(self, event: Checked) -> None:
+        """Sizes before a request."""
+        source = _source(event)
+        self._tokens.set(event.used, source)
+        self._left.set(event.percent_left, source)
+        self._wire.set(event.wire, source)
+
+    def answered(self, event: Answered, sent: Sending | None) -> None:
+        """Tokens, time and money of a request."""
+        asked = _asked(event, sent)
+        asked[names.RESPONSE_MODEL] = event.model
+        _record(self._usage, prompt(event), {**asked, names.TOKEN_TYPE: "input"})
+        _record(self._usage, event.output_tokens, {**asked, names.TOKEN_TYPE: "output"})
+        _record(self._duration, event.seconds or _between(sent, event), asked)
+        _add(self._cost, event.usd, {**asked, **_source(event)})
+
+    def failed(self, event: Failed, sent: Sending | None) -> None:
+        """Time of a request that got no answer."""
+        asked = {**_asked(event, sent), names.ERROR: event.error}
+        _record(self._duration, _between(sent, event), asked)
+
+    def happened(self, event: Event) -> None:
+        """Anything else that is counted."""
+        match event:
+            case Acted():
+                how: Attributes = {names.LAYER: event.layer, names.MECHANISM: event.mechanism}
+                self._actions.add(1, how)
+                _add(self._freed, event.tokens_before - event.tokens_after, how)
+            case Vetoed():
+                self._vetoes.add(1, {names.LAYER: event.layer, names.MECHANISM: event.mechanism})
+            case SteppedAside():
+                error: Attributes = {names.ERROR: event.error} if event.error else {}
+                self._aside.add(1, {names.LAYER: event.layer, **error})
+            case CacheBroke():
+                why: Attributes = {names.CAUSE: event.cause, names.EXPECTED: event.expected}
+                self._breaks.add(1, why)
+                _add(self._lost, event.tokens, why)
+
+
+def _asked(event: Answered | Failed, sent: Sending | None) -> Attributes:
+    return {
+        names.OPERATION: names.CHAT,
+        names.PROVIDER: event.provider,
+        names.REQUEST_MODEL: sent.model if sent else event.model,
+    }
+
+
+def _source(event: Event) -> Attributes:
+    """The kind of source: `agent:reviewer` is one of many agents."""
+    return {names.SOURCE: event.source.partition(":")[0]}
+
+
+def _between(sent: Sending | None, event: Event) -> float:
+    return event.at - sent.at if sent else 0.0
+
+
+def _add(counter: Counter, amount: float | None, attributes: Attributes) -> None:
+    if _counts(amount):
+        counter.add(amount, attributes)
+
+
+def _record(histogram: Histogram, amount: float | None, attributes: Attributes) -> None:
+    if _counts(amount):
+        histogram.record(amount, attributes)
+
+
+def _counts(amount: float | None) -> TypeGuard[float]:
+    """Nothing known is no measurement, counters take no less than nothing, and infinity would stay for good."""
+    return amount is not None and 0 < amount < math.inf

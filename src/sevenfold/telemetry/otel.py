@@ -1,0 +1,74 @@
+"""Events to OpenTelemetry, for whichever backend the program has set up.
+
+Only the API is needed here (the extra `otel`), and it is loaded when a sink is made. Providers, exporters and their
+end belong to the program; without any, everything recorded goes nowhere at little cost. No content of the
+conversation is recorded, for events hold none.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from sevenfold import __version__
+from sevenfold.errors import SettingError
+from sevenfold.events import Answered, Checked, Event, Failed, Proposed, Sending
+from sevenfold.telemetry import attributes as names
+from sevenfold.telemetry.sink import Mask, Sink, unmasked
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+
+class OtelSink(Sink):
+    """Records spans and metrics with the given providers, or with the ones the program has made global."""
+
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        *,
+        mask: Mask = unmasked,
+    ) -> None:
+        super().__init__(mask)
+        _require_api()
+        from opentelemetry.metrics import get_meter
+        from opentelemetry.trace import get_tracer
+
+        from sevenfold.telemetry.metrics import Metrics
+        from sevenfold.telemetry.spans import Spans
+
+        self._spans = Spans(get_tracer(names.SCOPE, __version__, tracer_provider))
+        self._metrics = Metrics(get_meter(names.SCOPE, __version__, meter_provider))
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case Checked():
+                self._metrics.checked(event)
+            case Sending():
+                self._spans.sending(event)
+            case Answered():
+                self._metrics.answered(event, self._spans.answered(event))
+            case Failed():
+                self._metrics.failed(event, self._spans.failed(event))
+            case Proposed():
+                self._spans.proposed(event)
+            case _:
+                self._spans.happened(event)
+                self._metrics.happened(event)
+
+    def _finish(self) -> None:
+        self._spans.close()
+
+
+def _require_api() -> None:
+    try:
+        import_module("opentelemetry.trace")
+        import_module("opentelemetry.metrics")
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("opentelemetry"):
+            raise
+        raise SettingError(
+            "Sending telemetry to OpenTelemetry needs its API: pip install 'sevenfold[otel]'"
+        ) from None

@@ -1,0 +1,145 @@
+"""Events as spans: one per request, and whatever else happens beside it or on its own.
+
+A request's span goes from `Sending` to `Answered` or `Failed`. What happens meanwhile on behalf of the same source
+becomes an event on that span; what happens when none is open becomes a span of its own, `sevenfold.{layer}`, as long
+as it took from its proposal. Nothing is kept without bound: a request that is never heard of again is ended, marked
+as unanswered, when its record is sent anew, when too many are open, or at the end.
+"""
+
+from __future__ import annotations
+
+from time import time_ns
+from typing import TypeVar
+
+from msgspec import Struct
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
+
+from sevenfold.events import Acted, Answered, Event, Failed, Proposed, Sending
+from sevenfold.telemetry import attributes as names
+from sevenfold.telemetry.attributes import Attributes, of_answer, of_anything, of_request
+
+MOST_OPEN = 256
+"""Requests under way at the same time, and proposals not yet settled."""
+MOST_COMPACTED = 4_096
+"""Conversations that are remembered as compacted."""
+
+_END_OF_TIME = 2**63 / 1e9
+
+Key = tuple[str, ...]
+Held = TypeVar("Held")
+
+
+class _Open(Struct, frozen=True):
+    """A request under way."""
+
+    span: Span
+    began: int
+    sent: Sending
+
+
+class Spans:
+    """Turns events into spans."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._open: dict[Key, _Open] = {}
+        self._proposed: dict[Key, float] = {}
+        self._compacted: dict[Key, None] = {}
+
+    def sending(self, event: Sending) -> None:
+        """Begin the span of a request."""
+        key = _request(event)
+        self._abandon(self._open.pop(key, None), event)
+        attributes = of_request(event)
+        if _thread(event) in self._compacted:
+            attributes[names.COMPACTED] = True
+        began = _nanoseconds(event.at)
+        under_way = _Open(self._chat(event.model, began, attributes), began, event)
+        self._abandon(_keep(self._open, key, under_way, MOST_OPEN), event)
+
+    def answered(self, event: Answered) -> Sending | None:
+        """End the span of a request; returns what was sent, if that was seen."""
+        return self._ended(event, of_answer(event), event.at - event.seconds)
+
+    def failed(self, event: Failed) -> Sending | None:
+        """End the span of a request that got no answer."""
+        attributes = of_anything(event, names.REQUEST)
+        return self._ended(event, attributes, event.at, Status(StatusCode.ERROR, event.reason))
+
+    def proposed(self, event: Proposed) -> None:
+        """Remember when a layer set about it."""
+        _keep(self._proposed, (*_thread(event), event.layer), event.at, MOST_OPEN)
+
+    def happened(self, event: Event) -> None:
+        """Tell of anything else: on the request under way, or in a span of its own."""
+        kind = type(event).__name__
+        subject = getattr(event, "layer", "") or names.SUBJECTS.get(kind, names.spelled(kind))
+        began = _nanoseconds(self._proposed.pop((*_thread(event), subject), event.at))
+        if isinstance(event, Acted) and event.layer == "compact":
+            _keep(self._compacted, _thread(event), None, MOST_COMPACTED)
+        attributes = of_anything(event)
+        if under_way := self._under_way(_thread(event)):
+            under_way.add_event(f"{names.SCOPE}.{names.spelled(kind)}", attributes, _nanoseconds(event.at))
+            return
+        attributes[names.KIND] = kind
+        name = f"{names.SCOPE}.{subject}"
+        span = self._tracer.start_span(name, attributes=attributes, start_time=began)
+        if names.ERROR in attributes:
+            span.set_status(StatusCode.ERROR, getattr(event, "reason", ""))
+        span.end(max(began, _nanoseconds(event.at)))
+
+    def close(self) -> None:
+        """End all spans; how long their requests went on is not known."""
+        while self._open:
+            _, left = self._open.popitem()
+            self._abandon(left, left.sent)
+
+    def _chat(self, model: str, began: int, attributes: Attributes) -> Span:
+        name = f"{names.CHAT} {model}"
+        return self._tracer.start_span(name, kind=SpanKind.CLIENT, attributes=attributes, start_time=began)
+
+    def _ended(
+        self, event: Answered | Failed, attributes: Attributes, began: float, status: Status | None = None
+    ) -> Sending | None:
+        under_way = self._open.pop(_request(event), None)
+        if under_way:
+            span, start = under_way.span, under_way.began
+        else:
+            start = _nanoseconds(began)
+            asked: Attributes = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: event.model}
+            span = self._chat(event.model, start, asked)
+        span.set_attributes(attributes)
+        if status:
+            span.set_status(status)
+        span.end(max(start, _nanoseconds(event.at)))
+        return under_way.sent if under_way else None
+
+    def _abandon(self, left: _Open | None, event: Event) -> None:
+        if left:
+            left.span.set_attribute(names.ERROR, names.UNANSWERED)
+            left.span.set_status(StatusCode.ERROR, "neither an answer nor a failure was reported")
+            left.span.end(max(left.began, _nanoseconds(event.at)))
+
+    def _under_way(self, thread: Key) -> Span | None:
+        """The newest request of a source."""
+        return next((self._open[key].span for key in reversed(self._open) if key[:2] == thread), None)
+
+
+def _thread(event: Event) -> Key:
+    return (event.session, event.source)
+
+
+def _request(event: Sending | Answered | Failed) -> Key:
+    return (event.session, event.source, event.request)
+
+
+def _keep(held: dict[Key, Held], key: Key, value: Held, most: int) -> Held | None:
+    """Add something as the newest; returns the oldest if that had to go for it."""
+    held.pop(key, None)
+    held[key] = value
+    return held.pop(next(iter(held))) if len(held) > most else None
+
+
+def _nanoseconds(at: float) -> int:
+    """A time as OpenTelemetry counts it; now, for an event that nobody stamped."""
+    return int(at * 1e9) if 0 < at < _END_OF_TIME else time_ns()
