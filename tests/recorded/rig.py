@@ -2,12 +2,12 @@
 
 Everything else here uses what is public. When modules move, the imports below are what has to follow:
 
-    the simulated provider      sevenfold.simulator.*, behind one server for all scenarios
-    who writes summaries        sevenfold.layers.offline, what the offline model answers by
-    a model's profile           sevenfold.profiles; sevenfold.wiring.listing.find, where a session looks it up
-    the sequence of ids         sevenfold.adapters.world.CountedIds
-    how hooks are made          sevenfold.adapters.hook_process.run
-    how a fork is asked         sevenfold.runtime.drive, sevenfold.wiring.clients
+    the simulated provider      sevenfold.lab.simulator.*, behind one server for all scenarios
+    who writes summaries        sevenfold.layers.compact.offline, what the offline model answers by
+    a model's profile           sevenfold.profiles; sevenfold.providers.models.find, where a session looks it up
+    the sequence of ids         sevenfold.clock.CountedIds
+    how hooks are made          sevenfold.agent.hooks.process.run
+    how a fork is asked         sevenfold.conversation.flow, sevenfold.providers.registry
     a log kept in memory        session.core.transcript.log
 
 A scenario is one coroutine for both kinds of session. With `Session` nothing in it ever waits, so it is run by hand;
@@ -36,15 +36,17 @@ from msgspec.structs import replace
 
 import sevenfold
 from sevenfold import profiles
-from sevenfold.adapters.hook_process import run as run_command
-from sevenfold.adapters.world import CountedIds
-from sevenfold.layers.offline import summarise, take_notes
-from sevenfold.runtime.drive import drive, drive_async
-from sevenfold.simulator.brains import NoSummary, Prompt, Reply, ScriptedBrain
-from sevenfold.simulator.clock import VirtualClock
-from sevenfold.simulator.faults import Fault
-from sevenfold.simulator.provider import Setup, Simulator
-from sevenfold.wiring.clients import async_client_of, client_of
+from sevenfold.agent.hooks.process import run as run_command
+from sevenfold.clock import CountedIds
+from sevenfold.conversation.flow import drive, drive_async
+from sevenfold.lab.simulator.brains import ModelPrompt as Prompt
+from sevenfold.lab.simulator.brains import ModelReply as Reply
+from sevenfold.lab.simulator.brains import NoSummary, ScriptedBrain
+from sevenfold.lab.simulator.clock import VirtualClock
+from sevenfold.lab.simulator.faults import Fault
+from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.layers.compact.offline import summarise, take_notes
+from sevenfold.providers.registry import async_client_of, client_of
 from tests.engine.stage import stage
 from tests.recorded import form
 
@@ -333,7 +335,7 @@ def changed(model: str, **fields: Any) -> Iterator[Any]:
     def found(name: str) -> Any:
         return other if name == model else known(name)
 
-    with mock.patch("sevenfold.wiring.listing.find", found):
+    with mock.patch("sevenfold.providers.models.find", found):
         yield other
 
 
