@@ -8,8 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench.make_picture import FRAME
-from sevenfold.cli.demo_progress import Progress
-from sevenfold.cli.demo_report import shown
+from sevenfold.cli.demo import Progress, shown
 from sevenfold.lab.demo.figures import Outcome
 from sevenfold.lab.demo.protocol import Layer, Over, Ready, Told
 from sevenfold.lab.demo.run import FULL, run

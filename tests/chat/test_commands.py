@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from sevenfold.agent.agent import Agent
-from sevenfold.cli.chat import commands
-from sevenfold.cli.chat import open as opening
+from sevenfold.cli.chat import slash_commands as commands
+from sevenfold.cli.chat import start as opening
 from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.questions import Picked
 from sevenfold.cli.chat.start import Start

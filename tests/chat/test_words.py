@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from sevenfold.cli.chat.words import clean, fitted, lasted, one_line, tokens
+from sevenfold.cli.text import clean, fitted, lasted, one_line, tokens
 
 STEERING = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 

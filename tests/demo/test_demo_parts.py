@@ -15,7 +15,8 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from sevenfold.cli import demo_progress, demo_report
+from sevenfold.cli import demo as demo_progress
+from sevenfold.cli import demo as demo_report
 from sevenfold.lab.demo.assistant import Assistant
 from sevenfold.lab.demo.bill import Meter, Naive
 from sevenfold.lab.demo.figures import Death, Facts, Figures, Mark, Outcome, bars

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from sevenfold import __version__
-from sevenfold.cli import profile_page as page
+from sevenfold.cli import profile as page
 from sevenfold.cli import profile_terminal as terminal
 from sevenfold.cli.main import main
 from sevenfold.lab.profile import gather

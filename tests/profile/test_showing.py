@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.cli import chart
-from sevenfold.cli import phrases as wording
+from sevenfold.cli import output as chart
+from sevenfold.cli import text as wording
 
 sizes = st.lists(st.integers(0, 2_000_000), min_size=1, max_size=300)
 

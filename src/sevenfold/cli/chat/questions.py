@@ -14,8 +14,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from sevenfold.cli.chat.signs import Signs
-from sevenfold.cli.chat.words import fitted, one_line
+from sevenfold.cli.chat.screen import Signs
+from sevenfold.cli.text import fitted, one_line
 
 
 class Choice(Struct, frozen=True):
