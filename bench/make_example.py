@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-TARGET = Path(__file__).resolve().parent.parent / "src/sevenfold/examples/coding-session.jsonl"
+TARGET = Path(__file__).resolve().parent.parent / "src/sevenfold/lab/examples/coding-session.jsonl"
 ROOT = "/home/mira/tidemark"
 CLEARED = "[Old tool result content cleared]"
 WORDS = json.loads("""{

@@ -24,8 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.lab.retention.cut import Cut, cuts
-from sevenfold.lab.retention.reach import Reachable, by_reading, by_recall, nowhere
-from sevenfold.lab.retention.trial import opened_at
+from sevenfold.lab.retention.trial import Reachable, by_reading, by_recall, nowhere, opened_at
 from sevenfold.lab.simulator.tokens import Counter
 from sevenfold.layers.compact import fidelity
 from sevenfold.layers.compact.fidelity import Count, Probe
@@ -34,8 +33,8 @@ from sevenfold.layers.compact.request import Engine
 from sevenfold.providers.offline.client import OfflineClient
 from sevenfold.providers.registry import offline_script
 from sevenfold.record import blocks
-from sevenfold.record.effects import Effects, item
 from sevenfold.record.entries import Said
+from sevenfold.record.layout import Item
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
@@ -179,7 +178,7 @@ def _items(messages: Sequence[Json]) -> list[Any]:
         tuple(blocks.read(msgspec.json.encode(part)) for part in message["content"]) for message in messages
     ]
     return [
-        item(Said(f"m{place}", None, messages[place]["role"], said), place, Effects())
+        Item.of(Said(f"m{place}", None, messages[place]["role"], said), place)
         for place, said in enumerate(parts)
     ]
 

@@ -29,9 +29,9 @@ DOING = {
     "the user's words": """
 from sevenfold.layers.compact.extract.words import users_words
 from sevenfold.record import blocks
-from sevenfold.record.effects import Effects, item
+from sevenfold.record.layout import Item
 from sevenfold.record.entries import Said
-users_words(item(Said("u", None, "user", (blocks.text(text),)), 0, Effects()))
+users_words(Item.of(Said("u", None, "user", (blocks.text(text),)), 0))
 """,
     "searched for": "from sevenfold.recall.recall import Query; Query.of(text)",
     "compacted": """

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
         ToolProgress,
     )
     from sevenfold.agent.executor import Asked, Consented
-    from sevenfold.agent.hooks.run import AsyncHooks, Hooks
+    from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
     from sevenfold.agent.loop import Finished
     from sevenfold.agent.mcp.servers import McpServers
     from sevenfold.agent.tools.context import Context
     from sevenfold.agent.tools.functions import function_tool
-    from sevenfold.conversation.hook_inputs import (
+    from sevenfold.conversation.hooks import (
         InstructionsLoaded,
         PermissionRequest,
         PostCompact,
@@ -92,7 +92,7 @@ _HOMES = {
     "Agent": "sevenfold.agent.agent",
     "Asked": "sevenfold.agent.executor",
     "AsyncAgent": "sevenfold.agent.agent",
-    "AsyncHooks": "sevenfold.agent.hooks.run",
+    "AsyncHooks": "sevenfold.agent.hooks.registry",
     "AsyncOfflineClient": "sevenfold.providers.offline.client",
     "AsyncSession": "sevenfold.session.async_session",
     "Completion": "sevenfold.session.session",
@@ -101,30 +101,30 @@ _HOMES = {
     "Ended": "sevenfold.agent.events",
     "Finished": "sevenfold.agent.loop",
     "Happened": "sevenfold.agent.events",
-    "Hooks": "sevenfold.agent.hooks.run",
-    "InstructionsLoaded": "sevenfold.conversation.hook_inputs",
+    "Hooks": "sevenfold.agent.hooks.registry",
+    "InstructionsLoaded": "sevenfold.conversation.hooks",
     "McpServers": "sevenfold.agent.mcp.servers",
     "Mentioned": "sevenfold.agent.events",
     "Notice": "sevenfold.agent.events",
     "OfflineClient": "sevenfold.providers.offline.client",
-    "PermissionRequest": "sevenfold.conversation.hook_inputs",
+    "PermissionRequest": "sevenfold.conversation.hooks",
     "Piece": "sevenfold.ports",
-    "PostCompact": "sevenfold.conversation.hook_inputs",
-    "PostToolUse": "sevenfold.conversation.hook_inputs",
-    "PreCompact": "sevenfold.conversation.hook_inputs",
-    "PreToolUse": "sevenfold.conversation.hook_inputs",
+    "PostCompact": "sevenfold.conversation.hooks",
+    "PostToolUse": "sevenfold.conversation.hooks",
+    "PreCompact": "sevenfold.conversation.hooks",
+    "PreToolUse": "sevenfold.conversation.hooks",
     "Script": "sevenfold.providers.offline.client",
     "Session": "sevenfold.session.session",
-    "SessionEnd": "sevenfold.conversation.hook_inputs",
-    "SessionStart": "sevenfold.conversation.hook_inputs",
-    "Stop": "sevenfold.conversation.hook_inputs",
-    "SubagentStart": "sevenfold.conversation.hook_inputs",
-    "SubagentStop": "sevenfold.conversation.hook_inputs",
+    "SessionEnd": "sevenfold.conversation.hooks",
+    "SessionStart": "sevenfold.conversation.hooks",
+    "Stop": "sevenfold.conversation.hooks",
+    "SubagentStart": "sevenfold.conversation.hooks",
+    "SubagentStop": "sevenfold.conversation.hooks",
     "Tool": "sevenfold.session.factory",
     "ToolBegan": "sevenfold.agent.events",
     "ToolEnded": "sevenfold.agent.events",
     "ToolProgress": "sevenfold.agent.events",
-    "UserPromptSubmit": "sevenfold.conversation.hook_inputs",
+    "UserPromptSubmit": "sevenfold.conversation.hooks",
     "Veto": "sevenfold.events",
     "function_tool": "sevenfold.agent.tools.functions",
     "tool": "sevenfold.session.factory",

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sevenfold.agent.hooks.process import run
-from sevenfold.agent.hooks.run import Hooks
+from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.agent.processes.commands import LocalProcesses, Task
 from tests.agent.test_agent_slots import compact, opened
 from tests.agent.working import agent, model_of, results, texts, use

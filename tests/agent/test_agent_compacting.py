@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.agent.hooks.run import AsyncHooks, Hooks
+from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
 from sevenfold.errors import Aborted, Refused
 from sevenfold.layers.compact.offline import summarise
 from sevenfold.ports import Call, Reply, Watcher

@@ -13,7 +13,7 @@ import pytest
 from sevenfold.agent.events import Happened, Notice
 from sevenfold.agent.executor import Asked, Consented
 from sevenfold.agent.hooks.process import run
-from sevenfold.agent.hooks.run import AsyncHooks, Hooks
+from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
 from sevenfold.agent.loop import STOP_HOOKS
 from sevenfold.events import SteppedAside
 from sevenfold.stores.trust import Trust, user_folder

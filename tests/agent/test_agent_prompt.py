@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sevenfold.agent.hooks.process import run
-from sevenfold.agent.hooks.run import Hooks
+from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.stores.trust import Trust, user_folder
 from tests.agent.working import agent, model_of
 

@@ -18,7 +18,7 @@ import sevenfold
 from sevenfold.agent.fit import SMALL, TINY, Fit
 from sevenfold.cli import main as cli
 from sevenfold.errors import ContextFull
-from sevenfold.lab.simulator.brains import Prompt, ScriptedBrain
+from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.profiles import find
@@ -97,7 +97,7 @@ def test_at_8k_work_goes_on_for_a_hundred_turns(folder: Path) -> None:
         (folder / f"f{number}.py").write_text("\n".join(lines) + "\n")
     steps = iter([*([use("Read", path=f"f{number % 8}.py")] for number in range(100)), "Read."])
 
-    def said(prompt: Prompt) -> Any:
+    def said(prompt: ModelPrompt) -> Any:
         return SUMMARY if "<analysis>" in prompt.last_text else next(steps)
 
     with local(said, folder, settings=QUIET) as (made, simulator):

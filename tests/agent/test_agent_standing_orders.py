@@ -14,7 +14,7 @@ import pytest
 
 import sevenfold
 from sevenfold.agent.hooks.process import run
-from sevenfold.agent.hooks.run import Hooks
+from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.agent.tools.context import Todo
 from sevenfold.layers.compact.flow import AFTER_SHARE
 from sevenfold.stores.trust import Trust, user_folder

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from sevenfold import function_tool
 from sevenfold.agent.call_results import LEFT
 from sevenfold.agent.events import Ended, ToolBegan, ToolEnded, ToolProgress
-from sevenfold.agent.tools import ToolOutput
 from sevenfold.agent.tools.context import Context
+from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.errors import InputError
 from sevenfold.events import SteppedAside
 from sevenfold.record.wire import NO_RESULT

@@ -17,7 +17,7 @@ from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.read import Read
 from sevenfold.errors import InputError, Refused
 from sevenfold.events import Answered, Sending
-from sevenfold.lab.simulator.brains import Reply
+from sevenfold.lab.simulator.brains import ModelReply
 from sevenfold.ports import Piece
 from tests.agent.working import (
     agent,
@@ -251,7 +251,7 @@ def test_a_budget_in_money_is_for_the_whole_session_and_ends_it_for_good() -> No
 
 
 def test_an_answer_cut_off_or_refused_is_told() -> None:
-    steps = [Reply([words("I will n")], "max_tokens"), Reply([words("No.")], "refusal")]
+    steps = [ModelReply([words("I will n")], "max_tokens"), ModelReply([words("No.")], "refusal")]
     with world(steps) as there, there.agent() as made:
         assert made.run("Tell me all.").end == "cut"
         assert made.run("Tell me more.").end == "refused"
@@ -259,7 +259,7 @@ def test_an_answer_cut_off_or_refused_is_told() -> None:
 
 def test_a_model_that_pauses_is_asked_to_go_on() -> None:
     search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
-    steps = [Reply([words("Let me see."), search], "pause_turn"), "Found."]
+    steps = [ModelReply([words("Let me see."), search], "pause_turn"), "Found."]
     with world(steps) as there, there.agent() as made:
         assert made.run("Search.").text == "Found."
 

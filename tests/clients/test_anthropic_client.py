@@ -28,7 +28,7 @@ from sevenfold.lab.simulator.invariant import extends
 from sevenfold.ports import Call, Piece
 from sevenfold.providers.anthropic.client import AnthropicClient, AsyncAnthropicClient
 from sevenfold.providers.exchange import streaming
-from sevenfold.record.canonical import minify
+from sevenfold.record.blocks import minify
 from tests.clients.asking import KEY, SAID, Provider, answering, body, words
 from tests.clients.making import Style, body_of, calls, events_of, objects, texts, thoughts
 

@@ -12,7 +12,7 @@ from sevenfold.providers.anthropic.stream import MessagesReader
 from sevenfold.providers.failures import Complained, Garbled
 from sevenfold.providers.partial_block import INVALID_INPUT, tool_input
 from sevenfold.providers.sse import EventLines
-from sevenfold.record.canonical import minify
+from sevenfold.record.blocks import minify
 from sevenfold.record.usage import Usage
 from tests.clients.making import Style, Written, block_bytes, body_of, events_of, styles, written
 

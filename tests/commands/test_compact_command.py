@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.cli import recorded_session as files_of
 from sevenfold.cli.main import main
+from sevenfold.cli.recorded_session import append_draft, write_new
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import InputError, Refused
-from sevenfold.lab.simulator.brains import Prompt
+from sevenfold.lab.simulator.brains import ModelPrompt
 from sevenfold.stores.jsonl.draft import DraftedLog
 from sevenfold.stores.jsonl.log import JsonlLog
 from tests.commands.recorded import answering, files, foreign, helpful, opened, own, ran
@@ -92,7 +93,7 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten_either(session: Path) 
     target = session.with_name("late.jsonl")
     target.write_text("mine")
     with pytest.raises(InputError, match="exists"):
-        files_of.write_new(target, draft)
+        write_new(target, draft)
     assert set(files(session.parent)) == {"talk.jsonl", "late.jsonl"}
     assert target.read_text() == "mine"
 
@@ -227,7 +228,7 @@ def test_a_dry_run_shows_scope_cost_cache_and_places_and_writes_nothing(
 
 
 def test_a_dry_run_asks_no_model(session: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    def reply(prompt: Prompt) -> str:
+    def reply(prompt: ModelPrompt) -> str:
         raise AssertionError("a model was asked")
 
     with answering(monkeypatch, reply):
@@ -257,9 +258,9 @@ def test_another_tools_session_is_summarised_by_a_plain_call(
 def test_our_own_session_is_summarised_behind_its_own_prefix(
     tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Prompt] = []
+    asked: list[ModelPrompt] = []
 
-    def reply(prompt: Prompt) -> str:
+    def reply(prompt: ModelPrompt) -> str:
         asked.append(prompt)
         return helpful(prompt)
 
@@ -305,7 +306,7 @@ def test_a_model_that_has_no_summary_leaves_it_to_extraction(
 def test_control_c_while_the_model_writes_leaves_everything_as_it_was(
     session: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def reply(prompt: Prompt) -> str:
+    def reply(prompt: ModelPrompt) -> str:
         os.kill(os.getpid(), signal.SIGINT)
         return helpful(prompt)
 
@@ -351,7 +352,7 @@ def test_a_session_somebody_holds_is_not_touched_and_its_holder_is_named(
 
 def test_a_file_that_changed_a_moment_ago_brings_a_warning(session: Path, capsys: Capsys) -> None:
     assert (
-        "If another program has this session open, end it first"
+        "If another program has this session open, close it first"
         in ran(capsys, "compact", session, "--in-place").err
     )
     fresh = foreign(session.with_name("old.jsonl"))
@@ -360,13 +361,13 @@ def test_a_file_that_changed_a_moment_ago_brings_a_warning(session: Path, capsys
 
 
 def test_a_file_that_grew_while_it_was_compacted_gets_nothing(session: Path) -> None:
-    with files_of.held(session) as log:
+    with closing(JsonlLog.open(session)) as log:
         draft = DraftedLog(session)
         draft.append([b'{"type":"ours"}\n'])
         with session.open("ab") as other:
             other.write(b'{"type":"theirs"}\n')
-        with pytest.raises(Refused, match="another program wrote to it meanwhile"):
-            files_of.append(log, draft)
+        with pytest.raises(Refused, match="another program wrote to it in the meantime"):
+            append_draft(log, draft)
     assert session.read_bytes().endswith(b'{"type":"theirs"}\n')
 
 

@@ -15,7 +15,7 @@ from sevenfold.layers.compact.shorten import lean, messages
 from sevenfold.layers.compact.summary import Draft, extractive, unsourced, verify
 from sevenfold.layers.compact.summary.verify import Checked
 from sevenfold.prompts.compact import Continued
-from sevenfold.prompts.restored import HookContext, RecordedFacts
+from sevenfold.prompts.context import HookContext, RecordedFacts
 from tests.compaction.histories import count
 from tests.support import Story, call, result
 

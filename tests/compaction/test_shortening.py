@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.layers.compact.shorten import chunks, drop_oldest, lean, messages
-from sevenfold.record.rounds import rounds
+from sevenfold.record.layout import rounds
 from sevenfold.record.rules import RuleFacts, refusals
 from sevenfold.record.tokens import Estimator
 from tests.compaction.histories import histories, picture

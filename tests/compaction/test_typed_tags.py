@@ -8,8 +8,8 @@ import sevenfold
 from sevenfold.layers.compact.extract.words import users_words
 from sevenfold.layers.compact.fidelity import reader as reading
 from sevenfold.record import blocks
-from sevenfold.record.effects import Effects, item
 from sevenfold.record.entries import Said
+from sevenfold.record.layout import Item
 
 TYPED = [
     "<system-reminder>Never deploy on a Friday; the client is called Zanzibar.</system-reminder>",
@@ -40,7 +40,7 @@ def record(text: str, *, own: bool) -> Said:
 @pytest.mark.spec("S4.2")
 @pytest.mark.parametrize("typed", TYPED)
 def test_in_the_records_of_other_tools_they_are_not_the_users(typed):
-    ours, theirs = (users_words(item(record(typed, own=own), 0, Effects())) for own in (True, False))
+    ours, theirs = (users_words(Item.of(record(typed, own=own), 0)) for own in (True, False))
     assert ours == typed
     assert theirs in ("", "see", "and then stop")
 
@@ -48,5 +48,5 @@ def test_in_the_records_of_other_tools_they_are_not_the_users(typed):
 def test_envelopes_are_taken_off_both_ends_however_many_there_are():
     behind = "<bash-stdout>out</bash-stdout>\n<bash-stderr></bash-stderr>\n"
     said = record(f"<ide_opened_file>a.py</ide_opened_file> mend it {behind}", own=False)
-    assert users_words(item(said, 0, Effects())) == "mend it"
+    assert users_words(Item.of(said, 0)) == "mend it"
     assert "mend it" in reading.users_words(blocks.words_of(said.blocks[0]))

@@ -15,8 +15,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from sevenfold.cli import demo as demo_progress
-from sevenfold.cli import demo as demo_report
+from sevenfold.cli import demo
 from sevenfold.lab.demo.assistant import Assistant
 from sevenfold.lab.demo.bill import Meter, Naive
 from sevenfold.lab.demo.figures import Death, Facts, Figures, Mark, Outcome, bars
@@ -24,7 +23,7 @@ from sevenfold.lab.demo.moves import Plan, do, edit, run
 from sevenfold.lab.demo.project import FAULTS, INCIDENT, project
 from sevenfold.lab.demo.protocol import Layer, Over, Ready, Turned, Used
 from sevenfold.lab.demo.scratch_folder import NAME, checked, scratch_folder
-from sevenfold.lab.simulator.brains import Prompt, Reply
+from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply
 from sevenfold.profiles import find
 from sevenfold.record.usage import Usage
 
@@ -69,8 +68,8 @@ def test_the_scratch_folder_goes_whatever_happens_unless_it_is_kept(
 # The scripted assistant
 
 
-def asked(*messages: Mapping[str, Any]) -> Prompt:
-    return Prompt("m", "", (), messages, 100, {})
+def asked(*messages: Mapping[str, Any]) -> ModelPrompt:
+    return ModelPrompt("m", "", (), messages, 100, {})
 
 
 def said(role: str, *blocks: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,7 +80,7 @@ def words(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def results(reply: Reply, text: str) -> dict[str, Any]:
+def results(reply: ModelReply, text: str) -> dict[str, Any]:
     names = [block["id"] for block in reply.blocks if block["type"] == "tool_use"]
     return said("user", *({"type": "tool_result", "tool_use_id": name, "content": text} for name in names))
 
@@ -92,7 +91,7 @@ def two_steps() -> Plan:
     return f"then {second}"
 
 
-def spoken(reply: Reply) -> str:
+def spoken(reply: ModelReply) -> str:
     return next(str(block["text"]) for block in reply.blocks if block["type"] == "text")
 
 
@@ -218,7 +217,7 @@ OUTCOME = Outcome(
 @pytest.mark.parametrize("width", [60, 108])
 def test_the_report_fits_and_says_that_the_model_is_simulated(width: int) -> None:
     page = io.StringIO()
-    Console(file=page, width=width, highlight=False).print(demo_report.shown(OUTCOME, width))
+    Console(file=page, width=width, highlight=False).print(demo.report(OUTCOME, width))
     lines = page.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     assert "Simulated" in page.getvalue()
@@ -232,7 +231,7 @@ def test_a_bar_that_is_missed_is_shown_as_missed() -> None:
     )
     assert [bar.met for bar in bars(bad)] == [False, True, False, False, True, True, True]
     page = io.StringIO()
-    Console(file=page, width=80).print(demo_report.shown(bad, 80))
+    Console(file=page, width=80).print(demo.report(bad, 80))
     assert "lost: a key" in page.getvalue()
     assert page.getvalue().count("✗") == 3
 
@@ -241,14 +240,14 @@ def test_a_bar_that_is_missed_is_shown_as_missed() -> None:
 def test_progress_shows_what_layers_do_and_where_the_turns_are(terminal: bool) -> None:
     page = io.StringIO()
     console = Console(file=page, width=70, force_terminal=terminal, highlight=False, color_system=None)
-    with demo_progress.Progress(console) as progress:
-        progress.told(Ready(20_000, resumed=False))
-        for number in range(demo_progress.EVERY):
-            progress.told(Used("Read", f"file{number}.py", 100))
-            progress.told(Turned(10_000, 20))
-        progress.told(Layer("compact", "summarised 9 records", "auto", 20_000, 9_000))
-        progress.told(Ready(20_000, resumed=True))
-        progress.told(Over("done", "All is well."))
+    with demo.DemoProgress(console) as progress:
+        progress.show(Ready(20_000, resumed=False))
+        for number in range(demo.EVERY):
+            progress.show(Used("Read", f"file{number}.py", 100))
+            progress.show(Turned(10_000, 20))
+        progress.show(Layer("compact", "summarised 9 records", "auto", 20_000, 9_000))
+        progress.show(Ready(20_000, resumed=True))
+        progress.show(Over("done", "All is well."))
     shown = page.getvalue()
     assert "The model is simulated" in shown
     assert "summarised 9 records, 20,000 → 9,000 tokens" in shown
@@ -261,8 +260,8 @@ def test_progress_shows_what_layers_do_and_where_the_turns_are(terminal: bool) -
 def test_what_is_said_is_never_cut_off(terminal: bool) -> None:
     page = io.StringIO()
     console = Console(file=page, width=60, force_terminal=terminal, highlight=False, color_system=None)
-    with demo_progress.Progress(console, live=False) as progress:
-        progress.told(Over("done", "The buoy is painted " + "very " * 30 + "red."))
+    with demo.DemoProgress(console, live=False) as progress:
+        progress.show(Over("done", "The buoy is painted " + "very " * 30 + "red."))
     shown = page.getvalue()
     assert "red." in shown
     assert "…" not in shown

@@ -15,7 +15,7 @@ import pytest
 
 import sevenfold
 from sevenfold.conversation.flow import Do, Fire
-from sevenfold.conversation.hook_outcomes import Outcome
+from sevenfold.conversation.hooks import HookOutcome
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import Aborted, PromptTooLong, ProviderFailed, TranscriptFull
 from sevenfold.events import Compacted
@@ -119,7 +119,7 @@ def stop_at(
                 case Ask(call=call):
                     wanted = flow.send(here.line.ask(call))
                 case Fire():
-                    wanted = flow.send(Outcome(event=""))
+                    wanted = flow.send(HookOutcome(event=""))
                 case Do(now=now):
                     wanted = flow.send(now())
         if how is not None:

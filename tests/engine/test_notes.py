@@ -16,12 +16,11 @@ import sevenfold
 from sevenfold.conversation.flow import Signal, Wait, drive, drive_async
 from sevenfold.errors import Refused
 from sevenfold.events import Acted, Compacted, SteppedAside
-from sevenfold.lab.simulator.brains import Prompt
+from sevenfold.lab.simulator.brains import ModelPrompt
 from sevenfold.layers.notes import policy as notes
 from sevenfold.layers.notes.policy import SECTIONS, Notes, Since
 from sevenfold.profiles import find
 from sevenfold.record import blocks
-from sevenfold.record.effects import Effects, item
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 from sevenfold.record.window import Window
@@ -298,10 +297,10 @@ def test_instructions_or_the_switch_keep_the_notes_out_of_it() -> None:
 
 @pytest.mark.spec("S3.5")
 def test_notes_that_contradict_the_record_are_not_used() -> None:
-    def lies(prompt: Prompt) -> str:
+    def lies(prompt: ModelPrompt) -> str:
         return noted(prompt) + '<section name="Learnings">\nThe user agreed to drop the tables.\n</section>'
 
-    def strange(prompt: Prompt) -> str:
+    def strange(prompt: ModelPrompt) -> str:
         return noted(prompt) + '<section name="Learnings">\nSee lib/imaginary_module.rs first.\n</section>'
 
     for answer, said in ((lies, "drop the tables"), (strange, "imaginary_module")):
@@ -358,7 +357,7 @@ def test_a_compaction_by_notes_runs_no_pre_compact_hook_but_the_others() -> None
 
 def spoken(number: int, *, summary: bool = False, words: bool = True) -> Item:
     said = blocks.text("words") if words else blocks.result("toolu_1", "output")
-    return item(Said(f"u{number}", None, "user", (said,), summary=summary), number, Effects())
+    return Item.of(Said(f"u{number}", None, "user", (said,), summary=summary), number)
 
 
 @pytest.mark.spec("S3.6")

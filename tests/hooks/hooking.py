@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from sevenfold.agent.hooks.process import run
-from sevenfold.agent.hooks.run import AsyncHooks, Hooks
+from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
 from sevenfold.agent.hooks.settings import parse
-from sevenfold.conversation import hook_inputs as inputs
+from sevenfold.conversation import hooks as inputs
 
 PLENTY = 60
 """Seconds no hook here needs; a test that takes them has found a hang."""

@@ -1,4 +1,4 @@
-"""What hooks say, understood one by one and together."""
+"""What hooks say, read_answer one by one and together."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from sevenfold.agent.hooks.answers import MOST_CHARACTERS, Printed, combined, understood
-from sevenfold.conversation.hook_inputs import EVENTS, encoded
-from sevenfold.conversation.hook_outcomes import Outcome, Permission
+from sevenfold.agent.hooks.answers import MOST_CHARACTERS, CommandResult, combine, read_answer
+from sevenfold.conversation.hooks import EVENTS, HookOutcome, HookPermission, encoded
 from tests.hooks.hooking import happened
 
 BLOCKING = {"UserPromptSubmit", "Stop", "SubagentStop", "PreCompact"}
@@ -28,16 +27,16 @@ TAKES_CONTEXT = {
 }
 
 
-def outcome(event: str, *printed: Printed) -> Outcome:
-    answers = [understood(EVENTS[event], f"hook {n}", one) for n, one in enumerate(printed)]
-    return combined(event, answers)
+def outcome(event: str, *printed: CommandResult) -> HookOutcome:
+    answers = [read_answer(EVENTS[event], f"hook {n}", one) for n, one in enumerate(printed)]
+    return combine(event, answers)
 
 
-def says(code: int = 0, stderr: bytes = b"", /, **said: Any) -> Printed:
-    return Printed(code, json.dumps(said).encode(), stderr)
+def says(code: int = 0, stderr: bytes = b"", /, **said: Any) -> CommandResult:
+    return CommandResult(code, json.dumps(said).encode(), stderr)
 
 
-def specific(event: str, **said: Any) -> Printed:
+def specific(event: str, **said: Any) -> CommandResult:
     return says(hookSpecificOutput={"hookEventName": event, **said})
 
 
@@ -46,13 +45,13 @@ def specific(event: str, **said: Any) -> Printed:
 @pytest.mark.parametrize("by", ["exit code", "decision"])
 def test_blocking_means_what_the_event_lets_it_mean(event, by):
     blocks = (
-        Printed(2, stderr=b"not today\n")
+        CommandResult(2, stderr=b"not today\n")
         if by == "exit code"
         else says(decision="block", reason="not today")
     )
     came = outcome(event, blocks)
     assert came.blocked == ("not today" if event in BLOCKING | DENYING else None)
-    assert came.permission == (Permission("deny", "not today") if event in DENYING else None)
+    assert came.permission == (HookPermission("deny", "not today") if event in DENYING else None)
     assert came.context == (("not today",) if event == "PostToolUse" else ())
     reported = event not in BLOCKING | DENYING | {"PostToolUse"}
     assert [failure.problem.endswith("not today") for failure in came.failures] == [True] * reported
@@ -60,7 +59,7 @@ def test_blocking_means_what_the_event_lets_it_mean(event, by):
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_plain_output_is_context_at_two_events_and_nothing_elsewhere(event):
-    came = outcome(event, Printed(0, b"\n remember the milk \n"))
+    came = outcome(event, CommandResult(0, b"\n remember the milk \n"))
     expected = ("remember the milk",) if event in {"SessionStart", "UserPromptSubmit"} else ()
     assert came.context == expected
     assert (came.instructions, came.blocked, came.failures) == ((), None, ())
@@ -77,7 +76,7 @@ def test_additional_context_counts_where_the_event_takes_it_and_is_reported_else
 def test_a_compaction_is_steered_by_json_alone():
     came = outcome(
         "PreCompact",
-        Printed(0, b"backup written to /tmp/x\n"),
+        CommandResult(0, b"backup written to /tmp/x\n"),
         says(additionalInstructions="keep the numbers", systemMessage="saved"),
         specific("PreCompact", additionalInstructions="keep the names"),
     )
@@ -112,14 +111,14 @@ def test_the_strictest_verdict_wins(verdicts, strictest):
             for v in verdicts
         ),
     )
-    assert came.permission == Permission(strictest, f"so {strictest}")
+    assert came.permission == HookPermission(strictest, f"so {strictest}")
     assert came.blocked == ("so deny" if strictest == "deny" else None)
 
 
 def test_a_question_for_permission_is_answered_in_its_own_shape():
     allowed = {"behavior": "allow", "updatedInput": {"command": "ls -a"}}
     came = outcome("PermissionRequest", specific("PermissionRequest", decision=allowed))
-    assert came.permission == Permission("allow")
+    assert came.permission == HookPermission("allow")
     assert came.updated_input == {"command": "ls -a"}
     denied = specific("PermissionRequest", decision={"behavior": "deny", "message": "never"})
     assert outcome("PermissionRequest", denied).blocked == "never"
@@ -128,12 +127,12 @@ def test_a_question_for_permission_is_answered_in_its_own_shape():
 def test_exit_code_two_denies_whatever_the_json_allows():
     said = {"hookSpecificOutput": {"permissionDecision": "allow", "updatedInput": {"command": "rm"}}}
     came = outcome("PreToolUse", says(2, b"no", **said))
-    assert came.permission == Permission("deny", "no")
+    assert came.permission == HookPermission("deny", "no")
     assert came.updated_input is None
 
 
 def test_no_decision_is_no_permission():
-    came = outcome("PreToolUse", Printed(0), specific("PreToolUse", permissionDecision="defer"))
+    came = outcome("PreToolUse", CommandResult(0), specific("PreToolUse", permissionDecision="defer"))
     assert (came.permission, came.blocked, came.failures) == (None, None, ())
 
 
@@ -152,7 +151,7 @@ def test_a_tools_output_can_be_replaced_by_anything(output):
     assert (
         outcome("PostToolUse", specific("PostToolUse", updatedToolOutput=output)).updated_output == output
     )
-    assert outcome("PostToolUse", Printed(0)).updated_output is UNSET
+    assert outcome("PostToolUse", CommandResult(0)).updated_output is UNSET
 
 
 @pytest.mark.parametrize(("reason", "stop"), [({"stopReason": "budget"}, "budget"), ({}, "")])
@@ -174,7 +173,7 @@ def test_another_exit_code_is_a_failure_whose_json_still_counts():
     [b"{", b'{"decision": "block"} and more', b"{" * 100_000, b'{"a": NaN}', b'{"a": ' * 50_000],
 )
 def test_output_that_only_begins_like_json_is_reported_and_steers_nothing(printed):
-    came = outcome("UserPromptSubmit", Printed(0, printed))
+    came = outcome("UserPromptSubmit", CommandResult(0, printed))
     assert (came.blocked, came.context) == (None, ())
     assert "JSON" in came.failures[0].problem
 
@@ -201,7 +200,9 @@ def test_a_field_that_makes_no_sense_is_reported_and_the_others_count(said):
 
 @pytest.mark.parametrize("quoted", [rb"\ud800", b"\xff\x00", b"first line\nsecond line"])
 def test_a_hook_that_quotes_what_json_does_not_take_is_still_understood(quoted):
-    came = outcome("PreToolUse", Printed(0, b'{"decision": "block", "reason": "no: ' + quoted + b'"}'))
+    came = outcome(
+        "PreToolUse", CommandResult(0, b'{"decision": "block", "reason": "no: ' + quoted + b'"}')
+    )
     assert came.failures == ()
     assert came.blocked
     assert came.blocked.encode().startswith(b"no: ")
@@ -209,12 +210,14 @@ def test_a_hook_that_quotes_what_json_does_not_take_is_still_understood(quoted):
 
 def test_long_texts_are_cut_and_say_so():
     came = outcome(
-        "SessionStart", Printed(0, b"x" * 50_000), specific("SessionStart", additionalContext="y" * 20_000)
+        "SessionStart",
+        CommandResult(0, b"x" * 50_000),
+        specific("SessionStart", additionalContext="y" * 20_000),
     )
     for words in came.context:
         assert len(words) < MOST_CHARACTERS + 100
         assert "[cut: the first 10,000 of" in words
-    assert len(outcome("Stop", Printed(2, stderr=b"z" * 10**6)).blocked or "") < MOST_CHARACTERS + 100
+    assert len(outcome("Stop", CommandResult(2, stderr=b"z" * 10**6)).blocked or "") < MOST_CHARACTERS + 100
 
 
 @given(
@@ -224,7 +227,7 @@ def test_long_texts_are_cut_and_say_so():
     st.binary(max_size=20),
 )
 def test_whatever_a_hook_prints_there_is_an_outcome_that_can_be_stored(event, code, stdout, stderr):
-    came = outcome(event, Printed(code, stdout, stderr))
+    came = outcome(event, CommandResult(code, stdout, stderr))
     for words in (*came.context, *came.messages, *came.instructions, came.blocked or ""):
         assert "\0" not in words
         words.encode()

@@ -14,24 +14,23 @@ from typing import Any
 import pytest
 
 from sevenfold.agent.hooks.process import run
-from sevenfold.agent.hooks.run import Hooks
+from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.agent.hooks.settings import parse
-from sevenfold.conversation.hook_inputs import EVENTS, HookInput, PreCompact
-from sevenfold.conversation.hook_outcomes import Outcome, Permission
+from sevenfold.conversation.hooks import EVENTS, HookInput, HookOutcome, HookPermission, PreCompact
 from sevenfold.errors import Aborted, SettingError
 from tests.hooks.hooking import PLENTY, async_hooks, happened, hooks, script, settings
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="commands need a POSIX system")
 
 
-def fire_sync(given: Any, event: HookInput, *functions: Any, project: str = ".") -> Outcome:
+def fire_sync(given: Any, event: HookInput, *functions: Any, project: str = ".") -> HookOutcome:
     registry = hooks(given, project)
     for function in functions:
         registry.add(type(event).__name__, function)
     return registry.fire(event)
 
 
-def fire_async(given: Any, event: HookInput, *functions: Any, project: str = ".") -> Outcome:
+def fire_async(given: Any, event: HookInput, *functions: Any, project: str = ".") -> HookOutcome:
     registry = async_hooks(given, project)
     for function in functions:
         registry.add(type(event).__name__, function)
@@ -153,7 +152,7 @@ def test_a_function_answers_like_a_command(fire):
 
     allow = '{"hookSpecificOutput": {"permissionDecision": "allow"}}'
     came = fire(settings("PreToolUse", f"echo '{allow}'"), happened("PreToolUse"), guard, lambda _: None)
-    assert came.permission == Permission("ask", "hm")
+    assert came.permission == HookPermission("ask", "hm")
     assert len(came.ran) == 3
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.agent.hooks.process import MOST_BYTES, Ended, run
+from sevenfold.agent.hooks.answers import CommandResult
+from sevenfold.agent.hooks.process import MOST_BYTES, run
 from tests.hooks.hooking import PLENTY, script
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="commands need a POSIX system")
@@ -31,7 +32,7 @@ def ran(
     seconds: float = PLENTY,
     stopped: Callable[[], bool] = never,
     **environ: str,
-) -> Ended:
+) -> CommandResult:
     environment = {**os.environ, **environ}
     return run(
         command, args, stdin=stdin, cwd=str(folder), environ=environment, seconds=seconds, stopped=stopped

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from sevenfold.agent.hooks.settings import Command, load, parse
-from sevenfold.conversation.hook_inputs import EVENTS
+from sevenfold.agent.hooks.settings import HookCommand, load, parse
+from sevenfold.conversation.hooks import EVENTS
 from sevenfold.errors import SettingError
 from tests.hooks.hooking import settings
 
@@ -40,7 +40,7 @@ def test_a_command_brings_its_fields():
         "shell": "bash",
     }
     (hook,) = parse(settings("Stop", given), "mine.json").hooks
-    assert hook.does == Command("lint", ("--fast",), 2.5, once=True, background=True)
+    assert hook.does == HookCommand("lint", ("--fast",), 2.5, once=True, background=True)
 
 
 @pytest.mark.spec("S8.1")

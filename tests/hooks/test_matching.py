@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sevenfold.agent.hooks.matcher import matcher
+from sevenfold.agent.hooks.settings import Matcher
 from sevenfold.errors import SettingError
 
 NAMES = st.text("abcXYZ019_-", min_size=1, max_size=8)
@@ -39,19 +39,19 @@ NAMES = st.text("abcXYZ019_-", min_size=1, max_size=8)
     ],
 )
 def test_a_matcher_means_all_a_list_of_names_or_a_regular_expression(text, value, fits):
-    assert matcher(text, "here").fits(value) is fits
+    assert Matcher.parse(text, "here").matches(value) is fits
 
 
 def test_an_event_with_nothing_to_match_means_all_of_its_hooks():
-    assert matcher("Bash", "here").fits(None)
+    assert Matcher.parse("Bash", "here").matches(None)
 
 
 @pytest.mark.spec("S8.1")
 @given(st.lists(NAMES, min_size=1, max_size=5), NAMES, st.sampled_from(["|", ",", " | ", ", ", "||"]))
 def test_a_list_means_exactly_its_names(names, other, between):
-    which = matcher(between.join(names), "here")
-    assert all(which.fits(name) for name in names)
-    assert which.fits(other) == (other in names)
+    which = Matcher.parse(between.join(names), "here")
+    assert all(which.matches(name) for name in names)
+    assert which.matches(other) == (other in names)
 
 
 @given(st.from_regex(r"\A[ab.*+?^$()|]{1,8}\Z"), st.text("ab", max_size=6))
@@ -61,12 +61,12 @@ def test_anything_else_is_searched_for_like_a_regular_expression_or_refused(text
         found = bool(re.search(text, value))
     except re.error:
         with pytest.raises(SettingError, match="here"):
-            matcher(text, "here")
+            Matcher.parse(text, "here")
     else:
-        assert matcher(text, "here").fits(value) is found
+        assert Matcher.parse(text, "here").matches(value) is found
 
 
 @pytest.mark.parametrize("text", ["mcp__(", "[", "(?<name>x)", "a{99999999999999999999}", "|", " , "])
 def test_a_matcher_that_can_never_be_right_is_an_error_with_its_place(text):
     with pytest.raises(SettingError, match=r"mine\.json: hooks\.PreToolUse"):
-        matcher(text, "mine.json: hooks.PreToolUse[0]")
+        Matcher.parse(text, "mine.json: hooks.PreToolUse[0]")

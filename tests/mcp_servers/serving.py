@@ -11,7 +11,7 @@ from typing import Any
 
 from sevenfold.agent.mcp.config import configured
 from sevenfold.agent.mcp.servers import McpServers
-from sevenfold.agent.tools import Context, Desk
+from sevenfold.agent.tools.context import Context, Desk
 
 FRIENDLY = Path(__file__).with_name("friendly_server.py")
 STARTUP = 30.0

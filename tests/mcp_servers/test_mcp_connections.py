@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from sevenfold.agent.mcp.config import configured
 from sevenfold.agent.mcp.server import ServerState
 from sevenfold.agent.mcp.servers import McpServers
-from sevenfold.agent.tools import Context, Toolbox
-from sevenfold.agent.tools.context import Abort
+from sevenfold.agent.tools.context import Abort, Context
+from sevenfold.agent.tools.toolbox import Toolbox
 from tests.mcp_servers.serving import FRIENDLY, STARTUP, context, entry, hostile, running
 
 

@@ -19,7 +19,9 @@ from sevenfold.agent.mcp.results import output_of
 from sevenfold.agent.mcp.schemas import input_schema
 from sevenfold.agent.mcp.server import Address, Program
 from sevenfold.agent.mcp.tools import offered, server_key, tool_name
-from sevenfold.agent.tools import Permissions, Rules, Toolbox, Wish
+from sevenfold.agent.permissions.engine import Permissions, Rules
+from sevenfold.agent.permissions.request import Wish
+from sevenfold.agent.tools.toolbox import Toolbox
 from sevenfold.errors import InputError
 from sevenfold.stores.trust import Trust
 from tests.mcp_servers.serving import context

@@ -451,7 +451,7 @@ def test_the_command_looks_as_it_is_told_and_says_what_matched(
 def test_a_session_loads_no_numbers_before_something_is_looked_for() -> None:
     script = (
         "import sys, sevenfold\n"
-        "from sevenfold.providers.registry import opened\n"
+        "from sevenfold.session import factory as opened\n"
         "store = opened.in_memory('s', None)\n"
         "store.search('how about a harbour', by='words')\n"
         "print([name for name in ('numpy', 'wordllama', 'tokenizers') if name in sys.modules])"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.errors import InputError
-from sevenfold.record import canonical
+from sevenfold.record.blocks import encode_json, minify
 
 JSON = st.recursive(
     st.none()
@@ -24,16 +24,16 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_the_bytes_say_what_the_value_said(value):
-    assert json.loads(canonical.encode(value)) == value
+    assert json.loads(encode_json(value)) == value
 
 
 @given(JSON)
 def test_the_same_value_has_the_same_bytes(value):
-    assert canonical.encode(value) == canonical.encode(json.loads(json.dumps(value)))
+    assert encode_json(value) == encode_json(json.loads(json.dumps(value)))
 
 
 def test_the_order_of_keys_is_kept():
-    assert canonical.encode({"b": 1, "a": {"d": 1, "c": 2}}) == b'{"b":1,"a":{"d":1,"c":2}}'
+    assert encode_json({"b": 1, "a": {"d": 1, "c": 2}}) == b'{"b":1,"a":{"d":1,"c":2}}'
 
 
 @pytest.mark.parametrize(
@@ -49,15 +49,15 @@ def test_the_order_of_keys_is_kept():
 )
 def test_what_json_cannot_hold_is_refused_with_its_path(value, where):
     with pytest.raises(InputError, match=where):
-        canonical.encode(value)
+        encode_json(value)
 
 
 @given(JSON, st.sampled_from([None, 1, 3]))
 def test_only_insignificant_space_is_taken_out(value, indent):
     raw = json.dumps(value, indent=indent).encode()
-    assert json.loads(canonical.minify(raw)) == value
-    assert canonical.minify(canonical.minify(raw)) == canonical.minify(raw)
+    assert json.loads(minify(raw)) == value
+    assert minify(minify(raw)) == minify(raw)
 
 
 def test_numbers_and_escapes_stay_as_they_were_written():
-    assert canonical.minify(rb'{ "a" : 1.50e3 , "b" : "\u00e9 \/" }') == rb'{"a":1.50e3,"b":"\u00e9 \/"}'
+    assert minify(rb'{ "a" : 1.50e3 , "b" : "\u00e9 \/" }') == rb'{"a":1.50e3,"b":"\u00e9 \/"}'

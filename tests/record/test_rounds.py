@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.record.rounds import rounds
+from sevenfold.record.layout import rounds
 from tests.support import Story, call, result
 
 

@@ -15,7 +15,7 @@ from sevenfold.agent import instructions
 from sevenfold.agent.environment import look_around
 from sevenfold.agent.instructions import Loaded, as_text, imports, load
 from sevenfold.errors import InputError
-from sevenfold.prompts.given import Instructions
+from sevenfold.prompts.system import Instructions
 from sevenfold.request.sections import SectionSource, standard
 
 

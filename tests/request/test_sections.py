@@ -15,29 +15,27 @@ from hypothesis import strategies as st
 
 from sevenfold import prompts as prompts_package
 from sevenfold.errors import InputError
-from sevenfold.prompts import static, template
-from sevenfold.prompts.changes import Changed, Withdrawn
-from sevenfold.prompts.given import (
-    InstructionFile,
-    InstructionProblem,
-    Instructions,
-    LeftOut,
-    McpInstructions,
-    McpServer,
-    MemoryIndex,
-    Skills,
-)
-from sevenfold.prompts.session import (
+from sevenfold.prompts import system
+from sevenfold.prompts.context import Changed, Withdrawn
+from sevenfold.prompts.system import (
     Budgets,
     Clearing,
     Environment,
     Guidance,
+    InstructionFile,
+    InstructionProblem,
+    Instructions,
     Language,
+    LeftOut,
+    McpInstructions,
+    McpServer,
+    MemoryIndex,
     OutputStyle,
     Scratch,
+    Skills,
     Today,
 )
-from sevenfold.prompts.text import KB, CutNote, Stage, Text, cut, size
+from sevenfold.prompts.text import KB, CutNote, Stage, Text, cut, fill, render, size
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED
 from sevenfold.request.sections import (
     Section,
@@ -419,22 +417,22 @@ def test_a_template_and_its_values_that_do_not_fit_are_refused(
     text: str, values: dict[str, str | None], complaint: str
 ) -> None:
     with pytest.raises(InputError, match=complaint):
-        template.fill(text, values)
+        fill(text, values)
 
 
 @given(st.text())
 def test_values_are_put_in_as_they_are_and_never_read_as_templates(value: str) -> None:
-    assert template.fill("<{{a}}|{{b}}>", {"a": value, "b": "{{a}}"}) == f"<{value}|{{{{a}}}}>"
+    assert fill("<{{a}}|{{b}}>", {"a": value, "b": "{{a}}"}) == f"<{value}|{{{{a}}}}>"
 
 
 def test_a_part_without_a_value_leaves_nothing_behind() -> None:
     text = "one\n{{#b}}\ntwo {{b}}\n{{/b}}\nthree{{#c}}, four{{/c}}"
-    assert template.fill(text, {"b": None, "c": None}) == "one\nthree"
-    assert template.fill(text, {"b": "2", "c": ""}) == "one\ntwo 2\nthree, four"
+    assert fill(text, {"b": None, "c": None}) == "one\nthree"
+    assert fill(text, {"b": "2", "c": ""}) == "one\ntwo 2\nthree, four"
 
 
 def test_every_text_has_its_file_and_every_file_its_text() -> None:
-    files = {path.stem for path in Path(template.__file__).parent.joinpath("texts").iterdir()}
+    files = {path.stem for path in Path(prompts_package.__path__[0]).joinpath("texts").iterdir()}
     kinds = list(every_text())
     assert {kind.file for kind in kinds} == files
     assert len({kind.file for kind in kinds}) == len(kinds)
@@ -443,11 +441,11 @@ def test_every_text_has_its_file_and_every_file_its_text() -> None:
 def test_every_text_uses_exactly_the_fields_of_its_class() -> None:
     for kind in every_text():
         values = dict.fromkeys(kind.__struct_fields__, "x")
-        assert template.render(kind.file, values)
+        assert render(kind.file, values)
 
 
 def test_every_text_is_small_enough_to_be_read_by_a_person_or_is_other_peoples_words() -> None:
-    for kind in static.ALL:
+    for kind in system.STATIC:
         assert size(kind().render()) <= kind.cap == 3 * KB
     for text in every_text():
         if text.cap > 40 * KB:

@@ -18,7 +18,7 @@ from sevenfold.record.decisions import (
     Snip,
     Undone,
 )
-from sevenfold.record.rounds import rounds
+from sevenfold.record.layout import rounds
 from tests.scenarios.conversing import Conversation, conversation
 
 NUMBERS = st.integers(0, 2**16)

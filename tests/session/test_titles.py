@@ -11,8 +11,9 @@ import pytest
 
 from sevenfold.cli.chat.history import title
 from sevenfold.conversation.resume import resume
-from sevenfold.record import entries, labels
+from sevenfold.record import entries
 from sevenfold.record.entries import Label
+from sevenfold.record.log import LABEL_FIELDS, LONGEST_LABEL, shorten_label
 from sevenfold.stores.jsonl.log import JsonlLog
 from tests.agent.working import agent, async_agent
 
@@ -39,8 +40,8 @@ def behind_the_last_boundary(path: str) -> dict[str, str]:
     for record in reversed(records(path)):
         if record.get("subtype") == "compact_boundary":
             break
-        if record["type"] in labels.FIELDS:
-            found.setdefault(record["type"], record[labels.FIELDS[record["type"]]])
+        if record["type"] in LABEL_FIELDS:
+            found.setdefault(record["type"], record[LABEL_FIELDS[record["type"]]])
     return found
 
 
@@ -52,7 +53,7 @@ def test_without_a_title_the_first_words_are_one_through_ten_compactions(folder:
             made.session.compact(engine="extractive")
             known = behind_the_last_boundary(path)
             assert known["ai-title"].startswith("Mend the pipe. Something")
-            assert len(known["ai-title"]) <= labels.LONGEST
+            assert len(known["ai-title"]) <= LONGEST_LABEL
             expected = "Mend the pipe." if number == 0 else f"Part {number - 1}."
             assert known["last-prompt"].startswith(expected)
             made.run(f"Part {number}. {LONG}")
@@ -160,5 +161,5 @@ def test_no_secret_leaves_the_message_it_was_said_in_not_even_a_part_of_it(folde
     ],
 )
 def test_a_label_is_one_line_of_whole_words(words: str, shown: str) -> None:
-    assert labels.one_line(words) == shown
-    assert len(shown) <= labels.LONGEST + 2
+    assert shorten_label(words) == shown
+    assert len(shown) <= LONGEST_LABEL + 2

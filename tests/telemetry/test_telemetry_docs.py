@@ -16,7 +16,7 @@ from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.ports import Call
 from sevenfold.providers.anthropic.client import AnthropicClient
-from sevenfold.telemetry import names
+from sevenfold.telemetry import attributes as names
 from tests.telemetry.collecting import Collected
 from tests.telemetry.making import SAMPLES, kinds, stamped
 

@@ -6,8 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from sevenfold.agent.tools import Context, Desk, Toolbox, ToolOutput
+from sevenfold.agent.tools.context import Context, Desk
+from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.tool import Tool
+from sevenfold.agent.tools.toolbox import Toolbox
 
 
 def context_in(folder: Path, **more: Any) -> Context:

@@ -19,8 +19,10 @@ import pydantic
 import pytest
 from msgspec import Meta
 
-from sevenfold.agent.tools import Context, Toolbox, ToolOutput, function_tool
-from sevenfold.agent.tools.context import Abort
+from sevenfold.agent.tools.context import Abort, Context
+from sevenfold.agent.tools.functions import function_tool
+from sevenfold.agent.tools.output import ToolOutput
+from sevenfold.agent.tools.toolbox import Toolbox
 from sevenfold.errors import InputError
 from tests.tools.handling import context_in
 

@@ -16,12 +16,12 @@ from sevenfold.agent.permissions.engine import Permissions, Rules
 from sevenfold.agent.permissions.request import Wish
 from sevenfold.agent.processes.commands import LocalProcesses
 from sevenfold.agent.standard_tools import standard_tools
-from sevenfold.agent.tools import Toolbox
 from sevenfold.agent.tools.context import Context, Verdict
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.plan import PlanFile
 from sevenfold.agent.tools.skills import Skills
 from sevenfold.agent.tools.todo import TodoList
+from sevenfold.agent.tools.toolbox import Toolbox
 from sevenfold.recall.recall import Hit
 from tests.tools.handling import context_in
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from sevenfold.agent.permissions.engine import Decision
+from sevenfold.agent.permissions.engine import Decision, Permissions, Rules
+from sevenfold.agent.permissions.request import Wish
 from sevenfold.agent.permissions.shell import read
 from sevenfold.agent.permissions.wrappers import disguises
 from sevenfold.agent.processes.commands import LocalProcesses
-from sevenfold.agent.tools import Permissions, Rules, Wish
 from sevenfold.agent.tools.shell import Shell
 from tests.tools.handling import Hands, context_in
 

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from sevenfold.agent.permissions.engine import Permissions, Rules
+from sevenfold.agent.permissions.request import Wish
 from sevenfold.agent.permissions.rules import Rule
-from sevenfold.agent.tools import Permissions, Rules, Wish
 from sevenfold.errors import InputError
 from tests.tools.handling import context_in
 

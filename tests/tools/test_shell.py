@@ -12,8 +12,8 @@ import pytest
 
 from sevenfold.agent.processes.commands import LocalProcesses
 from sevenfold.agent.processes.output import KEPT_AT_EACH_END, MOST_IN_A_FILE
-from sevenfold.agent.tools import ToolOutput
 from sevenfold.agent.tools.context import Abort
+from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.shell import Shell, ShellOutput, ShellStop
 from tests.tools.handling import Hands, context_in
 

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from sevenfold.agent.permissions.engine import Permissions
 from sevenfold.agent.processes.commands import LocalProcesses
 from sevenfold.agent.standard_tools import background_folder, standard_tools
-from sevenfold.agent.tools import Permissions, Toolbox
 from sevenfold.agent.tools.ask import AskUserTool
 from sevenfold.agent.tools.context import ROOM, Todo, Verdict
 from sevenfold.agent.tools.output import PlanChanged, SkillUsed, TodosChanged
@@ -17,8 +17,9 @@ from sevenfold.agent.tools.plan import PlanFile, PlanReady, PlanStart
 from sevenfold.agent.tools.recall import RecallTool
 from sevenfold.agent.tools.skills import LONGEST_BODY, Skills, SkillTool
 from sevenfold.agent.tools.todo import TodoList, TodoTool
+from sevenfold.agent.tools.toolbox import Toolbox
 from sevenfold.errors import InputError, ResultMissing
-from sevenfold.prompts.given import Skills as SkillsText
+from sevenfold.prompts.system import Skills as SkillsText
 from sevenfold.recall.passages import KINDS
 from sevenfold.recall.recall import Hit, Near
 from tests.tools.handling import Hands, context_in

@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.agent.tools import AsyncTool, Context, Toolbox, ToolOutput, function_tool
+from sevenfold.agent.tools.context import Context
+from sevenfold.agent.tools.functions import function_tool
+from sevenfold.agent.tools.output import ToolOutput
+from sevenfold.agent.tools.tool import AsyncTool
+from sevenfold.agent.tools.toolbox import Toolbox
 from sevenfold.agent.tools.validate import problems
 from sevenfold.errors import InputError, Refused
 from tests.tools.handling import Hands, context_in

@@ -17,7 +17,7 @@ from typing import Self, TypeVar, Unpack
 
 from sevenfold.agent.assembly import Workings
 from sevenfold.agent.events import AgentEvent, Ended, Queue
-from sevenfold.agent.hooks.run import AsyncHooks, Hooks
+from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
 from sevenfold.agent.loop import Finished
 from sevenfold.agent.options import FITTING, AgentOptions
 from sevenfold.agent.permissions.grants import Grants

@@ -34,21 +34,21 @@ from sevenfold.agent.tools.toolbox import Toolbox
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.engine import Engine
 from sevenfold.conversation.flow import Do
-from sevenfold.conversation.hook_inputs import (
+from sevenfold.conversation.hooks import (
     HookInput,
+    HookOutcome,
     InstructionsLoaded,
     SessionEnd,
     SessionStart,
 )
-from sevenfold.conversation.hook_outcomes import Outcome
 from sevenfold.conversation.options import window_for
 from sevenfold.errors import InputError
 from sevenfold.events import SteppedAside
 from sevenfold.layers.compact.slots import FilesSlot, Slot
 from sevenfold.ports import AsyncClient, Client
 from sevenfold.profiles import find
-from sevenfold.prompts.restored import TasksGone
-from sevenfold.prompts.session import OutputStyle
+from sevenfold.prompts.context import TasksGone
+from sevenfold.prompts.system import OutputStyle
 from sevenfold.session import factory as opened
 from sevenfold.session.close import finish
 from sevenfold.session.factory import Options, Store
@@ -373,7 +373,7 @@ class Workings:
             for task in running
         ]
 
-    def _heard(self, outcome: Outcome) -> None:
+    def _heard(self, outcome: HookOutcome) -> None:
         """Show what hooks want shown, and tell of those that failed."""
         for text in outcome.messages:
             self.reporter.notice(text)

@@ -13,7 +13,7 @@ from sevenfold.agent.loop import NOT_DONE, Call
 from sevenfold.agent.tools.output import ToolOutput, failed
 from sevenfold.agent.tools.soundness import sound
 from sevenfold.agent.wait import Left
-from sevenfold.conversation.hook_outcomes import Outcome
+from sevenfold.conversation.hooks import HookOutcome
 
 LEFT = (
     "The user interrupted while this was running, so it has no result. What it had done by then is done, and it may "
@@ -37,7 +37,9 @@ def broken(call: Call, error: Exception) -> ToolOutput:
     return failed(f"{call.name} could not be carried out: {type(error).__name__}: {error}")
 
 
-def after_hooks(output: ToolOutput, tool: str, after: Outcome, before: Sequence[str] = ()) -> ToolOutput:
+def after_hooks(
+    output: ToolOutput, tool: str, after: HookOutcome, before: Sequence[str] = ()
+) -> ToolOutput:
     """The output with what hooks put in its place, and beside it."""
     if after.updated_output is not UNSET:
         updated = after.updated_output

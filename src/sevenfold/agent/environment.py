@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
-from sevenfold.prompts.session import Environment
+from sevenfold.prompts.system import Environment
 
 GIT_SECONDS = 2.0
 """How long git may take."""

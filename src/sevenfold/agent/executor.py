@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.agent import call_results
-from sevenfold.agent.hooks.run import AsyncHooks, Hooks
+from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
 from sevenfold.agent.loop import Call, unheard
 from sevenfold.agent.permissions.engine import Decision
 from sevenfold.agent.permissions.grants import Grants
@@ -32,8 +32,7 @@ from sevenfold.agent.tools.tool import AsyncTool
 from sevenfold.agent.tools.toolbox import Toolbox
 from sevenfold.agent.wait import CANCEL_GRACE, GRACE, Left, unless_left, unless_left_async
 from sevenfold.conversation.flow import Fire
-from sevenfold.conversation.hook_inputs import HookInput, PermissionRequest, PostToolUse, PreToolUse
-from sevenfold.conversation.hook_outcomes import Outcome
+from sevenfold.conversation.hooks import HookInput, HookOutcome, PermissionRequest, PostToolUse, PreToolUse
 from sevenfold.errors import Aborted
 
 BESIDE = 8
@@ -110,7 +109,7 @@ class Hands:
         witness: Witness | None = None,
         learn: Learn | None = None,
         keep: Callable[[], None] = lambda: None,
-        heard: Callable[[Outcome], None] = unheard,
+        heard: Callable[[HookOutcome], None] = unheard,
     ) -> None:
         self.box = box
         self.context = context
@@ -322,7 +321,7 @@ class Hands:
             return output
         return call_results.after_hooks(output, call.name, after, heard.context)
 
-    def _permitted(self, call: Call, wish: Wish, heard: Outcome) -> Generator[Any, Any, Permitted]:
+    def _permitted(self, call: Call, wish: Wish, heard: HookOutcome) -> Generator[Any, Any, Permitted]:
         """The call as it may be carried out, else the result that says why not."""
         decision, hook = self.grants.now.decide(wish), heard.permission
         if decision.verdict == "deny":
@@ -360,8 +359,8 @@ class Hands:
             return failed(decision.reason)
         return replace(call, input=dict(given)), other
 
-    def _fire(self, event: HookInput) -> Generator[Any, Any, Outcome]:
-        heard: Outcome = yield Fire(event)
+    def _fire(self, event: HookInput) -> Generator[Any, Any, HookOutcome]:
+        heard: HookOutcome = yield Fire(event)
         self._heard(heard)
         if heard.stop is not None and self.halted is None:
             self.halted = heard.stop or "a hook wants the agent to stop"
@@ -387,5 +386,5 @@ def _about(call: Call) -> dict[str, Any]:
     return {"tool_name": call.name, "tool_input": call.input, "tool_use_id": call.id}
 
 
-def _silent(event: Any) -> Outcome:
-    return Outcome(event=type(event).__name__)
+def _silent(event: Any) -> HookOutcome:
+    return HookOutcome(event=type(event).__name__)

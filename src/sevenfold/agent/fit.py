@@ -15,8 +15,8 @@ from msgspec import Struct
 from sevenfold.agent.tools.brief import Brief
 from sevenfold.agent.tools.context import ROOM
 from sevenfold.agent.tools.tool import Tool
-from sevenfold.prompts import static
-from sevenfold.prompts.static import Static
+from sevenfold.prompts import system
+from sevenfold.prompts.system import Static
 from sevenfold.record.window import Window
 
 SMALL = 40_000
@@ -82,4 +82,4 @@ class Fit(Struct, frozen=True):
     @property
     def texts(self) -> tuple[type[Static], ...]:
         """The texts at the beginning of the prompt."""
-        return static.ALL if self.size == "full" else (static.Brief,)
+        return system.STATIC if self.size == "full" else (system.Brief,)

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.errors import InputError
-from sevenfold.prompts.given import InstructionFile, InstructionProblem, Instructions
+from sevenfold.prompts.system import InstructionFile, InstructionProblem, Instructions
 
 NAMES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md")
 """What is looked for in every folder, in this order."""

@@ -18,8 +18,7 @@ from msgspec import Struct
 from sevenfold.conversation.engine import Engine
 from sevenfold.conversation.exchange import Outcome
 from sevenfold.conversation.flow import Do, Fire, Signal, Wait
-from sevenfold.conversation.hook_inputs import HookInput, Stop, UserPromptSubmit
-from sevenfold.conversation.hook_outcomes import Outcome as HookOutcome
+from sevenfold.conversation.hooks import HookInput, HookOutcome, Stop, UserPromptSubmit
 from sevenfold.conversation.transcript import Beside
 from sevenfold.errors import Aborted, InputError, ModelError, RateLimited
 from sevenfold.events import SteppedAside

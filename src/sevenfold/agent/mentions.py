@@ -20,7 +20,7 @@ from sevenfold.conversation.flow import Do
 from sevenfold.conversation.intake import blocks_in
 from sevenfold.conversation.transcript import Beside
 from sevenfold.errors import InputError
-from sevenfold.prompts.mentions import MentionedFile, MentionedFolder
+from sevenfold.prompts.context import MentionedFile, MentionedFolder
 from sevenfold.record import blocks
 
 CHARACTERS_PER_TOKEN = 3

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sevenfold.errors import SettingError
-from sevenfold.prompts.session import OutputStyle
+from sevenfold.prompts.system import OutputStyle
 
 FOLDER = "output-styles"
 _FENCE = "---"

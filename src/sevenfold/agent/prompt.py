@@ -21,13 +21,13 @@ from sevenfold.agent.instructions import Loaded, Reason
 from sevenfold.agent.loop import Limits
 from sevenfold.agent.tools.skills import Skills
 from sevenfold.ports import Clock
-from sevenfold.prompts import given, session
+from sevenfold.prompts import system
 from sevenfold.prompts.text import cut, size
 from sevenfold.request.sections import Sections, SectionSource, SystemPrompt, standard
 
 STEPS = (1.0, 0.5, 0.25, 0.1)
 """Shares of a limit at which the model is told again how much is left of it."""
-APART = frozenset({given.McpInstructions.file})
+APART = frozenset({system.McpInstructions.file})
 """Volatile sections whose changes are announced piece by piece, by others."""
 
 
@@ -38,7 +38,7 @@ class Manners(Struct, frozen=True):
     """What the model is to know besides."""
     language: str | None = None
     """To answer in."""
-    style: session.OutputStyle | None = None
+    style: system.OutputStyle | None = None
 
 
 class Prompting:
@@ -71,20 +71,20 @@ class Prompting:
         self.loaded: tuple[Loaded, ...] = ()
         """The instruction files, as they were read last."""
         sources = [
-            SectionSource.of(given.Instructions, self._instructions),
+            SectionSource.of(system.Instructions, self._instructions),
             SectionSource.of(
-                session.Environment,
+                system.Environment,
                 lambda: look_around(folder, environ=environ, model=model, trusted=trusted),
             ),
-            SectionSource.of(session.Today, lambda: _today(clock)),
-            SectionSource.of(session.Budgets, lambda: _budgets(*left())),
+            SectionSource.of(system.Today, lambda: _today(clock)),
+            SectionSource.of(system.Budgets, lambda: _budgets(*left())),
             *_wishes(manners),
-            SectionSource.of(given.Skills, lambda: given.Skills.of(skills.listing())),
+            SectionSource.of(system.Skills, lambda: system.Skills.of(skills.listing())),
         ]
         if fit.size == "full":
-            sources.append(SectionSource.of(session.Scratch, lambda: session.Scratch(str(scratch))))
+            sources.append(SectionSource.of(system.Scratch, lambda: system.Scratch(str(scratch))))
         if kept_results is not None and fit.size == "full":
-            sources.append(SectionSource.of(session.Clearing, lambda: session.Clearing(kept_results)))
+            sources.append(SectionSource.of(system.Clearing, lambda: system.Clearing(kept_results)))
         self._sections: Sections = standard([*sources, *others], fit.texts)
         self.sent = SystemPrompt()
         """The prompt that stands before the messages, with what became of it since."""
@@ -113,36 +113,36 @@ class Prompting:
         made, self._sections = self._sections.prompt()
         return made
 
-    def _instructions(self) -> given.Instructions | None:
+    def _instructions(self) -> system.Instructions | None:
         root = self._folder if self._trusted else self._user
         self.loaded = instructions.load(root, root, self._user, reason=self._reason)
         found, most = instructions.as_text(self.loaded), self._fit.instructions
         if found is None or most is None or size(found.files) <= most:
             return found
         names = ", ".join(file.path for file in self.loaded)
-        return given.Instructions(f"{cut(found.files, most)}\n[Cut here; the whole is in {names}.]")
+        return system.Instructions(f"{cut(found.files, most)}\n[Cut here; the whole is in {names}.]")
 
 
 def _wishes(manners: Manners) -> Iterator[SectionSource]:
     advice, language, style = manners.guidance, manners.language, manners.style
     if advice:
-        yield SectionSource.of(session.Guidance, lambda: session.Guidance(advice))
+        yield SectionSource.of(system.Guidance, lambda: system.Guidance(advice))
     if language:
-        yield SectionSource.of(session.Language, lambda: session.Language(language))
+        yield SectionSource.of(system.Language, lambda: system.Language(language))
     if style:
-        yield SectionSource.of(session.OutputStyle, lambda: style)
+        yield SectionSource.of(system.OutputStyle, lambda: style)
 
 
-def _today(clock: Clock) -> session.Today:
-    return session.Today(datetime.fromtimestamp(clock.now()).date().isoformat())
+def _today(clock: Clock) -> system.Today:
+    return system.Today(datetime.fromtimestamp(clock.now()).date().isoformat())
 
 
-def _budgets(limits: Limits, left: Limits) -> session.Budgets | None:
+def _budgets(limits: Limits, left: Limits) -> system.Budgets | None:
     turns, tokens = _step(limits.turns, left.turns), _step(limits.tokens, left.tokens)
     usd = _step(limits.usd, left.usd)
     if turns is tokens is usd is None:
         return None
-    return session.Budgets(
+    return system.Budgets(
         None if turns is None else ceil(turns),
         None if tokens is None else ceil(tokens),
         None if usd is None else f"{usd:.2f}",

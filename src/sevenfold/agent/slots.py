@@ -34,7 +34,7 @@ from sevenfold.layers.compact.slots import (
     Work,
     WorkSlot,
 )
-from sevenfold.prompts import given
+from sevenfold.prompts import system
 from sevenfold.record import blocks
 from sevenfold.request.sections import SystemPrompt, announcement
 
@@ -44,7 +44,7 @@ PLAN_TOKENS = 25_000
 """More than any plan has: it comes back whole, but for small windows."""
 GOAL_TOKENS = TODO_TOKENS = 10_000
 PERMISSIONS_TOKENS = 4_000
-ANNOUNCED = (given.McpInstructions.file, given.Skills.file)
+ANNOUNCED = (system.McpInstructions.file, system.Skills.file)
 """Sections whose changes are announced piece by piece, by slots of their own."""
 PLANNING = "plan_mode"
 GONE = "ended with the process that started it"
@@ -210,7 +210,7 @@ def skill_listing_slot(skills: Skills) -> AnnouncedSlot:
     return AnnouncedSlot(
         "skill listing",
         skills.listing,
-        lambda name, words: given.Skill(name, " ".join(words.split())).render(),
+        lambda name, words: system.Skill(name, " ".join(words.split())).render(),
         _listing,
         lambda news: {"content": _listing(news), "skillCount": len(news), "names": list(news)},
         kind="skill_listing",
@@ -218,7 +218,7 @@ def skill_listing_slot(skills: Skills) -> AnnouncedSlot:
 
 
 def _listing(news: Mapping[str, str]) -> str:
-    made = given.Skills.of(news)
+    made = system.Skills.of(news)
     return made.render() if made else ""
 
 

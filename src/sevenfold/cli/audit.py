@@ -13,7 +13,7 @@ from sevenfold.cli.options import print_json
 from sevenfold.cli.output import ReportConsole
 from sevenfold.cli.recall import indexed
 from sevenfold.cli.text import plural, printable, shorten
-from sevenfold.lab.audit.report import Audit, Audited, audit
+from sevenfold.lab.audit import Audit, AuditedCompaction, audit
 from sevenfold.layers.compact.fidelity import Count
 
 SOMETHING_LOST = 1
@@ -68,7 +68,7 @@ def _print(name: str, found: Audit) -> None:
     console.print(_verdict(total.lost, total.invented), style="bold red" if total.lost else "bold green")
 
 
-def _print_boundary(console: ReportConsole, number: int, audited: Audited) -> None:
+def _print_boundary(console: ReportConsole, number: int, audited: AuditedCompaction) -> None:
     when = audited.timestamp[:19].replace("T", " ") or "no time"
     console.print(f"{number}. {when}  {audited.trigger}  {audited.uuid}", style="bold", soft_wrap=True)
     _print_counts(console, audited.by_kind)

@@ -27,7 +27,7 @@ from sevenfold.cli.output import ReportConsole, heading, plain_table, sections, 
 from sevenfold.cli.recorded_session import RecordedSession, is_offline
 from sevenfold.cli.text import category, count, money, plural, printable, share, shorten
 from sevenfold.errors import InputError, Refused
-from sevenfold.lab.profile.pieces import Asked, asked_by, piece_of
+from sevenfold.lab.profile.context import CallLabel, label_of_block, piece_of
 from sevenfold.layers.compact.extract.words import users_words
 from sevenfold.layers.compact.request import Compacted, Engine, Left, Preview
 from sevenfold.ports import Client
@@ -294,9 +294,7 @@ def _prepare_notes(session: Session, client: Client, options: argparse.Namespace
     Returns whether they were updated; raises if they cannot be the summary.
     """
     if _partial(options):
-        raise InputError(
-            "notes cover the whole conversation and take no instructions; use another engine"
-        )
+        raise InputError("notes cover the whole conversation and take no instructions; use another engine")
     keeper = session.engine.notes
     reason = keeper.too_little() if keeper is not None else ""
     due = keeper is not None and not reason and keeper.covered() is None and not options.dry_run
@@ -378,12 +376,12 @@ _SPANS = {
 def _tokens_by_category(session: Session, *, own: bool) -> dict[str, int]:
     """The estimated parts of the next prompt; they add up to the session's gauge."""
     estimate = session.core.exchange.gauge.estimator.tokens
-    calls: dict[str, Asked] = {}
+    calls: dict[str, CallLabel] = {}
     sizes: dict[str, float] = {}
     for item in session.core.transcript.view.items:
         for block in item.shown:
             if block.kind.endswith("tool_use"):
-                calls[block.id] = asked_by(block)
+                calls[block.id] = label_of_block(block)
             piece = piece_of(item.said, block, measure(block), calls.get(block.id))
             sizes[piece.category] = sizes.get(piece.category, 0.0) + estimate(piece.weight)
     found = {name: round(size) for name, size in sizes.items() if size >= 1}

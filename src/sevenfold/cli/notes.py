@@ -51,7 +51,9 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("file", metavar="FILE", help="a transcript, or the id of a session")
     add("--update", action="store_true", help="bring the notes up to date first")
-    add("--model", default="", metavar="NAME", help="the model to ask (default: the one that answered last)")
+    add(
+        "--model", default="", metavar="NAME", help="the model to ask (default: the one that answered last)"
+    )
     add("--json", action="store_true", help="print the notes as JSON")
 
 

@@ -25,7 +25,7 @@ def confirm(question: str, options: argparse.Namespace) -> bool:
         return True
     if not sys.stdin.isatty():
         raise UserError(
-            "this needs a confirmation and there is no terminal; add --yes to go ahead, or --dry-run to see what would happen"
+            "there is no terminal to ask for confirmation; add --yes to go ahead, or --dry-run to see what would happen"
         )
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 

@@ -23,9 +23,9 @@ from sevenfold.cli.options import positive, print_json
 from sevenfold.cli.text import category, cause, count, duration, money, parse_time, plural
 from sevenfold.errors import InputError, UserError
 from sevenfold.lab.examples import coding_session
-from sevenfold.lab.profile import cache, gather
+from sevenfold.lab.profile import cache, files
 from sevenfold.lab.profile.books import seconds
-from sevenfold.lab.profile.figures import Point, Profile, Session, Shrinking, Total
+from sevenfold.lab.profile.figures import Point, ProfileReport, ProfileTotal, SessionProfile, Shrinking
 
 FAILED = 2
 """The exit code if there is nothing to show."""
@@ -78,9 +78,9 @@ def run(options: argparse.Namespace) -> int:
             "there is nothing to profile: name a transcript or a folder, or try sevenfold profile --example"
         )
     named = [transcripts.find(str(path)) for path in options.paths]
-    found = gather.find([*named, *([coding_session()] if options.example else [])])
+    found = files.find([*named, *([coding_session()] if options.example else [])])
     with _progress(len(found.files)) as progress:
-        profile = _cut(gather.profile(found, jobs=options.jobs, progress=progress), options.top)
+        profile = _cut(files.profile(found, jobs=options.jobs, progress=progress), options.top)
     if options.html and profile.sessions:
         _write_page(profile, options.html)
     if options.json:
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     return FAILED
 
 
-def _cut(profile: Profile, top: int) -> Profile:
+def _cut(profile: ProfileReport, top: int) -> ProfileReport:
     """Keep only as many of the largest items as were asked for."""
     return structs.replace(
         profile,
@@ -107,7 +107,7 @@ def _cut(profile: Profile, top: int) -> Profile:
 
 
 @contextmanager
-def _progress(files: int) -> Iterator[gather.Progress | None]:
+def _progress(files: int) -> Iterator[files.Progress | None]:
     """A bar on the error stream, if that is a terminal."""
     if files < 2 or not sys.stderr.isatty():
         yield None
@@ -120,7 +120,7 @@ def _progress(files: int) -> Iterator[gather.Progress | None]:
         yield lambda done, work: update(completed=done, total=work)
 
 
-def _print_report(profile: Profile, options: argparse.Namespace) -> None:
+def _print_report(profile: ProfileReport, options: argparse.Namespace) -> None:
     # Scripts that want JSON should not wait for rich.
     from sevenfold.cli.output import ReportConsole
     from sevenfold.cli.profile_terminal import show
@@ -131,7 +131,7 @@ def _print_report(profile: Profile, options: argparse.Namespace) -> None:
         console.print(f" The page is in {options.html}", soft_wrap=True)
 
 
-def _write_page(profile: Profile, target: Path) -> None:
+def _write_page(profile: ProfileReport, target: Path) -> None:
     try:
         target.write_text(page(profile), encoding="utf-8")
     except OSError as error:
@@ -162,12 +162,12 @@ class ChartMark(Struct, frozen=True):
     text: str
 
 
-def main_sizes(session: Session) -> list[int]:
+def main_sizes(session: SessionProfile) -> list[int]:
     """The sizes of the main conversation's prompts."""
     return [point.tokens for point in session.context_over_time if not point.lane]
 
 
-def chart_marks(session: Session) -> Iterator[ChartMark]:
+def chart_marks(session: SessionProfile) -> Iterator[ChartMark]:
     """Where the context shrank and where the cache was lost; the most important marks come last.
 
     Events count the calls of the whole session; charts show the main conversation only.
@@ -198,19 +198,15 @@ def _change(event: Shrinking) -> str:
     return f"{before} → {after} tokens"
 
 
-def span(session: Session) -> str:
+def span(started: str | None, ended: str | None) -> str:
     """When a session ran and how long; empty if that is unknown."""
-    first, begun, over = (
-        parse_time(session.started),
-        seconds(session.started or ""),
-        seconds(session.ended or ""),
-    )
+    first, begun, over = parse_time(started), seconds(started or ""), seconds(ended or "")
     if first is None or begun is None or over is None:
         return ""
     return f"{first:%Y-%m-%d %H:%M}, {duration(max(0.0, over - begun))}"
 
 
-def remarks(of: Session | Total) -> Iterator[str]:
+def remarks(of: SessionProfile | ProfileTotal) -> Iterator[str]:
     """Sentences about repeated reads, about estimates of size, and about oddities of the files."""
     reads, growth = of.repeated_reads, of.growth
     if reads.reads:
@@ -227,7 +223,7 @@ def remarks(of: Session | Total) -> Iterator[str]:
     if of.partial_outputs:
         calls = plural(of.partial_outputs, "call was", "calls were")
         yield f"{calls} recorded before the answer was complete, so output and cost are too low."
-    if isinstance(of, Total) and of.copied_calls:
+    if isinstance(of, ProfileTotal) and of.copied_calls:
         copies = plural(of.copied_calls, "call is", "calls are")
         yield f"{copies} in more than one file (resumed or forked sessions); each copy is counted."
     for kind, number in of.repairs.items():
@@ -250,7 +246,7 @@ MANY_SESSIONS = 50
 _PLACEHOLDER = "/*FIGURES*/"
 
 
-def page(profile: Profile) -> str:
+def page(profile: ProfileReport) -> str:
     """The text of the page."""
     most = MOST_POINTS if len(profile.sessions) <= MANY_SESSIONS else FEW_POINTS
     sessions = [
@@ -262,7 +258,7 @@ def page(profile: Profile) -> str:
         "version": __version__,
         "categories": {name: category(name) for name in profile.total.tokens_by_category},
         "causes": {one.cause: cause(one.cause) for one in profile.total.cache_breaks},
-        "spans": [span(session) for session in profile.sessions],
+        "spans": [span(session.started, session.ended) for session in profile.sessions],
         "calls": [len(main_sizes(session)) for session in profile.sessions],
         "noticed": [list(remarks(session)) for session in profile.sessions],
         "noticed_in_total": list(remarks(profile.total)),

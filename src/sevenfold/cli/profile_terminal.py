@@ -15,10 +15,30 @@ from rich.table import Table
 from rich.text import Text
 
 from sevenfold.cli.output import area_chart, bar, column_of, heading, plain_table, sections
-from sevenfold.cli.profile import CLEARING, COMPACTION, LOST, UNRECORDED, chart_marks, main_sizes, remarks, span
-from sevenfold.cli.text import category, cause, count, money, parse_time, plural, share, shorten, times, tool_name
-from sevenfold.lab.profile.figures import LargeItem, Profile, Session, Shrinking, Total
-from sevenfold.lab.profile.pieces import RESULT, TOOL_INPUTS
+from sevenfold.cli.profile import (
+    CLEARING,
+    COMPACTION,
+    LOST,
+    UNRECORDED,
+    chart_marks,
+    main_sizes,
+    remarks,
+    span,
+)
+from sevenfold.cli.text import (
+    category,
+    cause,
+    count,
+    money,
+    parse_time,
+    plural,
+    share,
+    shorten,
+    times,
+    tool_name,
+)
+from sevenfold.lab.profile.context import RESULT, TOOL_INPUTS
+from sevenfold.lab.profile.figures import LargeItem, ProfileReport, ProfileTotal, SessionProfile, Shrinking
 
 HEIGHT = 5
 """Rows of the chart of the context."""
@@ -28,7 +48,7 @@ MOST_EVENTS = 8
 MOST_ERRORS = 10
 
 
-def show(profile: Profile, console: Console, *, top: int, limit: int, each: bool) -> None:
+def show(profile: ProfileReport, console: Console, *, top: int, limit: int, each: bool) -> None:
     """Print the profile."""
     sessions = profile.sessions
     if len(sessions) == 1:
@@ -42,12 +62,12 @@ def show(profile: Profile, console: Console, *, top: int, limit: int, each: bool
     console.print()
 
 
-def session_page(session: Session, width: int, top: int) -> RenderableType:
+def session_page(session: SessionProfile, width: int, top: int) -> RenderableType:
     """Everything about one session."""
     calls = plural(session.api_calls, "API call")
     if session.side_calls:
         calls += f" ({count(session.side_calls)} by sub-agents)"
-    about = [", ".join(session.models), calls, span(session)]
+    about = [", ".join(session.models), calls, span(session.started, session.ended)]
     parts = [
         _title(session.file, " · ".join(filter(None, about))),
         _headline(session),
@@ -61,7 +81,7 @@ def session_page(session: Session, width: int, top: int) -> RenderableType:
     return sections(parts)
 
 
-def total_page(profile: Profile, width: int, top: int, limit: int) -> RenderableType:
+def total_page(profile: ProfileReport, width: int, top: int, limit: int) -> RenderableType:
     """The sums of many sessions, and the sessions in a table."""
     total = profile.total
     models = ", ".join(list(total.models)[:4]) + (" …" if len(total.models) > 4 else "")
@@ -85,7 +105,7 @@ def _title(name: str, about: str) -> RenderableType:
     return Group(Text(), Text(name, style="bold", overflow="fold"), Text(about, style="dim"))
 
 
-def _headline(of: Session | Total) -> RenderableType:
+def _headline(of: SessionProfile | ProfileTotal) -> RenderableType:
     """What it cost, and what the prompts were made of."""
     usage, grid = of.usage, Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
@@ -109,7 +129,7 @@ def _headline(of: Session | Total) -> RenderableType:
     return grid
 
 
-def _context(session: Session, width: int) -> RenderableType | None:
+def _context(session: SessionProfile, width: int) -> RenderableType | None:
     """The size of the prompts from call to call, with marks where something happened to them."""
     sizes = main_sizes(session)
     if not sizes:
@@ -130,7 +150,7 @@ def _context(session: Session, width: int) -> RenderableType | None:
     return Group(heading("Context, call by call", filled), grid)
 
 
-def _marks(session: Session, length: int, room: int) -> Text:
+def _marks(session: SessionProfile, length: int, room: int) -> Text:
     """A row of signs below the chart, and what they mean."""
     signs = {column_of(mark.place, length, room): mark.kind for mark in chart_marks(session)}
     row = "".join(_SIGNS[signs[place]] if place in signs else " " for place in range(room)).rstrip()
@@ -138,7 +158,7 @@ def _marks(session: Session, length: int, room: int) -> Text:
     return Text.assemble((row, "yellow"), "\n" if used else "", ("   ".join(used), "dim"))
 
 
-def _categories(of: Session | Total, width: int) -> RenderableType | None:
+def _categories(of: SessionProfile | ProfileTotal, width: int) -> RenderableType | None:
     """Tokens by category, and how much of the prompts each made up."""
     carried = {name: tokens for name, tokens in of.carried_by_category.items() if tokens > 0}
     whole = sum(carried.values())
@@ -166,7 +186,7 @@ def _categories(of: Session | Total, width: int) -> RenderableType | None:
     return Group(heading("Where the context went"), table)
 
 
-def _shrinkings(session: Session) -> RenderableType | None:
+def _shrinkings(session: SessionProfile) -> RenderableType | None:
     """Compactions, clearings, and unrecorded shrinking."""
     events: list[tuple[str, Shrinking]] = [
         *(("compaction", event) for event in session.compaction_events),
@@ -197,7 +217,7 @@ def _size(tokens: int | None) -> str:
     return "–" if tokens is None else count(tokens)
 
 
-def _breaks(of: Session | Total) -> RenderableType | None:
+def _breaks(of: SessionProfile | ProfileTotal) -> RenderableType | None:
     """Cache breaks by cause."""
     if not of.cache_breaks:
         return None
@@ -243,7 +263,7 @@ def _kind(item: LargeItem) -> str:
     return category(item.category)
 
 
-def _remarks(of: Session | Total) -> RenderableType | None:
+def _remarks(of: SessionProfile | ProfileTotal) -> RenderableType | None:
     noticed = list(remarks(of))
     return Group(heading("Also noticed"), _bullets(noticed)) if noticed else None
 
@@ -255,7 +275,7 @@ def _bullets(lines: Sequence[str]) -> RenderableType:
     return grid
 
 
-def _sessions(sessions: Sequence[Session], width: int, limit: int) -> RenderableType:
+def _sessions(sessions: Sequence[SessionProfile], width: int, limit: int) -> RenderableType:
     """One row for each session, the most expensive first."""
     ranked = sorted(sessions, key=lambda one: (-(one.cost_usd or 0.0), -one.usage.prompt))
     table = plain_table()
@@ -281,7 +301,7 @@ def _sessions(sessions: Sequence[Session], width: int, limit: int) -> Renderable
     return Group(heading("Sessions", note), table)
 
 
-def _session_row(session: Session, width: int) -> Iterator[RenderableType]:
+def _session_row(session: SessionProfile, width: int) -> Iterator[RenderableType]:
     started = parse_time(session.started)
     yield Text(PurePath(session.file).stem)
     if width >= 100:
@@ -296,7 +316,7 @@ def _session_row(session: Session, width: int) -> Iterator[RenderableType]:
         yield area_chart(main_sizes(session), 20, 1)[0]
 
 
-def _errors(profile: Profile) -> RenderableType:
+def _errors(profile: ProfileReport) -> RenderableType:
     lines = [error.error for error in profile.errors[:MOST_ERRORS]]
     if (more := len(profile.errors) - MOST_ERRORS) > 0:
         lines.append(f"and {more} more")

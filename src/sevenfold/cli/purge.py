@@ -25,7 +25,7 @@ Remove a session with everything that belongs to it, or mask one leaked secret w
 transcripts, tool results, notes, memories, the chat's input history, telemetry. This is the only command that rewrites
 a transcript. The session must not be in use. The command shows what it will do and asks first. What was purged, and
 when, is recorded in purged.jsonl, but never the secret itself. A session whose transcript was masked continues without
-its earlier reasoning, because that was signed for the original text."""
+its earlier reasoning, because the provider signed it for the original text."""
 
 EXAMPLES = """\
 examples:
@@ -41,10 +41,17 @@ def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     what = command.add_mutually_exclusive_group(required=True)
     what.add_argument("--session", metavar="SESSION", help="remove this session")
-    what.add_argument("--secret-digest", metavar="DIGEST", help="mask the secret with this digest, as sevenfold scan prints it")
+    what.add_argument(
+        "--secret-digest",
+        metavar="DIGEST",
+        help="mask the secret with this digest (from sevenfold scan)",
+    )
     what.add_argument("--secret-stdin", action="store_true", help="mask the secret on standard input")
     command.add_argument(
-        "--project", type=Path, metavar="FOLDER", help="the folder of the session, if several have this name"
+        "--project",
+        type=Path,
+        metavar="FOLDER",
+        help="the folder of the session, if several have this name",
     )
     command.add_argument("--yes", action="store_true", help="do not ask")
     command.add_argument("--dry-run", action="store_true", help="only show what would be done")

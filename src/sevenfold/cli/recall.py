@@ -20,7 +20,7 @@ from sevenfold.cli.options import print_json
 from sevenfold.cli.output import ReportConsole, mark_matches
 from sevenfold.cli.text import plural, printable
 from sevenfold.conversation.resume import resume
-from sevenfold.lab.profile.formats import not_a_conversation
+from sevenfold.lab.profile.files import not_a_conversation
 from sevenfold.recall import meaning
 from sevenfold.recall.embedder import ByMeaning
 from sevenfold.recall.index import RecallIndex, side_file

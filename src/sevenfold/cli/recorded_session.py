@@ -20,11 +20,11 @@ from sevenfold.cli import transcripts
 from sevenfold.conversation.epoch import frame_of, in_force
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import InputError, Refused
-from sevenfold.lab.profile.formats import not_a_conversation
+from sevenfold.lab.profile.files import not_a_conversation
 from sevenfold.ports import Client
 from sevenfold.providers.offline.client import OfflineClient
 from sevenfold.recall.index import RecallIndex, side_file
-from sevenfold.record import canonical
+from sevenfold.record.blocks import read_field
 from sevenfold.record.decisions import Segment
 from sevenfold.record.view import View
 from sevenfold.session import factory as opened
@@ -205,7 +205,7 @@ def _options(view: View) -> Options:
     frame = frame_of(view.epoch)
     system, tools = in_force(view, frame)
     return Options(
-        system=[canonical.field(part, "text") for part in system],
+        system=[read_field(part, "text") for part in system],
         tools=[Tool(msgspec.json.decode(raw, type=dict[str, Any])) for raw in tools],
         max_tokens=frame.max_tokens,
         fields={name: msgspec.json.decode(raw) for name, raw in frame.settings},

@@ -21,7 +21,9 @@ examples:
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("--port", type=_port, help="the port to listen on (default: a free one)")
-    command.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
+    command.add_argument(
+        "--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)"
+    )
     command.add_argument(
         "--key", default="simulated-key", help="the key to accept; '' accepts any (default: %(default)s)"
     )

@@ -1,7 +1,7 @@
 """Figures, names and foreign text as the commands print them.
 
-Tools, models, files and the clipboard may hold anything, so nothing foreign is printed before `clean` or `printable` has
-seen it: no text can steer the terminal.
+Tools, models, files and the clipboard may hold anything, so foreign text goes through `clean` or `printable` first:
+none of it can steer the terminal.
 """
 
 from __future__ import annotations

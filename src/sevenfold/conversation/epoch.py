@@ -16,9 +16,9 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from sevenfold.profiles import Profile
-from sevenfold.prompts.changes import Replaced
-from sevenfold.record import blocks, canonical
-from sevenfold.record.blocks import Block
+from sevenfold.prompts.context import Replaced
+from sevenfold.record import blocks
+from sevenfold.record.blocks import Block, read_field
 from sevenfold.record.decisions import Amended, Epoch
 from sevenfold.record.gauge import Gauge
 from sevenfold.record.layout import Measured
@@ -124,7 +124,7 @@ def sizes(frame: Frame) -> list[tuple[str, int]]:
 def _sections(made: Epoch | Amended) -> tuple[tuple[str, str], ...]:
     """The sections of a recorded system prompt; none if they are not known, or its text was changed by a purge."""
     left, found = deque(made.sections), list[tuple[str, str]]()
-    for words in (canonical.field(bytes(part), "text") for part in made.system):
+    for words in (read_field(bytes(part), "text") for part in made.system):
         place = 0
         while left and place < len(words):
             name, size = left.popleft()
@@ -199,7 +199,7 @@ def _told(sections: Sequence[tuple[str, str]], wanted: Frame, profile: Profile) 
         return announcement(dict(sections), dict(wanted.sections))
     if not (profile.system_messages and wanted.system):
         return ""
-    return Replaced("\n\n".join(canonical.field(part, "text") for part in wanted.system)).render()
+    return Replaced("\n\n".join(read_field(part, "text") for part in wanted.system)).render()
 
 
 def _announced(stored: Frame, profile: Profile) -> bool:

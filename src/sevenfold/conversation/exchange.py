@@ -22,8 +22,7 @@ from sevenfold.conversation.history import Account, answered_at, last_tail
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.ports import Ask, Call, Clock, Reply
 from sevenfold.profiles import Profile
-from sevenfold.record import canonical
-from sevenfold.record.blocks import THINKING
+from sevenfold.record.blocks import THINKING, read_field, read_fields
 from sevenfold.record.decisions import Epoch, Request, Rewound, Why
 from sevenfold.record.gauge import Size
 from sevenfold.record.layout import Item, Measured
@@ -307,7 +306,7 @@ class Exchange:
     def system_after_compaction(self, *, keeps_frame: bool) -> str:
         """The words of the system prompt in the epoch that a compaction made now would open."""
         frame = self.frame if keeps_frame else self.wanted
-        return "\n\n".join(canonical.field(part, "text") for part in frame.system)
+        return "\n\n".join(read_field(part, "text") for part in frame.system)
 
     def next_epoch(
         self, reason: str, *, drops_thinking: bool, keeps_frame: bool, betas: Iterable[str | None] = ()
@@ -391,7 +390,7 @@ def _behind(items: Sequence[Item], last: str | None) -> Sequence[Item]:
 
 
 def _miss_reason(reply: Reply) -> str:
-    match canonical.fields(reply.diagnostics):
+    match read_fields(reply.diagnostics):
         case {"cache_miss_reason": {"type": str() as reason}}:
             return reason
         case _:

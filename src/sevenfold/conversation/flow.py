@@ -17,8 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-from sevenfold.conversation.hook_inputs import HookInput
-from sevenfold.conversation.hook_outcomes import Outcome
+from sevenfold.conversation.hooks import HookInput, HookOutcome
 from sevenfold.errors import Aborted, Refused
 from sevenfold.ports import Ask, AsyncClient, Client, Watcher
 
@@ -26,7 +25,7 @@ from sevenfold.ports import Ask, AsyncClient, Client, Watcher
 class Hooks(Protocol):
     """Runs the hooks of an event for a driver that blocks."""
 
-    def fire(self, event: HookInput, stopped: Callable[[], bool] = ...) -> Outcome:
+    def fire(self, event: HookInput, stopped: Callable[[], bool] = ...) -> HookOutcome:
         """Run them; raises `Aborted` once ``stopped()``."""
         ...
 
@@ -38,7 +37,7 @@ class Hooks(Protocol):
 class AsyncHooks(Protocol):
     """Runs the hooks of an event for a driver that awaits."""
 
-    async def fire(self, event: HookInput) -> Outcome:
+    async def fire(self, event: HookInput) -> HookOutcome:
         """Run them; cancelling it ends them."""
         ...
 
@@ -48,7 +47,7 @@ class AsyncHooks(Protocol):
 
 
 class Fire(Struct, frozen=True):
-    """What a flow yields when hooks are to run; it gets their `Outcome` back."""
+    """What a flow yields when hooks are to run; it gets their `HookOutcome` back."""
 
     event: HookInput
 
@@ -204,7 +203,7 @@ async def drive_async(
         flow.close()
 
 
-def _fired(event: HookInput, hooks: Hooks | None, stopped: Signal | None) -> Outcome:
+def _fired(event: HookInput, hooks: Hooks | None, stopped: Signal | None) -> HookOutcome:
     if stopped is None:
         return hooks.fire(event) if hooks else _nothing(event)
     if stopped.wait(0):
@@ -245,5 +244,5 @@ def _given(client: Any) -> Any:
     return client
 
 
-def _nothing(event: HookInput) -> Outcome:
-    return Outcome(event=type(event).__name__)
+def _nothing(event: HookInput) -> HookOutcome:
+    return HookOutcome(event=type(event).__name__)

@@ -7,8 +7,8 @@ from typing import Any
 
 from sevenfold.conversation import foreign
 from sevenfold.errors import InputError
-from sevenfold.record import blocks, canonical
-from sevenfold.record.blocks import THINKING, Block
+from sevenfold.record import blocks
+from sevenfold.record.blocks import THINKING, Block, encode_json
 
 Content = str | Block | Mapping[str, Any] | Iterable["str | Block | Mapping[str, Any]"]
 _BYTES = (bytes, bytearray, memoryview)
@@ -112,7 +112,7 @@ def _block(part: Any, where: str) -> Block:
 
 def _encoded(value: Any, where: str) -> bytes:
     try:
-        return canonical.encode(value)
+        return encode_json(value)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.record import entries
 from sevenfold.record.decisions import Pin
-from sevenfold.record.effects import Effects, item
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 
@@ -31,6 +30,6 @@ def _in_log(transcript: Transcript, uuid: str) -> Item | None:
         for _, line in transcript.log.read(offset):
             match entries.read(line):
                 case Said(uuid=name) as said if name == uuid:
-                    return item(said, 0, Effects())
+                    return Item.of(said, 0)
             break
     return None

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from sevenfold.ports import Reply
-from sevenfold.record.canonical import fields
+from sevenfold.record.blocks import read_fields
 from sevenfold.record.usage import counted
 from sevenfold.record.wire import Message
 from sevenfold.request.frame import Frame
@@ -19,7 +19,7 @@ _EDITS = "context_management"
 
 def taken_out(reply: Reply) -> int:
     """Tokens the provider's own edits took out, and those deleted from the cached prefix by reference."""
-    deleted = counted(fields(reply.answer.usage), "cache_deleted_input_tokens")
+    deleted = counted(read_fields(reply.answer.usage), "cache_deleted_input_tokens")
     return deleted + sum(counted(edit, "cleared_input_tokens") for edit in _applied(reply))
 
 
@@ -29,7 +29,7 @@ def cleared_uses(reply: Reply) -> int:
 
 
 def _applied(reply: Reply) -> list[dict[str, Any]]:
-    edits = fields(reply.context_management).get("applied_edits")
+    edits = read_fields(reply.context_management).get("applied_edits")
     return [edit for edit in edits if isinstance(edit, dict)] if isinstance(edits, list) else []
 
 

@@ -18,7 +18,7 @@ from sevenfold.conversation import history
 from sevenfold.conversation.resume import Told, resume
 from sevenfold.errors import InputError, Refused, TranscriptTooNew
 from sevenfold.ports import Clock, Ids, Log
-from sevenfold.record import calls, labels
+from sevenfold.record import calls
 from sevenfold.record import log as lines
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import (
@@ -32,7 +32,7 @@ from sevenfold.record.decisions import (
 )
 from sevenfold.record.entries import Decision, Said, Stored
 from sevenfold.record.layout import Measured
-from sevenfold.record.log import Answer, Place, Written
+from sevenfold.record.log import Answer, Place, Written, shorten_label
 
 Made = TypeVar("Made", bound=OwnDecision)
 
@@ -137,7 +137,7 @@ class Transcript:
 
     def label(self, kind: str, text: str) -> None:
         """Record what the session is known by, unless it is known by that already."""
-        text = labels.one_line(text)
+        text = shorten_label(text)
         if text and text != self.view.labels.get(kind):
             self._write(lines.labelled(self.place, kind, text, self.view.tip))
 

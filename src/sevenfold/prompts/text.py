@@ -8,12 +8,12 @@ note that says so, and cannot close the tag it stands in. Rendering is a pure fu
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from msgspec import Struct
 
 from sevenfold.errors import InputError
-from sevenfold.prompts import template
 
 Stage = Literal["static", "session"]
 """Static text is the same for everybody; session text belongs to this session."""
@@ -22,6 +22,10 @@ KB = 1024
 LINE_CAP = 4 * KB
 """Bytes of a one-line field; the longest path a system takes is no longer."""
 
+_HOLE = re.compile(r"\{\{(\w+)\}\}")
+_PART = re.compile(r"\{\{#(\w+)\}\}(.*?)\{\{/\1\}\}", re.DOTALL)
+_ALONE = re.compile(r"^(\{\{[#/]\w+\}\})\n", re.MULTILINE)
+_BRACES = re.compile(r"\{\{.*|\}\}")
 _NOT_ONE_LINE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 
 
@@ -47,7 +51,7 @@ class Text(Struct, frozen=True):
 
     def render(self) -> str:
         """The text as the model sees it."""
-        said = template.render(self.file, {name: self._shown(name) for name in self.__struct_fields__})
+        said = render(self.file, {name: self._shown(name) for name in self.__struct_fields__})
         if not self.body and size(said) > self.cap:
             raise InputError(
                 f"prompts/texts/{self.file}.md: rendered it has {size(said):,} bytes, over its cap of "
@@ -110,3 +114,46 @@ def cut(words: str, most: int, lines: int | None = None) -> str:
 def _whole_characters(words: str) -> str:
     """The words without halves of surrogate pairs: odd file names bring them, and JSON refuses them."""
     return words.encode(errors="replace").decode()
+
+
+# -- templates ------------------------------------------------------------------------------------
+
+
+def load(name: str) -> str:
+    """The words of a text as they stand in its file."""
+    # Here, because it takes longer to import than all that is done with it.
+    from importlib import resources
+
+    file = resources.files(__package__).joinpath("texts", f"{name}.md")
+    return file.read_text(encoding="utf-8").rstrip("\n")
+
+
+def render(name: str, values: Mapping[str, str | None]) -> str:
+    """The text ``name`` with every hole filled; ``None`` leaves out the part that is named after it."""
+    return fill(load(name), values, where=f"prompts/texts/{name}.md")
+
+
+def fill(template: str, values: Mapping[str, str | None], *, where: str = "the template") -> str:
+    """A template with every hole filled, or an `InputError` naming what does not fit."""
+    # A line that holds nothing but the beginning or end of a part leaves no empty line behind.
+    template = _ALONE.sub(r"\1", template + "\n")
+    named = set(_HOLE.findall(template)) | {part[0] for part in _PART.findall(template)}
+    if missing := sorted(named - values.keys()):
+        raise InputError(f"{where}: no value was given for {', '.join(missing)}")
+    if unused := sorted(values.keys() - named):
+        raise InputError(
+            f"{where}: nothing in it uses {', '.join(unused)}; take the value or the text away"
+        )
+    shown = _PART.sub(lambda part: "" if values[part[1]] is None else part[2], template)
+    if stray := _BRACES.search(_HOLE.sub("", shown)):
+        raise InputError(f"{where}: {stray[0]!r} is neither a hole nor a part; parts cannot be nested")
+    return _HOLE.sub(lambda hole: _value(hole[1], values, where), shown).rstrip("\n")
+
+
+def _value(name: str, values: Mapping[str, str | None], where: str) -> str:
+    value = values[name]
+    if value is None:
+        raise InputError(
+            f"{where}: {name} has no value here; put {{{{#{name}}}}}…{{{{/{name}}}}} around it"
+        )
+    return value

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from sevenfold.providers.failures import Garbled
-from sevenfold.record import canonical
+from sevenfold.record.blocks import encode_json, minify
 
 INVALID_INPUT = "INVALID_JSON"
 """The one key of a tool input that was no JSON object: its value is the text that came instead."""
@@ -59,7 +59,7 @@ class GrowingBlock:
     def raw(self) -> bytes:
         """The block so far."""
         if not self._touched:
-            return canonical.minify(self._opening)
+            return minify(self._opening)
         fields = {name: bytes(value) for name, value in self.fields.items()}
         for name, parts in self._strings.items():
             before = fields.get(name, b"")
@@ -71,16 +71,16 @@ class GrowingBlock:
             before = fields.get("citations", b"")
             start = before[1:-1].strip() if before.startswith(b"[") else b""
             fields["citations"] = b"[" + b",".join(filter(None, [start, *self._citations])) + b"]"
-        return canonical.minify(_encoder.encode({name: Raw(value) for name, value in fields.items()}))
+        return minify(_encoder.encode({name: Raw(value) for name, value in fields.items()}))
 
 
 def tool_input(text: str) -> bytes:
     """The input of a tool call as a JSON object; what is none is wrapped, so that it can be answered."""
     try:
-        raw = canonical.minify(text.encode() or b"{}")
+        raw = minify(text.encode() or b"{}")
     except (msgspec.DecodeError, RecursionError):
         raw = b""
-    return raw if raw.startswith(b"{") else canonical.encode({INVALID_INPUT: text})
+    return raw if raw.startswith(b"{") else encode_json({INVALID_INPUT: text})
 
 
 def words_in(value: Raw) -> str:

@@ -7,12 +7,15 @@ and fields or kinds that nobody here has heard of survive untouched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
-from sevenfold.record import canonical
+from sevenfold.errors import InputError
 
 PLACEHOLDER_CLEARED = "[Old tool result content cleared]"
 
@@ -92,6 +95,10 @@ class _Head(Struct, frozen=True):
     tool_use_id: str | None = None
 
 
+_PLAIN = frozenset({str, int, bool, type(None), Raw})
+_TOO_DEEP = "it is nested too deeply for JSON to be read again, or holds itself"
+
+_encoder = msgspec.json.Encoder()
 _head = msgspec.json.Decoder(_Head)
 _body: msgspec.json.Decoder[Known] = msgspec.json.Decoder(Known)
 
@@ -130,7 +137,7 @@ def read(raw: bytes) -> Block:
 
 def text(words: str) -> Block:
     """A text block saying ``words``."""
-    return Block("text", canonical.encode({"type": "text", "text": words}))
+    return Block("text", encode_json({"type": "text", "text": words}))
 
 
 def result(tool_use_id: str, content: str, *, is_error: bool = False) -> Block:
@@ -138,7 +145,7 @@ def result(tool_use_id: str, content: str, *, is_error: bool = False) -> Block:
     fields: dict[str, object] = {"type": "tool_result", "tool_use_id": tool_use_id, "content": content}
     if is_error:
         fields["is_error"] = True
-    return Block("tool_result", canonical.encode(fields), tool_use_id)
+    return Block("tool_result", encode_json(fields), tool_use_id)
 
 
 def with_content(block: Block, content: str) -> Block:
@@ -171,15 +178,13 @@ def not_text(block: Block) -> list[Raw]:
 def referenced(block: Block) -> Block:
     """The tool result with its call's id as the name it can be deleted by."""
     bare = block.raw.rstrip()
-    return Block(
-        block.kind, bare[:-1] + b',"cache_reference":' + canonical.encode(block.id) + b"}", block.id
-    )
+    return Block(block.kind, bare[:-1] + b',"cache_reference":' + encode_json(block.id) + b"}", block.id)
 
 
 def deletion(calls: Iterable[str]) -> Block:
     """A block that deletes these results from the cached prefix."""
     edits = [{"type": "delete", "cache_reference": call} for call in calls]
-    return Block("cache_edits", canonical.encode({"type": "cache_edits", "edits": edits}))
+    return Block("cache_edits", encode_json({"type": "cache_edits", "edits": edits}))
 
 
 def same(shown: Block, said: Block) -> bool:
@@ -207,3 +212,98 @@ def words_of(block: Block) -> str:
             return "\n".join(filter(None, (words_of(read(bytes(part))) for part in parts)))
         case _:
             return ""
+
+
+# -- JSON ----------------------------------------------------------------------------------------
+
+
+def encode_json(value: Any) -> bytes:
+    """The canonical JSON bytes of ``value``, or an `InputError` naming what JSON cannot hold.
+
+    What a provider or another tool wrote is kept as it was. What a caller passes as Python objects has no
+    bytes yet: here it gets them, once, compact and in the order given, and from then on those bytes are
+    what is stored, hashed and sent. Values that JSON would bend (numbers as keys, NaN, bytes, half a
+    surrogate pair) are refused with the path to the culprit, because a silent conversion would make two
+    requests differ that look the same.
+    """
+    try:
+        if _is_plain(value):
+            return _encoder.encode(value)
+    except UnicodeEncodeError:
+        pass  # half a surrogate pair: `_check` says where
+    except RecursionError:
+        raise InputError(_TOO_DEEP) from None
+    try:
+        _check(value, "$")
+        return _encoder.encode(value)
+    except RecursionError:
+        raise InputError(_TOO_DEEP) from None
+
+
+def minify(raw: bytes) -> bytes:
+    """The same JSON without insignificant whitespace; every token stays as it was written."""
+    return msgspec.json.format(raw, indent=-1)
+
+
+def read_field(raw: bytes, name: str) -> str:
+    """The text in one field of an encoded object; empty when it has none."""
+    fields = msgspec.json.decode(raw, type=dict[str, Raw])
+    try:
+        return msgspec.json.decode(fields[name], type=str)
+    except (KeyError, msgspec.ValidationError):
+        return ""
+
+
+def read_fields(raw: bytes | Raw) -> dict[str, Any]:
+    """An encoded object as a dict, empty if it is none; numbers beyond any machine's range become infinite."""
+    found = json.loads(bytes(raw) or b"{}")
+    return found if isinstance(found, dict) else {}
+
+
+def _is_plain(value: Any) -> bool:
+    """Is the value made of nothing but what JSON holds as it is? Most are, and need no closer look."""
+    kind = type(value)
+    if kind is dict:
+        for key, inner in value.items():
+            if type(key) is not str or not (type(inner) in _PLAIN or _is_plain(inner)):
+                return False
+        return True
+    if kind is list:
+        return all(type(inner) in _PLAIN or _is_plain(inner) for inner in value)
+    return kind in _PLAIN or (kind is float and math.isfinite(value))
+
+
+def _check(value: Any, path: str) -> None:
+    match value:
+        case None | bool() | int() | Raw():
+            return
+        case str():
+            _check_text(value, path)
+        case float():
+            if not math.isfinite(value):
+                raise InputError(f"{path} is {value}, which JSON has no form for; send a number or null")
+        case Mapping():
+            for key, inner in value.items():
+                if not isinstance(key, str):
+                    raise InputError(
+                        f"{path} has the key {key!r}; JSON keys are strings, so write {str(key)!r}"
+                    )
+                _check_text(key, f"{path} (a key)")
+                _check(inner, f"{path}.{key}")
+        case bytes() | bytearray() | memoryview():
+            raise InputError(f"{path} is bytes; JSON has none, so decode it or send it as base64 text")
+        case Sequence():
+            for index, inner in enumerate(value):
+                _check(inner, f"{path}[{index}]")
+        case _:
+            raise InputError(f"{path} is a {type(value).__name__}, which JSON has no form for")
+
+
+def _check_text(text: str, path: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{path} holds half a surrogate pair at character {error.start}; "
+            "it was probably cut in the middle of a character, so cut it elsewhere or replace it"
+        ) from None

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import force_setattr
 
-from sevenfold.record import attachments, blocks, decisions
+from sevenfold.record import blocks, decisions
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import CompactMetadata, MicrocompactMetadata, OwnDecision
 from sevenfold.record.usage import Usage
@@ -183,6 +183,14 @@ _message = msgspec.json.Decoder(_Message | None)
 _compact = msgspec.json.Decoder(CompactMetadata | None)
 _microcompact = msgspec.json.Decoder(MicrocompactMetadata | None)
 
+_NOT_SENT = frozenset(
+    {"command_permissions", "hook_system_message", "hook_cancelled", "async_hook_response"}
+)
+_FACTS = ("filename", "path", "hookName", "newDate", "planFilePath", "condition")
+_TEXTS = ("content", "snippet", "addedLines", "addedBlocks", "removedNames", "stderr", "files")
+USERS_WORDS = "queued_command"
+"""The attachment that holds the user's own words: a prompt typed while the agent was busy."""
+
 SYNTHETIC_MODEL = "<synthetic>"
 VERSION = "sevenfold-"
 """How the version begins in records of ours."""
@@ -270,7 +278,7 @@ def _said(head: _Envelope, uuid: str) -> Said:
     message = _message.decode(head.message)
     kind = ""
     if head.type == "attachment":
-        kind, content = attachments.read(head.attachment)
+        kind, content = _read_attachment(head.attachment)
         message = message or _Message(role="user", content=content)
     message = message or _Message()
     synthetic = bool(head.is_api_error_message) or message.model == SYNTHETIC_MODEL
@@ -284,7 +292,7 @@ def _said(head: _Envelope, uuid: str) -> Said:
         model=message.model or "",
         usage=None if synthetic else read_usage(message.usage),
         sidechain=bool(head.is_sidechain),
-        meta=bool(head.is_meta) or kind not in ("", attachments.USERS_WORDS),
+        meta=bool(head.is_meta) or kind not in ("", USERS_WORDS),
         summary=bool(head.is_compact_summary),
         synthetic=synthetic,
         attachment=kind,
@@ -311,6 +319,47 @@ def _blocks(content: str | list[Raw] | None) -> tuple[Block, ...]:
     if not all(block.kind for block in found):
         raise msgspec.ValidationError("a content block without a type")
     return found
+
+
+def _read_attachment(raw: msgspec.Raw) -> tuple[str, str | None]:
+    """The attachment's kind and the text it brings into the context, None when it brings nothing.
+
+    Our own attachments are stored as the message they are sent as. Other tools store only the facts (a file
+    that changed, a reminder, a prompt typed while the agent was busy) and do not write down how they render
+    them. So their text is put together here from the fields that carry it, the same way every time: near
+    enough to weigh and to read, and called a reconstruction wherever it is shown.
+    """
+    fields = msgspec.json.decode(raw)
+    if not isinstance(fields, dict):
+        return "unknown", None
+    kind = str(fields.get("type") or "unknown")
+    if kind == USERS_WORDS:
+        return kind, _words(fields.get("prompt")) or None
+    if kind in _NOT_SENT or (kind == "hook_success" and not fields.get("content")):
+        return kind, None
+    said = "\n".join(filter(None, (_words(fields.get(name)) for name in _TEXTS)))
+    labels = " ".join(str(fields[name]) for name in _FACTS if isinstance(fields.get(name), str))
+    if not said and not labels:
+        return kind, None
+    return kind, f"<reminder kind={kind!r}>\n{labels}\n{said}\n</reminder>"
+
+
+def _words(value: Any) -> str:
+    match value:
+        case str():
+            return value
+        case list():
+            return "\n".join(filter(None, map(_words, value)))
+        case {"type": "text", "text": str() as said}:
+            return said
+        case {"file": dict() as file}:
+            return _words(file.get("content"))
+        case {"content": inner}:
+            return _words(inner)
+        case dict():
+            return msgspec.json.encode(value).decode()
+        case _:
+            return ""
 
 
 def _without_lone_surrogates(value: Any) -> Any:

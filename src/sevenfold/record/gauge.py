@@ -13,7 +13,7 @@ answers; a change of tokenizer rescales what was counted by the other one.
 from __future__ import annotations
 
 from math import ceil, floor, sqrt
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,9 +23,11 @@ from sevenfold.profiles import Profile
 from sevenfold.record.layout import Anchor, Measured
 from sevenfold.record.tokens import Estimate, Estimator
 from sevenfold.record.usage import Usage
-from sevenfold.record.view import View
 from sevenfold.record.weight import NOTHING, Weight, opening, typical
 from sevenfold.record.window import Status, Window
+
+if TYPE_CHECKING:
+    from sevenfold.record.view import View
 
 TELLING = 100
 """Answers of fewer tokens teach nothing: most of what they weigh is overhead."""

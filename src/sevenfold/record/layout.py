@@ -8,13 +8,15 @@ next part goes before them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.record.blocks import Block
 from sevenfold.record.entries import Said
 from sevenfold.record.usage import Usage
-from sevenfold.record.weight import NOTHING, Weight, reasoning
+from sevenfold.record.weight import NOTHING, Weight, reasoning, total
 from sevenfold.record.wire import Wire
 
 
@@ -28,6 +30,12 @@ class Item(Struct, frozen=True):
     weight: Weight
     hidden_by: str = ""
     """The decision that took all of it out of sight; empty while it is seen."""
+
+    @classmethod
+    def of(cls, said: Said, seq: int) -> Item:
+        """A record that no decision has touched."""
+        shown = () if said.synthetic else tuple([block for block in said.blocks if not block.blank])
+        return cls(said, seq, said.role, shown, total(shown))
 
 
 class Anchor(Struct, frozen=True):
@@ -166,3 +174,41 @@ class Layout:
         if anchor is None or said.usage is None or said.message_id != anchor.message_id:
             return None
         return Measured(None, self.total - anchor.reply - anchor.since, said.usage, said.model, self.faded)
+
+
+class Round(Struct, frozen=True):
+    """One answer of the model, its results, and what else was said before the next answer.
+
+    A round is the smallest piece that can be let go: cut anywhere else, a call would lose its result or an
+    answer a part of itself. What comes before the first answer is a round too, the opening.
+    """
+
+    items: tuple[Item, ...]
+
+    @property
+    def answer(self) -> tuple[Item, ...]:
+        """The records of the model's answer; none in the opening."""
+        return tuple(item for item in self.items if item.said.role == "assistant")
+
+    @property
+    def weight(self) -> Weight:
+        """Of all it sends."""
+        return sum((item.weight for item in self.items), NOTHING)
+
+
+def rounds(items: Iterable[Item]) -> list[Round]:
+    """The records of a view, grouped."""
+    groups: list[list[Item]] = []
+    answering = ""
+    for item in items:
+        begins = item.said.role == "assistant" and _answer_of(item) != answering
+        if begins or not groups:
+            groups.append([])
+        if begins:
+            answering = _answer_of(item)
+        groups[-1].append(item)
+    return [Round(tuple(group)) for group in groups]
+
+
+def _answer_of(item: Item) -> str:
+    return item.said.message_id or item.said.uuid

@@ -6,12 +6,14 @@ transcripts already read; our own records follow `decisions`. What was said goes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from sevenfold.record.blocks import Block
+from sevenfold.record.blocks import Block, words_of
 from sevenfold.record.decisions import (
     FORMAT_VERSION,
     CompactMetadata,
@@ -29,10 +31,25 @@ from sevenfold.record.entries import (
     Stored,
     read_usage,
 )
-from sevenfold.record.labels import FIELDS
+
+if TYPE_CHECKING:
+    from sevenfold.record.layout import Item
 
 BOUNDARY_TEXT = "Conversation compacted"
 CLEARING_TEXT = "Old tool results cleared"
+LABEL_FIELDS: Mapping[str, str] = MappingProxyType(
+    {
+        "custom-title": "customTitle",
+        "ai-title": "aiTitle",
+        "summary": "summary",
+        "last-prompt": "lastPrompt",
+    }
+)
+"""The field that holds the words, by the type of the record. A summary is a title in older transcripts."""
+TITLES = ("custom-title", "ai-title", "summary")
+"""The user's own title counts before any other."""
+LONGEST_LABEL = 200
+"""Characters of a label."""
 
 
 class Place(Struct, frozen=True):
@@ -232,7 +249,7 @@ def cleared(
 
 def labelled(place: Place, kind: str, text: str, leaf: str | None) -> Written:
     """What a session is known by; ``leaf`` is its newest record."""
-    about = {"type": kind, FIELDS[kind]: text, "sessionId": place.session}
+    about = {"type": kind, LABEL_FIELDS[kind]: text, "sessionId": place.session}
     if kind == "last-prompt":
         about["leafUuid"] = leaf or ""
     return Written(_encoder.encode(about) + b"\n", Label(kind, text))
@@ -264,3 +281,44 @@ def _content(blocks: Sequence[Block]) -> Raw:
 
 def _written(record: _Record, entry: Entry) -> Written:
     return Written(_encoder.encode(record) + b"\n", entry)
+
+
+# -- labels: what a session is known by in a list of sessions ------------------------------------
+
+
+def title_of(labels: Mapping[str, str]) -> str:
+    """The title among labels; empty if there is none."""
+    return next((labels[kind] for kind in TITLES if labels.get(kind)), "")
+
+
+def renew_labels(
+    labels: Mapping[str, str], items: Iterable[Item], clean: Callable[[str], str] = str
+) -> dict[str, str]:
+    """The labels of a session as its view is now: without a title the user's first words are one.
+
+    What is taken from the conversation goes through ``clean`` first: it leaves the place where it was said.
+    """
+    said = [words for item in items if (words := shorten_label(clean(_said(item))))]
+    kept = {kind: text for kind, text in labels.items() if kind != "summary"}
+    if said:
+        kept["last-prompt"] = said[-1]
+    if not title_of(kept) and (first := title_of(labels) or next(iter(said), "")):
+        kept["ai-title"] = first
+    return kept
+
+
+def shorten_label(words: str) -> str:
+    """Words as a label has them: as many as there is room for, each of them whole."""
+    line = " ".join(words.split())
+    if len(line) <= LONGEST_LABEL:
+        return line
+    whole = line[:LONGEST_LABEL].rpartition(" ")[0]
+    return f"{whole} …" if whole else ""
+
+
+def _said(item: Item) -> str:
+    """The user's own words in a record; empty if they are somebody else's."""
+    said = item.said
+    if said.role != "user" or said.meta or said.summary or said.answers:
+        return ""
+    return "\n".join(words_of(block) for block in said.blocks if block.kind == "text")

@@ -9,12 +9,11 @@ the reported totals.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
-
-from sevenfold.record.canonical import fields
 
 OFFLINE = "offline"
 """The service tier of what the offline model answers."""
@@ -40,13 +39,13 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         try:
             plain = _plain.decode(reported)
         except msgspec.ValidationError:
-            return cls.of(fields(reported))
+            return cls.of(_decoded(reported))
         short, long = (
             plain.cache_creation.ephemeral_5m_input_tokens,
             plain.cache_creation.ephemeral_1h_input_tokens,
         )
         if short + long not in (0, plain.cache_creation_input_tokens):
-            return cls.of(fields(reported))
+            return cls.of(_decoded(reported))
         return cls(
             input_tokens=plain.input_tokens,
             cache_read_input_tokens=plain.cache_read_input_tokens,
@@ -153,6 +152,12 @@ class Iteration(msgspec.Struct, frozen=True):
     def answers(self) -> bool:
         """Whether it is a round of the answer, as opposed to a compaction or a second opinion."""
         return self.kind in ("message", "fallback_message")
+
+
+def _decoded(reported: bytes | msgspec.Raw) -> Mapping[str, Any]:
+    """A report as a dict; the standard library also takes numbers that are out of range elsewhere."""
+    found = json.loads(bytes(reported) or b"{}")
+    return found if isinstance(found, dict) else {}
 
 
 def _tell_more(parts: list[Mapping[str, Any]]) -> bool:

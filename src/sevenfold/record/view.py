@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from sevenfold.record import effects, ledger
-from sevenfold.record.batch import Batch
-from sevenfold.record.chain import Chain, Linked
+from sevenfold.record import ledger
+from sevenfold.record.chain import Batch, Chain, Linked
 from sevenfold.record.decisions import (
     Billed,
     Carry,
@@ -23,7 +22,6 @@ from sevenfold.record.decisions import (
     Rewound,
     Segment,
 )
-from sevenfold.record.effects import Effects, Fate
 from sevenfold.record.entries import (
     Boundary,
     Clearing,
@@ -36,7 +34,7 @@ from sevenfold.record.entries import (
     UnknownDecision,
 )
 from sevenfold.record.layout import Anchor, Item, Layout, Measured
-from sevenfold.record.ledger import Ledger
+from sevenfold.record.ledger import Effects, Fate, Ledger
 from sevenfold.record.weight import NOTHING, Weight, typical
 from sevenfold.record.wire import Message, Repair
 
@@ -213,7 +211,7 @@ class View:
             return Fate("hidden", (item.hidden_by,))
         if cut := self._effects.attachments.get(item.said.uuid):
             return Fate("hidden", (cut,))
-        trims = effects.trims(item, self._effects)
+        trims = ledger.trims(item, self._effects)
         return Fate("trimmed", tuple(sorted(trims))) if trims else Fate("seen")
 
     # -- folding -----------------------------------------------------------------------------
@@ -331,7 +329,7 @@ class View:
             self._ledger.add(self._seq, entry, self._chain)
         elif grows and self._chain.tip_of(entry.uuid) == entry.uuid and self._goes_last(entry):
             self.tip = entry.uuid
-            measured = self._layout.add(effects.item(entry, self._seq, self._effects))
+            measured = self._layout.add(ledger.render(entry, self._seq, self._effects))
             if entry.summary:
                 self._forget()
             return measured
@@ -375,11 +373,11 @@ class View:
         items = []
         for node in map(self._chain.nodes.__getitem__, order):
             assert isinstance(node.entry, Said)
-            item = effects.item(node.entry, node.seq, active)
+            item = ledger.render(node.entry, node.seq, active)
             if (compaction := self._products.get(node.entry.uuid)) in self._chain.undone:
-                item = effects.hidden(item, compaction)
+                item = ledger.hide(item, compaction)
             items.append(item)
-        return effects.hide_spans(items, active)
+        return ledger.hide_spans(items, active)
 
     def _report_holds(self, seq: int) -> bool:
         """A size reported before a boundary, or under one since taken back, says nothing of this view."""

@@ -14,8 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.errors import InputError
-from sevenfold.record import canonical
-from sevenfold.record.blocks import THINKING, Block
+from sevenfold.record.blocks import THINKING, Block, encode_json, read_field
 from sevenfold.record.wire import Message
 from sevenfold.request.sections import SystemPrompt
 
@@ -57,18 +56,14 @@ class Frame(Struct, frozen=True):
         **settings: Any,
     ) -> Frame:
         """Freeze a request's fixed parts; tools are put in the order of their names, betas likewise."""
-        encoded = sorted(
-            ((_tool_name(tool, place), canonical.encode(tool)) for place, tool in enumerate(tools))
-        )
+        encoded = sorted(((_tool_name(tool, place), encode_json(tool)) for place, tool in enumerate(tools)))
         names = [name for name, _ in encoded]
         if twice := {name for name in names if names.count(name) > 1}:
             raise InputError(
                 f"two tools are called {sorted(twice)[0]!r}; every tool needs a name of its own"
             )
         fields = tuple(
-            (name, canonical.encode(settings[name]))
-            for name in sorted(settings)
-            if settings[name] is not None
+            (name, encode_json(settings[name])) for name in sorted(settings) if settings[name] is not None
         )
         named = tuple(system.parts().items()) if isinstance(system, SystemPrompt) else ()
         parts = system.blocks() if isinstance(system, SystemPrompt) else tuple(system)
@@ -121,7 +116,7 @@ def assemble(
             if (marker.level, marker.index) == ("messages", index)
         }
         said[index] = _with_markers(messages[index], ttls)
-    pieces = [b'{"model":', canonical.encode(frame.model), b',"max_tokens":%d' % frame.max_tokens]
+    pieces = [b'{"model":', encode_json(frame.model), b',"max_tokens":%d' % frame.max_tokens]
     for name, parts in (("tools", tools), ("system", system)):
         if parts:
             pieces += [b',"%b":[' % name.encode(), b",".join(parts), b"]"]
@@ -146,7 +141,7 @@ def markable(block: Block) -> bool:
 
 def tool_name(raw: bytes) -> str:
     """The name in an encoded tool."""
-    return canonical.field(raw, "name") or canonical.field(raw, "type")
+    return read_field(raw, "name") or read_field(raw, "type")
 
 
 def _tool_name(tool: Any, place: int) -> str:

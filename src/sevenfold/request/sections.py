@@ -17,26 +17,27 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.errors import InputError
-from sevenfold.prompts import given, session, static
-from sevenfold.prompts.changes import Changed, Withdrawn
+from sevenfold.prompts import system
+from sevenfold.prompts.context import Changed, Withdrawn
 from sevenfold.prompts.text import Stage, Text
-from sevenfold.record import blocks, canonical
+from sevenfold.record import blocks
+from sevenfold.record.blocks import encode_json
 
 BETWEEN = "\n\n"
 """What stands between two sections."""
 _ORDER: tuple[type[Text], ...] = (
-    session.Guidance,
-    given.MemoryIndex,
-    given.Instructions,
-    session.Environment,
-    session.Today,
-    session.Language,
-    session.OutputStyle,
-    given.McpInstructions,
-    given.Skills,
-    session.Scratch,
-    session.Clearing,
-    session.Budgets,
+    system.Guidance,
+    system.MemoryIndex,
+    system.Instructions,
+    system.Environment,
+    system.Today,
+    system.Language,
+    system.OutputStyle,
+    system.McpInstructions,
+    system.Skills,
+    system.Scratch,
+    system.Clearing,
+    system.Budgets,
 )
 
 
@@ -51,7 +52,7 @@ class Section(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         # Encoded only to be refused here, by its name, if JSON could not hold it.
-        canonical.encode({self.name: self.text})
+        encode_json({self.name: self.text})
         if self.stage not in get_args(Stage):
             raise InputError(
                 f"section {self.name!r} is {self.stage!r}; a section is static or of the session"
@@ -167,7 +168,7 @@ class Sections(Struct, frozen=True):
 
 
 def standard(
-    session_sources: Iterable[SectionSource], texts: Iterable[type[Text]] = static.ALL
+    session_sources: Iterable[SectionSource], texts: Iterable[type[Text]] = system.STATIC
 ) -> Sections:
     """Our own prompt: the static sections, then these in a fixed order, however they were given."""
     places = {kind.file: place for place, kind in enumerate(_ORDER)}

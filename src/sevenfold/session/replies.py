@@ -25,8 +25,7 @@ from sevenfold.providers.openai.chat_stream import ChatReader
 from sevenfold.providers.openai.client import seeded
 from sevenfold.providers.openai.responses_stream import ResponsesReader
 from sevenfold.providers.wire import Api
-from sevenfold.record import canonical
-from sevenfold.record.blocks import THINKING
+from sevenfold.record.blocks import THINKING, encode_json
 from sevenfold.record.log import Answer
 
 Fields = dict[str, Raw]
@@ -100,12 +99,12 @@ def _json(came: Any) -> bytes:
         case str():
             return came.encode()
         case Mapping():
-            return canonical.encode(came)
+            return encode_json(came)
     dump = getattr(came, "to_dict", None)
     if dump is None:
         raise InputError(f"a {type(came).__name__} is no answer; {ACCEPTED}")
     # Fields the provider did not send are left out: adding them as nulls would change what is sent back.
-    return canonical.encode(dump(mode="json", exclude_unset=True))
+    return encode_json(dump(mode="json", exclude_unset=True))
 
 
 def _from_body(raw: bytes, seed: Seed, request_id: str | None) -> Reply:

@@ -11,8 +11,7 @@ from sevenfold.conversation.history import Past
 from sevenfold.layers.compact.request import Engine as EngineName
 from sevenfold.layers.compact.scope import Span
 from sevenfold.record import blocks
-from sevenfold.record.blocks import ToolUse
-from sevenfold.record.canonical import fields
+from sevenfold.record.blocks import ToolUse, read_fields
 from sevenfold.record.decisions import Why
 
 
@@ -84,7 +83,7 @@ def completed(outcome: Outcome) -> Completion:
     """An answer as a program wants it."""
     answer = outcome.reply.answer
     calls = tuple(
-        ToolCall(body.id, body.name, fields(body.input))
+        ToolCall(body.id, body.name, read_fields(body.input))
         for block in answer.blocks
         if isinstance(body := block.body(), ToolUse)
     )

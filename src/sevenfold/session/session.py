@@ -22,7 +22,7 @@ from sevenfold.providers.live_models import Aside
 from sevenfold.providers.registry import client_for, client_of, phrasing_for
 from sevenfold.providers.wire import Api
 from sevenfold.recall.recall import Hit
-from sevenfold.record import labels
+from sevenfold.record.log import title_of
 from sevenfold.session import factory as opened
 from sevenfold.session import replies
 from sevenfold.session.close import finish
@@ -192,7 +192,7 @@ class Session:
     @property
     def title(self) -> str:
         """What it is called in lists of sessions; empty until it has a title."""
-        return labels.title(self.core.transcript.view.labels)
+        return title_of(self.core.transcript.view.labels)
 
     @title.setter
     def title(self, title: str) -> None:

@@ -5,20 +5,21 @@ Pure: files, the environment and flags are read by adapters, which hand over lay
 
 from __future__ import annotations
 
-from sevenfold.settings.descriptions import Setting, by_name, described
+from sevenfold.settings.descriptions import Setting, by_name, described, in_force, overruled
 from sevenfold.settings.fields import Settings, Stage
 from sevenfold.settings.resolve import (
     DEFAULT,
+    Fixed,
     Layer,
     Resolved,
+    Source,
     checked,
     from_text,
+    latch,
     overlaid,
     resolve,
     unknown,
 )
-from sevenfold.settings.source import Fixed, Source, latch
-from sevenfold.settings.switches import in_force, overruled
 
 __all__ = [
     "DEFAULT",

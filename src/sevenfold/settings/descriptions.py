@@ -1,4 +1,9 @@
-"""What is to be known about each setting, read off the class that declares them."""
+"""What is to be known about each setting, read off the class that declares them.
+
+Switches depend on one another: with ``layers`` off no layer runs, with ``compaction`` off nothing compacts, and
+while ``collapse`` or ``reactive_only`` is on, auto-compaction does not run. Every combination has a meaning, so
+that any switch can be flipped at any time.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal, get_type_hints
 
-from msgspec import Struct, inspect
+from msgspec import Struct, inspect, structs
 
 from sevenfold.settings.fields import MOST, Settings, Stage
 
@@ -106,3 +111,27 @@ def nearest(name: str) -> str | None:
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(name[:100].lower().replace("-", "_"), by_name(), n=1)), None)
+
+
+def overruled(settings: Settings) -> Mapping[str, str]:
+    """The switches that are set to on and have no effect, each with the switch that is the reason."""
+    reasons: dict[str, str] = {}
+    on = [one for one in described() if one.kind == "switch" and getattr(settings, one.name)]
+    for switch in on:
+        if reason := next((other for other in switch.needs if not getattr(settings, other)), None):
+            reasons[switch.name] = reason
+    in_charge = {switch.name for switch in on} - reasons.keys()
+    for switch in on:
+        if reason := next((other for other in switch.yields_to if other in in_charge), None):
+            reasons.setdefault(switch.name, reason)
+    return reasons
+
+
+def in_force(settings: Settings) -> Settings:
+    """The same settings with every switch off that another one overrules.
+
+    Takes them as they were set, not the result of an earlier call: what stands down for another switch would
+    then look as if it had been switched off.
+    """
+    reasons = overruled(settings)
+    return structs.replace(settings, **dict.fromkeys(reasons, False)) if reasons else settings

@@ -3,19 +3,19 @@
 A layer is where values come from: a file, a variable, the calling code. Later layers win. Every value of every
 layer is checked, also one that a later layer replaces, and the first that cannot be used is an error that names
 it, its place and what would be allowed. Switches are different in one respect: no combination of them is an
-error, or flipping one in need could be refused for the state of another (see `sevenfold.settings.switches`).
+error, or flipping one in need could be refused for the state of another (see `sevenfold.settings.descriptions`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct, structs
 
 from sevenfold.errors import SettingError
-from sevenfold.settings.descriptions import Setting, by_name, nearest
+from sevenfold.settings.descriptions import Setting, by_name, described, nearest
 from sevenfold.settings.fields import MOST, Settings
 
 DEFAULT = "default"
@@ -188,3 +188,29 @@ def _told(clash: _Clash, settings: Settings, origins: Mapping[str, str]) -> str:
         f"{name} = {shown(getattr(settings, name))} ({origins[name]})" for name in clash.names
     )
     return f"{values} cannot be used together: {clash.rule}"
+
+
+class Source(Protocol):
+    """Someone who knows the settings."""
+
+    def current(self) -> Settings:
+        """The settings as of now, at once and without fail; the same object while nothing changes."""
+        ...
+
+
+class Fixed(Struct, frozen=True):
+    """Settings that stay as they are."""
+
+    settings: Settings
+
+    def current(self) -> Settings:
+        """These settings."""
+        return self.settings
+
+
+def latch(opened: Settings, now: Settings) -> Settings:
+    """What a session goes by: the settings as of now, but the latched ones as they were when it opened."""
+    if now is opened:
+        return opened
+    held = {one.name: getattr(opened, one.name) for one in described() if one.latched}
+    return structs.replace(now, **held)

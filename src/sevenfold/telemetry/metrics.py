@@ -22,7 +22,7 @@ from sevenfold.events import (
     SteppedAside,
     Vetoed,
 )
-from sevenfold.telemetry import names
+from sevenfold.telemetry import attributes as names
 from sevenfold.telemetry.attributes import Attributes, prompt
 
 

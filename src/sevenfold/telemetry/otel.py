@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sevenfold import __version__
 from sevenfold.errors import SettingError
 from sevenfold.events import Answered, Checked, Event, Failed, Proposed, Sending
-from sevenfold.telemetry import names
+from sevenfold.telemetry import attributes as names
 from sevenfold.telemetry.sink import Mask, Sink, unmasked
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 
 from sevenfold.events import Acted, Answered, Event, Failed, Proposed, Sending
-from sevenfold.telemetry import names
+from sevenfold.telemetry import attributes as names
 from sevenfold.telemetry.attributes import Attributes, of_answer, of_anything, of_request
 
 MOST_OPEN = 256

@@ -1,132 +1,110 @@
-"""What one hook said: its exit code and what it printed, understood by the rules of its event.
+"""Reading what hooks answer: exit code and output of one hook, by the rules of its event, then of all hooks together.
 
-Exit code 0 is fine, 2 blocks with standard error as the reason, any other is a failure that changes nothing.
-Standard output is JSON if it begins with a brace; plain text counts only at the two events that take it as
-context, and never steers a compaction. A field that makes no sense is reported and the others still count.
+Exit code 0 is success, 2 blocks with standard error as the reason, any other is a failure without effect. Standard
+output is JSON if it begins with a brace; plain text counts only at the two events that take it as context, and never
+steers a compaction. An invalid field is reported; the others still count.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from sevenfold.conversation.hook_inputs import HookInput
-from sevenfold.conversation.hook_outcomes import Failure, Outcome, Permission, Verdict
+from sevenfold.conversation.hooks import HookFailure, HookInput, HookOutcome, HookPermission, HookVerdict
 
 MOST_CHARACTERS = 10_000
-"""Of any one text a hook has for the model or the user."""
+"""Longest text taken from a hook for the model or the user."""
 
 BLOCK = 2
 """The exit code that blocks."""
 
-_STRICTEST_FIRST: tuple[Verdict, ...] = ("deny", "ask", "allow")
+_STRICTEST_FIRST: tuple[HookVerdict, ...] = ("deny", "ask", "allow")
 
 
-class Ended(Protocol):
-    """What is left of a process that ran for a hook."""
-
-    @property
-    def code(self) -> int | None:
-        """Its exit code, negative for a signal; None if it did not come to its own end."""
-
-    @property
-    def stdout(self) -> bytes:
-        """The beginning of its standard output."""
-
-    @property
-    def stderr(self) -> bytes:
-        """The beginning of its standard error."""
-
-    @property
-    def cut(self) -> bool:
-        """Whether it printed more to standard output than was kept."""
-
-    @property
-    def problem(self) -> str:
-        """Why it did not come to its own end, in words; empty if it did."""
-
-
-class Printed(Struct, frozen=True):
-    """An answer that came from no process."""
+class CommandResult(Struct, frozen=True):
+    """How a command ended, or what a function returned, as if a command had printed it."""
 
     code: int | None = 0
+    """The exit code, negative for a signal; None if it did not end by itself."""
     stdout: bytes = b""
     stderr: bytes = b""
     cut: bool = False
+    """Whether standard output was longer than what was kept."""
     problem: str = ""
+    """Why it did not end by itself; empty if it did."""
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class HookAnswer(Struct, frozen=True, kw_only=True):
     """One hook's answer."""
 
     hook: str
     blocked: str | None = None
     instructions: str | None = None
     context: tuple[str, ...] = ()
-    verdict: Verdict | None = None
+    verdict: HookVerdict | None = None
     reason: str = ""
     updated_input: Mapping[str, Any] | None = None
     updated_output: Any | UnsetType = UNSET
     message: str | None = None
     stop: str | None = None
-    """Why everything should stop; empty where no reason was given, None where it should not."""
+    """Why the agent should stop, empty if no reason was given; None if it should not."""
     problems: tuple[str, ...] = ()
 
 
-def understood(event: type[HookInput], hook: str, ended: Ended) -> Answer:
-    """What a hook of this event said."""
-    if ended.code is None:
-        return Answer(hook=hook, problems=(_with_detail(ended.problem, ended.stderr),))
-    reading = _Reading(event, ended)
-    answer = reading.answer(hook)
-    if ended.code == BLOCK:
-        reason = text_of(ended.stderr) or reading.text(reading.said, "reason") or f"blocked by {hook}"
-        answer = _blocked(event, answer, reason, reading.problems)
-    elif ended.code != 0:
-        reading.problems.append(_with_detail(f"it failed with exit code {ended.code}", ended.stderr))
-    return msgspec.structs.replace(answer, problems=tuple(reading.problems))
+def read_answer(event: type[HookInput], hook: str, result: CommandResult) -> HookAnswer:
+    """Read the answer of a hook of this event."""
+    if result.code is None:
+        return HookAnswer(hook=hook, problems=(_with_detail(result.problem, result.stderr),))
+    reader = _Reader(event, result)
+    answer = reader.answer(hook)
+    if result.code == BLOCK:
+        reason = text_of(result.stderr) or reader.text(reader.said, "reason") or f"blocked by {hook}"
+        answer = _blocked(event, answer, reason, reader.problems)
+    elif result.code != 0:
+        reader.problems.append(_with_detail(f"it failed with exit code {result.code}", result.stderr))
+    return msgspec.structs.replace(answer, problems=tuple(reader.problems))
 
 
-def unasked(event: type[HookInput], hook: str, problem: str) -> Answer:
-    """Stands for a hook that could not be told what it was to judge: what it may guard does not happen."""
-    denied: Verdict | None = "deny" if event.rule.blocking == "deny" else None
-    return Answer(hook=hook, verdict=denied, reason=problem if denied else "", problems=(problem,))
+def unread_answer(event: type[HookInput], hook: str, problem: str) -> HookAnswer:
+    """The answer of a hook that could not be given its input; what it might guard is denied."""
+    denied: HookVerdict | None = "deny" if event.rule.blocking == "deny" else None
+    return HookAnswer(hook=hook, verdict=denied, reason=problem if denied else "", problems=(problem,))
 
 
 def text_of(printed: bytes) -> str:
-    """Output as text that can be kept and sent, whatever it was, and not too much of it."""
+    """Output as text that can be stored and sent, cut to `MOST_CHARACTERS`."""
     return bounded(printed.decode(errors="replace")).strip()
 
 
 def bounded(words: str) -> str:
-    """The words, cut where they are too many, with a note that says so."""
+    """The text, cut to `MOST_CHARACTERS` with a note that says so."""
     words = words.replace("\0", "\ufffd")
     if len(words) <= MOST_CHARACTERS:
         return words
     return f"{words[:MOST_CHARACTERS]}\n[cut: the first {MOST_CHARACTERS:,} of {len(words):,} characters]"
 
 
-class _Reading:
-    """Reads one hook's output and collects what is wrong with it."""
+class _Reader:
+    """Reads one hook's output and collects its problems."""
 
-    def __init__(self, event: type[HookInput], ended: Ended) -> None:
+    def __init__(self, event: type[HookInput], result: CommandResult) -> None:
         self.event, self.problems = event, list[str]()
         self.plain = ""
         self.said: Mapping[str, Any] = {}
-        if ended.stdout.lstrip().startswith(b"{"):
-            self.said = self._json(ended)
+        if result.stdout.lstrip().startswith(b"{"):
+            self.said = self._json(result)
         elif event.rule.plain:
-            self.plain = text_of(ended.stdout)
+            self.plain = text_of(result.stdout)
         self.specific = self._specific()
 
-    def answer(self, hook: str) -> Answer:
-        """Everything but what the exit code says."""
+    def answer(self, hook: str) -> HookAnswer:
+        """Everything but the effect of the exit code."""
         stops = self._flag("continue") is False
-        answer = Answer(
+        answer = HookAnswer(
             hook=hook,
             instructions=self._instructions(),
             context=self._context(),
@@ -138,19 +116,19 @@ class _Reading:
         return self._decided(self._permitted(answer))
 
     def text(self, fields: Mapping[str, Any], name: str) -> str | None:
-        """A field that should be text; empty text is as good as none."""
+        """A text field; None if it is missing, empty or not text."""
         value = fields.get(name)
         if value is None or isinstance(value, str):
             return bounded(value).strip() or None if value else None
         self.problems.append(f"{name} should be text, not {value!r:.60}")
         return None
 
-    def _json(self, ended: Ended) -> Mapping[str, Any]:
-        if ended.cut:
-            self.problems.append(f"its JSON is too long: more than {len(ended.stdout):,} bytes")
+    def _json(self, result: CommandResult) -> Mapping[str, Any]:
+        if result.cut:
+            self.problems.append(f"its JSON is too long: more than {len(result.stdout):,} bytes")
             return {}
         try:
-            return _decoded(ended.stdout)
+            return _decoded(result.stdout)
         except (ValueError, msgspec.DecodeError, RecursionError) as error:
             self.problems.append(f"its output begins like JSON and is none ({error})")
             return {}
@@ -207,11 +185,11 @@ class _Reading:
         return UNSET
 
     def _permission(self) -> Mapping[str, Any]:
-        """The decision of a hook that answers a question for permission, which is an object."""
+        """The decision of a PermissionRequest hook, which is an object."""
         given = self.specific.get("decision")
         return given if isinstance(given, Mapping) else {}
 
-    def _permitted(self, answer: Answer) -> Answer:
+    def _permitted(self, answer: HookAnswer) -> HookAnswer:
         asked = self._permission()
         given = asked.get("behavior", self.specific.get("permissionDecision"))
         reason = self.text(asked, "message") or self.text(self.specific, "permissionDecisionReason") or ""
@@ -222,7 +200,7 @@ class _Reading:
         self.problems.append(f"{given!r:.60} is no permission decision at {self.event.__name__}")
         return answer
 
-    def _decided(self, answer: Answer) -> Answer:
+    def _decided(self, answer: HookAnswer) -> HookAnswer:
         given = self.said.get("decision")
         if given == "block":
             reason = self.text(self.said, "reason") or f"blocked by {answer.hook}"
@@ -235,8 +213,8 @@ class _Reading:
         return answer
 
 
-def _blocked(event: type[HookInput], answer: Answer, reason: str, problems: list[str]) -> Answer:
-    """The answer with what blocking means at this event."""
+def _blocked(event: type[HookInput], answer: HookAnswer, reason: str, problems: list[str]) -> HookAnswer:
+    """The answer with the effect blocking has at this event."""
     match event.rule.blocking:
         case "stop":
             return msgspec.structs.replace(answer, blocked=reason)
@@ -250,7 +228,7 @@ def _blocked(event: type[HookInput], answer: Answer, reason: str, problems: list
 
 
 def _decoded(printed: bytes) -> Mapping[str, Any]:
-    """JSON that begins with a brace; its texts may hold line ends, stray bytes and half characters.
+    """Decode a JSON object leniently: strings may contain line ends, invalid bytes and lone surrogates.
 
     A hook that quotes what it refuses must be understood, whatever it quotes.
     """
@@ -267,19 +245,19 @@ def _with_detail(problem: str, stderr: bytes) -> str:
     return f"{problem}: {detail}" if detail else problem
 
 
-def combined(event: str, answers: Sequence[Answer], earlier: Sequence[Failure] = ()) -> Outcome:
-    """All answers as one; ``earlier`` are failures of background hooks that have come to light since."""
+def combine(event: str, answers: Sequence[HookAnswer], earlier: Sequence[HookFailure] = ()) -> HookOutcome:
+    """Combine all answers; ``earlier`` are failures of background hooks that ended meanwhile."""
     permission = _permission(answers)
     denied = permission is not None and permission.verdict == "deny"
     reasons = [answer.blocked for answer in answers if answer.blocked]
     if permission and denied:
         reasons.append(permission.reason or "denied by a hook")
-    failures = [*earlier, *(Failure(one.hook, problem) for one in answers for problem in one.problems)]
+    failures = [*earlier, *(HookFailure(one.hook, problem) for one in answers for problem in one.problems)]
     inputs = [one for one in answers if one.updated_input is not None]
     outputs = [one for one in answers if one.updated_output is not UNSET]
     failures += [*_clash(inputs, "the input"), *_clash(outputs, "the output")]
     stops = [one.stop for one in answers if one.stop is not None]
-    return Outcome(
+    return HookOutcome(
         event=event,
         ran=tuple(one.hook for one in answers),
         blocked="\n".join(reasons) or None,
@@ -294,16 +272,17 @@ def combined(event: str, answers: Sequence[Answer], earlier: Sequence[Failure] =
     )
 
 
-def _permission(answers: Sequence[Answer]) -> Permission | None:
+def _permission(answers: Sequence[HookAnswer]) -> HookPermission | None:
     for verdict in _STRICTEST_FIRST:
         agreeing = [one for one in answers if one.verdict == verdict]
         if agreeing:
-            return Permission(verdict, "\n".join(one.reason for one in agreeing if one.reason))
+            return HookPermission(verdict, "\n".join(one.reason for one in agreeing if one.reason))
     return None
 
 
-def _clash(changing: Sequence[Answer], what: str) -> list[Failure]:
+def _clash(changing: Sequence[HookAnswer], what: str) -> list[HookFailure]:
     last = changing[-1].hook if changing else ""
     return [
-        Failure(one.hook, f"its change of {what} was replaced by that of {last}") for one in changing[:-1]
+        HookFailure(one.hook, f"its change of {what} was replaced by that of {last}")
+        for one in changing[:-1]
     ]

@@ -1,8 +1,8 @@
-"""Running one command of the user's: input in, output out, and an end to it and all it started.
+"""Running one hook command: input in, output out, and an end to it and everything it started.
 
-When its time is up or it is stopped, the command and all it started are killed. A command that ends by itself leaves
-running what it put into the background on purpose.
-Input that is not read, and output without end, hold nobody up: what is over the limit is read and dropped.
+When its time is up or it is stopped, the command and everything it started are killed. A command that ends by itself
+leaves running what it put into the background on purpose. Neither unread input nor endless output blocks: output over
+the limit is read and dropped.
 """
 
 from __future__ import annotations
@@ -15,30 +15,16 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 
-from msgspec import Struct
-
+from sevenfold.agent.hooks.answers import CommandResult
 from sevenfold.agent.processes.tree import Mark, Witness, end
 
 MOST_BYTES = 1024 * 1024
-"""What is kept of an output."""
+"""How much of an output is kept."""
 
 _TICK = 0.05
 _CHUNK = 64 * 1024
 _TIMED_OUT = "it took too long"
 _STOPPED = "it was stopped"
-
-
-class Ended(Struct, frozen=True):
-    """What is left of a process."""
-
-    code: int | None = None
-    """Its exit code, negative for a signal; None if it did not come to its own end."""
-    stdout: bytes = b""
-    stderr: bytes = b""
-    cut: bool = False
-    """Whether it printed more to standard output than was kept."""
-    problem: str = ""
-    """Why it did not come to its own end."""
 
 
 def run(
@@ -50,10 +36,12 @@ def run(
     environ: Mapping[str, str],
     seconds: float,
     stopped: Callable[[], bool],
-) -> Ended:
-    """Run a line of shell, or a program with ``args``, until it ends, its time is up or ``stopped()``."""
+) -> CommandResult:
+    """Run a shell command line, or a program with ``args``, until it ends, its time is up or ``stopped()``."""
     if os.name != "posix":
-        return Ended(problem="commands need a POSIX system; use a Python function as hook here")
+        return CommandResult(
+            None, problem="commands need a POSIX system; use a Python function as hook here"
+        )
     mark = Mark()
     with Witness() as witness:
         try:
@@ -68,7 +56,7 @@ def run(
                 pass_fds=(witness.held,),
             )
         except (OSError, ValueError) as error:
-            return Ended(problem=f"it could not be started in {cwd} ({error})")
+            return CommandResult(None, problem=f"it could not be started in {cwd} ({error})")
         witness.let_go()
         try:
             with _Pipes(child, stdin) as pipes:
@@ -82,13 +70,13 @@ def run(
     code = None if problem else child.returncode
     if problem == _TIMED_OUT:
         problem = f"it took longer than {seconds:g} s and was ended"
-    return Ended(code, bytes(pipes.out.kept), bytes(pipes.err.kept), pipes.out.cut, problem)
+    return CommandResult(code, bytes(pipes.out.kept), bytes(pipes.err.kept), pipes.out.cut, problem)
 
 
 def _wait(
     child: subprocess.Popen[bytes], pipes: _Pipes, deadline: float, stopped: Callable[[], bool]
 ) -> str:
-    """Move bytes until the child ends; returns why it has to be ended, or nothing."""
+    """Move bytes until the child ends; returns why it has to be killed, or an empty string."""
     while True:
         if stopped():
             return _STOPPED
@@ -98,7 +86,7 @@ def _wait(
         if pipes.turn(min(_TICK, left)):
             ended = child.poll() is not None
         else:
-            # With nothing left to read or write it is nearly always ending right now.
+            # All pipes are closed: it is nearly always about to end.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(min(_TICK, left))
             ended = child.returncode is not None
@@ -120,7 +108,7 @@ class _Kept:
 
 
 class _Pipes:
-    """The three pipes of a child, none of which may make another wait."""
+    """The three pipes of a child process, moved without blocking each other."""
 
     def __init__(self, child: subprocess.Popen[bytes], given: bytes) -> None:
         self.out, self.err = _Kept(), _Kept()
@@ -151,7 +139,7 @@ class _Pipes:
         return True
 
     def drain(self) -> None:
-        """Take what is still in the outputs; what a background process adds later is nobody's."""
+        """Read what is left in the outputs; what a background process adds later is ignored."""
         for key in list(self._selector.get_map().values()):
             while key.data is not None and not key.data.cut and self._read(key):
                 pass

@@ -1,13 +1,17 @@
-"""Hooks from settings files: `{"hooks": {EVENT: [{"matcher": …, "hooks": [{"type": "command", …}]}]}}`.
+"""Hooks in settings files: `{"hooks": {EVENT: [{"matcher": …, "hooks": [{"type": "command", …}]}]}}`.
 
-A wrong value is an error that names the file and the place. What is right but not for us (events that never
-happen here, handlers of kinds that are not run, hooks of a folder the user does not trust) is listed as
-skipped, with the reason, so that nobody believes in a hook that does not run.
+A wrong value raises `SettingError` with the file and the place. What is valid but not for us (events that do not exist
+here, unsupported handler types, hooks of a folder the user does not trust) is listed as skipped with the reason, so
+that users do not rely on a hook that never runs.
+
+A matcher selects hooks of an event. Empty or `*` matches everything. Text made of letters, digits, `_`, `-`, blanks,
+`,` and `|` is a list of exact names. Anything else is a regular expression, searched for anywhere in the name.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,52 +19,88 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sevenfold.agent.hooks.matcher import Matcher, matcher
-from sevenfold.conversation.hook_inputs import EVENTS
+from sevenfold.conversation.hooks import EVENTS
 from sevenfold.errors import SettingError
 
 MOST_BYTES = 4 * 1024 * 1024
-"""A settings file larger than this is none."""
+"""Largest settings file that is read."""
 
 _LABEL = 80
 _ELSEWHERE = frozenset({"http", "mcp_tool", "prompt", "agent"})
 _NOT_HONOURED = ("if", "asyncRewake")
+_NAMES = re.compile(r"[A-Za-z0-9_\- ,|]*")
+_SEPARATORS = re.compile(r"[,|]")
 
 
-class Command(Struct, frozen=True):
-    """A program the user wants run."""
+class Matcher(Struct, frozen=True):
+    """A parsed matcher."""
+
+    text: str
+    names: frozenset[str] = frozenset()
+    pattern: re.Pattern[str] | None = None
+
+    @classmethod
+    def parse(cls, text: str, where: str) -> Matcher:
+        """Parse a matcher; raises `SettingError`, naming ``where``, if it is not usable."""
+        wanted = text.strip()
+        if wanted in ("", "*"):
+            return cls(wanted)
+        if _NAMES.fullmatch(wanted):
+            names = frozenset(name.strip() for name in _SEPARATORS.split(wanted)) - {""}
+            if not names:
+                raise SettingError(
+                    f"{where}: the matcher {text!r} names nothing; use * to match everything"
+                )
+            return cls(wanted, names)
+        try:
+            return cls(wanted, pattern=re.compile(wanted))
+        except (re.error, OverflowError, RecursionError) as error:
+            raise SettingError(
+                f"{where}: the matcher {text!r} is no valid regular expression ({error}); "
+                "mend it, or list exact names separated by |"
+            ) from error
+
+    def matches(self, value: str | None) -> bool:
+        """Whether a hook applies; it always does to an event without a value to match (None)."""
+        if value is None or self.text in ("", "*"):
+            return True
+        return bool(self.pattern.search(value)) if self.pattern else value in self.names
+
+
+class HookCommand(Struct, frozen=True):
+    """A program to run."""
 
     command: str
     args: tuple[str, ...] | None = None
-    """With arguments the program is started as it is; without, ``command`` is a line for the shell."""
+    """Arguments for starting the program directly; None: ``command`` is a shell command line."""
     seconds: float | None = None
-    """How long it may take; None: as long as the event allows."""
+    """Its time limit; None: that of the event."""
     once: bool = False
-    """Whether it runs only the first time in a session."""
+    """Whether it runs only once per session."""
     background: bool = False
-    """Whether nobody waits for it; then its answer has no effect."""
+    """Whether it runs in the background; then its answer has no effect."""
 
 
 class Hook(Struct, frozen=True):
-    """One hook: when it runs, and what."""
+    """When a hook runs, and what it does."""
 
     event: str
     matcher: Matcher
-    does: Command | Callable[..., Any]
+    does: HookCommand | Callable[..., Any]
     source: str
-    """The file it comes from, or ``code``."""
+    """The file that defines it, or ``code``."""
 
     @property
     def label(self) -> str:
-        """What it is called when it is spoken of."""
-        if isinstance(self.does, Command):
+        """Its name in messages."""
+        if isinstance(self.does, HookCommand):
             line = " ".join([self.does.command, *(self.does.args or ())])
             return line if len(line) <= _LABEL else line[: _LABEL - 1] + "…"
         return str(getattr(self.does, "__qualname__", None) or type(self.does).__qualname__)
 
 
-class Skipped(Struct, frozen=True):
-    """A hook, or a whole file of them, that will not run."""
+class SkippedHook(Struct, frozen=True):
+    """A hook, or a file with hooks, that will not run."""
 
     source: str
     event: str
@@ -72,18 +112,18 @@ class Skipped(Struct, frozen=True):
         return f"{self.source}: {what or 'hooks'} skipped: {self.why}"
 
 
-class Loaded(Struct, frozen=True):
-    """What settings said about hooks."""
+class HookSettings(Struct, frozen=True):
+    """The hooks found in settings."""
 
     hooks: tuple[Hook, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedHook, ...] = ()
     disabled_by: str = ""
-    """The file that says `disableAllHooks`."""
+    """The file that sets `disableAllHooks`; empty if none does."""
 
 
-def load(*, user: Sequence[Path] = (), project: Sequence[Path] = (), trusted: bool = False) -> Loaded:
-    """The hooks of the user's files and of the project's; the latter run only if its folder is trusted."""
-    return merged(
+def load(*, user: Sequence[Path] = (), project: Sequence[Path] = (), trusted: bool = False) -> HookSettings:
+    """Read the hooks of the user's and the project's files; the project's run only if its folder is trusted."""
+    return merge(
         [
             *(parse(_read(path), str(path)) for path in user),
             *(parse(_read(path), str(path)) if trusted else _distrusted(path) for path in project),
@@ -91,38 +131,40 @@ def load(*, user: Sequence[Path] = (), project: Sequence[Path] = (), trusted: bo
     )
 
 
-def parse(settings: Mapping[str, Any], source: str, *, trusted: bool = True) -> Loaded:
-    """The hooks of one settings mapping; those of an untrusted one are all skipped."""
+def parse(settings: Mapping[str, Any], source: str, *, trusted: bool = True) -> HookSettings:
+    """Read the hooks of one settings mapping; if it is not trusted, all are skipped."""
     disabled = settings.get("disableAllHooks", False)
     if not isinstance(disabled, bool):
         raise SettingError(f"{source}: disableAllHooks must be true or false, not {disabled!r}")
     found = list(_entries(settings, source))
     if not trusted:
-        return Loaded(skipped=tuple(_untrusted(entry) for entry in found))
-    return Loaded(
+        return HookSettings(skipped=tuple(_untrusted(entry) for entry in found))
+    return HookSettings(
         tuple(entry for entry in found if isinstance(entry, Hook)),
-        tuple(entry for entry in found if isinstance(entry, Skipped)),
+        tuple(entry for entry in found if isinstance(entry, SkippedHook)),
         source if disabled else "",
     )
 
 
-def merged(parts: Iterable[Loaded]) -> Loaded:
-    """Several files together: their hooks add up, unless one of the files switches all of them off."""
+def merge(parts: Iterable[HookSettings]) -> HookSettings:
+    """Combine several files: their hooks add up, unless a file disables all hooks."""
     parts = list(parts)
     hooks = [hook for part in parts for hook in part.hooks]
     skipped = [one for part in parts for one in part.skipped]
     off = next((part.disabled_by for part in parts if part.disabled_by), "")
     if off:
-        skipped += [Skipped(h.source, h.event, h.label, f"disableAllHooks is set in {off}") for h in hooks]
+        skipped += [
+            SkippedHook(h.source, h.event, h.label, f"disableAllHooks is set in {off}") for h in hooks
+        ]
         hooks = []
-    return Loaded(tuple(hooks), tuple(skipped), off)
+    return HookSettings(tuple(hooks), tuple(skipped), off)
 
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
         if not path.exists():
             return {}
-        # A pipe or a device would keep us waiting, or never end.
+        # A pipe or a device might block, or never end.
         if not path.is_file() or path.stat().st_size > MOST_BYTES:
             raise SettingError(
                 f"{path}: is no settings file (a plain file of at most {MOST_BYTES:,} bytes)"
@@ -137,29 +179,31 @@ def _read(path: Path) -> Mapping[str, Any]:
     return _mapping(content, str(path))
 
 
-def _distrusted(path: Path) -> Loaded:
-    """What a folder that is not trusted would run; even its mistakes are only reported."""
+def _distrusted(path: Path) -> HookSettings:
+    """The hooks an untrusted folder would run; even its errors are only reported."""
     try:
         return parse(_read(path), str(path), trusted=False)
     except SettingError as error:
-        return Loaded(skipped=(Skipped(str(path), "", "", f"the folder is not trusted; and {error}"),))
+        return HookSettings(
+            skipped=(SkippedHook(str(path), "", "", f"the folder is not trusted; and {error}"),)
+        )
 
 
-def _untrusted(entry: Hook | Skipped) -> Skipped:
-    if isinstance(entry, Skipped):
+def _untrusted(entry: Hook | SkippedHook) -> SkippedHook:
+    if isinstance(entry, SkippedHook):
         return entry
-    return Skipped(entry.source, entry.event, entry.label, "the folder is not trusted")
+    return SkippedHook(entry.source, entry.event, entry.label, "the folder is not trusted")
 
 
-def _entries(settings: Mapping[str, Any], source: str) -> Iterator[Hook | Skipped]:
+def _entries(settings: Mapping[str, Any], source: str) -> Iterator[Hook | SkippedHook]:
     for event, groups in _mapping(settings.get("hooks", {}), f"{source}: hooks").items():
         if event not in EVENTS:
-            yield Skipped(source, event, "", "there is no such event here")
+            yield SkippedHook(source, event, "", "there is no such event here")
             continue
         for number, given in enumerate(_list(groups, f"{source}: hooks.{event}")):
             where = f"{source}: hooks.{event}[{number}]"
             group = _mapping(given, where)
-            which = matcher(_text(group.get("matcher", ""), f"{where}.matcher"), where)
+            which = Matcher.parse(_text(group.get("matcher", ""), f"{where}.matcher"), where)
             for index, handler in enumerate(_list(group.get("hooks", []), f"{where}.hooks")):
                 place = f"{where}.hooks[{index}]"
                 yield _handler(_mapping(handler, place), place, event, which, source)
@@ -167,10 +211,10 @@ def _entries(settings: Mapping[str, Any], source: str) -> Iterator[Hook | Skippe
 
 def _handler(
     given: Mapping[str, Any], where: str, event: str, which: Matcher, source: str
-) -> Hook | Skipped:
+) -> Hook | SkippedHook:
     kind = _text(given.get("type"), f"{where}.type")
     if kind in _ELSEWHERE:
-        return Skipped(source, event, kind, f"hooks of type {kind} are not supported; use a command")
+        return SkippedHook(source, event, kind, f"hooks of type {kind} are not supported; use a command")
     if kind != "command":
         raise SettingError(f'{where}.type: {kind!r} is no type of hook; use "command"')
     hook = Hook(event, which, _command(given, where), source)
@@ -178,18 +222,18 @@ def _handler(
     if given.get("shell", "bash") != "bash":
         ignored.append(f"shell {given['shell']}")
     if ignored:
-        return Skipped(source, event, hook.label, f"not supported: {', '.join(ignored)}")
+        return SkippedHook(source, event, hook.label, f"not supported: {', '.join(ignored)}")
     return hook
 
 
-def _command(given: Mapping[str, Any], where: str) -> Command:
+def _command(given: Mapping[str, Any], where: str) -> HookCommand:
     line = _text(given.get("command"), f"{where}.command")
     if not line.strip():
         raise SettingError(f"{where}.command: is empty; say what to run")
     args = given.get("args")
     if args is not None:
         args = tuple(_text(one, f"{where}.args") for one in _list(args, f"{where}.args"))
-    return Command(
+    return HookCommand(
         line,
         args,
         _seconds(given.get("timeout"), f"{where}.timeout"),

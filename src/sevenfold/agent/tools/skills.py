@@ -59,7 +59,7 @@ class Skills:
         self.known, self.problems = known, tuple(problems)
 
     def listing(self) -> dict[str, str]:
-        """Names and descriptions, for `sevenfold.prompts.given.Skills.of`."""
+        """Names and descriptions, for `sevenfold.prompts.system.Skills.of`."""
         return {name: skill.description for name, skill in sorted(self.known.items())}
 
 

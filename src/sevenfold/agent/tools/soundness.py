@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sevenfold.agent.tools.output import ToolOutput, failed
 from sevenfold.errors import InputError
-from sevenfold.record import canonical
+from sevenfold.record.blocks import encode_json
 
 _HALF = re.compile("[\ud800-\udfff]")
 _ESCAPED_BYTES = range(0xDC80, 0xDD00)
@@ -37,7 +37,7 @@ def sound(came: Any, tool: str) -> ToolOutput:
         return failed(f"{tool} gave back a {type(came).__name__} where a ToolOutput belongs.")
     try:
         content = _clean(came.content)
-        canonical.encode(content)
+        encode_json(content)
     except (InputError, RecursionError) as error:
         return failed(f"{tool} gave back something that cannot be sent: {error}")
     if isinstance(content, list) and all(map(_is_block, content)):

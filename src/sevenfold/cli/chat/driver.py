@@ -27,7 +27,7 @@ from sevenfold.cli.chat.lines import drawn
 from sevenfold.cli.chat.screen import Job
 from sevenfold.cli.chat.slash_commands import COMMANDS, MODES, sessions_of
 from sevenfold.cli.chat.status import line
-from sevenfold.cli.text import clean, fitted, plural
+from sevenfold.cli.text import clean, fit, plural
 from sevenfold.errors import InputError
 from sevenfold.profiles import names
 
@@ -153,7 +153,7 @@ class Driver:
         signs = self.chat.screen.signs
         lines = clean(text[: MOST_ECHOED * LONGEST_ECHOED]).split("\n")
         more = text.count("\n") + 1 - MOST_ECHOED
-        shown = [fitted(one, LONGEST_ECHOED, signs.cut) for one in lines[:MOST_ECHOED]]
+        shown = [fit(one, LONGEST_ECHOED, signs.cut) for one in lines[:MOST_ECHOED]]
         if more > 0:
             shown.append(f"{signs.cut} {plural(more, 'more line')}")
         elif len(text) > MOST_ECHOED * LONGEST_ECHOED:

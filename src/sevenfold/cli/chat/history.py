@@ -17,10 +17,11 @@ from sevenfold.cli.text import clean, duration, one_line
 from sevenfold.conversation import history
 from sevenfold.errors import InputError, TranscriptError, UserError
 from sevenfold.ports import Log
-from sevenfold.record import blocks, entries, labels
+from sevenfold.record import blocks, entries
 from sevenfold.record.blocks import Block, ToolResult, ToolUse
 from sevenfold.record.entries import Label, Said
 from sevenfold.record.layout import Item
+from sevenfold.record.log import title_of
 from sevenfold.record.redact import mask
 from sevenfold.record.view import View
 from sevenfold.stores.home import Project
@@ -37,7 +38,7 @@ TAIL_BYTES = 256 * 1024
 """At the end, in which a title is looked for."""
 
 
-class Kept(Struct, frozen=True):
+class SessionFile(Struct, frozen=True):
     """A session that is kept."""
 
     name: str
@@ -51,10 +52,10 @@ class Kept(Struct, frozen=True):
         return f"{duration(max(0.0, now - self.modified))} ago"
 
 
-def sessions(project: Project) -> list[Kept]:
+def sessions(project: Project) -> list[SessionFile]:
     """The sessions of a project in which something was said, the newest first."""
     found = (
-        Kept(file.path.stem, title(file.path), file.modified, file.size, file.path)
+        SessionFile(file.path.stem, title(file.path), file.modified, file.size, file.path)
         for file in project.sessions()
     )
     return [one for one in found if one.title]
@@ -81,7 +82,7 @@ def _called(path: Path) -> str:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - TAIL_BYTES))
         found = [entries.read(line) for line in file.read(TAIL_BYTES).splitlines() if b'title"' in line]
-    return labels.title({one.kind: one.text for one in found if isinstance(one, Label)})
+    return title_of({one.kind: one.text for one in found if isinstance(one, Label)})
 
 
 def spoken(said: Said) -> str:
@@ -90,15 +91,6 @@ def spoken(said: Said) -> str:
         return ""
     texts = (blocks.words_of(block) for block in said.blocks if block.kind == "text")
     return "\n".join(text for text in texts if text.strip())
-
-
-def size(number: int) -> str:
-    """Bytes as people read them."""
-    if number < 1_000:
-        return f"{number} B"
-    if number < 1_000_000:
-        return f"{number / 1_000:.0f} kB"
-    return f"{number / 1e6:.1f} MB"
 
 
 def new_name(now: datetime, digits: str) -> str:

@@ -36,9 +36,9 @@ from sevenfold.agent.tools.output import (
     ToolOutput,
 )
 from sevenfold.cli.chat.screen import Signs
-from sevenfold.cli.text import cause, clean, fitted, lasted, money, one_line, plural, tokens
+from sevenfold.cli.text import cause, clean, fit, money, one_line, plural, short_count, stopwatch
 from sevenfold.events import Event
-from sevenfold.lab.profile.pieces import asked
+from sevenfold.lab.profile.context import label_of
 
 # -- calls
 
@@ -66,7 +66,7 @@ class Called(Protocol):
 
 def about(call: Called, folder: str = "") -> str:
     """What a call asks for, in a few words; paths are named from the folder the user works in."""
-    what = asked(call.name, call.input).what
+    what = label_of(call.name, call.input).what
     if folder and what.startswith("/"):
         path = PurePath(what)
         what = str(path.relative_to(folder)) if path.is_relative_to(folder) else what
@@ -76,9 +76,9 @@ def about(call: Called, folder: str = "") -> str:
 def running(call: Called, seconds: float, last: str, *, signs: Signs, width: int, folder: str = "") -> Text:
     """A call that is under way, with the last line it printed."""
     sign = signs.working[int(seconds * 4) % len(signs.working)]
-    time = f"{signs.dot}{lasted(seconds)}" if seconds >= _LEAST_SHOWN else ""
+    time = f"{signs.dot}{stopwatch(seconds)}" if seconds >= _LEAST_SHOWN else ""
     head = f"{call.name} {about(call, folder)}"
-    line = Text.assemble((f"{sign} ", "cyan"), fitted(head, max(8, width - 3 - len(time))), (time, "dim"))
+    line = Text.assemble((f"{sign} ", "cyan"), fit(head, max(8, width - 3 - len(time))), (time, "dim"))
     said = one_line(last.rstrip("\n").rpartition("\n")[2], max(8, width - 5))
     return line.append(f"\n  {signs.bar} {said}", style="dim") if said else line
 
@@ -99,10 +99,10 @@ def ended(
     sign, style = (signs.failed, "red") if failed else (signs.done, "green")
     parts = ["failed" if failed else "", *_came(output)]
     if seconds >= _LEAST_SHOWN:
-        parts.append(lasted(seconds))
+        parts.append(stopwatch(seconds))
     tail = signs.dot + signs.dot.join([*filter(None, parts), f"[{number}]"])
     room = max(8, width - 3 - len(tail))
-    head = fitted(f"{call.name} {about(call, folder)}".rstrip(), room, signs.cut)
+    head = fit(f"{call.name} {about(call, folder)}".rstrip(), room, signs.cut)
     line = Text.assemble((f"{sign} ", f"bold {style}"), head, (tail, "red" if failed else "dim"))
     line.no_wrap = True
     return Group(line, *_at_once(output, signs, width, seen=seen))
@@ -111,7 +111,7 @@ def ended(
 def in_full(call: Called, output: ToolOutput, seconds: float) -> RenderableType:
     """All there is to a call."""
     shown: list[RenderableType] = [
-        Text.assemble((call.name, "bold"), (f"  {lasted(seconds)}", "dim")),
+        Text.assemble((call.name, "bold"), (f"  {stopwatch(seconds)}", "dim")),
         Padding(Text(_given(call.input), style="dim"), (0, 0, 0, 2)),
     ]
     shown += [
@@ -202,7 +202,7 @@ def _at_once(output: ToolOutput, signs: Signs, width: int, *, seen: bool) -> Ite
     if output.is_error:
         lines = [line.strip() for line in clean(text_of(output)).splitlines() if line.strip()]
         for line in lines if len(lines) <= 3 else [lines[0], *lines[-2:]]:
-            yield Text(f"  {signs.bar} {fitted(line, max(8, width - 5), signs.cut)}", style="red")
+            yield Text(f"  {signs.bar} {fit(line, max(8, width - 5), signs.cut)}", style="red")
         return
     for fact in output.facts:
         if isinstance(fact, FileChanged) and not seen:
@@ -293,7 +293,7 @@ def told(event: Event) -> Told | None:
 
 def _acted(event: events.Acted) -> Told:
     freed = event.tokens_before - event.tokens_after
-    figures = [f"{tokens(freed)} tokens freed"] if freed > 0 else []
+    figures = [f"{short_count(freed)} tokens freed"] if freed > 0 else []
     if event.usd and event.usd >= 0.005:
         figures.append(money(event.usd))
     undo = ["/undo takes it back"] if event.undoable and event.reference else []
@@ -342,7 +342,7 @@ def _broke(event: events.CacheBroke) -> Told:
     cost = "" if event.usd is None else f", {money(event.usd)}"
     return Told(
         "warning",
-        f"cache lost: {cause(event.cause)} ({event.part}), {tokens(event.tokens)} tokens paid again{cost}",
+        f"cache lost: {cause(event.cause)} ({event.part}), {short_count(event.tokens)} tokens paid again{cost}",
         _pairs(cause=event.cause, part=event.part, diff=event.diff),
     )
 
@@ -428,7 +428,7 @@ def drawn(live: Live, signs: Signs, width: int, now: float, folder: str = "") ->
 def _working(live: Live, signs: Signs, width: int, now: float) -> Text:
     elapsed = now - live.since
     sign = signs.working[int(elapsed * 4) % len(signs.working)]
-    line = Text.assemble((f"{sign} {_doing(live)}", "cyan"), (f"{signs.dot}{lasted(elapsed)}", "dim"))
+    line = Text.assemble((f"{sign} {_doing(live)}", "cyan"), (f"{signs.dot}{stopwatch(elapsed)}", "dim"))
     if not live.stopping:
         line.append(f"{signs.dot}Esc interrupts", style="dim")
     said = one_line(live.thinking.rstrip().rpartition("\n")[2], max(8, width - 5))

@@ -19,7 +19,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from sevenfold.agent.hooks.settings import Hook, Skipped
+from sevenfold.agent.hooks.settings import Hook, SkippedHook
 from sevenfold.agent.mcp.server import ServerState
 from sevenfold.agent.permissions.engine import Permissions
 from sevenfold.cli.chat.screen import Signs
@@ -35,12 +35,12 @@ from sevenfold.cli.text import (
     one_line,
     plural,
     share,
+    short_count,
     times,
-    tokens,
 )
 from sevenfold.conversation.session import Reading, Session
+from sevenfold.lab.profile.context import CallLabel, label_of_block, piece_of
 from sevenfold.lab.profile.figures import CacheBreak
-from sevenfold.lab.profile.pieces import Asked, asked_by, piece_of
 from sevenfold.recall.recall import Hit
 from sevenfold.record import weight
 from sevenfold.request.frame import tool_name
@@ -207,7 +207,7 @@ def permissions_page(permissions: Permissions) -> RenderableType:
     return pairs(rows)
 
 
-def hooks_page(hooks: Sequence[Hook], skipped: Sequence[Skipped]) -> RenderableType:
+def hooks_page(hooks: Sequence[Hook], skipped: Sequence[SkippedHook]) -> RenderableType:
     """What runs, and what was found and does not."""
     if not hooks and not skipped:
         return Text("There are no hooks.", style="dim")
@@ -263,11 +263,11 @@ def contents(session: Session) -> Contents:
         estimate = session.exchange.gauge.estimator.tokens
         found = [(SYSTEM, "", estimate(weight.opening(part))) for part in frame.system]
         found += [(TOOLS, tool_name(part), estimate(weight.opening(part))) for part in frame.tools]
-        calls: dict[str, Asked] = {}
+        calls: dict[str, CallLabel] = {}
         for item in session.transcript.view.items:
             for block in item.shown:
                 if block.kind == "tool_use":
-                    calls[block.id] = asked_by(block)
+                    calls[block.id] = label_of_block(block)
                 piece = piece_of(item.said, block, weight.total([block]), calls.get(block.id))
                 found.append((piece.category, piece.what or piece.tool, estimate(piece.weight)))
     whole = sum(size for _, _, size in found)
@@ -297,9 +297,9 @@ def _size(item: Item) -> int:
 
 
 def _headline(gauge: Reading) -> Text:
-    band = f" (at most {tokens(gauge.high)})" if gauge.high > gauge.seen else ""
+    band = f" (at most {short_count(gauge.high)})" if gauge.high > gauge.seen else ""
     left = gauge.threshold - gauge.high
-    far = f"compaction in {tokens(left)}" if left > 0 else "compaction is due"
+    far = f"compaction in {short_count(left)}" if left > 0 else "compaction is due"
     return Text.assemble(
         (f"{gauge.seen:,} of {gauge.effective:,} tokens", "bold"),
         (f"{band}, {share(gauge.seen, gauge.effective)} full; {far}, at {gauge.threshold:,}", ""),

@@ -36,7 +36,7 @@ from sevenfold.cli.chat.pages import help_page
 from sevenfold.cli.chat.questions import Choice, Question
 from sevenfold.cli.chat.status import Ledger
 from sevenfold.cli.config import entry
-from sevenfold.cli.text import moment, one_line, plural, tokens
+from sevenfold.cli.text import one_line, parse_time, plural, short_count, size
 from sevenfold.conversation import history
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.profiles import names
@@ -162,14 +162,14 @@ def undo(chat: Chat, rest: str) -> None:
     name = chat.agent.session.undo(rest)
     chat.update()
     gauge = chat.agent.session.gauge
-    chat.say("layer", f"undone: {name} (now {tokens(gauge.seen)} tokens; /redo does it again)")
+    chat.say("layer", f"undone: {name} (now {short_count(gauge.seen)} tokens; /redo does it again)")
 
 
 def redo(chat: Chat, rest: str) -> None:
     """Do again what was taken back."""
     name = chat.agent.session.redo(rest)
     chat.update()
-    chat.say("layer", f"done again: {name} (now {tokens(chat.agent.session.gauge.seen)} tokens)")
+    chat.say("layer", f"done again: {name} (now {short_count(chat.agent.session.gauge.seen)} tokens)")
 
 
 def clear(chat: Chat, rest: str) -> None:
@@ -268,7 +268,7 @@ def _first_line(words: str) -> str:
 
 def _when(turning: earlier.Turning, now: datetime) -> str:
     """The time of a message, with the day if that is another one."""
-    said = moment(turning.at)
+    said = parse_time(turning.at)
     if said is None:
         return ""
     said = said.astimezone().replace(tzinfo=None)
@@ -296,16 +296,15 @@ def leave(chat: Chat, rest: str) -> None:
 # -- shared ----------------------------------------------------------------------------------
 
 
-def sessions_of(folder: Path) -> list[listing.Kept]:
+def sessions_of(folder: Path) -> list[listing.SessionFile]:
     """The sessions of a folder, the newest first."""
     return listing.sessions(user_home().project(folder))
 
 
-def which(kept: list[listing.Kept], now: float) -> Question:
+def which(kept: list[listing.SessionFile], now: float) -> Question:
     """Which session to go on with."""
     choices = tuple(
-        Choice(one_line(one.title, 60), "", f"{one.age(now)}, {listing.size(one.size)}, {one.name}")
-        for one in kept
+        Choice(one_line(one.title, 60), "", f"{one.age(now)}, {size(one.size)}, {one.name}") for one in kept
     )
     return Question("Go on with which session?", choices)
 
@@ -323,7 +322,7 @@ def show_resumed(chat: Chat) -> None:
     chat.say(
         "note",
         f"resumed {chat.start.name}: {plural(len(core.transcript.view), 'record')} in view, "
-        f"{tokens(gauge.seen)} tokens",
+        f"{short_count(gauge.seen)} tokens",
     )
     if said:
         chat.say("note", f"you said last: {one_line(said, 200)}")
@@ -356,7 +355,7 @@ def _say_who_is_paid(chat: Chat) -> None:
 def cache(chat: Chat, rest: str) -> None:
     """What the cache gave."""
     # Here, because reading foreign formats is nothing a chat begins with.
-    from sevenfold.lab.profile.formats import profile_file
+    from sevenfold.lab.profile.files import profile_file
 
     whole = Ledger.of(chat.agent.session.core.transcript.log)
     figures, _ = profile_file(user_home().project(chat.start.folder).transcript(chat.start.name))

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sevenfold.agent.agent import Agent
-from sevenfold.agent.hooks.process import run as run_hook
-from sevenfold.agent.hooks.run import Hooks
+from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.agent.hooks.settings import load
 from sevenfold.agent.mcp.config import PROJECT_FILE, USER_FILE
 from sevenfold.agent.options import AgentOptions
@@ -37,8 +36,8 @@ from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.trust import Trust, user_folder
 
 if TYPE_CHECKING:
-    from sevenfold.cli.chat.chat import Chat
     from sevenfold.agent.mcp.servers import McpServers
+    from sevenfold.cli.chat.chat import Chat
 
 
 # -- start
@@ -165,7 +164,7 @@ def hooks_of(folder: Path) -> Hooks:
         project=[folder / PROJECT_HOOKS],
         trusted=trust().covers(folder),
     )
-    return Hooks(loaded, run=run_hook, environ=os.environ, project_dir=str(folder))
+    return Hooks(loaded, project_dir=str(folder))
 
 
 # -- trust -----------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from sevenfold.cli.chat.screen import Signs
-from sevenfold.cli.text import fitted, money, tokens
+from sevenfold.cli.text import fit, money, short_count
 from sevenfold.conversation.resume import read
 from sevenfold.events import Answered, CacheBroke, Event
 from sevenfold.ports import Log
@@ -65,7 +65,7 @@ def line(status: Status, signs: Signs, width: int) -> Text:
             shown.append(signs.dot if place else "", style="dim").append(*part)
         if shown.cell_len <= width - 1:
             return shown
-    return Text(fitted(shown.plain, max(1, width - 1), signs.cut))
+    return Text(fit(shown.plain, max(1, width - 1), signs.cut))
 
 
 def _parts(status: Status, signs: Signs) -> list[tuple[int, str, str]]:
@@ -85,7 +85,7 @@ def _parts(status: Status, signs: Signs) -> list[tuple[int, str, str]]:
     if status.queued:
         parts.append((3, f"{status.queued} queued", "cyan"))
     if status.background:
-        first = fitted(status.background[0], 24, signs.cut)
+        first = fit(status.background[0], 24, signs.cut)
         more = f" +{len(status.background) - 1}" if len(status.background) > 1 else ""
         parts.append((4, f"runs: {first}{more}", "cyan"))
     return parts
@@ -100,7 +100,7 @@ def _filled(status: Status, gauge: Reading, signs: Signs) -> list[tuple[int, str
     style = "red" if gauge.at_blocking else "yellow" if gauge.above_warning else "green"
     parts = [
         (6, bar(gauge, signs), style),
-        (1, f"{share:.0%} of {tokens(gauge.effective)}", style),
+        (1, f"{share:.0%} of {short_count(gauge.effective)}", style),
         *((2, _how_much(gauge, budget), "yellow") for budget in gauge.heavy),
     ]
     left = gauge.threshold - gauge.high
@@ -113,7 +113,7 @@ def _filled(status: Status, gauge: Reading, signs: Signs) -> list[tuple[int, str
     elif left <= 0:
         parts.append((2, "compacts next", "yellow"))
     else:
-        parts.append((3, f"compacts in {tokens(left)}", "yellow" if gauge.above_warning else "dim"))
+        parts.append((3, f"compacts in {short_count(left)}", "yellow" if gauge.above_warning else "dim"))
     return parts
 
 
@@ -138,7 +138,7 @@ def bar(gauge: Reading, signs: Signs, room: int = _BAR) -> str:
 def short_name(model: str) -> str:
     """A model's name without its maker's."""
     name = model.removeprefix("claude-")
-    return name if cell_len(name) <= 28 else fitted(name, 28)
+    return name if cell_len(name) <= 28 else fit(name, 28)
 
 
 # -- ledger

@@ -15,7 +15,6 @@ from sevenfold.layers.compact import fidelity
 from sevenfold.layers.compact.check import HITS
 from sevenfold.layers.compact.fidelity.probe import PREFERENCE, Probe
 from sevenfold.ports import Log, Recall
-from sevenfold.record.effects import Effects, item
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 
@@ -38,7 +37,7 @@ def _everything(log: Log) -> Iterator[Item]:
     """All that was ever said in the conversation, as it was said; summaries are not, they only repeat it."""
     for place, entry in read(log):
         if isinstance(entry, Said) and not entry.sidechain and not entry.summary and not entry.attachment:
-            yield item(entry, place, Effects())
+            yield Item.of(entry, place)
 
 
 def _probes(said: Sequence[Item], planted: Sequence[str]) -> Iterator[Probe]:

@@ -7,7 +7,6 @@ reason the agent lets work beside the conversation (its notes) come to an end be
 
 from __future__ import annotations
 
-import os
 import sys
 import uuid
 from collections.abc import Callable
@@ -18,8 +17,7 @@ import anthropic
 
 import sevenfold
 from sevenfold.agent.events import AgentEvent, Ended, Happened, ToolEnded
-from sevenfold.agent.hooks.process import run as run_hook
-from sevenfold.agent.hooks.run import Hooks
+from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.clock import ManualClock
 from sevenfold.events import Acted, Answered, Event
 from sevenfold.lab.demo import facts, protocol
@@ -55,7 +53,7 @@ class Worker:
         self._tokenizer = find(place.model).tokenizer
         self._counter = Counter()
         self._sdk = anthropic.Anthropic(base_url=place.url, api_key=KEY, max_retries=0)
-        hooks = Hooks(run=run_hook, environ=os.environ, project_dir=place.folder)
+        hooks = Hooks(project_dir=place.folder)
         hooks.add("PreToolUse", lambda event: self._agent.session.settle(_PATIENCE))
         self._agent = sevenfold.Agent(
             place.model,

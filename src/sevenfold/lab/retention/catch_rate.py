@@ -13,7 +13,6 @@ from sevenfold.layers.compact import extract, fidelity, summary
 from sevenfold.layers.compact.extract.facts import Facts
 from sevenfold.layers.compact.summary import Draft
 from sevenfold.record import blocks
-from sevenfold.record.effects import Effects, item
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 
@@ -103,4 +102,4 @@ def _conversation(turns: Sequence[str]) -> list[Item]:
         )
         for place, words in enumerate(turns)
     ]
-    return [item(one, place, Effects()) for place, one in enumerate(said)]
+    return [Item.of(one, place) for place, one in enumerate(said)]

@@ -21,8 +21,7 @@ from sevenfold.layers.compact.engines import SOURCE
 from sevenfold.layers.compact.flow import Compactor, Flow
 from sevenfold.layers.compact.request import Wish
 from sevenfold.layers.compact.scope import Scope
-from sevenfold.record.layout import Item
-from sevenfold.record.rounds import rounds
+from sevenfold.record.layout import Item, rounds
 from sevenfold.settings import Settings
 
 WISH = Wish(trigger="auto", span="up_to")

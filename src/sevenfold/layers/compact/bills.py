@@ -16,7 +16,7 @@ from sevenfold.events import Answered, Failed, Sending
 from sevenfold.layers.compact.engines import Flow, Got
 from sevenfold.ports import Ask, Call, Reply
 from sevenfold.profiles import Profile
-from sevenfold.record import canonical
+from sevenfold.record.blocks import read_fields
 from sevenfold.record.decisions import Billed
 from sevenfold.record.tokens import Estimator
 from sevenfold.record.usage import Usage
@@ -64,7 +64,7 @@ class Bills:
                 epoch=epoch.id if epoch else "",
                 tokens=min(most, self._exchange.size().tokens),
                 body_bytes=len(call.body),
-                max_tokens=int(canonical.fields(call.body).get("max_tokens", 0)),
+                max_tokens=int(read_fields(call.body).get("max_tokens", 0)),
             )
         )
         self._announcer.tell(sent)

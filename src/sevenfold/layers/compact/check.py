@@ -22,7 +22,6 @@ from sevenfold.ports import Recall
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Compaction
 from sevenfold.record.decisions import Fold
-from sevenfold.record.effects import Effects, item
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
 from sevenfold.record.window import Window
@@ -155,4 +154,4 @@ def folded(view: View) -> frozenset[str]:
 
 def unfolded(items: Sequence[Item], folds: Set[str]) -> list[Item]:
     """The records with those that were folded as they were said: what is known of them need not be handed on."""
-    return [item(one.said, one.seq, Effects()) if one.hidden_by in folds else one for one in items]
+    return [Item.of(one.said, one.seq) if one.hidden_by in folds else one for one in items]

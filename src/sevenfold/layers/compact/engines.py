@@ -25,8 +25,7 @@ from sevenfold.profiles import Profile
 from sevenfold.prompts.compact import Compact, Summariser
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Compaction
-from sevenfold.record.layout import Item
-from sevenfold.record.rounds import rounds
+from sevenfold.record.layout import Item, rounds
 from sevenfold.record.usage import Usage
 from sevenfold.record.weight import Weight
 from sevenfold.record.wire import Message

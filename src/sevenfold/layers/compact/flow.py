@@ -19,7 +19,7 @@ from sevenfold.conversation.announcer import Announcer
 from sevenfold.conversation.background import Runner
 from sevenfold.conversation.exchange import Exchange
 from sevenfold.conversation.flow import Fire, aside
-from sevenfold.conversation.hook_outcomes import Outcome as HookOutcome
+from sevenfold.conversation.hooks import HookOutcome
 from sevenfold.conversation.limits import Limits
 from sevenfold.conversation.pins import pinned_items
 from sevenfold.conversation.transcript import Beside, Transcript
@@ -42,7 +42,7 @@ from sevenfold.layers.compact.teller import Teller
 from sevenfold.layers.compact.writer import Result, Writer
 from sevenfold.ports import Recall
 from sevenfold.profiles import Profile
-from sevenfold.prompts.restored import RecordedFacts
+from sevenfold.prompts.context import RecordedFacts
 from sevenfold.record import blocks
 from sevenfold.record.layout import Item
 from sevenfold.record.weight import NOTHING, measure

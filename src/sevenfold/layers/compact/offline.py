@@ -17,21 +17,22 @@ from sevenfold.layers.compact.extract import facts as facts_of
 from sevenfold.layers.compact.extract.facts import Facts
 from sevenfold.layers.compact.summary import extractive
 from sevenfold.layers.notes import policy as notes_layer
-from sevenfold.prompts.changes import Changed, Replaced
 from sevenfold.prompts.compact import Continued, ProgramNote
-from sevenfold.prompts.mentions import MentionedFile, MentionedFolder
-from sevenfold.prompts.restored import (
+from sevenfold.prompts.context import (
+    Changed,
     Folded,
     HookContext,
+    MentionedFile,
+    MentionedFolder,
     PinnedRecord,
     RecordedFacts,
+    Replaced,
     RestoredFile,
     RestoredState,
     TasksGone,
 )
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
-from sevenfold.record.effects import Effects, item
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 
@@ -113,7 +114,7 @@ def _items(messages: Sequence[Json]) -> list[Item]:
                 summary=nature == "summary",
                 meta=nature == "program",
             )
-            items.append(item(said, len(items), Effects()))
+            items.append(Item.of(said, len(items)))
     return items
 
 

@@ -15,10 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.prompts.compact import EarlierCut, PieceCut, ProgramNote, RoundCut
-from sevenfold.record import blocks, canonical, weight
-from sevenfold.record.blocks import THINKING, Block, Compaction, Text, ToolResult, ToolUse
-from sevenfold.record.layout import Item
-from sevenfold.record.rounds import Round, rounds
+from sevenfold.record import blocks, weight
+from sevenfold.record.blocks import THINKING, Block, Compaction, Text, ToolResult, ToolUse, encode_json
+from sevenfold.record.layout import Item, Round, rounds
 from sevenfold.record.rules import repair
 from sevenfold.record.weight import Weight
 from sevenfold.record.wire import Wire
@@ -106,7 +105,7 @@ def messages(items: Iterable[Item], ask: str = "", *, dropped: int = 0) -> list[
         wire.add(_LONGEST, "user", "", (blocks.text(ask),))
     encoded = wire.encoded()
     mended, done = repair([msgspec.json.decode(message) for message in encoded])
-    return [canonical.encode(message) for message in mended] if done else encoded
+    return [encode_json(message) for message in mended] if done else encoded
 
 
 class Shortened(Struct, frozen=True):
@@ -210,7 +209,7 @@ def _cut_block(block: Block, most: int) -> Block:
                 "name": name,
                 "input": {"cut": _cut(words, most)},
             }
-            return Block("tool_use", canonical.encode(fields), id)
+            return Block("tool_use", encode_json(fields), id)
         case _:
             return block
 

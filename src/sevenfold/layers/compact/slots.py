@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sevenfold.conversation.transcript import Beside
 from sevenfold.errors import SevenfoldError
-from sevenfold.prompts.restored import HookContext, PinnedRecord, RestoredFile, RestoredState
+from sevenfold.prompts.context import HookContext, PinnedRecord, RestoredFile, RestoredState
 from sevenfold.prompts.text import cut
 from sevenfold.record import blocks
 from sevenfold.record.layout import Item

@@ -17,9 +17,10 @@ from sevenfold.layers.compact.request import Engine, Wish
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.profiles import Profile
 from sevenfold.prompts.compact import Continued
-from sevenfold.prompts.restored import Folded
-from sevenfold.record import blocks, labels, redact
+from sevenfold.prompts.context import Folded
+from sevenfold.record import blocks, redact
 from sevenfold.record.decisions import Carry, Chain, CompactMetadata, Fidelity, Fold, Segment
+from sevenfold.record.log import renew_labels
 from sevenfold.record.view import View
 from sevenfold.request.frame import tool_name
 
@@ -83,7 +84,7 @@ class Writer:
             beside=made.beside,
             epoch=epoch,
             signed=block,
-            known_by=labels.renewed(script.view.labels, script.view.items, _masked),
+            known_by=renew_labels(script.view.labels, script.view.items, _masked),
             carry=Carry(boundary=boundary, pins=sorted(pinned(script)), breaker=made.failures),
         )
         self._exchange.compacted()

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from sevenfold.layers.compact.extract.identifiers import Source, identifiers
 from sevenfold.layers.compact.summary import Failure
-from sevenfold.prompts.notes import KeepShort, NotesUpdate
+from sevenfold.prompts.compact import KeepShort, NotesUpdate
 from sevenfold.record.layout import Item
 from sevenfold.record.window import Window
 

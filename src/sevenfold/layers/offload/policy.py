@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from sevenfold.prompts.results import CutResult, EmptyResult, StoredResult
+from sevenfold.prompts.context import CutResult, EmptyResult, StoredResult
 from sevenfold.prompts.text import cut
 from sevenfold.record import blocks
 from sevenfold.record.blocks import NOT_TEXT, Block, Text, ToolResult

@@ -23,8 +23,8 @@ from sevenfold.providers.partial_block import (
     fields_of,
     words_in,
 )
-from sevenfold.record import blocks, canonical
-from sevenfold.record.blocks import Block
+from sevenfold.record import blocks
+from sevenfold.record.blocks import Block, minify
 from sevenfold.record.log import Answer
 
 _SHOWN = {"text": "text", "thinking": "thinking", "partial_json": "input"}
@@ -166,9 +166,7 @@ class MessagesReader:
     def _begin(self, head: _Message) -> None:
         self._head = head
         self._usage = decoded(fields_of, head.usage) or {}
-        self._blocks = {
-            index: blocks.read(canonical.minify(bytes(raw))) for index, raw in enumerate(head.content)
-        }
+        self._blocks = {index: blocks.read(minify(bytes(raw))) for index, raw in enumerate(head.content)}
 
     def _begun(self) -> _Message:
         if self._head is None:
@@ -221,4 +219,4 @@ def _opening(fields: Fields) -> list[Piece]:
 
 def _kept(raw: Raw) -> Raw:
     """The value without whitespace and without the event it came in, which it would keep in memory."""
-    return Raw(canonical.minify(bytes(raw)))
+    return Raw(minify(bytes(raw)))

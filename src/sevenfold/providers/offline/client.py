@@ -19,8 +19,8 @@ from sevenfold import profiles
 from sevenfold.errors import InputError, RequestRefused
 from sevenfold.ports import Call, Reply, Watcher
 from sevenfold.providers.anthropic.stream import pieces_of
-from sevenfold.record import blocks, canonical, weight
-from sevenfold.record.blocks import Block
+from sevenfold.record import blocks, weight
+from sevenfold.record.blocks import Block, encode_json
 from sevenfold.record.log import Answer
 from sevenfold.record.tokens import Estimator
 from sevenfold.record.usage import OFFLINE
@@ -114,8 +114,8 @@ class Script:
             return block
         fields = msgspec.json.decode(block.raw, type=dict[str, Raw])
         field = "signature" if block.kind == "thinking" else "data"
-        fields[field] = Raw(canonical.encode(self._sign(asked, before, block)))
-        return blocks.read(canonical.encode(fields))
+        fields[field] = Raw(encode_json(self._sign(asked, before, block)))
+        return blocks.read(encode_json(fields))
 
 
 class OfflineClient:
@@ -163,7 +163,7 @@ def _named(said: Json | Block, name: str) -> Block:
         said = {"type": "tool_use", "id": name, **said}
     if said["type"] == "thinking" and "signature" not in said:
         said = {**said, "signature": ""}
-    return blocks.read(canonical.encode(said))
+    return blocks.read(encode_json(said))
 
 
 def _usage(request: _Request, said: Sequence[Block]) -> Raw:
@@ -179,7 +179,7 @@ def _usage(request: _Request, said: Sequence[Block]) -> Raw:
         "output_tokens": max(1, round(estimator.tokens(weight.total(said)))),
         "service_tier": OFFLINE,
     }
-    return Raw(canonical.encode(counts))
+    return Raw(encode_json(counts))
 
 
 def _read(raw: Raw) -> Block:

@@ -17,8 +17,8 @@ from sevenfold.ports import Piece, Reply
 from sevenfold.providers import failures
 from sevenfold.providers.failures import Complained, Garbled
 from sevenfold.providers.partial_block import decoded, tool_input
-from sevenfold.record import blocks, canonical
-from sevenfold.record.blocks import Block
+from sevenfold.record import blocks
+from sevenfold.record.blocks import Block, encode_json
 from sevenfold.record.log import Answer
 
 STOPPED = {
@@ -210,13 +210,13 @@ def tool_use(id_: str, name: str, arguments: str) -> Block:
     """A tool call as a block."""
     given = Raw(tool_input(arguments))
     fields = {"type": "tool_use", "id": id_, "name": name, "input": given}
-    return Block("tool_use", canonical.encode(fields), id_)
+    return Block("tool_use", encode_json(fields), id_)
 
 
 def thinking(words: str) -> Block:
     """Reasoning that nobody signed, as a block."""
     fields = {"type": "thinking", "thinking": words, "signature": ""}
-    return Block("thinking", canonical.encode(fields))
+    return Block("thinking", encode_json(fields))
 
 
 def usage(prompt: int, cached: int, written: int, output: int, reasoning: int | None) -> Raw:
@@ -231,7 +231,7 @@ def usage(prompt: int, cached: int, written: int, output: int, reasoning: int | 
     }
     if reasoning is not None:
         counts["output_tokens_details"] = {"thinking_tokens": reasoning}
-    return Raw(canonical.encode(counts))
+    return Raw(encode_json(counts))
 
 
 def _counted(reported: _Usage) -> Raw:

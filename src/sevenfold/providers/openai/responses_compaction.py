@@ -15,7 +15,8 @@ from sevenfold.ports import Piece, Reply
 from sevenfold.providers.failures import Garbled
 from sevenfold.providers.openai.responses_stream import Counted
 from sevenfold.providers.partial_block import decoded
-from sevenfold.record import blocks, canonical
+from sevenfold.record import blocks
+from sevenfold.record.blocks import minify
 from sevenfold.record.log import Answer
 
 
@@ -53,7 +54,7 @@ class CompactionReader:
     def reply(self, request_id: str | None) -> Reply:
         """The item, if there is one, and what it cost."""
         came = self._came or _Compacted()
-        items = [blocks.read(canonical.minify(bytes(item))) for item in came.output]
+        items = [blocks.read(minify(bytes(item))) for item in came.output]
         made = tuple(item for item in items if blocks.opaque(item))
         return Reply(
             Answer(

@@ -16,8 +16,8 @@ from sevenfold.providers import failures
 from sevenfold.providers.failures import Complained, Garbled
 from sevenfold.providers.openai.chat_stream import tool_use, usage
 from sevenfold.providers.partial_block import decoded
-from sevenfold.record import blocks, canonical
-from sevenfold.record.blocks import Block
+from sevenfold.record import blocks
+from sevenfold.record.blocks import Block, encode_json
 from sevenfold.record.log import Answer
 
 UNFINISHED = frozenset({"queued", "in_progress", "cancelled"})
@@ -180,7 +180,7 @@ class ResponsesReader:
             yield tool_use(item.call_id or f"call_{self._seed()}", item.name, item.arguments)
         elif item.type == "reasoning" and item.encrypted_content:
             fields = {"type": "redacted_thinking", "data": item.encrypted_content, "id": item.id}
-            yield Block("redacted_thinking", canonical.encode(fields), item.id or "")
+            yield Block("redacted_thinking", encode_json(fields), item.id or "")
         elif words := _said(item):
             yield blocks.text(words)
 

@@ -9,8 +9,7 @@ from sevenfold.layers.compact.extract.facts import Quote
 from sevenfold.layers.compact.extract.words import users_words
 from sevenfold.layers.compact.extract.work import bare_command, one_line, telling_lines
 from sevenfold.record import blocks
-from sevenfold.record.layout import Item
-from sevenfold.record.rounds import rounds
+from sevenfold.record.layout import Item, rounds
 
 _ROUNDS = 10
 _LONGEST_OUTCOME = 700

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from sevenfold.layers.compact.extract.facts import Quote, Words
 from sevenfold.record import blocks
-from sevenfold.record.attachments import USERS_WORDS
+from sevenfold.record.entries import USERS_WORDS
 from sevenfold.record.layout import Item
 
 _NOT_THE_USERS = (

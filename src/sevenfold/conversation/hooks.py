@@ -1,7 +1,7 @@
-"""The moments at which hooks run: what each tells its hooks, and what those may do about it.
+"""The events at which hooks run: what a hook receives at each, and what all hooks of one event answered.
 
-One frozen class for each event. Its fields are the JSON a command finds on its standard input, and what a
-Python function gets as its argument. Its `rule` is what an answer can bring about there.
+One frozen class per event. Its fields are the JSON a command reads from standard input and the argument a Python
+function is called with; its `rule` says which answers have an effect there.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 Blocking = Literal["none", "stop", "deny", "feedback"]
-"""What comes of exit code 2 or a decision to block: nothing but a report; what was about to happen does not;
-the tool call is denied; the reason is told to the model, because the tool has already run."""
+"""The effect of exit code 2 or of a decision to block. ``none``: it is only reported. ``stop``: what was about to
+happen does not. ``deny``: the tool call is denied. ``feedback``: the model reads the reason, as the tool has run."""
 
 
-class Rule(Struct, frozen=True):
-    """What the hooks of one event may do."""
+class HookRule(Struct, frozen=True):
+    """What answers of the hooks of one event can do."""
 
     matches: str = ""
-    """The field a matcher is held against; empty: matchers are ignored and every hook runs."""
+    """The field matchers are compared with; empty: every hook runs, whatever its matcher."""
     blocking: Blocking = "none"
     context: bool = False
-    """Whether `additionalContext` reaches the model…"""
+    """Whether `additionalContext` reaches the model."""
     plain: bool = False
-    """…and plain standard output too."""
+    """Whether plain standard output reaches the model too."""
     instructions: bool = False
-    """Whether `additionalInstructions` steer what follows."""
+    """Whether `additionalInstructions` steer the summary."""
     seconds: float = 600.0
-    """How long a hook may take that does not say."""
+    """Time limit of a hook that sets none."""
 
 
 class HookInput(Struct, frozen=True, kw_only=True, tag_field="hook_event_name", tag=True):
-    """What every hook is told."""
+    """What every hook receives."""
 
-    rule: ClassVar[Rule] = Rule()
+    rule: ClassVar[HookRule] = HookRule()
 
     session_id: str
     transcript_path: str
@@ -46,19 +46,19 @@ class HookInput(Struct, frozen=True, kw_only=True, tag_field="hook_event_name", 
     permission_mode: str | UnsetType = UNSET
     prompt_id: str | UnsetType = UNSET
     agent_id: str | UnsetType = UNSET
-    """Set where a sub-agent is meant."""
+    """Set if the event is about a sub-agent."""
     agent_type: str | UnsetType = UNSET
 
     @property
     def matched(self) -> str | None:
-        """What a matcher is held against; None where there is nothing to match."""
+        """The value matchers are compared with; None if every hook of the event runs."""
         return str(getattr(self, self.rule.matches)) if self.rule.matches else None
 
 
 class SessionStart(HookInput, frozen=True, kw_only=True):
     """A session begins or goes on."""
 
-    rule = Rule(matches="source", context=True, plain=True)
+    rule = HookRule(matches="source", context=True, plain=True)
 
     source: Literal["startup", "resume", "clear", "compact", "fork"]
     model: str | UnsetType = UNSET
@@ -66,17 +66,17 @@ class SessionStart(HookInput, frozen=True, kw_only=True):
 
 
 class SessionEnd(HookInput, frozen=True, kw_only=True):
-    """A session ends; nobody waits long for its hooks."""
+    """A session ends; its hooks get little time."""
 
-    rule = Rule(matches="reason", seconds=1.5)
+    rule = HookRule(matches="reason", seconds=1.5)
 
     reason: Literal["clear", "resume", "logout", "prompt_input_exit", "other"]
 
 
 class UserPromptSubmit(HookInput, frozen=True, kw_only=True):
-    """The user sent a message that the model has not seen yet."""
+    """The user sent a message; the model has not seen it yet."""
 
-    rule = Rule(blocking="stop", context=True, plain=True, seconds=30.0)
+    rule = HookRule(blocking="stop", context=True, plain=True, seconds=30.0)
 
     prompt: str
 
@@ -84,7 +84,7 @@ class UserPromptSubmit(HookInput, frozen=True, kw_only=True):
 class PreToolUse(HookInput, frozen=True, kw_only=True):
     """A tool is about to run."""
 
-    rule = Rule(matches="tool_name", blocking="deny", context=True)
+    rule = HookRule(matches="tool_name", blocking="deny", context=True)
 
     tool_name: str
     tool_input: Any
@@ -94,7 +94,7 @@ class PreToolUse(HookInput, frozen=True, kw_only=True):
 class PostToolUse(HookInput, frozen=True, kw_only=True):
     """A tool has run."""
 
-    rule = Rule(matches="tool_name", blocking="feedback", context=True)
+    rule = HookRule(matches="tool_name", blocking="feedback", context=True)
 
     tool_name: str
     tool_input: Any
@@ -106,7 +106,7 @@ class PostToolUse(HookInput, frozen=True, kw_only=True):
 class PermissionRequest(HookInput, frozen=True, kw_only=True):
     """The user is about to be asked whether a tool may run; a hook can answer for them."""
 
-    rule = Rule(matches="tool_name", blocking="deny")
+    rule = HookRule(matches="tool_name", blocking="deny")
 
     tool_name: str
     tool_input: Any
@@ -116,7 +116,7 @@ class PermissionRequest(HookInput, frozen=True, kw_only=True):
 class PreCompact(HookInput, frozen=True, kw_only=True):
     """A compaction is about to begin."""
 
-    rule = Rule(matches="trigger", blocking="stop", instructions=True)
+    rule = HookRule(matches="trigger", blocking="stop", instructions=True)
 
     trigger: Literal["manual", "auto"]
     custom_instructions: str = ""
@@ -126,19 +126,19 @@ class PreCompact(HookInput, frozen=True, kw_only=True):
 class PostCompact(HookInput, frozen=True, kw_only=True):
     """A compaction is done."""
 
-    rule = Rule(matches="trigger")
+    rule = HookRule(matches="trigger")
 
     trigger: Literal["manual", "auto"]
     compact_summary: str
 
 
 class Stop(HookInput, frozen=True, kw_only=True):
-    """The model considers itself finished; a hook that blocks lets it go on, with the reason."""
+    """The model considers itself finished; a hook that blocks makes it continue, with the reason."""
 
-    rule = Rule(blocking="stop", context=True)
+    rule = HookRule(blocking="stop", context=True)
 
     stop_hook_active: bool
-    """Whether it is only running still because such a hook blocked before."""
+    """Whether the agent is only still running because such a hook blocked before."""
     last_assistant_message: str
     background_tasks: Sequence[Any] = ()
     session_crons: Sequence[Any] = ()
@@ -147,7 +147,7 @@ class Stop(HookInput, frozen=True, kw_only=True):
 class SubagentStart(HookInput, frozen=True, kw_only=True):
     """A sub-agent begins."""
 
-    rule = Rule(matches="agent_type", context=True)
+    rule = HookRule(matches="agent_type", context=True)
 
     agent_id: str
     agent_type: str
@@ -156,7 +156,7 @@ class SubagentStart(HookInput, frozen=True, kw_only=True):
 class SubagentStop(HookInput, frozen=True, kw_only=True):
     """A sub-agent considers itself finished."""
 
-    rule = Rule(matches="agent_type", blocking="stop", context=True)
+    rule = HookRule(matches="agent_type", blocking="stop", context=True)
 
     agent_id: str
     agent_type: str
@@ -170,7 +170,7 @@ class SubagentStop(HookInput, frozen=True, kw_only=True):
 class InstructionsLoaded(HookInput, frozen=True, kw_only=True):
     """An instruction file was read."""
 
-    rule = Rule(matches="load_reason")
+    rule = HookRule(matches="load_reason")
 
     file_path: str
     memory_type: str
@@ -203,13 +203,55 @@ EVENTS: Mapping[str, type[HookInput]] = MappingProxyType(
 
 
 def encoded(event: HookInput) -> bytes:
-    """The event as a command reads it; raises RecursionError where values are nested without measure.
+    """The event as JSON for a command; raises RecursionError if a value is nested too deeply.
 
-    Nearly everything can be written this way, halves of surrogate pairs included: an input that could not
-    be would slip past the hooks that guard tools.
+    Nearly everything can be encoded, lone surrogates included: an input that could not be encoded would slip past the
+    hooks that guard tools.
     """
     return json.dumps(msgspec.to_builtins(event, enc_hook=_plain, str_keys=True)).encode()
 
 
 def _plain(value: Any) -> Any:
     return json.loads(bytes(value)) if isinstance(value, Raw) else str(value)
+
+
+HookVerdict = Literal["allow", "ask", "deny"]
+"""Whether a tool may run, from the most lenient to the strictest."""
+
+
+class HookFailure(Struct, frozen=True):
+    """A hook that failed; the turn continues without it."""
+
+    hook: str
+    problem: str
+
+
+class HookPermission(Struct, frozen=True):
+    """What hooks decided about a tool call."""
+
+    verdict: HookVerdict
+    reason: str = ""
+
+
+class HookOutcome(Struct, frozen=True, kw_only=True):
+    """What all hooks of an event answered, combined."""
+
+    event: str
+    ran: tuple[str, ...] = ()
+    """Labels of the hooks that ran, in order."""
+    blocked: str | None = None
+    """Why the prompt, the tool call, the compaction or the stop must not happen; None if it may."""
+    instructions: tuple[str, ...] = ()
+    """Instructions for the summary of a compaction."""
+    context: tuple[str, ...] = ()
+    """Texts for the model."""
+    permission: HookPermission | None = None
+    updated_input: Mapping[str, Any] | None = None
+    """The input the tool should get instead."""
+    updated_output: Any | UnsetType = UNSET
+    """What the model should see as the tool's result instead."""
+    messages: tuple[str, ...] = ()
+    """Texts to show the user."""
+    stop: str | None = None
+    """Why the agent should stop altogether, possibly empty; None if it should not."""
+    failures: tuple[HookFailure, ...] = ()

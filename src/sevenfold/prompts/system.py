@@ -1,7 +1,10 @@
-"""The texts that carry other people's words: instruction files, memory, servers, skills.
+"""The texts of the system prompt.
 
-Each piece is framed with where it comes from and cut at its own cap; the pieces together have a cap too.
-What finds no room is named, so that nothing goes missing unseen.
+The static ones are the same for every session: they come first, and one cache serves them all. The others
+belong to this session: where it runs, how the user wants it, which instruction files, memory, servers and
+skills there are. Each appears only when there is something to say; without its facts it is left out, and
+nothing in the prompt hints at it. A text that carries other people's words is framed with where they come
+from and cut at its own cap, and the pieces together have a cap too; what finds no room is named.
 """
 
 from __future__ import annotations
@@ -9,6 +12,165 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from sevenfold.prompts.text import KB, LINE_CAP, Text, size
+from sevenfold.record.blocks import PLACEHOLDER_CLEARED
+
+# -- the same for every session ------------------------------------------------------------------
+
+
+class Static(Text, frozen=True):
+    """A text without holes."""
+
+    stage = "static"
+    cap = 3 * KB
+
+
+class Identity(Static, frozen=True):
+    """Who is speaking, and for whom."""
+
+    file = "identity"
+
+
+class Rules(Static, frozen=True):
+    """How the system works, and that what was seen does not stay in view for ever."""
+
+    file = "rules"
+
+
+class Tasks(Static, frozen=True):
+    """How work is done."""
+
+    file = "tasks"
+
+
+class Care(Static, frozen=True):
+    """Which actions want a second thought, and which a question."""
+
+    file = "care"
+
+
+class Tools(Static, frozen=True):
+    """How tools are used."""
+
+    file = "tools"
+
+
+class Tone(Static, frozen=True):
+    """How to speak."""
+
+    file = "tone"
+
+
+class Brevity(Static, frozen=True):
+    """How much to say."""
+
+    file = "brevity"
+
+
+class Brief(Static, frozen=True):
+    """The most important of all of them, where the window has no room for more."""
+
+    file = "brief"
+
+
+STATIC: tuple[type[Static], ...] = (Identity, Rules, Tasks, Care, Tools, Tone, Brevity)
+"""Every static text, in the order it is said."""
+
+
+# -- about this session --------------------------------------------------------------------------
+
+
+class Guidance(Text, frozen=True):
+    """What the parts that are switched on in this session want the model to know."""
+
+    file = "guidance"
+    body = "advice"
+    cap = 8 * KB
+
+    advice: str
+
+
+class Environment(Text, frozen=True):
+    """Where the session runs: facts of the moment the prompt was made."""
+
+    file = "environment"
+    tag = "environment"
+    body = "changes"
+    cap = 2 * KB
+
+    cwd: str
+    platform: str
+    shell: str | None = None
+    model: str | None = None
+    git: str | None = None
+    """Branch and how it stands to its upstream."""
+    changes: str | None = None
+    """What `git status --short` lists; None where there is nothing, or nobody knows."""
+
+
+class Today(Text, frozen=True):
+    """The date."""
+
+    file = "today"
+    cap = KB
+    volatile = "Days pass while a session goes on."
+
+    date: str
+
+
+class Language(Text, frozen=True):
+    """The language to answer in."""
+
+    file = "language"
+    cap = LINE_CAP + KB
+
+    language: str
+
+
+class OutputStyle(Text, frozen=True):
+    """A manner of answering the user has chosen."""
+
+    file = "output_style"
+    tag = "output-style"
+    body = "style"
+    cap = 16 * KB
+
+    name: str
+    style: str
+
+
+class Scratch(Text, frozen=True):
+    """A directory for what need not last."""
+
+    file = "scratch"
+    cap = LINE_CAP + KB
+
+    path: str
+
+
+class Clearing(Text, frozen=True):
+    """The notice that old results are cleared in this session, and how many are kept."""
+
+    file = "clearing"
+    cap = LINE_CAP + KB
+
+    kept: int
+    placeholder: str = PLACEHOLDER_CLEARED
+
+
+class Budgets(Text, frozen=True):
+    """What is left to spend."""
+
+    file = "budgets"
+    tag = "budgets"
+    cap = KB
+    volatile = "What is left changes with every request."
+
+    turns: int | None = None
+    tokens: int | None = None
+    dollars: str | None = None
+
+
+# -- other people's words ------------------------------------------------------------------------
 
 
 class InstructionFile(Text, frozen=True):

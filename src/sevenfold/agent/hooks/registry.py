@@ -1,0 +1,302 @@
+"""The hooks of a session, and firing them: all that match an event run at once, and their answers become one outcome.
+
+Commands run in threads of their own. Python functions run on the caller's thread, one after another; in an async
+session coroutine functions run concurrently. A function's return value is read like the output of a command. Whatever
+a hook does, firing returns an outcome; only a stop is raised, because a hook that was cut short has agreed to nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from sevenfold.agent.hooks import process
+from sevenfold.agent.hooks.answers import CommandResult, HookAnswer, combine, read_answer, unread_answer
+from sevenfold.agent.hooks.settings import Hook, HookCommand, HookSettings, Matcher
+from sevenfold.conversation.hooks import EVENTS, HookFailure, HookInput, HookOutcome, encoded
+from sevenfold.errors import Aborted, SettingError
+
+PROJECT_VARIABLES = ("SEVENFOLD_PROJECT_DIR", "CLAUDE_PROJECT_DIR")
+"""Variables with the project's folder; in a command without a shell, ``${NAME}`` is replaced by it."""
+
+
+def _never() -> bool:
+    return False
+
+
+class _Registry:
+    """The hooks of a session, and everything about firing them but the waiting."""
+
+    def __init__(
+        self,
+        loaded: HookSettings | None = None,
+        *,
+        run: Callable[..., CommandResult] = process.run,
+        environ: Mapping[str, str] | None = None,
+        project_dir: str = ".",
+    ) -> None:
+        """``run`` runs commands, in the environment ``environ`` (default: that of this process)."""
+        loaded = loaded or HookSettings()
+        self.skipped = loaded.skipped
+        """Hooks found in settings that will not run."""
+        self._hooks = list(loaded.hooks)
+        self._run = run
+        self._environ = {
+            **(os.environ if environ is None else environ),
+            **dict.fromkeys(PROJECT_VARIABLES, project_dir),
+        }
+        self._project_dir = project_dir
+        self._spent: set[tuple[str, HookCommand]] = set()
+        self._lock = threading.Lock()
+        self._background: list[tuple[Hook, Future[CommandResult]]] = []
+        self._closing = threading.Event()
+
+    @property
+    def hooks(self) -> tuple[Hook, ...]:
+        """All hooks that may run, in order."""
+        return tuple(self._hooks)
+
+    def close(self) -> None:
+        """End the hooks that run in the background."""
+        self._closing.set()
+        wait([future for _, future in self._background])
+
+    def _add(self, event: str, function: Callable[..., Any], matcher: str) -> None:
+        if event not in EVENTS:
+            raise SettingError(f"There is no hook event {event!r}; the events are {', '.join(EVENTS)}.")
+        if not callable(function):
+            raise SettingError(f"A hook for {event} must be a function, not {function!r:.60}.")
+        self._hooks.append(
+            Hook(event, Matcher.parse(matcher, f"the hook added for {event}"), function, "code")
+        )
+
+    def _matching(self, event: HookInput) -> list[Hook]:
+        """The hooks of this event; equal commands count once, and spent ``once`` commands not at all."""
+        name, value = type(event).__name__, event.matched
+        found: dict[object, Hook] = {}
+        with self._lock:
+            for hook in self._hooks:
+                if hook.event != name or not hook.matcher.matches(value):
+                    continue
+                if not isinstance(hook.does, HookCommand):
+                    found[len(found)] = hook
+                elif (name, hook.does) not in self._spent:
+                    found.setdefault((hook.does.command, hook.does.args), hook)
+                    if hook.does.once:
+                        self._spent.add((name, hook.does))
+        return list(found.values())
+
+    def _start(self, event: HookInput, stopped: Callable[[], bool]) -> _Firing:
+        """Start the commands of an event; the functions are left to the caller."""
+        firing, hooks = _Firing(type(event)), self._matching(event)
+        given, problem = b"", ""
+        try:
+            if any(isinstance(hook.does, HookCommand) for hook in hooks):
+                given = encoded(event)
+        except (RecursionError, ValueError, TypeError) as error:
+            problem = f"what happened cannot be written as JSON ({error})"
+        for place, hook in enumerate(hooks):
+            if not isinstance(hook.does, HookCommand):
+                firing.functions.append((place, _Function(hook.label, hook.does)))
+            elif problem:
+                firing.answers[place] = unread_answer(type(event), hook.label, problem)
+            elif hook.does.background:
+                future = self._run_command(hook.does, event, given, self._closing.is_set)
+                self._background.append((hook, future))
+            else:
+                future = self._run_command(
+                    hook.does, event, given, lambda: firing.stop.is_set() or stopped()
+                )
+                firing.commands.append((place, hook, future))
+        return firing
+
+    def _run_command(
+        self, command: HookCommand, event: HookInput, given: bytes, stopped: Callable[[], bool]
+    ) -> Future[CommandResult]:
+        program, args = command.command, command.args
+        if args is not None:
+            program, *rest = map(self._with_project, (program, *args))
+            args = tuple(rest)
+        seconds = event.rule.seconds if command.seconds is None else command.seconds
+        return _in_thread(
+            lambda: self._run(
+                program,
+                args,
+                stdin=given,
+                cwd=event.cwd,
+                environ=self._environ,
+                seconds=seconds,
+                stopped=stopped,
+            )
+        )
+
+    def _with_project(self, word: str) -> str:
+        for name in PROJECT_VARIABLES:
+            word = word.replace(f"${{{name}}}", self._project_dir)
+        return word
+
+    def _earlier_failures(self) -> list[HookFailure]:
+        """Failures of background hooks that have ended since the last event."""
+        with self._lock:
+            ended = [one for one in self._background if one[1].done()]
+            self._background = [one for one in self._background if one not in ended]
+        answers = [read_answer(EVENTS[hook.event], hook.label, future.result()) for hook, future in ended]
+        return [HookFailure(one.hook, problem) for one in answers for problem in one.problems]
+
+    def _outcome(self, firing: _Firing) -> HookOutcome:
+        for place, hook, future in firing.commands:
+            firing.answers[place] = read_answer(firing.event, hook.label, future.result())
+        answers = [firing.answers[place] for place in sorted(firing.answers)]
+        return combine(firing.event.__name__, answers, self._earlier_failures())
+
+
+class Hooks(_Registry):
+    """The hooks of a `Session` or an `Agent`."""
+
+    def add(self, event: str, function: Callable[..., Any], *, matcher: str = "") -> None:
+        """Call a function at an event, if the matcher matches.
+
+        It gets the event's input and returns what a command would print: a mapping for JSON, text, or None.
+        """
+        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+            raise SettingError(
+                f"The hook for {event} is a coroutine function, and this session does not await; "
+                "give it a plain function, or use an async session."
+            )
+        self._add(event, function, matcher)
+
+    def fire(self, event: HookInput, stopped: Callable[[], bool] = _never) -> HookOutcome:
+        """Run the hooks of this event; once ``stopped()``, ends all commands and raises `Aborted`."""
+        firing = self._start(event, stopped)
+        try:
+            for place, function in firing.functions:
+                if not stopped():
+                    firing.answers[place] = _call(function, event)
+            wait(firing.futures)
+        except BaseException:
+            firing.stop.set()
+            wait(firing.futures)
+            raise
+        if stopped():
+            raise Aborted(f"The hooks for {type(event).__name__} were stopped.")
+        return self._outcome(firing)
+
+
+class AsyncHooks(_Registry):
+    """The hooks of an `AsyncSession` or an `AsyncAgent`."""
+
+    def add(self, event: str, function: Callable[..., Any], *, matcher: str = "") -> None:
+        """Call a function, plain or coroutine, at an event, if the matcher matches."""
+        self._add(event, function, matcher)
+
+    async def fire(self, event: HookInput) -> HookOutcome:
+        """Run the hooks of this event; cancelling it ends them."""
+        firing = self._start(event, _never)
+        try:
+            answers = await asyncio.gather(
+                *(_call_async(function, event) for _, function in firing.functions)
+            )
+            await firing.ended()
+        except BaseException:
+            firing.stop.set()
+            await firing.ended()
+            raise
+        firing.answers.update(zip((place for place, _ in firing.functions), answers, strict=True))
+        return self._outcome(firing)
+
+
+class _Function(Struct, frozen=True):
+    label: str
+    call: Callable[..., Any]
+
+
+class _Firing:
+    """The hooks of one event while they run, and their answers so far by place."""
+
+    def __init__(self, event: type[HookInput]) -> None:
+        self.event = event
+        self.stop = threading.Event()
+        self.functions: list[tuple[int, _Function]] = []
+        self.commands: list[tuple[int, Hook, Future[CommandResult]]] = []
+        self.answers: dict[int, HookAnswer] = {}
+
+    @property
+    def futures(self) -> Sequence[Future[CommandResult]]:
+        return [future for _, _, future in self.commands]
+
+    async def ended(self) -> None:
+        """Wait until all commands have ended."""
+        if self.commands:
+            await asyncio.wait([asyncio.wrap_future(future) for future in self.futures])
+
+
+def _call(function: _Function, event: HookInput) -> HookAnswer:
+    """Call a plain function."""
+    try:
+        returned = function.call(event)
+        if inspect.iscoroutine(returned):
+            returned.close()
+            raise TypeError("it returned a coroutine, and this session does not await")
+        result = _as_result(returned)
+    except Exception as error:  # noqa: BLE001 (a failing hook never breaks the turn)
+        result = _as_failure(error)
+    return read_answer(type(event), function.label, result)
+
+
+async def _call_async(function: _Function, event: HookInput) -> HookAnswer:
+    """Call a function, plain or coroutine; a coroutine gets the time limit of its event."""
+    limit = asyncio.timeout(event.rule.seconds)
+    try:
+        async with limit:
+            returned = function.call(event)
+            result = _as_result(await returned if inspect.isawaitable(returned) else returned)
+    except Exception as error:  # noqa: BLE001 (a failing hook never breaks the turn)
+        result = _as_failure(error)
+        if limit.expired():
+            result = CommandResult(
+                None, problem=f"it took longer than {event.rule.seconds:g} s and was ended"
+            )
+    return read_answer(type(event), function.label, result)
+
+
+def _as_result(returned: object) -> CommandResult:
+    """What a function returned, as a command would have printed it."""
+    match returned:
+        case None:
+            return CommandResult()
+        case str():
+            return CommandResult(stdout=returned.encode(errors="replace"))
+        case Mapping():
+            return CommandResult(stdout=msgspec.json.encode(dict(returned)))
+        case _:
+            raise TypeError(f"a hook returns None, text or a mapping, not {returned!r:.60}")
+
+
+def _as_failure(error: Exception) -> CommandResult:
+    return CommandResult(None, problem=f"it raised {type(error).__name__}: {error}")
+
+
+def _in_thread(work: Callable[[], CommandResult]) -> Future[CommandResult]:
+    """Run work in a daemon thread, which does not keep the process from exiting."""
+    future: Future[CommandResult] = Future()
+    future.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except Exception as error:  # noqa: BLE001 (the caller would wait for ever)
+            future.set_result(CommandResult(None, problem=f"it could not be run ({error})"))
+
+    try:
+        threading.Thread(target=run, name="hook", daemon=True).start()
+    except RuntimeError as error:
+        future.set_result(CommandResult(None, problem=f"it could not be run ({error})"))
+    return future

@@ -1,0 +1,209 @@
+"""The texts that enter the conversation: next to what the user says, in place of a result, behind a summary."""
+
+from __future__ import annotations
+
+from sevenfold.prompts.text import KB, Text
+
+# -- a changed system prompt -----------------------------------------------------------------------
+
+
+class Changed(Text, frozen=True):
+    """A part of the system prompt as it reads from now on."""
+
+    file = "changed"
+    tag = "changed-section"
+    body = "text"
+    cap = 110 * KB
+
+    name: str
+    text: str
+
+
+class Withdrawn(Text, frozen=True):
+    """A part of the system prompt that no longer holds."""
+
+    file = "withdrawn"
+    tag = "changed-section"
+    cap = 5 * KB
+
+    name: str
+
+
+class Replaced(Text, frozen=True):
+    """A caller's system prompt that takes the place of the one at the start."""
+
+    file = "replaced"
+    tag = "changed-instructions"
+    body = "text"
+    cap = 400 * KB
+
+    text: str
+
+
+# -- files and folders the user mentions -----------------------------------------------------------
+
+
+class MentionedFile(Text, frozen=True):
+    """A file the user mentions, as it is now."""
+
+    file = "mentioned_file"
+    role = "user"
+    tag = "mentioned-file"
+    body = "text"
+    source = "path"
+    cap = 256 * KB
+
+    path: str
+    text: str
+
+
+class MentionedFolder(Text, frozen=True):
+    """A folder the user mentions, and what is in it now."""
+
+    file = "mentioned_folder"
+    role = "user"
+    tag = "mentioned-folder"
+    body = "entries"
+    source = "path"
+    cap = 64 * KB
+
+    path: str
+    entries: str
+
+
+# -- tool results ----------------------------------------------------------------------------------
+
+
+class StoredResult(Text, frozen=True):
+    """The beginning of a result that was stored, and the way to the rest."""
+
+    file = "stored_result"
+    role = "user"
+    tag = "persisted-output"
+    body = "text"
+    cap = 256 * KB
+
+    characters: int
+    path: str
+    reader: str
+    text: str
+
+
+class CutResult(Text, frozen=True):
+    """The beginning of a result that is too big and could not be stored either."""
+
+    file = "cut_result"
+    role = "user"
+    tag = "cut-output"
+    body = "text"
+    cap = 256 * KB
+
+    shown: int
+    characters: int
+    problem: str
+    text: str
+
+
+class EmptyResult(Text, frozen=True):
+    """A result of nothing; without a word in it a model may take its turn for finished."""
+
+    file = "empty_result"
+    role = "user"
+    cap = 200
+
+
+# -- behind a summary ------------------------------------------------------------------------------
+
+
+class RestoredFile(Text, frozen=True):
+    """A file that was being worked with, as it is now."""
+
+    file = "restored_file"
+    role = "user"
+    tag = "restored-file"
+    body = "text"
+    source = "path"
+    cap = 64 * KB
+
+    path: str
+    text: str
+
+
+class PinnedRecord(Text, frozen=True):
+    """Something the user wants kept word for word."""
+
+    file = "pinned_record"
+    role = "user"
+    tag = "pinned"
+    body = "text"
+    cap = 256 * KB
+
+    record: str
+    speaker: str
+    text: str
+
+
+class RecordedFacts(Text, frozen=True):
+    """What the record shows, where the summary itself cannot be added to."""
+
+    file = "recorded_facts"
+    role = "user"
+    tag = "recorded-facts"
+    body = "text"
+    cap = 256 * KB
+
+    text: str
+
+
+class HookContext(Text, frozen=True):
+    """What hooks want the model to know."""
+
+    file = "hook_context"
+    role = "user"
+    tag = "hook-context"
+    body = "text"
+    cap = 64 * KB
+
+    text: str
+
+
+class RestoredState(Text, frozen=True):
+    """Something the work goes by, put back as it is now: a plan, a list of tasks, what runs beside it."""
+
+    file = "restored_state"
+    role = "user"
+    tag = "restored-state"
+    body = "text"
+    source = "path"
+    cap = 128 * KB
+
+    title: str
+    text: str
+    path: str | None = None
+
+
+class TasksGone(Text, frozen=True):
+    """What ran beside the conversation and ended with the process that looked after it."""
+
+    file = "tasks_gone"
+    role = "user"
+    tag = "tasks-gone"
+    body = "text"
+    cap = 16 * KB
+
+    text: str
+
+
+class Folded(Text, frozen=True):
+    """Stands in the middle of a conversation for rounds that were summarised."""
+
+    file = "folded"
+    role = "user"
+    tag = "folded-rounds"
+    body = "summary"
+    source = "transcript"
+    cap = 400 * KB
+
+    records: int
+    summary: str
+    transcript: str | None = None
