@@ -57,7 +57,7 @@ def test_a_conversation_from_the_first_question_to_a_killed_and_resumed_session(
             app.signal(signal.SIGKILL)
             app.ended()
         with Terminal("--continue", **place, url=url, columns=60) as app:
-            app.until("you said last: and now").ready()
+            app.until("your last message: and now").ready()
             assert max(map(len, app.shown.splitlines())) <= 60
             app.say("go on").until("You said: go on").ready().press("ctrl-d")
             assert app.ended() == 0
@@ -95,7 +95,7 @@ def test_typing_lines_pasting_opening_what_is_folded_and_answering_questions(pla
             "command: printf"
         )
         app.say("/show 99").until("error: There is no [99]")
-        app.say("/nonsense").until("there is no command /nonsense")
+        app.say("/nonsense").until("unknown command /nonsense")
         app.press("shift-tab").until("accept edits")
         app.say("ask").until("Which?").until("Something else")
         app.press("down", "enter").until("→ Coffee").ready()
@@ -119,7 +119,7 @@ def test_an_unknown_folder_is_asked_about_once_and_without_a_key_that_is_said(tm
         name = app.session
     assert (Home(place["home"]).project(tmp_path).transcript(name)).is_file()
     with Terminal("--resume", name, **place) as app:
-        app.until("you said last: hi").ready().press("ctrl-d")
+        app.until("your last message: hi").ready().press("ctrl-d")
         assert app.ended() == 0
         assert "Do you trust" not in app.everything
 

@@ -176,7 +176,7 @@ def test_the_window_is_drawn_to_scale_with_a_letter_for_each_category(width):
     assert max(map(len, shown.splitlines())) <= width
     drawn = "".join(row for row in shown.splitlines()[1:] if "░" in row or set(row) <= set("RSU┊"))
     assert drawn.count("R") > drawn.count("S") > drawn.count("U") > 0
-    assert "results of Read" in shown
+    assert "Read results" in shown
     assert "src/a.py" in shown
     assert "50.0%" in shown
 

@@ -138,7 +138,7 @@ def test_a_page_that_cannot_be_written_is_one_clear_line(
 ) -> None:
     code, _, err = run("profile", tape, "--html", tmp_path / "no" / "page.html", capsys=capsys)
     assert code == 2
-    assert "could not be written" in err
+    assert "cannot write the page" in err
     assert err.count("\n") == 1
 
 

@@ -113,11 +113,10 @@ def _remarks(resolved: Resolved, setting: Setting) -> list[str]:
 
 
 def _details(setting: Setting) -> list[str]:
-    changes = "read when a session opens" if setting.latched else "takes effect while a session runs"
     return [
         f"takes: {setting.allowed}",
         f"default: {spoken(setting.default, setting.unit)}",
-        f"changes: {changes}",
+        f"takes effect: {'when a session is opened' if setting.latched else 'at once'}",
         f"variable: {variable(setting.name)}",
     ]
 

@@ -71,5 +71,5 @@ def _limit(text: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 upwards")
     return number

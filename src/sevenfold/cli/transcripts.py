@@ -27,7 +27,7 @@ def find(name: str) -> Path:
         if found.is_file():
             return found
     raise TranscriptMissing(
-        f"{name}: no such file, and no session of this id in this folder, in Sevenfold's home or in {others}; "
+        f"{name}: no such file, and no session with this id in this folder, in Sevenfold's home or in {others}; "
         "give the transcript's path"
     )
 

@@ -193,7 +193,7 @@ def _chosen(options: argparse.Namespace, folder: Path, screen: Any) -> Any:
     """The session to go on with; None: a new one."""
     import time
 
-    from sevenfold.cli.chat.slash_commands import MOST_LISTED, sessions_of, which
+    from sevenfold.cli.chat.slash_commands import MOST_LISTED, session_question, sessions_of
 
     if options.resume is None and not options.newest:
         return None
@@ -211,7 +211,7 @@ def _chosen(options: argparse.Namespace, folder: Path, screen: Any) -> Any:
         return kept[0]
     if screen is None:
         raise Refused("say which session: --resume NAME, or --continue for the newest")
-    picked = screen.ask(which(kept[:MOST_LISTED], time.time()))
+    picked = screen.ask(session_question(kept[:MOST_LISTED], time.time()))
     if picked is None:
         raise Refused("no session was chosen")
     return kept[picked.place]

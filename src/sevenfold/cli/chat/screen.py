@@ -13,12 +13,13 @@ import io
 import signal
 import threading
 from collections.abc import Callable, Mapping
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 from rich.console import Console, RenderableType
 
-from sevenfold.cli.chat.questions import Picked, Question
+if TYPE_CHECKING:
+    from sevenfold.cli.chat.questions import Picked, Question
 
 # -- screen
 

@@ -1,11 +1,7 @@
-"""The commands of a chat: what is typed behind a slash.
+"""The commands of a chat: what is typed after a slash.
 
-Each is one function of the chat and what was typed after it. The list is the only place that names them: help,
-completion and dispatch all read it, so nothing is listed that does not work.
-
-Commands that change something: the conversation, the session, the model, what is permitted.
-
-Commands that only look.
+Each is a function of the chat and the rest of the line. `COMMANDS` is the only place that names them: help, completion
+and dispatch all read it, so everything that is listed works.
 """
 
 from __future__ import annotations
@@ -24,238 +20,71 @@ from rich.console import Group
 from rich.text import Text
 
 from sevenfold.agent.permissions.engine import Mode
-from sevenfold.cli.chat import history as earlier
-from sevenfold.cli.chat import history as listing
-from sevenfold.cli.chat import pages
-from sevenfold.cli.chat import pages as window
-from sevenfold.cli.chat import slash_commands as acting
-from sevenfold.cli.chat import slash_commands as looking
+from sevenfold.cli.chat import history, pages
 from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.markdown import rendered
-from sevenfold.cli.chat.pages import help_page
 from sevenfold.cli.chat.questions import Choice, Question
 from sevenfold.cli.chat.status import Ledger
 from sevenfold.cli.config import entry
 from sevenfold.cli.text import one_line, parse_time, plural, short_count, size
-from sevenfold.conversation import history
+from sevenfold.conversation.history import requests
 from sevenfold.errors import InputError, Refused, SevenfoldError
+from sevenfold.lab.profile.files import profile_file
 from sevenfold.profiles import names
 from sevenfold.settings import by_name, described, unknown
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.settings_files import load
 
-# -- commands
-
-
-class Command(Struct, frozen=True):
-    """Something to type."""
-
-    name: str
-    says: str
-    run: Callable[[Chat, str], None]
-    takes: str = ""
-    anytime: bool = False
-    """Also while the agent works."""
-
-    @property
-    def usage(self) -> str:
-        """As it is typed."""
-        return f"/{self.name} {self.takes}".rstrip()
-
-
-KEYS = (
-    ("Enter", "send; while it works, queue"),
-    ("Alt-Enter, \\ Enter", "a new line"),
-    ("@path", "put a file, or what a folder holds, beside the message"),
-    ("Esc, Ctrl-C", "interrupt"),
-    ("Esc Esc", "rewind (when nothing is typed)"),
-    ("Ctrl-O", "show the last [number] in full"),
-    ("Shift-Tab", "next mode: ask, accept edits, plan"),
-    ("Ctrl-R", "search what you typed before"),
-    ("Ctrl-C twice, Ctrl-D", "leave"),
-)
-
-
-def _help(chat: Chat, rest: str) -> None:
-    chat.screen.show(help_page([(one.usage, one.says) for one in COMMANDS], KEYS))
-
-
-COMMANDS = (
-    Command("help", "this list", _help, anytime=True),
-    Command("context", "what fills the window, drawn to scale", looking.context, anytime=True),
-    Command("compact", "summarise the conversation and go on", acting.compact, "[INSTRUCTIONS]"),
-    Command("clear", "begin a new session; this one can be resumed", acting.clear),
-    Command("cost", "what the session has cost, and this run of it", looking.cost, anytime=True),
-    Command("cache", "what the cache gave, and why it was lost", looking.cache, anytime=True),
-    Command("why", "why a request was what it was", looking.why, "[NUMBER]", anytime=True),
-    Command("undo", "take back what a layer did", acting.undo, "[DECISION]"),
-    Command("redo", "do again what was taken back", acting.redo, "[DECISION]"),
-    Command("recall", "search everything that was said", looking.recall, "QUERY", anytime=True),
-    Command("notes", "the running notes of this session", looking.notes, anytime=True),
-    Command("model", "go on with another model", acting.model, "[NAME]"),
-    Command("mode", "how free the agent is", acting.mode, "[MODE]", anytime=True),
-    Command(
-        "permissions",
-        "what is allowed, asked and denied",
-        acting.permissions,
-        "[allow RULE]",
-        anytime=True,
-    ),
-    Command("hooks", "what runs at which moment", looking.hooks, anytime=True),
-    Command("mcp", "MCP servers and how they are doing", looking.mcp, "[NAME to start anew]", anytime=True),
-    Command("resume", "go on with another session", acting.resume, "[NAME]"),
-    Command("rewind", "go back to an earlier message", acting.rewind),
-    Command("export", "write the conversation to a file", acting.export, "FILE", anytime=True),
-    Command("config", "settings and where they come from", looking.config, "[NAME]", anytime=True),
-    Command("show", "open a line with a [number], or the last", looking.show, "[NUMBER]", anytime=True),
-    Command("quit", "leave; the session is kept", acting.leave, anytime=True),
-)
-
-
-def find(line: str) -> tuple[Command, str]:
-    """The command a line names, and the rest of the line; raises `InputError` if there is none."""
-    name, _, rest = line.removeprefix("/").partition(" ")
-    for command in COMMANDS:
-        if command.name == name.strip().lower():
-            return command, rest.strip()
-    near = get_close_matches(name.lower(), [one.name for one in COMMANDS], 1, 0.5)
-    hint = f"did you mean /{near[0]}?" if near else "/help lists all commands"
-    raise InputError(f"there is no command /{name}; {hint}")
-
-
-def is_command(line: str) -> bool:
-    """Is it a command, rather than words or a path?"""
-    first = line.split(maxsplit=1)[0] if line.strip() else ""
-    return first.startswith("/") and "/" not in first[1:] and first != "/"
-
-
-def run(chat: Chat, line: str) -> None:
-    """Carry out a command; what the user can mend is shown."""
-    try:
-        command, rest = find(line)
-        command.run(chat, rest)
-    except SevenfoldError as error:
-        chat.say("error", str(error))
-
-
-# -- actions
-
-
 MOST_LISTED = 20
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 
-def compact(chat: Chat, rest: str) -> None:
-    """Summarise the conversation and go on."""
+# -- the conversation ------------------------------------------------------------------------
 
+
+def _compact(chat: Chat, rest: str) -> None:
     def work() -> None:
-        done = chat.agent.compact(rest)
-        if done is None:
-            chat.say("warning", "the compaction was refused by a hook or a listener; nothing changed")
+        if chat.agent.compact(rest) is None:
+            chat.say("warning", "a hook or listener vetoed the compaction; nothing changed")
 
     chat.working("compacting", work)
 
 
-def undo(chat: Chat, rest: str) -> None:
-    """Take back what a layer did last, or a decision by its name."""
+def _undo(chat: Chat, rest: str) -> None:
     name = chat.agent.session.undo(rest)
     chat.update()
-    gauge = chat.agent.session.gauge
-    chat.say("layer", f"undone: {name} (now {short_count(gauge.seen)} tokens; /redo does it again)")
+    chat.say("layer", f"undone: {name} (now {_tokens(chat)}; /redo restores it)")
 
 
-def redo(chat: Chat, rest: str) -> None:
-    """Do again what was taken back."""
+def _redo(chat: Chat, rest: str) -> None:
     name = chat.agent.session.redo(rest)
     chat.update()
-    chat.say("layer", f"done again: {name} (now {short_count(chat.agent.session.gauge.seen)} tokens)")
+    chat.say("layer", f"redone: {name} (now {_tokens(chat)})")
 
 
-def clear(chat: Chat, rest: str) -> None:
-    """Begin a new session."""
-    before = chat.start.name
-    chat.switch(replace(chat.start, name=fresh_name(), resumed=False))
-    chat.say("note", f"a new session; the one before is kept: /resume {before}")
+def _tokens(chat: Chat) -> str:
+    return f"{short_count(chat.agent.session.gauge.seen)} tokens"
 
 
-def model(chat: Chat, rest: str) -> None:
-    """Go on with another model, in the same session."""
-    if not rest:
-        known = ", ".join(names())
-        chat.screen.show(Text(f"now: {chat.start.model}\nknown: {known}"))
-        return
-    chat.switch(replace(chat.start, model=rest, resumed=True))
-    chat.say("note", f"{chat.agent.model} answers from now on; what is cached is written again for it")
-    if chat.start.offline:
-        chat.say("warning", chat.start.no_key())
-
-
-def mode(chat: Chat, rest: str) -> None:
-    """How free the agent is."""
-    wanted = rest.replace(" ", "_").replace("-", "_")
-    if wanted and wanted not in MODES:
-        raise InputError(f"{rest!r} is no mode; modes are {', '.join(MODES)}")
-    for one in MODES:
-        if one == wanted:
-            chat.agent.grants.mode = one
-    chat.update()
-    chat.screen.show(pages.permissions_page(chat.agent.grants.now))
-
-
-def permissions(chat: Chat, rest: str) -> None:
-    """What is allowed; with words, allow something more or revoke it."""
-    verb, _, rule = rest.partition(" ")
-    match verb:
-        case "":
-            pass
-        case "allow" if rule.strip():
-            chat.agent.grants.allow(rule.strip())
-        case "revoke" if rule.strip():
-            if rule.strip() not in chat.agent.grants.granted:
-                raise Refused(f"{rule.strip()} was not granted in this session, so it cannot be revoked")
-            chat.agent.grants.revoke(rule.strip())
-        case _:
-            raise InputError("say /permissions, /permissions allow RULE or /permissions revoke RULE")
-    chat.screen.show(pages.permissions_page(chat.agent.grants.now))
-
-
-def resume(chat: Chat, rest: str) -> None:
-    """Go on with another session of this folder."""
-    kept = [one for one in sessions_of(chat.start.folder) if one.name != chat.start.name]
-    if rest:
-        chosen = next((one for one in kept if one.name == rest), None)
-        if chosen is None:
-            raise Refused(f"there is no other session called {rest} in this folder; /resume lists them")
-    else:
-        if not kept:
-            raise Refused("there is no other session in this folder")
-        place = chat.ask(which(kept[:MOST_LISTED], time.time()))
-        if place < 0:
-            return
-        chosen = kept[place]
-    chat.switch(replace(chat.start, name=chosen.name, resumed=True))
-    show_resumed(chat)
-
-
-def rewind(chat: Chat, rest: str) -> None:
-    """Go back to before one of the user's messages, which can then be changed and sent again."""
+def _rewind(chat: Chat, rest: str) -> None:
+    """Go back to before one of the user's messages, which can then be edited and sent again."""
     transcript = chat.agent.session.core.transcript
-    places = earlier.turnings(transcript.log, transcript.view)
-    if not places:
-        raise Refused("there is nothing to rewind to: nothing was said yet")
+    points = history.rewind_points(transcript.log, transcript.view)
+    if not points:
+        raise Refused("there is nothing to rewind: no message was sent yet")
     now = datetime.now()
-    choices = tuple(Choice(_first_line(one.words), before=_when(one, now)) for one in places)
+    choices = tuple(Choice(_first_line(one.words), before=_when(one, now)) for one in points)
     place = chat.ask(Question("Go back to before which message?", choices))
     if place < 0:
         return
-    chosen = places[place]
+    chosen = points[place]
     chat.agent.session.rewind(chosen.before)
     chat.update()
-    whole = ", to before it was compacted" if chosen.compacted else ""
+    whole = ", to before the compaction" if chosen.compacted else ""
     chat.say(
         "layer",
-        f"rewound {plural(chosen.after, 'record')}{whole}; they stay in the transcript, files are as they are",
+        f"rewound {plural(chosen.after, 'record')}{whole}; the transcript keeps them, and files are not changed back",
     )
     chat.screen.suggest(chosen.words)
 
@@ -266,160 +95,286 @@ def _first_line(words: str) -> str:
     return one_line(lines[0], 200) + more
 
 
-def _when(turning: earlier.Turning, now: datetime) -> str:
-    """The time of a message, with the day if that is another one."""
-    said = parse_time(turning.at)
+def _when(point: history.RewindPoint, now: datetime) -> str:
+    """The time of a message, with the date if it was not sent today."""
+    said = parse_time(point.at)
     if said is None:
         return ""
     said = said.astimezone().replace(tzinfo=None)
     shown = f"{said:%H:%M}" if said.date() == now.date() else f"{said:%Y-%m-%d %H:%M}"
-    return f"{shown}, compacted" if turning.compacted else shown
+    return f"{shown}, compacted" if point.compacted else shown
 
 
-def export(chat: Chat, rest: str) -> None:
-    """Write the conversation to a new file."""
+def _recall(chat: Chat, rest: str) -> None:
     if not rest:
-        raise InputError("say where to: /export FILE (.md, or .jsonl for the records themselves)")
+        raise InputError("say what to search for: /recall QUERY")
+    chat.screen.show(pages.recall_page(chat.agent.session.recall(rest, most=5)))
+
+
+def _notes(chat: Chat, rest: str) -> None:
+    text = chat.agent.session.notes()
+    chat.screen.show(rendered(text) if text else Text("This session has no notes yet.", style="dim"))
+
+
+def _export(chat: Chat, rest: str) -> None:
+    if not rest:
+        raise InputError("say where to: /export FILE (.md, or .jsonl for the raw records)")
     target = Path(rest).expanduser()
     target = target if target.is_absolute() else chat.start.folder / target
     transcript = user_home().project(chat.start.folder).transcript(chat.start.name)
-    number = earlier.export(JsonlLog(transcript), target, chat.start.name)
+    number = history.export(JsonlLog(transcript), target, chat.start.name)
     chat.say("note", f"{plural(number, 'record')} written to {target}")
 
 
-def leave(chat: Chat, rest: str) -> None:
-    """Leave."""
+# -- sessions and models ---------------------------------------------------------------------
+
+
+def _clear(chat: Chat, rest: str) -> None:
+    before = chat.start.name
+    chat.switch(replace(chat.start, name=fresh_name(), resumed=False))
+    chat.say("note", f"new session; to return to the previous one: /resume {before}")
+
+
+def _resume(chat: Chat, rest: str) -> None:
+    kept = [one for one in sessions_of(chat.start.folder) if one.name != chat.start.name]
+    if rest:
+        chosen = next((one for one in kept if one.name == rest), None)
+        if chosen is None:
+            raise Refused(f"no other session named {rest} in this folder; /resume lists them")
+    else:
+        if not kept:
+            raise Refused("there is no other session in this folder")
+        place = chat.ask(session_question(kept[:MOST_LISTED], time.time()))
+        if place < 0:
+            return
+        chosen = kept[place]
+    chat.switch(replace(chat.start, name=chosen.name, resumed=True))
+    show_resumed(chat)
+
+
+def _model(chat: Chat, rest: str) -> None:
+    if not rest:
+        chat.screen.show(Text(f"now: {chat.start.model}\nknown: {', '.join(names())}"))
+        return
+    chat.switch(replace(chat.start, model=rest, resumed=True))
+    chat.say("note", f"{chat.agent.model} answers from now on; its cache has to be written first")
+    if chat.start.offline:
+        chat.say("warning", chat.start.no_key())
+
+
+def _quit(chat: Chat, rest: str) -> None:
     chat.leaving = True
     chat.screen.changed()
 
 
-# -- shared ----------------------------------------------------------------------------------
-
-
-def sessions_of(folder: Path) -> list[listing.SessionFile]:
+def sessions_of(folder: Path) -> list[history.SessionFile]:
     """The sessions of a folder, the newest first."""
-    return listing.sessions(user_home().project(folder))
+    return history.sessions(user_home().project(folder))
 
 
-def which(kept: list[listing.SessionFile], now: float) -> Question:
-    """Which session to go on with."""
+def session_question(kept: list[history.SessionFile], now: float) -> Question:
+    """Ask which session to continue."""
     choices = tuple(
         Choice(one_line(one.title, 60), "", f"{one.age(now)}, {size(one.size)}, {one.name}") for one in kept
     )
-    return Question("Go on with which session?", choices)
+    return Question("Continue which session?", choices)
 
 
 def fresh_name() -> str:
     """A name for a new session."""
-    return listing.new_name(datetime.now(), secrets.token_hex(2))
+    return history.new_name(datetime.now(), secrets.token_hex(2))
 
 
 def show_resumed(chat: Chat) -> None:
-    """Where a session that goes on had stopped."""
-    core = chat.agent.session.core
-    gauge = chat.agent.session.gauge
-    said = earlier.last_words(core.transcript.view)
-    chat.say(
-        "note",
-        f"resumed {chat.start.name}: {plural(len(core.transcript.view), 'record')} in view, "
-        f"{short_count(gauge.seen)} tokens",
+    """Say where a resumed session had stopped."""
+    view = chat.agent.session.core.transcript.view
+    chat.say("note", f"resumed {chat.start.name}: {plural(len(view), 'record')} in view, {_tokens(chat)}")
+    if said := history.last_words(view):
+        chat.say("note", f"your last message: {one_line(said, 200)}")
+
+
+# -- what the agent may do -------------------------------------------------------------------
+
+
+def _mode(chat: Chat, rest: str) -> None:
+    wanted = rest.replace(" ", "_").replace("-", "_")
+    if wanted and wanted not in MODES:
+        raise InputError(f"unknown mode {rest!r}; choose from {', '.join(MODES)}")
+    for one in MODES:
+        if one == wanted:
+            chat.agent.grants.mode = one
+    chat.update()
+    chat.screen.show(pages.permissions_page(chat.agent.grants.now))
+
+
+def _permissions(chat: Chat, rest: str) -> None:
+    verb, _, rule = rest.partition(" ")
+    grants, rule = chat.agent.grants, rule.strip()
+    match verb:
+        case "":
+            pass
+        case "allow" if rule:
+            grants.allow(rule)
+        case "revoke" if rule:
+            if rule not in grants.granted:
+                raise Refused(f"{rule} was not granted in this session, so it cannot be revoked")
+            grants.revoke(rule)
+        case _:
+            raise InputError("use /permissions, /permissions allow RULE or /permissions revoke RULE")
+    chat.screen.show(pages.permissions_page(grants.now))
+
+
+def _hooks(chat: Chat, rest: str) -> None:
+    held = chat.agent.workings.options.get("hooks")
+    chat.screen.show(pages.hooks_page(held.hooks if held else (), held.skipped if held else ()))
+
+
+def _mcp(chat: Chat, rest: str) -> None:
+    servers = chat.agent.workings.servers
+    if servers is not None and rest:
+        servers.restart(rest)
+    chat.screen.show(
+        pages.mcp_page(servers.states() if servers else (), servers.problems if servers else ())
     )
-    if said:
-        chat.say("note", f"you said last: {one_line(said, 200)}")
 
 
-# -- views
+# -- looking ---------------------------------------------------------------------------------
 
 
-def context(chat: Chat, rest: str) -> None:
-    """What fills the window."""
-    held = window.contents(chat.agent.session.core)
-    chat.screen.show(window.picture(held, chat.screen.signs, chat.screen.width))
+def _help(chat: Chat, rest: str) -> None:
+    chat.screen.show(pages.help_page([(one.usage, one.says) for one in COMMANDS], KEYS))
 
 
-def cost(chat: Chat, rest: str) -> None:
-    """What the session has cost."""
+def _context(chat: Chat, rest: str) -> None:
+    contents = pages.contents(chat.agent.session.core)
+    chat.screen.show(pages.picture(contents, chat.screen.signs, chat.screen.width))
+
+
+def _cost(chat: Chat, rest: str) -> None:
     whole = Ledger.of(chat.agent.session.core.transcript.log)
     chat.screen.show(pages.cost_page(whole, chat.ledger, chat.agent.session.gauge))
-    _say_who_is_paid(chat)
+    _say_if_free(chat)
 
 
-def _say_who_is_paid(chat: Chat) -> None:
+def _say_if_free(chat: Chat) -> None:
     if chat.start.offline:
-        model = chat.start.model
-        chat.say(
-            "note", f"nothing is paid: the offline model answers. Other amounts are what {model} would cost"
-        )
+        words = "the offline model answers, so nothing is charged; other amounts are what"
+        chat.say("note", f"{words} {chat.start.model} would cost")
 
 
-def cache(chat: Chat, rest: str) -> None:
-    """What the cache gave."""
-    # Here, because reading foreign formats is nothing a chat begins with.
-    from sevenfold.lab.profile.files import profile_file
-
+def _cache(chat: Chat, rest: str) -> None:
     whole = Ledger.of(chat.agent.session.core.transcript.log)
     figures, _ = profile_file(user_home().project(chat.start.folder).transcript(chat.start.name))
     chat.screen.show(pages.cache_page(whole, chat.ledger, figures.cache_breaks))
 
 
-def why(chat: Chat, rest: str) -> None:
-    """Why a request was what it was: one by its number, or the conversation's last."""
+def _why(chat: Chat, rest: str) -> None:
+    """Explain a request by its number, or the conversation's last."""
     session = chat.agent.session
-    main = (one.number for one in history.requests(session.core.transcript.log) if one.source == "main")
-    chat.screen.show(pages.why_page(session.why(number(rest) if rest else next(main, -1))))
-    _say_who_is_paid(chat)
+    main = (one.number for one in requests(session.core.transcript.log) if one.source == "main")
+    chat.screen.show(pages.why_page(session.why(_number(rest) if rest else next(main, -1))))
+    _say_if_free(chat)
 
 
-def recall(chat: Chat, rest: str) -> None:
-    """Search everything that was said."""
-    if not rest:
-        raise InputError("say what to look for: /recall QUERY")
-    chat.screen.show(pages.recall_page(chat.agent.session.recall(rest, most=5)))
-
-
-def notes(chat: Chat, rest: str) -> None:
-    """The running notes."""
-    text = chat.agent.session.notes()
-    chat.screen.show(
-        rendered(text) if text else Text("There are no notes of this session yet.", style="dim")
-    )
-
-
-def hooks(chat: Chat, rest: str) -> None:
-    """What runs at which moment."""
-    held = chat.agent.workings.options.get("hooks")
-    chat.screen.show(pages.hooks_page(held.hooks if held else (), held.skipped if held else ()))
-
-
-def mcp(chat: Chat, rest: str) -> None:
-    """How MCP servers are doing; with a name, that one is started anew."""
-    from sevenfold.cli.chat.pages import mcp_page
-
-    servers = chat.agent.workings.servers
-    if servers is not None and rest:
-        servers.restart(rest)
-    chat.screen.show(mcp_page(servers.states() if servers else (), servers.problems if servers else ()))
-
-
-def config(chat: Chat, rest: str) -> None:
-    """Settings that are not at their default, or one in full."""
+def _config(chat: Chat, rest: str) -> None:
     if rest and rest not in by_name():
         raise unknown(rest, "/config")
     resolved = load(chat.start.folder)
     chosen = [by_name()[rest]] if rest else list(described())
     shown = [entry(resolved, one, in_full=bool(rest)) for one in chosen]
-    remarks = [Text(note, style="yellow") for note in resolved.notes]
-    chat.screen.show(Group(*shown, *remarks))
+    chat.screen.show(Group(*shown, *(Text(note, style="yellow") for note in resolved.notes)))
 
 
-def show(chat: Chat, rest: str) -> None:
-    """What is behind a line."""
-    chat.screen.show(chat.folds.open(number(rest) if rest else None))
+def _show(chat: Chat, rest: str) -> None:
+    chat.screen.show(chat.folds.open(_number(rest) if rest else None))
 
 
-def number(text: str) -> int:
-    """A whole number; brackets around it are fine."""
+def _number(text: str) -> int:
     try:
         return int(text.strip("[] "))
     except ValueError:
         raise InputError(f"{text!r} is not a number") from None
+
+
+# -- the list --------------------------------------------------------------------------------
+
+
+class SlashCommand(Struct, frozen=True):
+    """A command of the chat."""
+
+    name: str
+    says: str
+    run: Callable[[Chat, str], None]
+    takes: str = ""
+    anytime: bool = False
+    """Whether it also runs while the agent works."""
+
+    @property
+    def usage(self) -> str:
+        """The command as it is typed."""
+        return f"/{self.name} {self.takes}".rstrip()
+
+
+KEYS = (
+    ("Enter", "send; while the agent works, queue"),
+    ("Alt-Enter, \\ Enter", "a new line"),
+    ("@path", "attach a file, or the listing of a folder"),
+    ("Esc, Ctrl-C", "interrupt"),
+    ("Esc Esc", "rewind (if the input is empty)"),
+    ("Ctrl-O", "show the last [number] in full"),
+    ("Shift-Tab", "next mode: ask, accept edits, plan"),
+    ("Ctrl-R", "search your earlier input"),
+    ("Ctrl-C twice, Ctrl-D", "leave"),
+)
+COMMANDS = (
+    SlashCommand("help", "this list", _help, anytime=True),
+    SlashCommand("context", "what fills the window, drawn to scale", _context, anytime=True),
+    SlashCommand("compact", "summarise the conversation and go on", _compact, "[INSTRUCTIONS]"),
+    SlashCommand("clear", "start a new session; this one can be resumed", _clear),
+    SlashCommand("cost", "what this session and this run of it have cost", _cost, anytime=True),
+    SlashCommand("cache", "how much the cache saved, and why it was lost", _cache, anytime=True),
+    SlashCommand("why", "why a request was made the way it was", _why, "[NUMBER]", anytime=True),
+    SlashCommand("undo", "undo the last thing a layer did", _undo, "[DECISION]"),
+    SlashCommand("redo", "redo what was undone", _redo, "[DECISION]"),
+    SlashCommand("recall", "search everything that was said", _recall, "QUERY", anytime=True),
+    SlashCommand("notes", "the running notes of this session", _notes, anytime=True),
+    SlashCommand("model", "switch to another model", _model, "[NAME]"),
+    SlashCommand("mode", "what the agent may do without asking", _mode, "[MODE]", anytime=True),
+    SlashCommand(
+        "permissions", "which rules allow, ask and deny", _permissions, "[allow RULE]", anytime=True
+    ),
+    SlashCommand("hooks", "which hooks run, and when", _hooks, anytime=True),
+    SlashCommand("mcp", "the state of the MCP servers", _mcp, "[NAME to restart]", anytime=True),
+    SlashCommand("resume", "continue another session", _resume, "[NAME]"),
+    SlashCommand("rewind", "go back to an earlier message", _rewind),
+    SlashCommand("export", "write the conversation to a file", _export, "FILE", anytime=True),
+    SlashCommand("config", "settings and where they come from", _config, "[NAME]", anytime=True),
+    SlashCommand("show", "open a line with a [number], or the last", _show, "[NUMBER]", anytime=True),
+    SlashCommand("quit", "leave; the session is kept", _quit, anytime=True),
+)
+
+
+def find(line: str) -> tuple[SlashCommand, str]:
+    """The command in a line, and the rest of the line; raises `InputError` if it does not exist."""
+    name, _, rest = line.removeprefix("/").partition(" ")
+    for command in COMMANDS:
+        if command.name == name.strip().lower():
+            return command, rest.strip()
+    near = get_close_matches(name.lower(), [one.name for one in COMMANDS], 1, 0.5)
+    hint = f"did you mean /{near[0]}?" if near else "/help lists all commands"
+    raise InputError(f"unknown command /{name}; {hint}")
+
+
+def is_command(line: str) -> bool:
+    """Whether the line is a command rather than words or a path."""
+    first = line.split(maxsplit=1)[0] if line.strip() else ""
+    return first.startswith("/") and "/" not in first[1:] and first != "/"
+
+
+def run(chat: Chat, line: str) -> None:
+    """Carry out a command; errors the user can fix are shown."""
+    try:
+        command, rest = find(line)
+        command.run(chat, rest)
+    except SevenfoldError as error:
+        chat.say("error", str(error))
