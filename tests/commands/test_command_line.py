@@ -148,7 +148,7 @@ def test_a_session_is_deleted_only_on_request(tmp_path: Path, capsys: Capsys) ->
     assert "no terminal to ask for confirmation" in ran(capsys, *asked).err
     assert ran(capsys, *asked, "--dry-run").out.startswith("s-1: 1 file, ")
     assert "Deleted." in ran(capsys, *asked, "--yes").out
-    assert "there is no session s-1" in ran(capsys, *asked, "--yes").err
+    assert "no session s-1" in ran(capsys, *asked, "--yes").err
 
 
 # -- compacting ------------------------------------------------------------------------------------

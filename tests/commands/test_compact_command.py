@@ -123,7 +123,7 @@ def test_without_a_key_it_says_that_the_summary_is_extracted_and_nothing_was_pai
 
 def test_it_shows_the_conversation_before_and_after(session: Path, capsys: Capsys) -> None:
     done = ran(capsys, "compact", session)
-    for words in ("results of Read", "what the user said", "summaries", "summarised 24 records", "kept"):
+    for words in ("Read results", "user messages", "summaries", "summarised 24 records", "kept"):
         assert words in done.words
     figures = ran(capsys, "compact", session, "--json", "--output", session.with_name("b.jsonl")).json
     before, after = figures["by_category"]["before"], figures["by_category"]["after"]
