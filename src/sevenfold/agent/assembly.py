@@ -33,7 +33,7 @@ from sevenfold.agent.tools.skills import SkillInput, SkillTool
 from sevenfold.agent.tools.toolbox import Toolbox
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.engine import Engine
-from sevenfold.conversation.flow import Do
+from sevenfold.conversation.flow import Run
 from sevenfold.conversation.hooks import (
     HookInput,
     HookOutcome,
@@ -42,6 +42,7 @@ from sevenfold.conversation.hooks import (
     SessionStart,
 )
 from sevenfold.conversation.options import window_for
+from sevenfold.conversation.transcript import Beside
 from sevenfold.errors import InputError
 from sevenfold.events import SteppedAside
 from sevenfold.layers.compact.slots import FilesSlot, Slot
@@ -268,7 +269,7 @@ class Workings:
             heard=self._heard,
         )
 
-    def _mentions(self) -> Callable[[str], Do] | None:
+    def _mentions(self) -> Callable[[str], Run[list[Beside]]] | None:
         """Reads what a prompt mentions, as the tools would."""
         if not self.options.get("mentions"):
             return None

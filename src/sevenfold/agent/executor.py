@@ -360,7 +360,7 @@ class Hands:
         return replace(call, input=dict(given)), other
 
     def _fire(self, event: HookInput) -> Generator[Any, Any, HookOutcome]:
-        heard: HookOutcome = yield Fire(event)
+        heard: HookOutcome = yield from Fire(event)
         self._heard(heard)
         if heard.stop is not None and self.halted is None:
             self.halted = heard.stop or "a hook wants the agent to stop"

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from sevenfold.conversation.engine import Engine
 from sevenfold.conversation.exchange import Outcome
-from sevenfold.conversation.flow import Do, Fire, Signal, Wait
+from sevenfold.conversation.flow import Fire, Run, Signal, Wait
 from sevenfold.conversation.hooks import HookInput, HookOutcome, Stop, UserPromptSubmit
 from sevenfold.conversation.transcript import Beside
 from sevenfold.errors import Aborted, InputError, ModelError, RateLimited
@@ -109,7 +109,7 @@ class Loop:
         news: Callable[[], Iterable[HookInput]] = tuple,
         heard: Callable[[HookOutcome], None] = unheard,
         beside: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
-        mentions: Callable[[str], Do] | None = None,
+        mentions: Callable[[str], Run[list[Beside]]] | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self.signals: Callable[[], Signal] = Signal
@@ -238,7 +238,7 @@ class Loop:
                 pause = _pause(error, attempt)
                 if pause is None:
                     raise
-                if (yield Wait(self.stopped, pause)):
+                if (yield from Wait(self.stopped, pause)):
                     raise Aborted() from error
             else:
                 self._turns += 1
@@ -247,8 +247,8 @@ class Loop:
                 return outcome
         raise AssertionError("unreachable")
 
-    def _use(self, calls: tuple[Call, ...]) -> Do:
-        return Do(lambda: self._hands.act(calls), lambda: self._hands.act_async(calls))
+    def _use(self, calls: tuple[Call, ...]) -> Run[list[Mapping[str, Any]]]:
+        return Run(lambda: self._hands.act(calls), lambda: self._hands.act_async(calls))
 
     # -- what is said ---------------------------------------------------------------------------
 
@@ -301,7 +301,7 @@ class Loop:
         return heard.blocked if heard.stop is None else None
 
     def _fire(self, event: HookInput) -> Generator[Any, Any, HookOutcome]:
-        heard: HookOutcome = yield Fire(event)
+        heard: HookOutcome = yield from Fire(event)
         self._heard(heard)
         return heard
 

@@ -16,7 +16,7 @@ from sevenfold.agent.tools import files
 from sevenfold.agent.tools.mentions import MOST_MENTIONS, Look, mentioned, plainly_a_path
 from sevenfold.agent.tools.output import ToolOutput, failed
 from sevenfold.agent.tools.toolbox import Toolbox
-from sevenfold.conversation.flow import Do
+from sevenfold.conversation.flow import Run
 from sevenfold.conversation.intake import blocks_in
 from sevenfold.conversation.transcript import Beside
 from sevenfold.errors import InputError
@@ -42,9 +42,9 @@ class Mentions:
         """The one tool that is needed."""
         return Toolbox([Look()])
 
-    def beside(self, text: str) -> Do:
+    def beside(self, text: str) -> Run[list[Beside]]:
         """Reads what a text mentions; comes to what is to be put beside it."""
-        return Do(lambda: self._read(text), lambda: self._read_async(text))
+        return Run(lambda: self._read(text), lambda: self._read_async(text))
 
     def _read(self, text: str) -> list[Beside]:
         calls = self._calls(text)

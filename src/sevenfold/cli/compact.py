@@ -34,7 +34,7 @@ from sevenfold.ports import Client
 from sevenfold.providers.registry import client_for
 from sevenfold.record.weight import measure
 from sevenfold.session.session import Session, Wishes
-from sevenfold.stores.jsonl.draft import DraftedLog
+from sevenfold.stores.jsonl.draft import DraftLog
 from sevenfold.stores.jsonl.log import JsonlLog
 
 SOMETHING_LOST = 1
@@ -186,7 +186,7 @@ def _write(recorded: RecordedSession, client: Client, options: argparse.Namespac
 
 def _compact(
     recorded: RecordedSession, client: Client, target: Path, options: argparse.Namespace
-) -> tuple[Compaction, DraftedLog]:
+) -> tuple[Compaction, DraftLog]:
     with (
         recorded_sessions.open_draft(recorded, client, target, recall=True) as (session, draft),
         spinner("summarising"),

@@ -22,7 +22,7 @@ from sevenfold.conversation.resume import resume
 from sevenfold.errors import InputError, Refused
 from sevenfold.lab.profile.files import not_a_conversation
 from sevenfold.ports import Client
-from sevenfold.providers.offline.client import OfflineClient
+from sevenfold.providers.offline import OfflineClient
 from sevenfold.recall.index import RecallIndex, side_file
 from sevenfold.record.blocks import read_field
 from sevenfold.record.decisions import Segment
@@ -32,7 +32,7 @@ from sevenfold.session.factory import Lifetime, Options, Recalled, Store, Tool
 from sevenfold.session.session import Session
 from sevenfold.stores.atomic import Staged
 from sevenfold.stores.home import user_home
-from sevenfold.stores.jsonl.draft import DraftedLog
+from sevenfold.stores.jsonl.draft import DraftLog
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.jsonl.notes import FileNotes
 from sevenfold.stores.jsonl.results import FileResults
@@ -63,25 +63,20 @@ class RecordedSession(Struct, frozen=True):
         return user_home().project(self.folder).session(self.session).notes
 
 
-class _Named(Struct):
-    sessionId: str = ""  # noqa: N815 (the name in the file)
-    cwd: str = ""
-
-
 def inspect(path: Path, model: str = "") -> RecordedSession:
     """Read what is known about a transcript; raises if it is not one, or if its model is unknown and not given."""
     log = JsonlLog(path)
     view = resume(log)
     if not view.items:
         raise not_a_conversation(path)
-    named = _named(log)
+    identity = log.identity()
     model = model or _model(view)
     if not model:
         raise InputError(f"{path}: the transcript does not say which model answered; name one with --model")
     return RecordedSession(
         path=path,
-        session=named.sessionId or path.stem,
-        folder=_folder(named.cwd, path),
+        session=identity.session or path.stem,
+        folder=_folder(identity.folder, path),
         model=model,
         own=view.epoch is not None,
         records=len(view),
@@ -93,12 +88,12 @@ def inspect(path: Path, model: str = "") -> RecordedSession:
 @contextmanager
 def open_draft(
     recorded: RecordedSession, client: Client, shown: Path, *, recall: bool = False
-) -> Iterator[tuple[Session, DraftedLog]]:
+) -> Iterator[tuple[Session, DraftLog]]:
     """Open the session on a draft; ``shown`` is the path under which the model may read all of it later.
 
     With ``recall``, index it first.
     """
-    log = DraftedLog(recorded.path)
+    log = DraftLog(recorded.path)
     results = FileResults(recorded.path.parent / "tool-results" / recorded.path.stem)
     recalled = Recalled(log, None, results, index=partial(_index, recorded, log, results))
     if recall:
@@ -120,7 +115,7 @@ def open_draft(
         session.close()
 
 
-def _index(recorded: RecordedSession, log: DraftedLog, results: FileResults) -> RecallIndex:
+def _index(recorded: RecordedSession, log: DraftLog, results: FileResults) -> RecallIndex:
     """The index for recall. A compaction can only hide what is in view, so what came before is not read."""
     index = RecallIndex.for_reading(
         log, side_file(recorded.path), fetch=results.fetch, since=recorded.start
@@ -135,7 +130,7 @@ def is_offline(client: Client) -> bool:
     return isinstance(client, OfflineClient)
 
 
-def write_new(target: Path, draft: DraftedLog) -> None:
+def write_new(target: Path, draft: DraftLog) -> None:
     """Write the file's bytes and the draft's to a new file, completely or not at all."""
     staged = Staged(target, draft.whole())
     try:
@@ -156,7 +151,7 @@ def already_exists(target: Path) -> InputError:
     return InputError(f"{target}: this file exists and is not overwritten; choose another with --output")
 
 
-def append_draft(log: JsonlLog, draft: DraftedLog) -> None:
+def append_draft(log: JsonlLog, draft: DraftLog) -> None:
     """Append the draft to the file it began with, in one write; raises `Refused` if the file has grown meanwhile."""
     if log.path.stat().st_size != draft.size:
         raise Refused(
@@ -183,19 +178,6 @@ def _folder(cwd: str, path: Path) -> Path:
 def _start(view: View) -> int:
     whole = Segment(view.items[0].said.uuid, "", view.items[-1].said.uuid)
     return view.start_of(whole) or 0
-
-
-def _named(log: JsonlLog) -> _Named:
-    """The session's id and folder, from the newest line that has both."""
-    for offset in log.holding(b'"sessionId"'):
-        raw = next(log.read(offset))[1]
-        try:
-            named = msgspec.json.decode(raw, type=_Named)
-        except msgspec.MsgspecError:
-            continue
-        if named.sessionId and named.cwd:
-            return named
-    return _Named()
 
 
 def _options(view: View) -> Options:

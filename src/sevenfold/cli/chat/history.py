@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -71,7 +70,7 @@ def title(path: Path) -> str:
     try:
         if labelled := _label(path):
             return one_line(labelled, LONGEST_TITLE)
-        for _, line in islice(JsonlLog(path).read(), LOOKED_AT):
+        for line in JsonlLog(path).head(LOOKED_AT):
             match entries.read(line):
                 case Said(role="user", meta=False, summary=False, sidechain=False, attachment="") as said:
                     if words := _texts(said):

@@ -24,12 +24,8 @@ from sevenfold.cli.chat.history import title
 from sevenfold.cli.chat.questions import Choice, Question
 from sevenfold.errors import TranscriptLocked
 from sevenfold.ports import Call, Client, Reply, Watcher
-from sevenfold.profiles import find
-from sevenfold.providers.keys import ANTHROPIC, OPENAI
-from sevenfold.providers.live_models import Lister
-from sevenfold.providers.registry import address_for, client_for
-from sevenfold.record import entries
-from sevenfold.record.entries import Said
+from sevenfold.providers.models import Lister
+from sevenfold.providers.registry import address_for, client_for, provider_for
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog
@@ -64,16 +60,12 @@ class Start(Struct, frozen=True, kw_only=True):
     @property
     def offline(self) -> bool:
         """Does the offline model answer, because nothing is configured?"""
-        provider = ANTHROPIC if find(self.model).provider == "anthropic" else OPENAI
-        return not (provider.key_from_environment() or provider.url_from_environment())
+        return not provider_for(self.model).configured(os.environ)
 
     def no_key(self) -> str:
         """What to tell a user whom the offline model will answer."""
-        provider = ANTHROPIC if find(self.model).provider == "anthropic" else OPENAI
-        return (
-            f"There is no key for {provider.name} ({provider.key_variable}) and no address "
-            f"({provider.url_variable}), so the offline model answers: it only repeats what you say."
-        )
+        missing = provider_for(self.model).unconfigured()
+        return f"{missing}, so the offline model answers: it only repeats what you say."
 
 
 # -- open
@@ -230,9 +222,5 @@ def forget_if_empty(start: Start) -> bool:
 
 def last_model(transcript: Path) -> str:
     """The model that answered last in a transcript; empty if none did."""
-    log = JsonlLog(transcript)
-    for offset in log.holding(b'"type":"assistant"'):
-        match entries.read(next(log.read(offset))[1]):
-            case Said(role="assistant", model=str(model)) if model and not model.startswith("<"):
-                return model
-    return ""
+    models = (answer.model for answer in JsonlLog(transcript).answers())
+    return next((model for model in models if model and not model.startswith("<")), "")

@@ -6,11 +6,11 @@ compactions in a row for which no model had a summary, automatic ones stop askin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from sevenfold.conversation.announcer import Announcer
 from sevenfold.conversation.exchange import Exchange
+from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.fork import Fork
 from sevenfold.conversation.limits import Limits
 from sevenfold.events import SteppedAside
@@ -21,7 +21,6 @@ from sevenfold.layers.compact.engines import OUTPUT_CAP, Got, Task
 from sevenfold.layers.compact.request import Engine, Left, Wish
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.summary import Draft, Failure
-from sevenfold.ports import Ask
 from sevenfold.profiles import Profile
 from sevenfold.record.gauge import Size
 from sevenfold.record.weight import NOTHING
@@ -70,7 +69,7 @@ class Chooser:
         """Are models no longer asked by themselves, because they failed too often?"""
         return breaker.opened(self.failures)
 
-    def draft(self, task: Task, wish: Wish, settings: Settings) -> Generator[Ask, Any, Drafted]:
+    def draft(self, task: Task, wish: Wish, settings: Settings) -> Flow[Drafted]:
         """Ask one engine after the other until one has a summary."""
         left: list[Left] = []
         spent = Got(Failure("no_summary", "nothing was asked"))
@@ -166,7 +165,7 @@ class Chooser:
     def _unfit_for_provider(self, divided: Scope, *, steered: bool) -> str:
         if not self._profile.on_demand_compaction:
             return "the model's provider has none"
-        if steered and self._profile.wire != "messages":
+        if steered and not self._profile.compaction_instructions:
             return "it takes no instructions"
         kept = sum(self._exchange.gauge.estimator.tokens(item.weight) for item in divided.kept)
         if self._exchange.size().sent - kept + self._window.reserve > self._window.context:
@@ -181,7 +180,7 @@ class Chooser:
     def _second_is_cheaper(self) -> bool:
         """With a cold cache the whole prompt is paid for whoever summarises: is the second model cheaper then?"""
         second = self._second
-        if second is None or second.provider != self._profile.provider or self.warm():
+        if second is None or self.warm():
             return False
         size = self._exchange.size().tokens
         here, there = self._profile.price(size), second.price(size)
@@ -190,7 +189,7 @@ class Chooser:
         ours = size * here.write(SECONDS[self._exchange.lifetimes.tail]) + OUTPUT_CAP * here.output
         return size * there.input + OUTPUT_CAP * there.output < ours
 
-    def _asked(self, engine: Engine, task: Task, wish: Wish, over: int | None) -> Generator[Ask, Any, Got]:
+    def _asked(self, engine: Engine, task: Task, wish: Wish, over: int | None) -> engines.Asking:
         match engine:
             case "provider":
                 return (yield from self._bills.of(engines.by_provider(task), self._profile))
@@ -201,10 +200,10 @@ class Chooser:
             case _:
                 return (yield from self._plain(task, over))
 
-    def _plain(self, task: Task, over: int | None) -> engines.Flow:
+    def _plain(self, task: Task, over: int | None) -> engines.Asking:
         """The second model if there is one, and the session's own where that has no summary either."""
         own, second = self._profile, self._second
-        if second is None or second.provider != own.provider:
+        if second is None:
             return (yield from self._bills.of(engines.by_plain_call(task, own, over), own))
         got = yield from self._bills.of(engines.by_plain_call(task, second, over), second)
         if isinstance(got.found, Draft) or second.model == own.model:

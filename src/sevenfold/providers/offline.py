@@ -1,9 +1,8 @@
 """The offline model: no network, no weights, the same answers every time.
 
-It plays a script, or the assistant side of a recorded conversation, and is the stand-in for a model
-wherever none is configured. Ids and token counts follow from the request alone, so two runs agree to the
-byte. What other parts of the engine ask of a model (a summary, notes) can be given to a function each, by
-the source of the call; without one the script answers those too.
+It plays a script, or the assistant side of a recorded conversation, and answers wherever no model is configured. Ids
+and token counts follow from the request alone, so two runs agree to the byte. A function can answer what other parts
+of the engine ask of a model (a summary, notes), by the source of the call; without one the script answers those too.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ from msgspec import Raw
 from sevenfold import profiles
 from sevenfold.errors import InputError, RequestRefused
 from sevenfold.ports import Call, Reply, Watcher
-from sevenfold.providers.anthropic.stream import pieces_of
+from sevenfold.providers.provider import Provider, Put
+from sevenfold.providers.reader import pieces_of
 from sevenfold.record import blocks, weight
 from sevenfold.record.blocks import Block, encode_json
 from sevenfold.record.log import Answer
@@ -135,11 +135,11 @@ class OfflineClient:
         return reply
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there are no connections."""
 
 
 class AsyncOfflineClient:
-    """The same for those who do not wait in line."""
+    """The same for asyncio."""
 
     name = NAME
 
@@ -152,7 +152,43 @@ class AsyncOfflineClient:
         return self._player.ask(call, watch)
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there are no connections."""
+
+
+class Offline(Provider):
+    """Answers where no provider is configured; ``jobs`` answer what the engine itself asks, by the call's source."""
+
+    name = "offline"
+
+    def __init__(self, jobs: Mapping[str, Job] | None = None) -> None:
+        self._jobs = dict(jobs or {})
+
+    def script(self) -> Script:
+        """What the model says without a script of the caller's: what it is, and what it heard."""
+        return Script([], jobs={"main": _heard, "sdk": _heard, **self._jobs})
+
+    def client(self, given: Any = None, wire: str | None = None) -> OfflineClient:
+        """A client that plays the script."""
+        return OfflineClient(self.script())
+
+    def async_client(self, given: Any = None, wire: str | None = None) -> AsyncOfflineClient:
+        """The same for asyncio."""
+        return AsyncOfflineClient(self.script())
+
+    def put(self, call: Call, *, stream: bool = False) -> Put:
+        """The request as it is."""
+        return Put("", call.body)
+
+
+def _heard(request: Json) -> str:
+    words = [
+        block["text"]
+        for message in request["messages"]
+        if message["role"] == "user"
+        for block in message["content"]
+        if block.get("type") == "text"
+    ]
+    return f"({NAME}) You said: {words[-1] if words else 'nothing in words'}"
 
 
 def _named(said: Json | Block, name: str) -> Block:
