@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sevenfold.cli.recorded_session import Recorded
     from sevenfold.ports import Client
     from sevenfold.session.session import Session
-    from sevenfold.stores.jsonl.draft import DraftLog
+    from sevenfold.stores.jsonl.log import DraftLog
 
 SOMETHING_LOST = 1
 """The exit code when a fact is neither in the context nor found by recall."""

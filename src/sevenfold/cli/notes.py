@@ -55,11 +55,11 @@ def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     from sevenfold.cli.recorded_session import look
     from sevenfold.layers.notes.policy import read
-    from sevenfold.stores.jsonl.notes import FileNotes
+    from sevenfold.stores.jsonl.store import FileDocument
 
     recorded = look(transcripts.find(options.file), options.model)
     said = _updated(recorded) if options.update else ""
-    text = FileNotes(recorded.notes).read()
+    text = FileDocument(recorded.notes).read()
     sections = {name: words for name, words in read(text or "").sections.items() if words.strip()}
     if options.json:
         _print_json(recorded, sections, text is not None, said)

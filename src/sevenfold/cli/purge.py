@@ -12,8 +12,8 @@ from sevenfold.errors import InputError, UserError
 
 if TYPE_CHECKING:
     from sevenfold.stores.home import Home
-    from sevenfold.stores.jsonl.purge.leak import Leak
-    from sevenfold.stores.jsonl.purge.rewrite import World
+    from sevenfold.stores.jsonl.rewrite import World
+    from sevenfold.stores.jsonl.secrets import Leak
 
 DECLINED = 1
 """The exit code when the user said no."""
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     from sevenfold.clock import RandomIds, SystemClock
     from sevenfold.stores.home import user_home
-    from sevenfold.stores.jsonl.purge.rewrite import World
+    from sevenfold.stores.jsonl.rewrite import World
 
     home, world = user_home(), World(SystemClock(), RandomIds())
     if options.session is not None:
@@ -63,9 +63,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _purge_session(home: Home, world: World, options: argparse.Namespace) -> int:
     from sevenfold.cli.phrases import plural
-    from sevenfold.stores.jsonl.purge import sessions
+    from sevenfold.stores.jsonl import purge
 
-    found = sessions.find(home, options.session, options.project)
+    found = purge.find(home, options.session, options.project)
     if not found:
         raise UserError(f"{options.session}: there is no such session under {home.root}")
     if len(found) > 1:
@@ -74,7 +74,7 @@ def _purge_session(home: Home, world: World, options: argparse.Namespace) -> int
             f"{options.session}: several sessions have this name; add --project FOLDER.{places}"
         )
     (session,) = found
-    there = sessions.extent(session)
+    there = purge.extent(session)
     sys.stdout.write(
         f"{session.transcript}\n  {plural(there.files, 'file')}, {there.results:,} of them stored results; "
         f"{there.bytes:,} bytes\n"
@@ -83,17 +83,17 @@ def _purge_session(home: Home, world: World, options: argparse.Namespace) -> int
         return 0
     if not agreed("Remove all of it, for good?", options):
         return DECLINED
-    sessions.remove(home, session, world)
+    purge.remove(home, session, world)
     sys.stdout.write("Removed.\n")
     return 0
 
 
 def _purge_secrets(home: Home, world: World, leaks: list[Leak], options: argparse.Namespace) -> int:
     from sevenfold.cli.scan import progress
-    from sevenfold.stores.jsonl.purge import secrets
+    from sevenfold.stores.jsonl import purge
 
     with progress("looking") as step:
-        affected = secrets.survey(home, leaks, step) if leaks else []
+        affected = purge.survey(home, leaks, step) if leaks else []
     if not affected:
         sys.stdout.write(f"It is nowhere under {home.root}.\n")
         return 0
@@ -103,7 +103,7 @@ def _purge_secrets(home: Home, world: World, leaks: list[Leak], options: argpars
         return 0
     if not agreed(f"Write {' and '.join(leak.mask for leak in leaks)} in its place, for good?", options):
         return DECLINED
-    places = secrets.purge(home, leaks, affected, world)
+    places = purge.mask(home, leaks, affected, world)
     sys.stdout.write(f"Masked in {places:,} {'place' if places == 1 else 'places'}.\n")
     return 0
 
@@ -111,8 +111,8 @@ def _purge_secrets(home: Home, world: World, leaks: list[Leak], options: argpars
 def _leaks(home: Home, options: argparse.Namespace) -> list[Leak]:
     from sevenfold.cli.scan import progress
     from sevenfold.record.redact import DIGITS_IN_MASK
-    from sevenfold.stores.jsonl.purge import secrets
-    from sevenfold.stores.jsonl.purge.leak import Leak
+    from sevenfold.stores.jsonl import purge
+    from sevenfold.stores.jsonl.secrets import Leak
 
     if options.secret_stdin:
         return [Leak(_secret())]
@@ -120,7 +120,7 @@ def _leaks(home: Home, options: argparse.Namespace) -> list[Leak]:
     if len(digest) < DIGITS_IN_MASK or not set(digest) <= set("0123456789abcdef"):
         raise InputError(f"{options.secret_digest}: this is no digest; take it from sevenfold scan")
     with progress("looking") as step:
-        return secrets.leaks_with(home, digest, step)
+        return purge.leaks_with(home, digest, step)
 
 
 def _secret() -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sevenfold.stores.jsonl.scan import Hit
+    from sevenfold.stores.jsonl.secrets import SecretHit
 
 FOUND = 1
 """The exit code when there is a secret."""
@@ -52,7 +52,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     from sevenfold.errors import UserError
-    from sevenfold.stores.jsonl.scan import scan
+    from sevenfold.stores.jsonl.secrets import scan
 
     files = _files(options.paths)
     found: dict[Path, list[dict[str, Any]]] = {}
@@ -103,7 +103,7 @@ def _files(paths: list[Path]) -> list[Path]:
     return list(files)
 
 
-def _grouped(hits: Iterable[Hit]) -> list[dict[str, Any]]:
+def _grouped(hits: Iterable[SecretHit]) -> list[dict[str, Any]]:
     """One element for each secret: its kind, its digest, and where it is."""
     secrets: dict[tuple[str, str], dict[str, Any]] = {}
     for hit in hits:

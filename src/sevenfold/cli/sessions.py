@@ -62,23 +62,23 @@ def _delete(options: argparse.Namespace) -> int:
     from sevenfold.cli.phrases import plural
     from sevenfold.clock import RandomIds, SystemClock
     from sevenfold.stores.home import user_home
-    from sevenfold.stores.jsonl.purge import sessions as purging
-    from sevenfold.stores.jsonl.purge.rewrite import World
+    from sevenfold.stores.jsonl import purge
+    from sevenfold.stores.jsonl.rewrite import World
 
     if not options.name:
         raise Refused("say which session to delete: sevenfold sessions delete NAME")
     home = user_home()
-    found = purging.find(home, options.name, options.folder.absolute())
+    found = purge.find(home, options.name, options.folder.absolute())
     if not found:
         raise Refused(f"there is no session {options.name} in this folder; 'sevenfold sessions' lists them")
     for one in found:
-        there = purging.extent(one)
+        there = purge.extent(one)
         sys.stdout.write(f"{one.name}: {plural(there.files, 'file')}, {there.bytes:,} bytes\n")
         if options.dry_run:
             continue
         if not agreed("Remove all of it, for good?", options):
             return DECLINED
-        purging.remove(home, one, World(SystemClock(), RandomIds()))
+        purge.remove(home, one, World(SystemClock(), RandomIds()))
         sys.stdout.write("Removed.\n")
     return 0
 

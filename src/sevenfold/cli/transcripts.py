@@ -46,7 +46,7 @@ def indexed(path: Path) -> Iterator[tuple[JsonlLog, RecallIndex]]:
     from sevenfold.recall.index import RecallIndex, side_file
     from sevenfold.stores.home import SessionFiles
     from sevenfold.stores.jsonl.log import JsonlLog
-    from sevenfold.stores.jsonl.results import FileResults
+    from sevenfold.stores.jsonl.store import FileResults
 
     log = JsonlLog(path)
     stored = FileResults(SessionFiles(path.parent, path.stem).results)

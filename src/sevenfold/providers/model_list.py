@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import TranscriptError
-from sevenfold.stores.atomic import private_folder, write_whole
+from sevenfold.stores.files import private_folder, write_whole
 
 WINDOWS = ("max_input_tokens", "max_model_len", "context_length", "context_window", "max_context_length")
 """What providers, vLLM, routers and local servers call a model's window."""

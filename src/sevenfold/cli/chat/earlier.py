@@ -20,7 +20,7 @@ from sevenfold.record.layout import Item
 from sevenfold.record.redact import mask
 from sevenfold.record.view import View
 from sevenfold.stores.jsonl.log import JsonlLog
-from sevenfold.stores.jsonl.pieces import masked_record
+from sevenfold.stores.jsonl.secrets import masked_record
 
 _FENCE = "````"
 
