@@ -172,7 +172,7 @@ def test_a_writer_that_was_overtaken_is_refused_and_writes_nothing(store):
     second = store.open("s", take=True)
     assert second.fence > first.fence
     second.append([b"two\n"])
-    with pytest.raises(TranscriptOvertaken, match="taken over|took over"):
+    with pytest.raises(TranscriptOvertaken, match=r"taken over|took over"):
         first.append([b"three\n"])
     first.close()
     second.append([b"four\n"])
