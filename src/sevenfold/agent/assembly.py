@@ -58,7 +58,7 @@ from sevenfold.stores.jsonl.store import FileResults
 from sevenfold.stores.trust import Trust, user_folder
 
 if TYPE_CHECKING:
-    from sevenfold.agent.mcp.servers import Following, McpServers
+    from sevenfold.agent.mcp.servers import McpServers, McpUpdater
 
 MENTIONS_SHARE = 4
 """What a message mentions may take this part of the window, one in so many."""
@@ -186,14 +186,14 @@ class Workings:
 
         return together(self._own, self.servers.tools())
 
-    def _following(self) -> Following | None:
+    def _following(self) -> McpUpdater | None:
         """Keeps the agent in step with its servers."""
         if self.servers is None:
             return None
-        from sevenfold.agent.mcp.servers import Following
+        from sevenfold.agent.mcp.servers import McpUpdater
 
         prompt = self.prompting.prompt if self.options.get("system") is None else None
-        return Following(self.servers, self._own, self.core, self.hands, prompt)
+        return McpUpdater(self.servers, self._own, self.core, self.hands, prompt)
 
     def _prompting(self) -> Prompting:
         settings = self.store.settings.current()
