@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sevenfold.conversation.announcer import Announcer
+from sevenfold.conversation.events import Announcer
 from sevenfold.errors import ContextFull, PromptTooLong
 from sevenfold.events import Event, SteppedAside
 from sevenfold.lab.simulator.clock import VirtualClock

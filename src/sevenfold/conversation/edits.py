@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sevenfold.conversation import history
-from sevenfold.conversation import undo as undoing
-from sevenfold.conversation.announcer import Announcer
+from sevenfold.conversation import undo_ as undoing
+from sevenfold.conversation.events import Announcer
 from sevenfold.conversation.exchange import Exchange
 from sevenfold.conversation.pins import pinned
 from sevenfold.conversation.queries import Finder

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from sevenfold.conversation.announcer import Announcer
+from sevenfold.conversation.events import Announcer
 from sevenfold.conversation.exchange import Exchange
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import BoundThinking, ModelError, RequestRefused

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sevenfold.conversation.announcer import MAIN, Announcer
+from sevenfold.conversation.events import MAIN, Announcer
 from sevenfold.conversation.exchange import Exchange, Outcome, Prepared
 from sevenfold.errors import ModelError
 from sevenfold.events import Answered, CacheBroke, EpochOpened, Failed, Repaired, Sending

@@ -12,8 +12,8 @@ from typing import Any
 
 from sevenfold.conversation import history, intake
 from sevenfold.conversation import news as saying
-from sevenfold.conversation import undo as undoing
-from sevenfold.conversation.announcer import Announcer
+from sevenfold.conversation import undo_ as undoing
+from sevenfold.conversation.events import Announcer
 from sevenfold.conversation.due import Turn
 from sevenfold.conversation.edits import Decider
 from sevenfold.conversation.exchange import Exchange, Outcome, Prepared

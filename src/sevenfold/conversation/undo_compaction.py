@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from sevenfold.conversation import undo as undoing
+from sevenfold.conversation import undo_ as undoing
 from sevenfold.conversation.epoch import frame_of
 from sevenfold.conversation.exchange import Exchange
 from sevenfold.conversation.transcript import Transcript

@@ -16,7 +16,7 @@ from sevenfold.conversation.session import Session, Wanted
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import InputError
 from sevenfold.events import Listener
-from sevenfold.layers.clear.stock import REPRODUCIBLE
+from sevenfold.conversation.stock import REPRODUCIBLE
 from sevenfold.layers.notes.keeper import NotesFile
 from sevenfold.ports import Clock, Found, Ids, Log, Results
 from sevenfold.profiles import Profile

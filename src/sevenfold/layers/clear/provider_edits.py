@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sevenfold.layers.clear.stock import REPRODUCIBLE
+from sevenfold.conversation.stock import REPRODUCIBLE
 from sevenfold.profiles import CLEAR_THINKING, CLEAR_TOOL_USES, Profile
 from sevenfold.record.window import Window
 from sevenfold.settings import Settings

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
-from sevenfold.conversation.announcer import Announcer
+from sevenfold.conversation.events import Announcer
 from sevenfold.conversation.exchange import Exchange
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.events import Acted, Proposed
 from sevenfold.layers.clear import pinned as references
 from sevenfold.layers.clear.moment import Result
 from sevenfold.layers.clear.pinned import Deleted
-from sevenfold.layers.clear.stock import Stock
+from sevenfold.conversation.stock import Stock
 from sevenfold.profiles import Profile
 from sevenfold.record.decisions import Pinned
 from sevenfold.request.watch import SECONDS

@@ -8,7 +8,7 @@ from math import inf
 from msgspec.structs import replace
 
 from sevenfold.conversation import limits as ladder
-from sevenfold.conversation.announcer import Announcer
+from sevenfold.conversation.events import Announcer
 from sevenfold.conversation.exchange import Exchange
 from sevenfold.conversation.limits import Limits, Parts, Pass, Progress
 from sevenfold.conversation.pins import pinned
@@ -18,7 +18,7 @@ from sevenfold.events import Acted, Checked, Proposed
 from sevenfold.layers.clear import policy as clear
 from sevenfold.layers.clear.moment import Moment, Plan, Result, Stake
 from sevenfold.layers.clear.references import References
-from sevenfold.layers.clear.stock import Stock
+from sevenfold.conversation.stock import Stock
 from sevenfold.layers.offload.gate import Gate
 from sevenfold.layers.offload.policy import Budget
 from sevenfold.profiles import Profile

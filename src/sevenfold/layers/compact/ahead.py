@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from sevenfold.conversation import flow as effects
-from sevenfold.conversation.announcer import Announcer
+from sevenfold.conversation.events import Announcer
 from sevenfold.conversation.background import Runner
 from sevenfold.errors import Refused
 from sevenfold.events import SteppedAside

@@ -6,7 +6,7 @@ written down.
 
 from __future__ import annotations
 
-from sevenfold.conversation.announcer import Announcer
+from sevenfold.conversation.events import Announcer
 from sevenfold.conversation.exchange import Exchange
 from sevenfold.conversation.flow import Ask
 from sevenfold.conversation.transcript import Transcript

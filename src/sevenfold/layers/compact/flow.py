@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation.announcer import Announcer
+from sevenfold.conversation.events import Announcer
 from sevenfold.conversation.background import Runner
 from sevenfold.conversation.exchange import Exchange
 from sevenfold.conversation.flow import Fire, in_thread

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from sevenfold.conversation.announcer import Announcer
+from sevenfold.conversation.events import Announcer
 from sevenfold.conversation.hooks import PostCompact, PreCompact, SessionStart
 from sevenfold.events import Acted, Compacting, Proposed
 from sevenfold.events import Compacted as CompactedEvent

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from sevenfold.conversation import undo as undoing
+from sevenfold.conversation import undo_ as undoing
 from sevenfold.conversation.epoch import in_force
 from sevenfold.conversation.exchange import Exchange
 from sevenfold.conversation.pins import pinned

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation.announcer import Announcer
+from sevenfold.conversation.events import Announcer
 from sevenfold.conversation.background import Runner
 from sevenfold.conversation.exchange import Exchange
 from sevenfold.conversation.flow import Flow, Signal, Wait, drive, in_thread

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from sevenfold.conversation.announcer import Announcer
+from sevenfold.conversation.events import Announcer
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import TranscriptError, TranscriptFull
 from sevenfold.events import Acted, Proposed, SteppedAside
