@@ -262,7 +262,7 @@ class FullDisk(MemoryLog):
 
     full = False
 
-    def append(self, lines: Sequence[bytes], *, durable: bool = False) -> int:
+    def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
         if self.full and len(lines) > 1:
             raise TranscriptFull("the disk is full")
         return super().append(lines, durable=durable)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from sevenfold.agent.permissions.grants import Grants
 from sevenfold.agent.tools.context import Abort, Todo, Verdict
 from sevenfold.agent.tools.functions import function_tool
@@ -16,7 +14,7 @@ from sevenfold.agent.tools.skills import Skills
 from sevenfold.agent.tools.todo import TodoList
 from sevenfold.agent.tools.tool import Tool
 from sevenfold.recall.recall import Hit
-from sevenfold.record import blocks, entries
+from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.entries import Said
 from sevenfold.session.factory import Store
@@ -96,12 +94,11 @@ class Recalling:
         return "\n\n".join(filter(None, (self._words(block, said) for block in said.blocks))).encode()
 
     def _said(self, record: str) -> Said | None:
-        log = self._store.log
-        for offset in log.holding(msgspec.json.encode(record)):
-            entry = entries.read(next(log.read(offset))[1])
-            if isinstance(entry, Said) and entry.uuid == record:
-                return entry
-        return None
+        match self._store.log.record(record):
+            case (_, Said() as said):
+                return said
+            case _:
+                return None
 
     def _words(self, block: Block, said: Said) -> str:
         if block.id in said.stored:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -31,9 +30,8 @@ from sevenfold.layers.compact.summary import Draft, Failure
 from sevenfold.layers.notes import policy as notes
 from sevenfold.layers.notes.policy import Notes, Since
 from sevenfold.ports import Clock
-from sevenfold.record import blocks, entries
+from sevenfold.record import blocks
 from sevenfold.record.decisions import Notes as NotesMark
-from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 from sevenfold.record.window import Window
 
@@ -389,10 +387,4 @@ class NotesKeeper:
 
     def _mentioned(self, name: str) -> bool:
         """Does anything that was said hold this name, or the last part of it?"""
-        needle = msgspec.json.encode(name.rstrip("/").replace("\\", "/").rpartition("/")[2])[1:-1]
-        for offset in self._transcript.log.holding(needle):
-            for _, line in self._transcript.log.read(offset):
-                if isinstance(entries.read(line), Said):
-                    return True
-                break
-        return False
+        return self._transcript.log.mentions(name.rstrip("/").replace("\\", "/").rpartition("/")[2])
