@@ -11,7 +11,7 @@ import pytest
 import sevenfold
 from sevenfold.errors import TranscriptDenied
 from sevenfold.events import Compacted
-from sevenfold.layers.compact.slots import FilesSlot, Moment, Restored, Seen, State, StateSlot
+from sevenfold.conversation.restore import FilesSlot, Moment, Restored, Seen, State, StateSlot
 from tests.engine.working import begun, body, texts, uuids, world
 
 

@@ -45,7 +45,7 @@ from sevenfold.conversation.options import window_for
 from sevenfold.conversation.transcript import Beside
 from sevenfold.errors import InputError
 from sevenfold.events import SteppedAside
-from sevenfold.layers.compact.slots import FilesSlot, Slot
+from sevenfold.conversation.restore import FilesSlot, Slot
 from sevenfold.ports import AsyncClient, Client
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone

@@ -21,7 +21,7 @@ from sevenfold.agent.tools.skills import Skills
 from sevenfold.agent.tools.todo import as_text
 from sevenfold.conversation.exchange import Exchange
 from sevenfold.conversation.transcript import Beside
-from sevenfold.layers.compact.slots import (
+from sevenfold.conversation.restore import (
     BYTES_PER_TOKEN,
     AnnouncedSlot,
     FilesSlot,

@@ -25,7 +25,7 @@ from sevenfold.agent.tools.tool import Tool
 from sevenfold.agent.tools.toolbox import Toolbox
 from sevenfold.conversation.session import Session
 from sevenfold.layers.clear import provider_edits as edits
-from sevenfold.layers.compact.slots import AnnouncedSlot
+from sevenfold.conversation.restore import AnnouncedSlot
 from sevenfold.prompts.system import McpInstructions, McpServer
 from sevenfold.request.frame import Frame
 from sevenfold.request.sections import SectionSource, SystemPrompt

@@ -26,7 +26,7 @@ from sevenfold.conversation.transcript import Beside, Transcript
 from sevenfold.errors import Aborted, Refused
 from sevenfold.events import SteppedAside
 from sevenfold.layers.compact import scope
-from sevenfold.layers.compact import slots as restore
+from sevenfold.conversation import restore
 from sevenfold.layers.compact import writer as writing
 from sevenfold.layers.compact.bills import Bills
 from sevenfold.layers.compact.check import Checker, Verdict, folded
@@ -36,7 +36,7 @@ from sevenfold.layers.compact.extract.facts import Kind
 from sevenfold.layers.compact.forecast import Forecaster
 from sevenfold.layers.compact.request import Compacted, Preview, Wish
 from sevenfold.layers.compact.scope import Scope
-from sevenfold.layers.compact.slots import Moment, Slot
+from sevenfold.conversation.restore import Moment, Slot
 from sevenfold.layers.compact.summary import Draft
 from sevenfold.layers.compact.teller import Teller
 from sevenfold.layers.compact.writer import Result, Writer
