@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from math import inf
+from operator import is_
 from threading import RLock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
@@ -24,6 +24,7 @@ from sevenfold.conversation.amend import tell_changes, withdraw_changes
 from sevenfold.conversation.background import Runner
 from sevenfold.conversation.epoch import ADOPTED, Entry, enter, frame_of, learned, sizes
 from sevenfold.conversation.events import Events
+from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.history import Account, Past, answered_at, last_tail, past
 from sevenfold.conversation.limits import Limits, Parts, steps, too_full
 from sevenfold.conversation.options import (
@@ -45,13 +46,15 @@ from sevenfold.ports import Call, Clock, Recall, Reply, Results
 from sevenfold.profiles import Profile
 from sevenfold.record import calls, redact
 from sevenfold.record.blocks import THINKING, Block, read_field, read_fields
+from sevenfold.record.blocks import text as block_of
 from sevenfold.record.decisions import Epoch, Option, Request, Rewound, Why
+from sevenfold.record.entries import Clearing
 from sevenfold.record.gauge import Budget, Check, Gauge, Size
 from sevenfold.record.layout import Item, Measured
 from sevenfold.record.log import Answer
 from sevenfold.record.tokens import Estimator
 from sevenfold.record.usage import Usage
-from sevenfold.record.weight import NOTHING, Weight, opening
+from sevenfold.record.weight import NOTHING, Weight, measure, opening
 from sevenfold.record.wire import Message
 from sevenfold.request import price
 from sevenfold.request.frame import Body, Frame, Marker, assemble
@@ -61,8 +64,8 @@ from sevenfold.request.watch import SECONDS, Break, Forecast, Sent, Watched
 from sevenfold.settings import Settings, Source, in_force, latch
 
 if TYPE_CHECKING:
-    from sevenfold.conversation.ladder import Ladder
     from sevenfold.conversation.restore import Slot
+    from sevenfold.layers.ladder import Ladder
 
 S = TypeVar("S")
 UNDER_WAY = (
@@ -71,8 +74,18 @@ UNDER_WAY = (
 )
 
 
-class NotesFile(Struct, frozen=True):
-    """Placeholder so that a conversation without notes needs no branch."""
+class NotesFile(Protocol):
+    """Where session notes are kept."""
+
+    path: str
+
+    def read(self) -> str | None:
+        """Their text, or None if there are none yet."""
+        ...
+
+    def write(self, text: str) -> None:
+        """Replace them as a whole."""
+        ...
 
 
 class Services(Struct, frozen=True, kw_only=True):
@@ -83,7 +96,7 @@ class Services(Struct, frozen=True, kw_only=True):
     results: Results
     listeners: Iterable[Listener] = ()
     recall: Recall | None = None
-    notes: Any = None
+    notes: NotesFile | None = None
     """The file of the session notes; None: there are none."""
     read_file: Callable[[str], str] | None = None
     """Reads a file that is to be restored after a compaction; None: files are not restored."""
@@ -315,9 +328,14 @@ class Conversation:
         if self.services.recall is not None and self.settings.recall_ahead:
             self.services.recall.follow(self.transcript.written)
 
+    @property
+    def redacts(self) -> bool:
+        """Are secrets masked on the way in?"""
+        return self._latched.redaction == "gate"
+
     def masked(self, given: Sequence[Block]) -> list[Block]:
         """The blocks without secrets, if they are redacted on the way in."""
-        if self._latched.redaction != "gate":
+        if not self.redacts:
             return list(given)
         masked = redact.mask_blocks(given)
         if masked.findings:
@@ -650,6 +668,11 @@ class Conversation:
         if self.background is None:
             self.background = runner
 
+    def run_aside(self, flow: Flow[S], done: Callable[[S | Exception], None]) -> None:
+        """Run a flow in the background; ``done`` gets its result, or its error."""
+        if self.background is not None:
+            self.background(flow, done)
+
     def may_spend(self) -> bool:
         """May the engine make calls of its own?"""
         cap = self.settings.spending_cap_usd
@@ -666,10 +689,23 @@ class Conversation:
     def size(self) -> Size:
         """How large the conversation is now."""
         view = self.transcript.view
-        key = (id(view), len(view), view.version, view.tip, id(self.gauge), self.edited, view.decided)
-        if self._size is None or self._size[0] != key:
+        key = (view.anchor, view.weight, view.faded, self.gauge, self.edited)
+        if self._size is None or not all(map(is_, self._size[0], key)):
             self._size = key, self.gauge.size(view, edited=self.edited)
         return self._size[1]
+
+    def item_tokens(self, item: Item) -> int:
+        """Tokens of a record."""
+        return self.tokens(item.weight)
+
+    def count(self, text: str) -> int:
+        """Tokens of a text."""
+        return self.tokens(measure(block_of(text)))
+
+    def load(self, items: Sequence[Item]) -> int:
+        """What records take of the window, in tokens; pictures have few of them, and many bytes."""
+        weight = sum((item.weight for item in items), NOTHING)
+        return self.limits.load(weight, sum(map(self.item_tokens, items)), self.window)
 
     def tokens(self, weight: Weight) -> int:
         """Tokens of something with this weight."""
@@ -691,7 +727,12 @@ class Conversation:
         """What no request has held yet."""
         view = self.transcript.view
         self.stock.follow(view)
-        return view.items_since(self.stock.answered, self.account.tip)
+        newest = view.items_from(self.stock.answered + 1)
+        tip = self.account.tip
+        while isinstance(entry := view.entry(tip or ""), Clearing):
+            tip = entry.parent
+        sent = next((place for place, item in enumerate(newest) if item.said.uuid == tip), -1)
+        return newest[sent + 1 :]
 
     def unsent_results(self) -> list[Block]:
         """Tool results that no request has held yet."""

@@ -117,7 +117,9 @@ def sending(c: Conversation, prepared: Prepared, source: str = MAIN) -> None:
     c.asked_at[prepared.record.id] = c.clock.now()
     # Older messages were reported when they were new.
     repairs = [repair for message in prepared.messages[-2:] for repair in message.repairs]
-    for repaired in dict.fromkeys(Repaired(source=source, what=one.what, where=one.where) for one in repairs):
+    for repaired in dict.fromkeys(
+        Repaired(source=source, what=one.what, where=one.where) for one in repairs
+    ):
         c.events.tell(repaired)
     change = prepared.forecast.change
     c.events.tell(

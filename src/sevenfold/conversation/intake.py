@@ -8,10 +8,10 @@ from typing import Any
 
 from sevenfold.errors import InputError
 from sevenfold.record import blocks
+from sevenfold.record.blocks import THINKING, Block, encode_json
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
 from sevenfold.record.wire import Message
-from sevenfold.record.blocks import THINKING, Block, encode_json
 
 Content = str | Block | Mapping[str, Any] | Iterable["str | Block | Mapping[str, Any]"]
 _BYTES = (bytes, bytearray, memoryview)

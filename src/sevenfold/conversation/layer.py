@@ -126,6 +126,15 @@ class AnswersRefusal(Layer, Protocol):
 
 
 @runtime_checkable
+class Spares(Layer, Protocol):
+    """May have a summary at hand when one is needed."""
+
+    def would_spare(self, c: Conversation, most: int) -> bool:
+        """Could it compact the conversation to fewer tokens than ``most``, at no cost and with no wait?"""
+        ...
+
+
+@runtime_checkable
 class Restores(Layer, Protocol):
     """Brings things back after a compaction."""
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from sevenfold.errors import InputError
 from sevenfold.conversation.provider_edits import requested_edits
+from sevenfold.errors import InputError
 from sevenfold.profiles import Profile
 from sevenfold.record.window import Window
 from sevenfold.request.frame import Frame

@@ -17,8 +17,8 @@ from sevenfold.ports import Reply
 from sevenfold.profiles import CLEAR_THINKING, CLEAR_TOOL_USES, Profile
 from sevenfold.record.blocks import read_fields
 from sevenfold.record.usage import counted
-from sevenfold.record.wire import Message
 from sevenfold.record.window import Window
+from sevenfold.record.wire import Message
 from sevenfold.request.frame import Frame
 from sevenfold.request.plan import Tail, edge_of
 from sevenfold.settings import Settings

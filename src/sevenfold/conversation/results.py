@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from sevenfold.prompts.results import EmptyResult
+from sevenfold.prompts.context import EmptyResult
 from sevenfold.record import blocks
 from sevenfold.record.blocks import NOT_TEXT, Block, Text, ToolResult
 

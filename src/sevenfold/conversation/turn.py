@@ -78,5 +78,3 @@ def refused(c: Conversation, error: ModelError) -> Flow[bool]:
         again = yield from c.ladder.refused(c, error)
     c.failed(error, again=again)
     return again
-
-

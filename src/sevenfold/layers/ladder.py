@@ -18,6 +18,7 @@ from sevenfold.conversation.layer import (
     Relieves,
     Restores,
     Settles,
+    Spares,
     TakesResults,
     TooFull,
 )
@@ -52,6 +53,7 @@ class Ladder:
         self._admits = next((layer for layer in layers if isinstance(layer, Admits)), None)
         self._follows = [layer for layer in layers if isinstance(layer, Follows)]
         self._answers = [layer for layer in layers if isinstance(layer, AnswersRefusal)]
+        self._spares = [layer for layer in layers if isinstance(layer, Spares)]
         self.restores = [layer for layer in layers if isinstance(layer, Restores)]
         self.top = len(self._relieves)
 
@@ -90,6 +92,10 @@ class Ladder:
     def following(self, c: Conversation) -> Iterator[Follows]:
         """The layers that work in the background after an answer."""
         return (layer for layer in self._follows if layer.on(c.settings))
+
+    def spared(self, c: Conversation, most: int) -> bool:
+        """Would a layer have a summary at hand, so that none need be prepared ahead of need?"""
+        return any(layer.on(c.settings) and layer.would_spare(c, most) for layer in self._spares)
 
     def admit(self, c: Conversation, results: Sequence[Block]) -> None:
         """Record tool results."""

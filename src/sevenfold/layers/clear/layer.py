@@ -198,7 +198,9 @@ class Clearer:
         self._stake = self._stake.earned(c.account.requests - self._staked_at, price)
         self._staked_at = c.account.requests
         limits = c.limits
-        since = (item for item in reversed(view.items_from(self._c.stock.answered + 1)) if not item.said.meta)
+        since = (
+            item for item in reversed(view.items_from(self._c.stock.answered + 1)) if not item.said.meta
+        )
         mid_turn = bool((newest := next(since, None)) and newest.said.answers)
         return Moment(
             results=(),
@@ -218,8 +220,7 @@ class Clearer:
             reasoning=round(c.gauge.estimator.tokens(reasoning(view.weight))),
             mid_turn=mid_turn,
             compacts=c.ladder.dearer(c),
-            provider=self.edits.used()
-            or any(name == "context_management" for name, _ in c.frame.settings),
+            provider=self.edits.used() or any(name == "context_management" for name, _ in c.frame.settings),
             edited=c.edited,
             wire=size.wire,
             wire_limit=limits.wire,

@@ -30,7 +30,11 @@ class PinnedEdits:
 
     def used(self) -> bool:
         """Are results deleted this way? Not where reasoning is bound: dropping a deletion would change the past."""
-        return self._c.profile.pinned_edits and self._c.settings.pinned_edits and not self._c.profile.thinking.bound
+        return (
+            self._c.profile.pinned_edits
+            and self._c.settings.pinned_edits
+            and not self._c.profile.thinking.bound
+        )
 
     def tend(self) -> None:
         """Drop deletions that are stale, and delete what has become old."""

@@ -215,7 +215,9 @@ class Offloader:
     def _decide(self, big: Big, shown: str, place: Stored) -> bool:
         call = big.block.id
         return self._try(
-            OffloadDecision(tool_use_id=call, preview=shown, path=place.path, size=place.size, sha256=place.sha256)
+            OffloadDecision(
+                tool_use_id=call, preview=shown, path=place.path, size=place.size, sha256=place.sha256
+            )
         )
 
     def _try(self, decision: OffloadDecision | Keep) -> bool:

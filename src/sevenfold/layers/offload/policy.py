@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from sevenfold.prompts.context import CutResult, EmptyResult, StoredResult
+from sevenfold.conversation.results import Whole, whole
+from sevenfold.prompts.context import CutResult, StoredResult
 from sevenfold.prompts.text import cut
 from sevenfold.record.blocks import Block
 from sevenfold.record.window import Window
