@@ -78,7 +78,7 @@ def run(model: str, window: int, seed: int, *, ahead: bool) -> tuple[int, int]:
     client = OfflineClient(Script([], jobs={"main": answer, "compact": summary}))
     settings = {"context_window": window, "notes": False, "background_compaction": ahead}
     options: Options = {"tools": TOOLS, "max_tokens": 1_000, "listen": [lambda event: events.append(event)]}
-    engine: Engine = opened.engine(opened.in_memory("s", settings), model, options)
+    engine: Engine = opened.conversation(opened.in_memory("s", settings), model, options)
     later = Later(client)
     engine.may_ask(later)
     engine.session.user("Go through everything, one by one.")

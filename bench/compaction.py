@@ -31,7 +31,7 @@ from sevenfold.lab.retention.cut import Cut, cuts
 from sevenfold.lab.retention.trial import ALONE, MODEL, SYSTEM, Accepted, Trial, hold, send, tool_named
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.layers.compact.offline import summarise, take_notes
-from sevenfold.layers.compact.request import Compacted, Engine
+from sevenfold.layers.compact.request import Compacted, EngineName
 from sevenfold.record import entries
 from sevenfold.session.session import Session
 
@@ -209,7 +209,7 @@ def timed(runs: int = 5, size: int = MEGABYTE) -> dict[str, float]:
             with Session.open("bench", model=MODEL, file=file, folder=folder, settings=settings) as session:
                 session.messages(said)
                 session.settle(60)
-                lines = [line for _, line in session.core.transcript.log.read()]
+                lines = [line for _, line in session.conversation.transcript.log.read()]
                 spent[name].append(_cpu(partial(session.compact, engine="extractive")))
             spent["decode"].append(_cpu(partial(list, map(entries.read, lines))))
     return {"mb": sum(map(len, lines)) / MEGABYTE, **{name: min(times) for name, times in spent.items()}}

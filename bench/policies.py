@@ -69,7 +69,7 @@ Row = dict[str, Figures]
 
 def keep_last(session: Session) -> None:
     """Clear all results but the newest three, whatever that costs."""
-    core = session.core
+    core = session.conversation
     stock = core.upkeep.stock
     stock.follow(core.transcript.view)
     targets = [held for held in stock.results[:-KEPT] if held.place < stock.answered]

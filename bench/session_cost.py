@@ -17,7 +17,7 @@ import anthropic
 from anthropic import beta_tool
 
 from sevenfold.clock import RandomIds, SystemClock
-from sevenfold.conversation.exchange import Exchange
+from sevenfold.conversation import Exchange
 from sevenfold.conversation.flow import drive
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain

@@ -81,7 +81,7 @@ def test_at_8k_a_file_is_read_and_edited_and_the_tests_are_run(folder: Path) -> 
         "The discount is right now, and the tests pass.",
     ]
     with local(steps, folder, settings=QUIET) as (made, simulator):
-        assert made.workings.core.window.context == 8_192
+        assert made.workings.conversation.window.context == 8_192
         done = made.run("The discount is wrong: mend it, and run the tests.")
         assert (done.end, done.turns) == ("done", 4)
         assert "(1 - share)" in (folder / "prices.py").read_text()
@@ -147,10 +147,10 @@ def test_what_is_told_follows_from_the_window_alone(
     for _ in range(2):
         with sevenfold.Agent(LOCAL, folder=folder, settings={**QUIET, "context_window": window}) as made:
             assert made.workings.fit.size == size
-            frames.append(made.workings.core.exchange.frame)
+            frames.append(made.workings.conversation.frame)
             assert len(frames[-1].tools) == tools
             made.session.user("Hello.")
-            assert made.session.gauge.high < made.workings.core.window.threshold
+            assert made.session.gauge.high < made.workings.conversation.window.threshold
     assert frames[0].tools == frames[1].tools
 
 

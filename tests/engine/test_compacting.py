@@ -283,7 +283,7 @@ def test_from_a_record_on_the_prefix_stays_and_is_still_cached(model: str) -> No
         kept = [message for message in before if message["role"] == "assistant"][:6]
         assert [message["role"] for message in after][:12] == [message["role"] for message in before][:12]
         assert [m["content"] for m in after if m["role"] == "assistant"] == [m["content"] for m in kept]
-        session.user("and now?") if session.core.transcript.view.pending_calls else None
+        session.user("and now?") if session.conversation.transcript.view.pending_calls else None
         reply = session.complete()
         assert reply.outcome.usage.cache_read_input_tokens > reply.outcome.usage.prompt / 2
 
@@ -372,7 +372,7 @@ def test_a_fork_is_never_compacted_however_large_it_is(source: str) -> None:
         fork.user("x" * 120_000)
         assert len(fork.prepare().body.raw) > 120_000
         assert not here.told(Compacted)
-        nested = Engine(session.core, clock=here.clock, source=source)
+        nested = Engine(session.conversation, clock=here.clock, source=source)
         here.work(session, 6, 3_000)
         known = len(here.told(Compacted))
         while session.gauge.high < session.gauge.threshold:

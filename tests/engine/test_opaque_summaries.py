@@ -399,7 +399,7 @@ def test_sessions_that_are_awaited_have_it_too() -> None:
 def test_a_client_kept_to_chat_completions_gets_the_text_and_no_item() -> None:
     with world() as here, here.begun() as session:
         compacted(session)
-        OpenAIClient(here.sdk, api="chat").ask(session.core.prepare().prepared.call)
+        OpenAIClient(here.sdk, api="chat").ask(session.conversation.prepare().prepared.call)
         asked = here.simulator.requests.answered("/v1/chat/completions")[-1].body
         assert ASKED in words(asked["messages"])
         assert "encrypted_content" not in words(asked["messages"])

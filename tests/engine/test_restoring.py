@@ -78,7 +78,7 @@ def test_a_file_whose_reading_is_kept_whole_is_not_sent_twice(tmp_path: Path, mo
             done = session.complete()
             path = tmp_path / ("new.py" if turn == 3 else "old.py")
             session.tool_results({call.id: path.read_text() for call in done.calls})
-            session.core.remember_read(str(path), done.calls[0].id, "1")
+            session.conversation.remember_read(str(path), done.calls[0].id, "1")
         made = session.compact(engine="extractive")
         assert made is not None
         assert made.restored == ("files",)
@@ -106,7 +106,7 @@ def test_slots_hold_after_ten_compactions_as_after_the_first(tmp_path: Path, mon
         for turn in range(10):
             here.work(session, 2, 300)
             if turn == 0:
-                session.core.remember_read(str(tmp_path / "a.py"), "toolu_1", "1")
+                session.conversation.remember_read(str(tmp_path / "a.py"), "toolu_1", "1")
             (tmp_path / "a.py").write_text(f"version {turn}\n")
             todo.append(f"step {turn}")
             made = session.compact(engine="extractive")

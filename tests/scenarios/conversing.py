@@ -8,7 +8,7 @@ from itertools import count, pairwise
 from typing import Any
 
 from sevenfold.clock import RandomIds
-from sevenfold.conversation.exchange import Exchange, Outcome
+from sevenfold.conversation import Exchange, Outcome
 from sevenfold.conversation.flow import drive
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain

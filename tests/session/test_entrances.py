@@ -146,7 +146,7 @@ def test_a_forked_process_is_refused_and_does_not_let_go_of_the_lock(file: Path)
             except TranscriptError as error:
                 os.write(write, str(error).encode())
             finally:
-                session.core.transcript.log.close()
+                session.conversation.transcript.log.close()
                 os._exit(0)
         os.waitpid(child, 0)
         os.close(write)

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from sevenfold.clock import RandomIds
-from sevenfold.conversation.exchange import Outcome
+from sevenfold.conversation import Outcome
 from sevenfold.conversation.session import Session, Wanted
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.events import Event, Veto
@@ -107,7 +107,7 @@ def test_with_twelve_results_all_but_the_newest_five_are_deleted_and_nothing_is_
     with pinning() as held:
         held.run(12)
         assert not held.deleted()
-        (proposed,) = held.core.dry_run()
+        (proposed,) = held.conversation.dry_run()
         assert (proposed.mechanism, proposed.items) == ("pinned", 7)
         outcome = held.run(1)
         assert held.deleted() == [f"toolu_{number}" for number in range(1, 8)]
@@ -115,7 +115,7 @@ def test_with_twelve_results_all_but_the_newest_five_are_deleted_and_nothing_is_
         assert outcome.usage.cache_creation_input_tokens < 2_000
         (acted,) = held.told("Acted", mechanism="pinned")
         assert acted.tokens_before - acted.tokens_after > 5_000
-        gauge = held.core.gauge
+        gauge = held.conversation.gauge
         assert gauge.sent - gauge.seen > 5_000
         later = held.run(3)
         assert later.broken is None
@@ -131,7 +131,7 @@ def test_every_request_extends_the_one_before_and_local_messages_do_not_change()
         assert len(held.told("Acted", mechanism="pinned")) == 2
         assert not held.told("CacheBroke", expected=False)
         assert {request.status for request in held.simulator.requests} == {200}
-        assert held.core.fetch("toolu_1") == (LINE * 100).encode()
+        assert held.conversation.fetch("toolu_1") == (LINE * 100).encode()
         assert all(b'"cache_reference"' in raw for raw in bodies[1:])
 
 
@@ -139,10 +139,10 @@ def test_every_request_extends_the_one_before_and_local_messages_do_not_change()
 def test_the_state_follows_from_the_log_and_forks_repeat_it() -> None:
     with pinning() as held:
         held.run(14)
-        before = held.core.prepare().prepared.body.raw
+        before = held.conversation.prepare().prepared.body.raw
         held.opened()
-        assert held.core.prepare().prepared.body.raw == before
-        fork = held.core.fork("notes")
+        assert held.conversation.prepare().prepared.body.raw == before
+        fork = held.conversation.fork("notes")
         fork.user("Aside.")
         assert fork.prepare().body.raw.count(b'"cache_edits"') == 1
         assert len(held.told("Acted", mechanism="pinned")) == 1

@@ -176,7 +176,7 @@ def _about(recorded: Recorded, client: Client, session: Session) -> About:
     return About(
         file=str(recorded.path),
         model=recorded.model,
-        note=session.core.profile.note,
+        note=session.conversation.profile.note,
         own=recorded.own,
         offline=is_offline(client),
         records=recorded.records,

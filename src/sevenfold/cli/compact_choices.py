@@ -11,7 +11,8 @@ from sevenfold.cli.notes import bring_up_to_date
 from sevenfold.cli.recorded_session import Recorded, is_offline
 from sevenfold.errors import InputError, Refused
 from sevenfold.layers.compact.extract.words import users_words
-from sevenfold.layers.compact.request import Engine, Left
+from sevenfold.layers.compact.request import Left
+from sevenfold.layers.notes.layer import keeper_of
 from sevenfold.ports import Client
 from sevenfold.session.session import Session, Wishes
 
@@ -49,7 +50,7 @@ def wished(session: Session, recorded: Recorded, client: Client, options: argpar
 
 def _first_choice(
     session: Session, recorded: Recorded, client: Client, options: argparse.Namespace
-) -> tuple[Engine | None, tuple[Left, ...]]:
+) -> tuple[EngineName | None, tuple[Left, ...]]:
     """The engine for a session nobody is at work in; None leaves it to the session, which knows what is cached."""
     if not is_offline(client):
         if recorded.own:
@@ -58,7 +59,7 @@ def _first_choice(
         return "plain", (Left("provider", reason), Left("fork", reason))
     if not _partly(options) and not _why_not_notes(session):
         return "notes", ()
-    names: tuple[Engine, ...] = ("provider", "fork", "plain")
+    names: tuple[EngineName, ...] = ("provider", "fork", "plain")
     reason = "offline no model answers, and the stand-in that does would only extract as well"
     return "extractive", tuple(Left(name, reason) for name in names)
 
@@ -72,7 +73,7 @@ def _notes_must_serve(session: Session, client: Client, options: argparse.Namesp
         raise InputError(
             "notes stand for the whole conversation and take no instructions; use another engine"
         )
-    keeper = session.engine.notes
+    keeper = keeper_of(session.conversation)
     reason = keeper.too_little() if keeper is not None else ""
     due = keeper is not None and not reason and keeper.covered() is None and not options.dry_run
     if due:
@@ -88,10 +89,10 @@ def _or_update(due: bool) -> str:
 
 def _why_not_notes(session: Session) -> str:
     """Why the notes cannot be the summary; empty if they can."""
-    keeper = session.engine.notes
-    if keeper is None or not session.core.settings.notes_compaction:
+    keeper = keeper_of(session.conversation)
+    if keeper is None or not session.conversation.settings.notes_compaction:
         return "that is switched off (setting notes_compaction)"
-    served = keeper.serve(session.core.window.threshold)
+    served = keeper.serve(session.conversation.window.threshold)
     return served if isinstance(served, str) else ""
 
 
@@ -101,7 +102,7 @@ def _partly(options: argparse.Namespace) -> bool:
 
 def _record(session: Session, given: str) -> str:
     """The record in view whose id begins so."""
-    ids = [item.said.uuid for item in session.core.transcript.view.items]
+    ids = [item.said.uuid for item in session.conversation.transcript.view.items]
     found = [given] if given in ids else [uuid for uuid in ids if uuid.startswith(given)]
     if not found:
         raise InputError(
@@ -117,7 +118,7 @@ def _record(session: Session, given: str) -> str:
 
 def places(session: Session) -> list[Place]:
     """The newest messages of the user, each of which can be cut at."""
-    view = session.core.transcript.view
+    view = session.conversation.transcript.view
     ids = [item.said.uuid for item in view.items]
     found: list[Place] = []
     for item in reversed(view.items[1:]):

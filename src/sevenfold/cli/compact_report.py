@@ -78,17 +78,17 @@ def tokens_by_category(session: Session, *, own: bool) -> dict[str, int]:
 
     ``own`` says that system prompt and tools are on record.
     """
-    estimate = session.core.exchange.gauge.estimator.tokens
+    estimate = session.conversation.gauge.estimator.tokens
     calls: dict[str, CallLabel] = {}
     sizes: dict[str, float] = {}
-    for item in session.core.transcript.view.items:
+    for item in session.conversation.transcript.view.items:
         for block in item.shown:
             if block.kind.endswith("tool_use"):
                 calls[block.id] = label_of_block(block)
             piece = piece_of(item.said, block, measure(block), calls.get(block.id))
             sizes[piece.category] = sizes.get(piece.category, 0.0) + estimate(piece.weight)
     found = {name: round(size) for name, size in sizes.items() if size >= 1}
-    rest = session.core.exchange.size().tokens - sum(found.values())
+    rest = session.conversation.size().tokens - sum(found.values())
     return found if rest <= 0 else {**found, OPENING if own else UNSEEN: rest}
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sevenfold.cli import transcripts
 from sevenfold.errors import Refused
+from sevenfold.layers.notes.layer import keeper_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,7 +75,7 @@ def bring_up_to_date(session: Session, client: Client) -> None:
     from sevenfold.conversation.flow import drive
     from sevenfold.layers.compact.summary import Failure
 
-    keeper = session.engine.notes
+    keeper = keeper_of(session.conversation)
     if keeper is None:
         raise Refused("notes are switched off")
     # A request does not tell the user's words from what a program put beside them; the record does.
@@ -115,8 +116,8 @@ def _updated(recorded: Recorded) -> str:
 
 def _current(session: Session) -> bool:
     """Do the notes cover the newest record?"""
-    keeper = session.engine.notes
-    newest = session.core.transcript.view.tip
+    keeper = keeper_of(session.conversation)
+    newest = session.conversation.transcript.view.tip
     return keeper is not None and session.notes() is not None and keeper.covered() == newest
 
 

@@ -109,7 +109,7 @@ def engaged(
         cwd=str(recorded.folder),
         path=str(shown.absolute()),
     )
-    session = Session(opened.engine(store, recorded.model, recorded.options), store, client)
+    session = Session(opened.conversation(store, recorded.model, recorded.options), store, client)
     try:
         yield session, log
     finally:

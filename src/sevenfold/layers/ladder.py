@@ -25,12 +25,19 @@ from sevenfold.conversation.layer import (
 from sevenfold.errors import ModelError
 from sevenfold.events import Proposed
 from sevenfold.layers.clear.layer import Clear
-from sevenfold.layers.compact.layer import Ahead, Compact
-from sevenfold.layers.notes.layer import Notes
+from sevenfold.layers.compact.layer import Ahead, AheadSummary, Compact
+from sevenfold.layers.notes.layer import Notes, keeper_of
 from sevenfold.layers.offload.layer import Offload
 from sevenfold.record.blocks import Block
 
 STANDARD: tuple[Layer, ...] = (Offload(), Ahead(), Clear(), Notes(), Compact())
+
+
+def background_work(c: Conversation) -> tuple[str, ...]:
+    """What the standard layers are doing in the background now, in words."""
+    notes = ("notes",) if (keeper := keeper_of(c)) is not None and keeper.busy else ()
+    summary = ("summary ahead",) if c.state(AheadSummary).making else ()
+    return notes + summary
 
 
 class Step(Struct, frozen=True):

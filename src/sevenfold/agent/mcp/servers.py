@@ -23,9 +23,8 @@ from sevenfold.agent.mcp.server import ServerState
 from sevenfold.agent.mcp.tools import McpTool, Offered, offered
 from sevenfold.agent.tools.tool import Tool
 from sevenfold.agent.tools.toolbox import Toolbox
-from sevenfold.conversation.session import Session
-from sevenfold.layers.clear import provider_edits as edits
 from sevenfold.conversation.restore import AnnouncedSlot
+from sevenfold.layers.clear import provider_edits as edits
 from sevenfold.prompts.system import McpInstructions, McpServer
 from sevenfold.request.frame import Frame
 from sevenfold.request.sections import SectionSource, SystemPrompt
@@ -155,7 +154,7 @@ class Following:
         self,
         servers: McpServers,
         own: Sequence[Tool],
-        core: Session,
+        core: Conversation,
         hands: Hands,
         prompt: Callable[[], SystemPrompt] | None = None,
     ) -> None:

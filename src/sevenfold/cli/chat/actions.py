@@ -121,7 +121,7 @@ def resume(chat: Chat, rest: str) -> None:
 
 def rewind(chat: Chat, rest: str) -> None:
     """Go back to before one of the user's messages, which can then be changed and sent again."""
-    transcript = chat.agent.session.core.transcript
+    transcript = chat.agent.session.conversation.transcript
     places = earlier.turnings(transcript.log, transcript.view)
     if not places:
         raise Refused("there is nothing to rewind to: nothing was said yet")
@@ -198,7 +198,7 @@ def fresh_name() -> str:
 
 def show_resumed(chat: Chat) -> None:
     """Where a session that goes on had stopped."""
-    core = chat.agent.session.core
+    core = chat.agent.session.conversation
     gauge = chat.agent.session.gauge
     said = earlier.last_words(core.transcript.view)
     chat.say(

@@ -14,7 +14,7 @@ from sevenfold.agent.permissions.engine import Permissions
 from sevenfold.cli.chat.ledger import Ledger
 from sevenfold.cli.chat.words import clean, one_line
 from sevenfold.cli.phrases import cause, count, duration, money, plural, share, times
-from sevenfold.conversation.session import Reading
+from sevenfold.conversation.status import Reading
 from sevenfold.lab.profile.figures import CacheBreak
 from sevenfold.recall.recall import Hit
 from sevenfold.session.session import Explanation

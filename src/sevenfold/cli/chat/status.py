@@ -14,7 +14,7 @@ from sevenfold.cli.chat.words import fitted, tokens
 from sevenfold.cli.phrases import money
 
 if TYPE_CHECKING:
-    from sevenfold.conversation.session import Reading
+    from sevenfold.conversation.status import Reading
 
 _BAR = 12
 

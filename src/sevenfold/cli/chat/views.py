@@ -19,13 +19,13 @@ from sevenfold.stores.settings_files import load
 
 def context(chat: Chat, rest: str) -> None:
     """What fills the window."""
-    held = window.contents(chat.agent.session.core)
+    held = window.contents(chat.agent.session.conversation)
     chat.screen.show(window.picture(held, chat.screen.signs, chat.screen.width))
 
 
 def cost(chat: Chat, rest: str) -> None:
     """What the session has cost."""
-    whole = Ledger.of(chat.agent.session.core.transcript.log)
+    whole = Ledger.of(chat.agent.session.conversation.transcript.log)
     chat.screen.show(pages.cost_page(whole, chat.ledger, chat.agent.session.gauge))
     _say_who_is_paid(chat)
 
@@ -43,7 +43,7 @@ def cache(chat: Chat, rest: str) -> None:
     # Here, because reading foreign formats is nothing a chat begins with.
     from sevenfold.lab.profile.files import profile_file
 
-    whole = Ledger.of(chat.agent.session.core.transcript.log)
+    whole = Ledger.of(chat.agent.session.conversation.transcript.log)
     figures, _ = profile_file(user_home().project(chat.start.folder).transcript(chat.start.name))
     chat.screen.show(pages.cache_page(whole, chat.ledger, figures.cache_breaks))
 
@@ -51,7 +51,9 @@ def cache(chat: Chat, rest: str) -> None:
 def why(chat: Chat, rest: str) -> None:
     """Why a request was what it was: one by its number, or the conversation's last."""
     session = chat.agent.session
-    main = (one.number for one in history.requests(session.core.transcript.log) if one.source == "main")
+    main = (
+        one.number for one in history.requests(session.conversation.transcript.log) if one.source == "main"
+    )
     chat.screen.show(pages.why_page(session.why(number(rest) if rest else next(main, -1))))
     _say_who_is_paid(chat)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.resume import read
-from sevenfold.conversation.session import Session
 from sevenfold.lab.demo.protocol import Judged
 from sevenfold.layers.compact import fidelity
 from sevenfold.layers.compact.check import HITS
@@ -19,7 +19,7 @@ from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 
 
-def judged(core: Session, recall: Recall, planted: Sequence[str]) -> Judged:
+def judged(core: Conversation, recall: Recall, planted: Sequence[str]) -> Judged:
     """Look for every fact in what the model would see now, and in what recall finds."""
     recall.catch_up()
     said = list(_everything(core.transcript.log))

@@ -67,7 +67,7 @@ class Worker:
             settings=place.settings,
             thinking={"type": "adaptive"},
         )
-        core = self._agent.session.core
+        core = self._agent.session.conversation
         tell(Ready(core.window.threshold, resumed=len(core.transcript.view) > 0))
 
     def say(self, said: Say) -> None:
@@ -79,7 +79,7 @@ class Worker:
     def judge(self, wanted: Judge) -> None:
         """Tell what became of the facts."""
         recall = self._agent.workings.store.recall
-        self._tell(facts.judged(self._agent.session.core, recall, wanted.facts))
+        self._tell(facts.judged(self._agent.session.conversation, recall, wanted.facts))
 
     def close(self) -> None:
         """Leave everything in order."""

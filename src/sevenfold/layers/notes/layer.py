@@ -84,6 +84,11 @@ def serves(c: Conversation) -> bool:
     return c.services.notes is not None and c.background is not None and c.settings.notes_compaction
 
 
+def keeper_of(c: Conversation) -> NotesKeeper | None:
+    """What keeps the notes of a conversation; None if it has none."""
+    return None if c.services.notes is None else c.state(NotesKeeper)
+
+
 def by_notes(c: Conversation, request: CompactionRequest) -> Flow[Compacted | str | None]:
     """Compact with the notes, asking no model; None if that was refused, a text if they cannot serve."""
     if not serves(c):
