@@ -11,7 +11,7 @@ from sevenfold.cli.notes import bring_up_to_date
 from sevenfold.cli.recorded_session import Recorded, is_offline
 from sevenfold.errors import InputError, Refused
 from sevenfold.layers.compact.extract.words import users_words
-from sevenfold.layers.compact.request import Left
+from sevenfold.layers.compact.request import EngineName, Left
 from sevenfold.layers.notes.layer import keeper_of
 from sevenfold.ports import Client
 from sevenfold.session.session import Session, Wishes

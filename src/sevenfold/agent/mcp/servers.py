@@ -23,6 +23,7 @@ from sevenfold.agent.mcp.server import ServerState
 from sevenfold.agent.mcp.tools import McpTool, Offered, offered
 from sevenfold.agent.tools.tool import Tool
 from sevenfold.agent.tools.toolbox import Toolbox
+from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.restore import AnnouncedSlot
 from sevenfold.layers.clear import provider_edits as edits
 from sevenfold.prompts.system import McpInstructions, McpServer
@@ -183,7 +184,7 @@ class Following:
             self._instruct(news)
 
     def _retool(self, box: Toolbox) -> None:
-        core, exchange = self._core, self._core.exchange
+        core = exchange = self._core
         self._hands.box = box
         core.kinds.update({name: kind for name, kind in box.kinds().items() if name not in core.kinds})
         wanted = exchange.wanted
@@ -193,7 +194,7 @@ class Following:
 
     def _spare(self) -> None:
         """Where the provider clears old results by itself, it must not touch those of tools it has not heard of."""
-        core, exchange = self._core, self._core.exchange
+        core = exchange = self._core
         managed = edits.wanted(core.profile, core.window, core.settings, core.kinds)
         held = dict(exchange.frame.settings)
         if managed is None or "context_management" not in held:
@@ -206,13 +207,13 @@ class Following:
         settings = tuple(sorted({**held, **dict(made)}.items()))
         exchange.frame = replace(exchange.frame, settings=settings)
         exchange.wanted = replace(exchange.wanted, settings=settings)
-        exchange.open("settings")
+        exchange.open_epoch("settings")
         # How a provider shortens what reaches the model is no part of what reasoning is bound to.
         exchange.vouch()
 
     def _instruct(self, news: Mapping[str, str]) -> None:
         """What servers say that came late: in the prompt if nothing was said yet, else in the conversation."""
-        exchange = self._core.exchange
+        exchange = self._core
         if self._prompt is not None and not len(self._core.transcript.view):
             exchange.wanted = exchange.wanted.saying(self._prompt())
         elif words := McpInstructions.of(news):

@@ -27,6 +27,7 @@ from sevenfold.layers.compact import extract, fidelity
 from sevenfold.layers.compact.extract import notation
 from sevenfold.layers.compact.extract.facts import Facts
 from sevenfold.layers.compact.fidelity import Probe, Score
+from sevenfold.layers.compact.request import EngineName
 from sevenfold.ports import Client, Log
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item

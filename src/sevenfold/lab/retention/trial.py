@@ -32,7 +32,7 @@ from sevenfold.lab.retention.cut import Cut
 from sevenfold.lab.simulator.tokens import Counter
 from sevenfold.layers.compact import fidelity
 from sevenfold.layers.compact.fidelity import Probe, Score, judge
-from sevenfold.layers.compact.request import Compacted
+from sevenfold.layers.compact.request import Compacted, EngineName
 from sevenfold.ports import Client, Clock
 from sevenfold.profiles import find
 from sevenfold.recall.index import RecallIndex
