@@ -112,7 +112,7 @@ def conversations(corpus: Path, most: int | None = None) -> Iterator[Conversatio
             yield Conversation(cut, messages, fidelity.probes(items), _tokens(messages))
 
 
-def ours(engine: Engine) -> Way:
+def ours(engine: EngineName) -> Way:
     """By this engine, with the offline model to ask."""
 
     def compact(conversation: Conversation) -> Left:

@@ -90,7 +90,10 @@ def test_a_known_model_is_looked_up_beside_a_session_and_counts_in_the_next(
         assert session.gauge.context == 1_000_000, "latched"
     for _ in range(2):
         with opened(KNOWN, claude, tmp_path) as session:
-            assert (session.conversation.window.context, session.conversation.window.source) == (333_000, "listing")
+            assert (session.conversation.window.context, session.conversation.window.source) == (
+                333_000,
+                "listing",
+            )
     assert asked_for_models(simulator) == 1
     with opened(KNOWN, claude, tmp_path, model_listing=False) as session:
         assert session.gauge.context == 1_000_000

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sevenfold.conversation.engine import Engine
 from sevenfold.conversation.flow import drive
+from sevenfold.conversation.turn import prepare
 from sevenfold.errors import Refused
 from sevenfold.events import (
     Answered,
@@ -20,6 +20,7 @@ from sevenfold.events import (
     SteppedAside,
 )
 from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply, NoSummary
+from sevenfold.request.sources import source as rules_of
 from tests.engine.working import (
     ASKED,
     BOUND,
@@ -372,12 +373,13 @@ def test_a_fork_is_never_compacted_however_large_it_is(source: str) -> None:
         fork.user("x" * 120_000)
         assert len(fork.prepare().body.raw) > 120_000
         assert not here.told(Compacted)
-        nested = Engine(session.conversation, clock=here.clock, source=source)
+        main, session.conversation.source = session.conversation.source, rules_of(source)
         here.work(session, 6, 3_000)
         known = len(here.told(Compacted))
         while session.gauge.high < session.gauge.threshold:
             here.answer(session, session.complete(), 3_000)
-        drive(nested.preparing(), None)
+        drive(prepare(session.conversation), None)
+        session.conversation.source = main
         assert len(here.told(Compacted)) == known
 
 

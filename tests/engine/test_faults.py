@@ -104,7 +104,7 @@ def test_a_sign_of_life_is_given_while_a_compaction_lasts() -> None:
             return stop
 
     with world() as here, begun(here) as session:
-        beats = session.engine.compactor.runner = Beats()
+        beats = session.conversation.background = Beats()
 
         def passing(call: Call) -> None:
             for _, beat in beats.calls * 2:

@@ -19,7 +19,8 @@ from sevenfold.conversation.hooks import HookOutcome
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import Aborted, PromptTooLong, ProviderFailed, TranscriptFull
 from sevenfold.events import Compacted
-from sevenfold.layers.compact.request import Wish
+from sevenfold.layers.compact.request import CompactionRequest
+from sevenfold.layers.notes.layer import compact
 from sevenfold.ports import Call
 from sevenfold.record.view import View
 from sevenfold.stores.jsonl.log import JsonlLog
@@ -106,11 +107,11 @@ def test_cut_off_at_every_byte_it_is_the_conversation_before_and_only_whole_the_
 
 
 def stop_at(
-    session: sevenfold.Session, here: World, wish: Wish, step: int, how: BaseException | None
+    session: sevenfold.Session, here: World, wish: CompactionRequest, step: int, how: BaseException | None
 ) -> None:
     """Compact, but stop before a step is answered, by an error or by going away; or come to the end first."""
     with (
-        closing(session.engine.compacting(wish)) as flow,
+        closing(compact(session.conversation, wish)) as flow,
         suppress(StopIteration, Aborted, KeyboardInterrupt),
     ):
         wanted = next(flow)
@@ -141,7 +142,7 @@ def test_stopped_at_any_step_the_conversation_is_as_it_was_or_compacted(
         for step in range(8):
             with ground.trial() as (session, file):
                 before, told = fold(session.conversation.transcript.view), len(here.told(Compacted))
-                stop_at(session, here, Wish(trigger=trigger, engine=engine), step, how)
+                stop_at(session, here, CompactionRequest(trigger=trigger, engine=engine), step, how)
                 now, done = fold(session.conversation.transcript.view), len(here.told(Compacted)) > told
                 assert (now != before) == done
                 assert on_record(file) == now

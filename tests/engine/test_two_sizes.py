@@ -80,7 +80,7 @@ def test_a_preview_says_what_the_compaction_then_reports(model: str, span: Any, 
         seen = session.compact_preview(engine=engine, span=span, record=record)
         done = session.compact(engine=engine, span=span, record=record)
         assert done is not None
-        unused = seen.tokens_summary - session.engine.compactor.count(done.summary)
+        unused = seen.tokens_summary - session.conversation.count(done.summary)
         assert seen.tokens_before == done.tokens_before
         assert seen.tokens_after - unused == pytest.approx(done.tokens_after, rel=0.02)
         assert done.tokens_after == pytest.approx(session.complete().outcome.usage.prompt, rel=0.06)

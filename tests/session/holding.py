@@ -118,7 +118,9 @@ class Held:
     def shown(self) -> dict[str, Any]:
         """What each result in view says to the model now, by its call."""
         said: dict[str, Any] = {}
-        for message in json.loads(b"[" + b",".join(self.session.conversation.transcript.view.encoded()) + b"]"):
+        for message in json.loads(
+            b"[" + b",".join(self.session.conversation.transcript.view.encoded()) + b"]"
+        ):
             for block in message["content"]:
                 if block["type"] == "tool_result":
                     said[block["tool_use_id"]] = block["content"]

@@ -430,9 +430,11 @@ def test_with_old_reasoning_left_out_that_of_the_last_turn_is_still_valid(model:
     with simulated(model, working(prompt_calls=1)) as (held, simulator):
         held.run(12)
         spoken = [
-            item.said.uuid for item in held.session.conversation.transcript.view.items if not item.said.answers
+            item.said.uuid
+            for item in held.session.conversation.transcript.view.items
+            if not item.said.answers
         ]
-        held.session.conversation.open("clear", drops_thinking=True, before=spoken[-4])
+        held.session.conversation.open_epoch("clear", drops_thinking=True, before=spoken[-4])
         held.session.conversation.vouch()
         held.ask()
         assert 1 < held.thoughts() < 6
@@ -498,7 +500,9 @@ def test_what_the_provider_has_cleared_already_is_not_subtracted_twice() -> None
         while held.session.gauge.sent - held.session.gauge.seen < 10_000:
             held.run(1, LINE * 100)
         while held.ask().calls:
-            held.session.tool_results(dict.fromkeys(held.session.conversation.transcript.view.pending_calls, LINE))
+            held.session.tool_results(
+                dict.fromkeys(held.session.conversation.transcript.view.pending_calls, LINE)
+            )
         held.session.user("Go on.")
         held.clock.advance(9_000)
         held.session.prepare()

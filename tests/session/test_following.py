@@ -179,7 +179,7 @@ def test_a_list_is_followed_across_a_compaction_and_back_before_it(tmp_path: Pat
             turn(here, session, messages)
             turn(here, session, messages)
             session.sync(messages)
-            session.conversation.open("compaction", drops_thinking=True)
+            session.conversation.open_epoch("compaction", drops_thinking=True)
             session.conversation.transcript.compact(CompactMetadata(), [blocks.text("in short")])
             messages.append({"role": "user", "content": "go on"})
             turn(here, session, messages)

@@ -8,6 +8,7 @@ import pytest
 
 from sevenfold.conversation.flow import drive
 from sevenfold.conversation.fork import UNDER_WAY, Fork
+from sevenfold.conversation.fork import fork as take_fork
 from sevenfold.errors import InputError
 from sevenfold.events import Answered, CacheBroke, Sending
 from sevenfold.lab.simulator.invariant import extends
@@ -163,7 +164,7 @@ def test_a_fork_with_other_messages_than_those_in_view_is_on_record_whole() -> N
             session.user(words)
             session.complete()
         shared = session.conversation.transcript.view.messages()[:2]
-        fork = session.conversation.fork("compact", shared)
+        fork = take_fork(session.conversation, "compact", shared)
         ask(here, fork, "in short?")
         session.user("four")
         session.complete()

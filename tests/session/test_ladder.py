@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sevenfold.conversation.events import Announcer
+from sevenfold.conversation.events import Events
 from sevenfold.errors import ContextFull, PromptTooLong
 from sevenfold.events import Event, SteppedAside
 from sevenfold.lab.simulator.clock import VirtualClock
@@ -157,7 +157,7 @@ def test_a_reading_that_was_offloaded_or_snipped_does_not_count() -> None:
 @pytest.mark.spec("S2.8")
 def test_that_a_layer_rests_is_told_once_until_it_no_longer_does() -> None:
     heard: list[Event] = []
-    announcer = Announcer("s", VirtualClock(), [heard.append])
+    announcer = Events("s", VirtualClock(), [heard.append])
     for reason in ("full again", "full again", "", "", "full again", "next to nothing"):
         announcer.rests("clear", reason)
     assert [(event.layer, event.reason) for event in heard if isinstance(event, SteppedAside)] == [

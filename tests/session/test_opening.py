@@ -142,7 +142,9 @@ def test_a_change_that_a_rewind_left_behind_is_told_again(tmp_path: Path) -> Non
             session.complete()
             assert said(here.bodies[-1])[-1]["role"] == "system"
             amended = [
-                made for made in session.conversation.transcript.view.decisions() if isinstance(made, Amended)
+                made
+                for made in session.conversation.transcript.view.decisions()
+                if isinstance(made, Amended)
             ]
             assert len(amended) == 1
 

@@ -11,14 +11,16 @@ import pytest
 from msgspec.structs import replace
 
 from sevenfold.clock import RandomIds
-from sevenfold.conversation import Outcome
-from sevenfold.conversation.session import Session, Wanted
+from sevenfold.conversation.conversation import Conversation, Outcome, Services
+from sevenfold.conversation.fork import fork as fork_of
+from sevenfold.conversation.options import RequestOptions
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.events import Event, Veto
 from sevenfold.lab.simulator.clock import VirtualClock
 from sevenfold.lab.simulator.invariant import extends
 from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
+from sevenfold.layers.ladder import Ladder
 from sevenfold.profiles import find
 from sevenfold.providers.anthropic import AnthropicClient
 from sevenfold.record import blocks
@@ -28,6 +30,7 @@ from sevenfold.settings import Fixed, Layer, resolve
 from sevenfold.stores.jsonl.results import MemoryResults
 from sevenfold.stores.memory.log import MemoryLog
 from tests.session.holding import ALONE, KINDS, LINE, SYSTEM, TOOLS, working
+from tests.support import next_request
 
 MODEL = "claude-opus-4-5"
 PROFILE = replace(find(MODEL), pinned_edits=True)
@@ -50,16 +53,11 @@ class Pinning:
     def opened(self) -> None:
         script = Transcript(self.log, Place("s-1"), clock=self.clock, ids=RandomIds())
         tools = tuple(one.schema for one in TOOLS if isinstance(one, Tool))
-        wanted = Wanted(MODEL, 8_000, (blocks.text(SYSTEM).raw,), tools, KINDS)
-        self.core = Session(
-            script,
-            wanted,
-            PROFILE,
-            results=MemoryResults(),
-            clock=self.clock,
-            settings=self.settings,
-            listeners=[self._hear],
+        options = RequestOptions(MODEL, 8_000, (blocks.text(SYSTEM).raw,), tools, KINDS)
+        services = Services(
+            clock=self.clock, settings=self.settings, results=MemoryResults(), listeners=[self._hear]
         )
+        self.core = Conversation(script, options, PROFILE, services, Ladder())
 
     def _hear(self, event: Event) -> Veto | None:
         self.events.append(event)
@@ -67,7 +65,7 @@ class Pinning:
 
     def run(self, rounds: int) -> Outcome:
         for _ in range(rounds):
-            outcome = self.core.observe(self.client.ask(self.core.prepare().prepared.call))
+            outcome = self.core.observe(self.client.ask(next_request(self.core).call))
             assert isinstance(self.clock, VirtualClock)
             self.clock.advance(5)
             waiting = self.core.transcript.view.pending_calls
@@ -107,7 +105,7 @@ def test_with_twelve_results_all_but_the_newest_five_are_deleted_and_nothing_is_
     with pinning() as held:
         held.run(12)
         assert not held.deleted()
-        (proposed,) = held.conversation.dry_run()
+        (proposed,) = held.core.ladder.propose(held.core)
         assert (proposed.mechanism, proposed.items) == ("pinned", 7)
         outcome = held.run(1)
         assert held.deleted() == [f"toolu_{number}" for number in range(1, 8)]
@@ -115,7 +113,7 @@ def test_with_twelve_results_all_but_the_newest_five_are_deleted_and_nothing_is_
         assert outcome.usage.cache_creation_input_tokens < 2_000
         (acted,) = held.told("Acted", mechanism="pinned")
         assert acted.tokens_before - acted.tokens_after > 5_000
-        gauge = held.conversation.gauge
+        gauge = held.core.reading
         assert gauge.sent - gauge.seen > 5_000
         later = held.run(3)
         assert later.broken is None
@@ -131,7 +129,7 @@ def test_every_request_extends_the_one_before_and_local_messages_do_not_change()
         assert len(held.told("Acted", mechanism="pinned")) == 2
         assert not held.told("CacheBroke", expected=False)
         assert {request.status for request in held.simulator.requests} == {200}
-        assert held.conversation.fetch("toolu_1") == (LINE * 100).encode()
+        assert held.core.fetch("toolu_1") == (LINE * 100).encode()
         assert all(b'"cache_reference"' in raw for raw in bodies[1:])
 
 
@@ -139,10 +137,10 @@ def test_every_request_extends_the_one_before_and_local_messages_do_not_change()
 def test_the_state_follows_from_the_log_and_forks_repeat_it() -> None:
     with pinning() as held:
         held.run(14)
-        before = held.conversation.prepare().prepared.body.raw
+        before = next_request(held.core).body.raw
         held.opened()
-        assert held.conversation.prepare().prepared.body.raw == before
-        fork = held.conversation.fork("notes")
+        assert next_request(held.core).body.raw == before
+        fork = fork_of(held.core, "notes")
         fork.user("Aside.")
         assert fork.prepare().body.raw.count(b'"cache_edits"') == 1
         assert len(held.told("Acted", mechanism="pinned")) == 1

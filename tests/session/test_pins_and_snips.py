@@ -177,7 +177,7 @@ def test_a_rewind_may_go_to_before_a_boundary_and_onto_another_branch(model: str
                 session.user(words)
                 session.complete()
             early = uuids(session)
-            session.conversation.open("compaction", drops_thinking=True)
+            session.conversation.open_epoch("compaction", drops_thinking=True)
             session.conversation.transcript.compact(CompactMetadata(), [blocks.text("in short")])
             session.user("three")
             session.complete()

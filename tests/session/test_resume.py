@@ -80,7 +80,7 @@ def test_past_requests_and_the_next_one_survive_a_boundary_and_a_restart(
             script = session.conversation.transcript
             records, anchor = uuids(session), script.new_id()
             kept = Segment(records[-2], anchor, records[-1]) if keeps else None
-            session.conversation.open("compaction", drops_thinking=True)
+            session.conversation.open_epoch("compaction", drops_thinking=True)
             script.compact(
                 CompactMetadata(preserved_segment=kept), [blocks.text("in short")], anchor=anchor
             )

@@ -126,7 +126,7 @@ class Sessions(RuleBasedStateMachine):
 
     def may_ask(self) -> bool:
         try:
-            self.session.conversation.something_to_say()
+            self.session.conversation.must_have_news()
         except InputError:
             return False
         return True
