@@ -45,6 +45,7 @@ def test_without_a_key_the_offline_model_answers_and_says_what_it_is(model):
     said = blocks.words_of(outcome.reply.answer.blocks[0])
     assert "no network, no weights" in said
     assert "hello there" in said
+    script.user([blocks.text("hello there")])
     again = asyncio.run(drive_async(turn(exchange), async_client_for(model)))
     assert "hello there" in blocks.words_of(again.reply.answer.blocks[0])
 

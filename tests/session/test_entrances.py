@@ -272,9 +272,9 @@ def test_what_no_driver_knows_is_an_error_and_not_taken_for_done() -> None:
     def flow() -> Iterator[Any]:
         yield "something new"
 
-    with pytest.raises(AssertionError, match="nobody knows how to do 'something new'"):
+    with pytest.raises(AssertionError, match="'something new'"):
         drive(flow(), None)  # type: ignore[arg-type]
-    with pytest.raises(AssertionError, match="nobody knows how to do 'something new'"):
+    with pytest.raises(AssertionError, match="'something new'"):
         asyncio.run(drive_async(flow(), None))  # type: ignore[arg-type]
 
 
