@@ -21,7 +21,9 @@ def wanted(
     override: int | None = 200_000, model: str = "claude-sonnet-5-5", **settings: Any
 ) -> dict[str, Any] | None:
     profile = find(model)
-    return edits.requested_edits(profile, Window.of(profile, override=override), Settings(**settings), KINDS)
+    return edits.requested_edits(
+        profile, Window.of(profile, override=override), Settings(**settings), KINDS
+    )
 
 
 @pytest.mark.spec("S2.6")
