@@ -22,8 +22,7 @@ from sevenfold.record.log import Answer, Place
 from sevenfold.record.view import View
 from sevenfold.request.frame import Frame
 from sevenfold.settings import Fixed, Settings
-from sevenfold.stores.jsonl.results import MemoryResults
-from sevenfold.stores.memory.log import MemoryLog
+from sevenfold.stores.memory import MemoryLog, MemoryResults
 
 
 def usage(prompt: int, output: int = 10, *, read: int = 0, written: int = 0) -> dict[str, Any]:
