@@ -17,7 +17,7 @@ from sevenfold.lab.simulator.faults import Fault, Faults
 from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.ports import AsyncClient, Call, Client, Reply, Watcher
-from sevenfold.providers.anthropic.client import AnthropicClient, AsyncAnthropicClient
+from sevenfold.providers.anthropic import AnthropicClient, AsyncAnthropicClient
 from sevenfold.providers.openai.client import AsyncOpenAIClient, OpenAIClient
 from sevenfold.record.blocks import words_of
 

@@ -19,7 +19,7 @@ from sevenfold.lab.simulator.chat import chunks, complete
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.responses import respond, response_events
 from sevenfold.ports import Call
-from sevenfold.providers.anthropic.client import AnthropicClient
+from sevenfold.providers.anthropic import AnthropicClient
 from sevenfold.providers.openai.client import OpenAIClient
 from sevenfold.record.log import Answer, Place, said_by_model
 from tests.clients.asking import KEY, MODELS, SAID, answering, body, speaking
