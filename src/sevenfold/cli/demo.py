@@ -11,8 +11,7 @@ from sevenfold.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sevenfold.lab.demo.figures import Outcome
-    from sevenfold.lab.demo.protocol import Told
+    from sevenfold.lab.demo.figures import Outcome, Report
     from sevenfold.lab.demo.run import Scale
 
 SUMMARY = "watch an agent work for hundreds of turns, offline, with a simulated model"
@@ -62,14 +61,13 @@ def run(options: argparse.Namespace) -> int:
         progress.console.print(shown(outcome, progress.console.width))
     from sevenfold.lab.demo.figures import bars
 
-    return 0 if all(bar.met for bar in bars(outcome)) else 1
+    return 0 if all(bars(outcome).values()) else 1
 
 
-def _held(scale: Scale, watch: Callable[[Told], None], *, keep: bool) -> Outcome:
+def _held(scale: Scale, watch: Callable[[Report], None], *, keep: bool) -> Outcome:
     from sevenfold.lab.demo import run as demonstration
-    from sevenfold.lab.demo.scratch_folder import scratch_folder
 
-    with scratch_folder(keep=keep) as folder:
+    with demonstration.scratch_folder(keep=keep) as folder:
         if keep:
             sys.stderr.write(f"sevenfold: the scratch folder {folder} will stay\n")
         return demonstration.run(scale, folder, watch)

@@ -16,7 +16,8 @@ from rich.text import Text
 
 from sevenfold.cli import chart
 from sevenfold.cli.phrases import count, plural, shortened
-from sevenfold.lab.demo.protocol import Layer, Over, Ready, Told, Turned, Used
+from sevenfold.events import Acted, Answered
+from sevenfold.lab.demo.figures import AgentStarted, Report, TaskEnded, ToolUsed, prompt_tokens
 
 EVERY = 25
 """Where lines cannot be written over, one is printed for so many turns."""
@@ -59,24 +60,24 @@ class Progress:
             self._live.update(Text(""), refresh=True)
             self._live.stop()
 
-    def told(self, told: Told) -> None:
+    def told(self, told: Report) -> None:
         """Something happened."""
         match told:
-            case Ready(threshold=threshold, resumed=resumed):
+            case AgentStarted(threshold=threshold, resumed=resumed):
                 self._threshold = threshold
                 self._ready(resumed=resumed)
-            case Turned(prompt=prompt):
+            case Answered():
                 self._turns += 1
-                self._size = prompt
+                self._size = prompt_tokens(told)
                 self._turned()
-            case Used(tool=tool, about=about):
+            case ToolUsed(tool=tool, about=about):
                 self._doing = f"{tool} {about}"
                 self._now()
-            case Layer(name="notes"):
+            case Acted(layer="notes"):
                 self._notes += 1
-            case Layer():
+            case Acted():
                 self._acted(told)
-            case Over(text=text):
+            case TaskEnded(text=text):
                 self._line(Text.assemble(("said     ", "green"), text))
             case _:
                 pass
@@ -90,13 +91,13 @@ class Progress:
                 Text.assemble(("begun    ", "green"), f"compaction is due at {self._threshold:,} tokens")
             )
 
-    def _acted(self, layer: Layer) -> None:
-        sizes = f"{count(layer.before)} → {count(layer.after)} tokens"
+    def _acted(self, acted: Acted) -> None:
+        sizes = f"{count(acted.tokens_before)} → {count(acted.tokens_after)} tokens"
         self._line(
             Text.assemble(
-                (f"{layer.name:<9}", STYLES.get(layer.name, "")),
-                f"{layer.what}, {sizes} ",
-                (layer.why, "dim"),
+                (f"{acted.layer:<9}", STYLES.get(acted.layer, "")),
+                f"{acted.what}, {sizes} ",
+                (acted.why, "dim"),
             )
         )
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from sevenfold.cli import chart
 from sevenfold.cli.demo_progress import STYLES
 from sevenfold.cli.phrases import count, money, plural
-from sevenfold.lab.demo.figures import Figures, Outcome, bars
+from sevenfold.lab.demo.figures import MODEL, Figures, Outcome, bars
 
 HEIGHT = 8
 SIGNS = {"offload": "o", "clear": "c", "compact": "C"}
@@ -27,12 +27,12 @@ def shown(outcome: Outcome, width: int) -> RenderableType:
         "",
         _figures(outcome),
         "",
-        *(_bar(bar.says, met=bar.met) for bar in bars(outcome)),
+        *(_bar(says, met=met) for says, met in bars(outcome).items()),
         *(Text(f"  lost: {fact}", style="red") for fact in outcome.lost),
         "",
         Text(
             f"Simulated: the assistant's words are a script, tokens and dollars are the simulator's, by the price list "
-            f"of {outcome.model}.",
+            f"of {MODEL}.",
             style="dim",
         ),
     )
@@ -55,10 +55,10 @@ def _signs(outcome: Outcome, width: int) -> Text:
     columns = min(width, turns)
     places: list[tuple[str, str]] = [(" ", "")] * columns
     for layer, sign in SIGNS.items():
-        for mark in outcome.marks:
-            if mark.layer == layer:
-                places[chart.column(min(mark.turn, turns - 1), turns, width)] = sign, STYLES[layer]
-    places[chart.column(min(outcome.death.turn, turns - 1), turns, width)] = KILLED, "bold red"
+        for turn, acted in outcome.acted:
+            if acted == layer:
+                places[chart.column(min(turn, turns - 1), turns, width)] = sign, STYLES[layer]
+    places[chart.column(min(outcome.killed, turns - 1), turns, width)] = KILLED, "bold red"
     return Text.assemble(" " * _MARGIN, *places)
 
 
@@ -98,7 +98,7 @@ def _rows(outcome: Outcome, figures: Figures) -> list[tuple[str, str]]:
         ("cache", f"{figures.cache_read_share:.1%} of all prompt tokens were read from it"),
         (
             "facts",
-            f"{facts.in_context} in the context, {facts.reachable} within reach of recall, {facts.lost} lost",
+            f"{facts['in_context']} in the context, {facts['reachable']} within reach of recall, {facts['lost']} lost",
         ),
         ("at last", f"“{outcome.answer}”"),
     ]
