@@ -76,7 +76,7 @@ def test_only_parts_that_fail_are_mended_in_the_order_they_are_reported() -> Non
     words = ""
     while not words:
         try:
-            moves.append(work.send([report] * len(moves[-1].calls)))
+            moves.append(work.send([report, ""][: len(moves[-1].calls)]))
         except StopIteration as end:
             words = end.value
     edited = [call[1]["path"] for move in moves for call in move.calls if call[0] == "Edit"]
