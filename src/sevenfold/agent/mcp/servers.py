@@ -29,10 +29,10 @@ from sevenfold.agent.mcp.config import McpConfig, load_config
 from sevenfold.agent.mcp.connection import Connection, Progress, ServerState
 from sevenfold.agent.mcp.tools import McpTool, ToolListing, usable_tools
 from sevenfold.agent.tools.tool import Tool, Toolbox
-from sevenfold.conversation.session import Session
+from sevenfold.conversation import provider_edits as edits
+from sevenfold.conversation.conversation import Conversation
+from sevenfold.conversation.restore import AnnouncedSlot
 from sevenfold.errors import InputError, Refused
-from sevenfold.layers.clear import provider_edits as edits
-from sevenfold.layers.compact.slots import AnnouncedSlot
 from sevenfold.prompts.system import McpInstructions, McpServer
 from sevenfold.request.frame import Frame
 from sevenfold.request.sections import SectionSource, SystemPrompt
@@ -233,13 +233,13 @@ class McpUpdater:
         self,
         servers: McpServers,
         own: Sequence[Tool],
-        core: Session,
+        conversation: Conversation,
         hands: Hands,
         prompt: Callable[[], SystemPrompt] | None = None,
     ) -> None:
         self._servers = servers
         self._own = tuple(own)
-        self._core = core
+        self._conversation = conversation
         self._hands = hands
         self._prompt = prompt
         self._seen = servers.taken
@@ -252,7 +252,7 @@ class McpUpdater:
         if now == before:
             return
         self._seen = now
-        with self._core.lock:
+        with self._conversation.lock:
             self._retool(together(self._own, now.tools))
             news = {
                 name: words
@@ -262,40 +262,40 @@ class McpUpdater:
             self._instruct(news)
 
     def _retool(self, box: Toolbox) -> None:
-        core, exchange = self._core, self._core.exchange
+        conversation, kinds = self._conversation, self._conversation.kinds
         self._hands.box = box
-        core.kinds.update({name: kind for name, kind in box.kinds().items() if name not in core.kinds})
-        wanted = exchange.wanted
+        kinds.update({name: kind for name, kind in box.kinds().items() if name not in kinds})
+        wanted = conversation.wanted
         tools = Frame.of(wanted.model, wanted.max_tokens, tools=box.schemas()).tools
-        exchange.wanted = replace(wanted, tools=tools)
+        conversation.wanted = replace(wanted, tools=tools)
         self._protect_results()
 
     def _protect_results(self) -> None:
         """Tell a provider that clears old results by itself not to clear those of tools that are new."""
-        core, exchange = self._core, self._core.exchange
-        managed = edits.wanted(core.profile, core.window, core.settings, core.kinds)
-        held = dict(exchange.frame.settings)
+        conversation, frame = self._conversation, self._conversation.frame
+        managed = edits.requested_edits(
+            conversation.profile, conversation.window, conversation.settings, conversation.kinds
+        )
+        held = dict(frame.settings)
         if managed is None or "context_management" not in held:
             return
-        made = Frame.of(
-            exchange.frame.model, exchange.frame.max_tokens, context_management=managed
-        ).settings
-        if dict(made)["context_management"] == held["context_management"]:
+        made = dict(Frame.of(frame.model, frame.max_tokens, context_management=managed).settings)
+        if made["context_management"] == held["context_management"]:
             return
-        settings = tuple(sorted({**held, **dict(made)}.items()))
-        exchange.frame = replace(exchange.frame, settings=settings)
-        exchange.wanted = replace(exchange.wanted, settings=settings)
-        exchange.open("settings")
+        settings = tuple(sorted({**held, **made}.items()))
+        conversation.frame = replace(frame, settings=settings)
+        conversation.wanted = replace(conversation.wanted, settings=settings)
+        conversation.open_epoch("settings")
         # Reasoning is not bound to how a provider shortens what reaches the model.
-        exchange.vouch()
+        conversation.vouch()
 
     def _instruct(self, news: Mapping[str, str]) -> None:
         """Show instructions that came late: in the prompt if the conversation is empty, else as a note in it."""
-        exchange = self._core.exchange
-        if self._prompt is not None and not len(self._core.transcript.view):
-            exchange.wanted = exchange.wanted.saying(self._prompt())
+        conversation = self._conversation
+        if self._prompt is not None and not len(conversation.transcript.view):
+            conversation.wanted = conversation.wanted.saying(self._prompt())
         elif words := McpInstructions.of(news):
-            self._core.note(words.render())
+            conversation.note(words.render())
         self.announced.update(news)
 
     def slot(self) -> AnnouncedSlot:
