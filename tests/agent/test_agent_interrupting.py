@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.agent.call_results import LEFT
+from sevenfold.agent.executor import LEFT
 from sevenfold.agent.events import Ended, Happened, ToolBegan, ToolEnded, ToolProgress
 from sevenfold.agent.loop import INTERRUPTED, NOT_DONE
 from sevenfold.agent.tools.context import Context

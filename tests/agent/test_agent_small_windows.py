@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sevenfold
-from sevenfold.agent.fit import SMALL, TINY, Fit
+from sevenfold.agent.standard_tools import SMALL, TINY, Fit
 from sevenfold.cli import main as cli
 from sevenfold.errors import ContextFull
 from sevenfold.lab.simulator.brains import Prompt, ScriptedBrain

@@ -27,7 +27,7 @@ from sevenfold.conversation.flow import Flow, drive, drive_async
 from sevenfold.errors import Refused
 from sevenfold.layers.compact.request import Compacted, Wish
 from sevenfold.ports import AsyncClient, Client
-from sevenfold.providers.abort import AsyncInterruptible, Interruptible
+from sevenfold.agent.interrupt import AsyncInterruptible, Interruptible
 from sevenfold.providers.registry import async_client_for, async_client_of, client_for, client_of
 from sevenfold.session.async_session import AsyncSession
 from sevenfold.session.close import finish, finish_async

@@ -14,18 +14,18 @@ from msgspec.structs import replace
 from sevenfold.agent import slots, toolkit
 from sevenfold.agent.events import Reporter
 from sevenfold.agent.executor import Hands, nobody
-from sevenfold.agent.fit import Fit
+from sevenfold.agent.standard_tools import Fit
 from sevenfold.agent.instructions import Loaded
 from sevenfold.agent.loop import Call, Limits, Loop
-from sevenfold.agent.mentions import Mentions
+from sevenfold.agent.prompt import Mentions
 from sevenfold.agent.options import AgentOptions, Place
-from sevenfold.agent.output_styles import find_style
+from sevenfold.agent.prompt import find_style
 from sevenfold.agent.permissions.engine import Rules
 from sevenfold.agent.permissions.unknown_rules import strange_rules
 from sevenfold.agent.prompt import Manners, Prompting
 from sevenfold.agent.standard_tools import standard_tools
 from sevenfold.agent.state import Standing
-from sevenfold.agent.state_files import UsedSkill
+from sevenfold.agent.state import UsedSkill
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.environment import for_commands
 from sevenfold.agent.tools.output import ToolOutput

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sevenfold.agent.loop import NOT_DONE, Call
 from sevenfold.agent.tools.output import ToolOutput, failed
 from sevenfold.agent.tools.soundness import sound
-from sevenfold.agent.wait import Left
+from sevenfold.agent.interrupt import Left
 from sevenfold.conversation.hooks import HookOutcome
 
 LEFT = (

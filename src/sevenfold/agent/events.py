@@ -104,7 +104,7 @@ class Reporter:
         self._tell(ToolEnded(call, output, seconds))
 
     def mentioned(self, path: str, output: ToolOutput, folder: bool) -> None:
-        """See `sevenfold.agent.mentions.Tell`."""
+        """See `sevenfold.agent.prompt.Tell`."""
         self._tell(Mentioned(path, output, folder))
 
     def notice(self, text: str) -> None:

@@ -30,7 +30,7 @@ from sevenfold.agent.tools.functions import FunctionTool
 from sevenfold.agent.tools.output import ToolOutput, failed
 from sevenfold.agent.tools.tool import AsyncTool
 from sevenfold.agent.tools.toolbox import Toolbox
-from sevenfold.agent.wait import CANCEL_GRACE, GRACE, Left, unless_left, unless_left_async
+from sevenfold.agent.interrupt import CANCEL_GRACE, GRACE, Left, unless_left, unless_left_async
 from sevenfold.conversation.flow import Fire
 from sevenfold.conversation.hooks import HookInput, HookOutcome, PermissionRequest, PostToolUse, PreToolUse
 from sevenfold.errors import Aborted
