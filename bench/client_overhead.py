@@ -21,7 +21,7 @@ import anthropic
 import httpx2
 import msgspec
 
-from sevenfold.lab.simulator.stream import events
+from sevenfold.lab.simulator.output import events
 from sevenfold.ports import Call
 from sevenfold.providers.anthropic.client import AnthropicClient
 

@@ -24,13 +24,12 @@ from typing import Any
 from msgspec import Struct, field
 
 from sevenfold.errors import Refused
-from sevenfold.lab.replay.provider import Provider
-from sevenfold.lab.retention import acceptance as accepting
+from sevenfold.lab.replay.run import ReplayProvider
 from sevenfold.lab.retention import chain
 from sevenfold.lab.retention.bad_models import FAILURES, HABITS, Habit, Misleading
 from sevenfold.lab.retention.cut import Cut, cuts
-from sevenfold.lab.retention.trial import ALONE, MODEL, SYSTEM, Trial, hold, tool_named
-from sevenfold.lab.simulator.brains import Prompt, ScriptedBrain
+from sevenfold.lab.retention.trial import ALONE, MODEL, SYSTEM, Accepted, Trial, hold, send, tool_named
+from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.layers.compact.request import Compacted, Engine
 from sevenfold.record import entries
@@ -130,9 +129,9 @@ def compact_all(corpus: Path, points: int = POINTS, most: int | None = None) -> 
     return tallies
 
 
-def send_some(corpus: Path, most: int | None = None) -> list[accepting.Accepted]:
+def send_some(corpus: Path, most: int | None = None) -> list[Accepted]:
     """The request after a compaction of each session, sent to the simulated provider."""
-    return [accepting.send(cut) for cut in all_cuts(corpus, 1)[:most]]
+    return [send(cut) for cut in all_cuts(corpus, 1)[:most]]
 
 
 def all_cuts(corpus: Path, points: int) -> list[Cut]:
@@ -145,7 +144,7 @@ def claude_files(corpus: Path) -> list[Path]:
     return [path for path in sorted(corpus.rglob("*.jsonl")) if kind_of(path) == "claude"]
 
 
-def sent_bars(sent: Sequence[accepting.Accepted]) -> list[Bar]:
+def sent_bars(sent: Sequence[Accepted]) -> list[Bar]:
     """What must hold of the requests that were sent."""
     good = sum(one.holds for one in sent)
     name = "after it the request is taken, system and tools read from the cache"
@@ -155,7 +154,7 @@ def sent_bars(sent: Sequence[accepting.Accepted]) -> list[Bar]:
 # One after the other
 
 
-def chained(links: int = LINKS, rounds: int = 12) -> dict[str, list[chain.Link]]:
+def chained(links: int = LINKS, rounds: int = 12) -> dict[str, list[chain.ChainLink]]:
     """Compactions in a row, by code alone and by models that forget half and that invent."""
     models = {"by a forgetful model": "forgets half", "by a model that invents": "invents requests"}
     return {
@@ -167,7 +166,7 @@ def chained(links: int = LINKS, rounds: int = 12) -> dict[str, list[chain.Link]]
     }
 
 
-def chain_bars(chains: Mapping[str, Sequence[chain.Link]]) -> Iterator[Bar]:
+def chain_bars(chains: Mapping[str, Sequence[chain.ChainLink]]) -> Iterator[Bar]:
     """What must hold of them."""
     for sort, links in chains.items():
         head, last = f"{len(links)} in a row, {sort}", links[-1].score.total
@@ -256,9 +255,9 @@ def costs(turns: int = 12) -> dict[Engine, Cost]:
 
 
 def _cost(engine: Engine, turns: int) -> Cost:
-    provider, numbers = Provider(), cycle(range(10_000))
+    provider, numbers = ReplayProvider(), cycle(range(10_000))
 
-    def reply(prompt: Prompt) -> Any:
+    def reply(prompt: ModelPrompt) -> Any:
         if "<analysis>" in prompt.last_text and "<summary>" in prompt.last_text:
             return summarise({"messages": prompt.messages})
         if "session notes below" in prompt.last_text:
@@ -279,7 +278,7 @@ def _cost(engine: Engine, turns: int) -> Cost:
     return Cost(done.engine, done.calls, cached)
 
 
-def _held(provider: Provider, engine: Engine, turns: int) -> Compacted:
+def _held(provider: ReplayProvider, engine: Engine, turns: int) -> Compacted:
     with (
         provider.client(socket=True) as client,
         Session.in_memory(

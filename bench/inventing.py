@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sevenfold.lab.audit.moments import compactions
+from sevenfold.lab.audit import compactions
 from sevenfold.lab.retention.bad_models import PLAIN_LIES, VEILED_LIES
 from sevenfold.lab.retention.catch_rate import (
     Caught,

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from sevenfold.cli import profile_terminal as terminal
 from sevenfold.lab.examples import coding_session
-from sevenfold.lab.profile import gather
+from sevenfold.lab.profile import files
 
 WIDTH, TOP = 96, 4
 PICTURE = Path(__file__).parent.parent / "docs" / "profile.svg"
@@ -32,7 +32,7 @@ FRAME = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http
 
 def draw() -> str:
     """The picture as SVG: the report down to what was lost, without the machine's own path."""
-    profile = gather.profile(gather.find([coding_session()]), jobs=1)
+    profile = files.profile(files.find([coding_session()]), jobs=1)
     session = replace(profile.sessions[0], file="coding-session.jsonl")
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False)
     console.print(terminal.session_page(session, WIDTH, TOP))

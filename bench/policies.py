@@ -25,8 +25,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from sevenfold.lab.replay.run import Hook, Run, replay
-from sevenfold.lab.replay.steps import Recording, read
+from sevenfold.lab.replay.recording import Recording, read
+from sevenfold.lab.replay.run import Hook, ReplayRun, replay
 from sevenfold.record.decisions import MicrocompactMetadata
 from sevenfold.session.session import Session
 
@@ -103,7 +103,7 @@ def _is_session(path: Path) -> bool:
     return b'"parentUuid"' in head and b'"sessionId"' in head
 
 
-def figures(run: Run) -> Figures:
+def figures(run: ReplayRun) -> Figures:
     """What a replay came to."""
     prompts = run.prompts
     return Figures(

@@ -24,8 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.lab.retention.cut import Cut, cuts
-from sevenfold.lab.retention.reach import Reachable, by_reading, by_recall, nowhere
-from sevenfold.lab.retention.trial import opened_at
+from sevenfold.lab.retention.trial import Reachable, by_reading, by_recall, nowhere, opened_at
 from sevenfold.lab.simulator.tokens import Counter
 from sevenfold.layers.compact import fidelity
 from sevenfold.layers.compact.fidelity import Count, Probe

@@ -20,9 +20,8 @@ from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.conversation.exchange import Exchange
 from sevenfold.conversation.flow import drive
 from sevenfold.conversation.transcript import Transcript
-from sevenfold.lab.simulator.brains import Prompt, ScriptedBrain
-from sevenfold.lab.simulator.limits import Limits
-from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
+from sevenfold.lab.simulator.provider import RateLimits, Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.profiles import find
 from sevenfold.providers.anthropic.client import AnthropicClient
@@ -62,7 +61,7 @@ def listing(number: int) -> str:
 def brain(turns: int) -> ScriptedBrain:
     """Reads file after file, then says that it is done."""
 
-    def reply(prompt: Prompt) -> Any:
+    def reply(prompt: ModelPrompt) -> Any:
         number = 1 + sum(message["role"] == "assistant" for message in prompt.messages)
         if number > turns:
             return "Done."
@@ -153,7 +152,7 @@ WAYS: dict[str, Callable[[str, int], None]] = {
 
 def measure(way: Callable[[str, int], None], turns: int = TURNS) -> dict[str, float]:
     """Hold the session one way; what the provider reports, and what that costs."""
-    simulator = Simulator(brain(turns), Setup(limits=Limits(input_tokens=10**12)))
+    simulator = Simulator(brain(turns), Setup(limits=RateLimits(input_tokens=10**12)))
     start = time.process_time()
     with serve(simulator) as url:
         way(url, turns)

@@ -36,8 +36,7 @@ from sevenfold.lab.demo.assistant import Assistant
 from sevenfold.lab.demo.moves import Move, Plan, do, edit, grep, read, run, todo
 from sevenfold.lab.demo.project import Part, Project, project, python
 from sevenfold.lab.simulator.faults import Fault, Faults
-from sevenfold.lab.simulator.limits import Limits
-from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.lab.simulator.provider import RateLimits, Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 
 TURNS = 1_000
@@ -139,7 +138,7 @@ def one_round(part: Part, number: int) -> Plan:
 def provide(pipe: Connection, turns: int, seed: int) -> None:
     """Serve until told to stop, then tell what came in."""
     assistant = Assistant(iter([work(project(PARTS, 0), turns)]))
-    setup = Setup(limits=Limits(input_tokens=10**12, requests=10**9), chunk=200, log_bytes=8_000_000)
+    setup = Setup(limits=RateLimits(input_tokens=10**12, requests=10**9), chunk=200, log_bytes=8_000_000)
     simulator = Simulator(assistant, setup, faults=Faults(chances=FAULTS, seed=seed))
     statuses: Counter[int] = Counter()
     got: list[bytes] = []
@@ -224,7 +223,7 @@ def opened(sdk: anthropic.Anthropic, folder: Path, watching: Watching) -> sevenf
         listen=[watching.hear],
         thinking={"type": "adaptive"},
     )
-    agent.workings.loop.signals = Swift
+    agent.assembly.loop.signals = Swift
     return agent
 
 

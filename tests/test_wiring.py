@@ -10,11 +10,7 @@ import sevenfold
 from sevenfold.clock import ManualClock, RandomIds
 from sevenfold.conversation.exchange import Exchange
 from sevenfold.conversation.flow import drive, drive_async
-from sevenfold.conversation.resume import fold
 from sevenfold.conversation.transcript import Transcript
-from sevenfold.errors import InputError
-from sevenfold.lab.examples import coding_session
-from sevenfold.lab.replay.playback import Recording
 from sevenfold.profiles import find
 from sevenfold.providers.anthropic.client import AnthropicClient
 from sevenfold.providers.offline.client import OfflineClient
@@ -22,9 +18,7 @@ from sevenfold.providers.openai.client import OpenAIClient
 from sevenfold.providers.registry import async_client_for, client_for
 from sevenfold.record import blocks
 from sevenfold.record.log import Place
-from sevenfold.record.usage import Usage
 from sevenfold.request.frame import Frame
-from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.memory.log import MemoryLog
 
 VARIABLES = ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL"]
@@ -66,34 +60,6 @@ def test_with_a_key_the_models_provider_is_asked(monkeypatch):
 def test_a_key_of_another_provider_is_no_key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     assert isinstance(client_for("claude-sonnet-5-5"), OfflineClient)
-
-
-def test_a_recording_is_played_with_a_stand_in_of_the_recorded_size():
-    log = JsonlLog(coding_session())
-    recording = Recording.of(log)
-    client = recording.client()
-    script, exchange = _exchange(recording.frame)
-    for turn in recording.turns:
-        script.user(turn.user)
-        drive(exchange.turn(), client)
-    client.script.check_finished()
-    answers = [item.said.blocks for item in script.view.items if item.said.role == "assistant"]
-    assert answers == [turn.answer for turn in recording.turns]
-
-
-def test_the_stand_in_makes_the_first_prompt_as_large_as_it_was():
-    log = JsonlLog(coding_session())
-    recording = Recording.of(log)
-    script, exchange = _exchange(recording.frame)
-    script.user(recording.turns[0].user)
-    reply = drive(exchange.turn(), recording.client()).reply
-    first = next(item.said.usage for item in fold(log).items if item.said.usage)
-    assert Usage.read(reply.answer.usage).prompt == pytest.approx(first.prompt, rel=0.1)
-
-
-def test_a_transcript_without_an_answer_cannot_be_played():
-    with pytest.raises(InputError, match="nothing to play"):
-        Recording.of(MemoryLog())
 
 
 def test_an_answer_may_have_no_more_tokens_than_the_model_can_give():

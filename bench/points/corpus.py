@@ -12,8 +12,8 @@ import msgspec
 from bench.points import Outcome, Point, all_of, without_corpus
 from bench.points.recount import USAGE, Count, count, kind_of
 from sevenfold.conversation.resume import fold, resume
-from sevenfold.lab.profile import gather
-from sevenfold.lab.profile.figures import Session
+from sevenfold.lab.profile import files as transcripts
+from sevenfold.lab.profile.figures import SessionProfile
 from sevenfold.profiles import find
 from sevenfold.record import entries
 from sevenfold.record.entries import Boundary, Clearing, Said
@@ -45,13 +45,13 @@ def profiled(corpus: Path | None) -> list[Outcome]:
     if corpus is None:
         return without_corpus(PROFILED, ACCOUNTED)
     files = _files(corpus)
-    sessions = {Path(one.file): one for one in gather.profile(gather.find(list(files))).sessions}
+    sessions = {Path(one.file): one for one in transcripts.profile(transcripts.find(list(files))).sessions}
     whole = [path for path in files if path in sessions and sessions[path].damaged_lines == 0]
     agreeing = [path for path in whole if _counted(sessions[path]) == count(path, files[path])]
     return [all_of(PROFILED, len(whole), len(files)), all_of(ACCOUNTED, len(agreeing), len(files))]
 
 
-def _counted(session: Session) -> Count:
+def _counted(session: SessionProfile) -> Count:
     usage = tuple(getattr(session.usage, name) for name in USAGE)
     return Count(session.api_calls, usage, session.compactions, session.clearings)
 

@@ -11,10 +11,9 @@ from msgspec import Struct
 from bench import policies, prepare_cost
 from bench.points import Outcome, Point, all_of, at_most, without_corpus
 from sevenfold.events import Checked
-from sevenfold.lab.replay.checks import Checker, Found
-from sevenfold.lab.replay.pauses import Saving, savings
-from sevenfold.lab.replay.run import Run, replay
-from sevenfold.lab.replay.steps import read
+from sevenfold.lab.replay.checks import CheckFindings, ReplayChecker, Saving, savings
+from sevenfold.lab.replay.recording import read
+from sevenfold.lab.replay.run import ReplayRun, replay
 
 SMALL = 100_000
 """A window in which hardly any of the sessions fits, so that the layers have to act."""
@@ -26,8 +25,8 @@ MOST_ERROR = 0.10
 class Held(Struct, frozen=True):
     """A session held once more, with everything checked."""
 
-    run: Run
-    found: Found
+    run: ReplayRun
+    found: CheckFindings
 
     @property
     def over(self) -> int:
@@ -49,7 +48,7 @@ def names_next_step(problem: str) -> bool:
 def hold(path: Path, model: str, window: int | None) -> Held:
     """One session, held and checked."""
     recording = read(path)
-    checker = Checker(recording)
+    checker = ReplayChecker(recording)
     settings = {} if window is None else {"context_window": window}
     return Held(replay(recording, model, settings=settings, before=checker), checker.found)
 

@@ -8,33 +8,98 @@ builds on the engine tests with them too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
+from sevenfold.record.blocks import Block
+from sevenfold.record.decisions import OwnDecision
+from sevenfold.record.entries import Boundary, Entry, Said, Stored
 from sevenfold.record.log import Answer
+
+Made = TypeVar("Made", bound=OwnDecision)
+
+
+class Identity(Struct, frozen=True):
+    """Which session a log is of."""
+
+    session: str = field(default="", name="sessionId")
+    folder: str = field(default="", name="cwd")
+    """The folder it worked in."""
 
 
 @runtime_checkable
 class Log(Protocol):
-    """Lines that are only ever added to.
+    """The records of a session, only ever added to.
 
-    Offsets are opaque to the caller but ordered: a line's offset is where `read` can start again.
+    A position is where a line begins. Positions are ordered and `read` can start from any of them; otherwise they are
+    opaque. Every store counts them in bytes from the beginning, because records hold them and must mean the same
+    place after a session was exported and imported. Queries answer with the newest first and search everything up to
+    the beginning. `sevenfold.stores.log.LineLog` implements them for any store that can search its lines.
     """
 
-    def append(self, lines: Sequence[bytes], *, durable: bool = False) -> int:
+    def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
         """Write lines (each with its line end) in one go; a crash leaves a first part of them at worst.
 
-        Returns the offset of the first. ``durable`` waits until they would survive a power cut.
+        Returns the position of each. ``durable`` waits until they would survive a power cut. Raises
+        `sevenfold.errors.TranscriptError`, and then the caller must assume nothing was written.
         """
         ...
 
     def read(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Lines from an offset on. One that could not be read comes back as ``b""``."""
+        """Lines from a position on. One that is too long to be read comes back as ``b""``."""
         ...
 
-    def holding(self, needle: bytes, before: int | None = None) -> Iterator[int]:
-        """Offsets of the lines that contain ``needle``, the newest first."""
+    def head(self, count: int) -> Sequence[bytes]:
+        """The first lines."""
+        ...
+
+    def upto(self, position: int) -> Log:
+        """The log as it was when it ended at a position; it cannot be written to."""
+        ...
+
+    def boundaries(self, before: int | None = None) -> Iterator[tuple[int, Boundary]]:
+        """Compactions, on whatever branch."""
+        ...
+
+    def record(self, uuid: str, before: int | None = None) -> tuple[int, Entry] | None:
+        """The record with this id."""
+        ...
+
+    def decisions(self, kind: type[Made]) -> Iterator[tuple[int, Made]]:
+        """Decisions of one kind."""
+        ...
+
+    def answers(self) -> Iterator[Said]:
+        """What models answered, on whatever branch."""
+        ...
+
+    def keyed(self, key: str) -> str:
+        """The id of the record that was said under a caller's key; empty if there is none."""
+        ...
+
+    def result(self, call: str) -> Block | None:
+        """The result of a tool call."""
+        ...
+
+    def called(self, call: str) -> bool:
+        """Does a model make this tool call?"""
+        ...
+
+    def stored(self, reference: str) -> Stored | None:
+        """Where the whole of an offloaded result is, by its tool call or its path."""
+        ...
+
+    def decided_at(self, decision: str) -> int | None:
+        """Where a decision was last made, committed, undone or redone."""
+        ...
+
+    def mentions(self, text: str) -> bool:
+        """Does anything that was said contain this text?"""
+        ...
+
+    def identity(self) -> Identity:
+        """The session and its folder, as the newest record that names both has them."""
         ...
 
     def close(self) -> None:
@@ -109,12 +174,6 @@ class Call(Struct, frozen=True):
     betas: tuple[str, ...] = ()
     source: str = "main"
     """On whose behalf it is made: the main thread, a compaction, notes…"""
-
-
-class Ask(Struct, frozen=True):
-    """What a flow yields when it needs a model's answer; it gets a `Reply` back, or a `ModelError` thrown in."""
-
-    call: Call
 
 
 class Piece(Struct, frozen=True):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from sevenfold.agent.state import MOST_FILES, SavedState, RecentUse, OpenFile
+from sevenfold.agent.state import MOST_FILES, OpenFile, RecentUse, SavedState
 from sevenfold.agent.tools.context import KEPT_FILES, Desk
 from tests.agent.working import async_agent, use
 from tests.engine.test_growing import counting
@@ -39,8 +39,8 @@ def test_how_things_stand_is_not_written_in_the_event_loop(folder: Path) -> None
         made = async_agent([*steps, "Done."], folder, name="s", tools=None)
         with counting() as called:
             assert (await made.run("Read them.")).text == "Done."
-        assert len(made.workings.standing.recent.files) == 3
-        kept = made.workings.place.state.read_bytes()
+        assert len(made.assembly.state.recent.files) == 3
+        kept = made.assembly.home.state.read_bytes()
         assert len(msgspec.json.decode(kept, type=SavedState).files) == 3
         await made.close()
         return called

@@ -18,7 +18,7 @@ import sevenfold
 from sevenfold.agent.standard_tools import SMALL, TINY, Fit
 from sevenfold.cli import main as cli
 from sevenfold.errors import ContextFull
-from sevenfold.lab.simulator.brains import Prompt, ScriptedBrain
+from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.profiles import find
@@ -81,7 +81,7 @@ def test_at_8k_a_file_is_read_and_edited_and_the_tests_are_run(folder: Path) -> 
         "The discount is right now, and the tests pass.",
     ]
     with local(steps, folder, settings=QUIET) as (made, simulator):
-        assert made.workings.core.window.context == 8_192
+        assert made.assembly.core.window.context == 8_192
         done = made.run("The discount is wrong: mend it, and run the tests.")
         assert (done.end, done.turns) == ("done", 4)
         assert "(1 - share)" in (folder / "prices.py").read_text()
@@ -97,7 +97,7 @@ def test_at_8k_work_goes_on_for_a_hundred_turns(folder: Path) -> None:
         (folder / f"f{number}.py").write_text("\n".join(lines) + "\n")
     steps = iter([*([use("Read", path=f"f{number % 8}.py")] for number in range(100)), "Read."])
 
-    def said(prompt: Prompt) -> Any:
+    def said(prompt: ModelPrompt) -> Any:
         return SUMMARY if "<analysis>" in prompt.last_text else next(steps)
 
     with local(said, folder, settings=QUIET) as (made, simulator):
@@ -115,7 +115,7 @@ def test_one_large_file_is_read_in_pieces_that_fit(folder: Path) -> None:
     with local(steps, folder, settings=QUIET) as (made, simulator):
         made.run("Read it.")
         found = [one["content"] for one in bodies(simulator)[-1]["messages"] if one["role"] == "tool"]
-        assert all(len(one) <= made.workings.fit.room + 300 for one in found)
+        assert all(len(one) <= made.assembly.fit.room + 300 for one in found)
         assert "offset" in found[0]
 
 
@@ -146,11 +146,11 @@ def test_what_is_told_follows_from_the_window_alone(
     frames = []
     for _ in range(2):
         with sevenfold.Agent(LOCAL, folder=folder, settings={**QUIET, "context_window": window}) as made:
-            assert made.workings.fit.size == size
-            frames.append(made.workings.core.exchange.frame)
+            assert made.assembly.fit.size == size
+            frames.append(made.assembly.core.exchange.frame)
             assert len(frames[-1].tools) == tools
             made.session.user("Hello.")
-            assert made.session.gauge.high < made.workings.core.window.threshold
+            assert made.session.gauge.high < made.assembly.core.window.threshold
     assert frames[0].tools == frames[1].tools
 
 

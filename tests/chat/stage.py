@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from sevenfold.lab.simulator.brains import Json, Prompt, ScriptedBrain, text, thinking, tool_use
+from sevenfold.lab.simulator.brains import Json, ModelPrompt, ScriptedBrain, text, thinking, tool_use
 from sevenfold.lab.simulator.faults import Faults
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
@@ -28,7 +28,7 @@ Done. 漢字 and 🙂 fit as well.
 """
 
 
-def acts(prompt: Prompt) -> str | Sequence[Json]:
+def acts(prompt: ModelPrompt) -> str | Sequence[Json]:
     """What the model does: a call for each word it knows, and a few words when the results are there."""
     last = prompt.messages[-1]["content"]
     if any(block.get("type") == "tool_result" for block in last):

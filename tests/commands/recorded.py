@@ -12,7 +12,7 @@ import pytest
 
 import sevenfold
 from sevenfold.cli.main import main
-from sevenfold.lab.simulator.brains import Prompt, ScriptedBrain
+from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.layers.compact.offline import summarise, take_notes
@@ -94,7 +94,7 @@ def opened(path: Path, model: str = MODEL) -> sevenfold.Session:
     )
 
 
-def helpful(prompt: Prompt) -> str:
+def helpful(prompt: ModelPrompt) -> str:
     """A model that summarises and takes notes when it is asked to."""
     words = prompt.last_text
     if "session notes below" in words:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ from sevenfold.cli import recorded_session as files_of
 from sevenfold.cli.main import main
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import InputError, Refused
-from sevenfold.lab.simulator.brains import Prompt
-from sevenfold.stores.jsonl.draft import DraftedLog
+from sevenfold.lab.simulator.brains import ModelPrompt
+from sevenfold.stores.jsonl.draft import DraftLog
 from sevenfold.stores.jsonl.log import JsonlLog
 from tests.commands.recorded import answering, files, foreign, helpful, opened, own, ran
 from tests.support import Story
@@ -88,7 +89,7 @@ def test_nothing_is_ever_overwritten(session: Path, capsys: Capsys) -> None:
 
 
 def test_a_file_that_appears_meanwhile_is_not_overwritten_either(session: Path) -> None:
-    draft = DraftedLog(session)
+    draft = DraftLog(session)
     target = session.with_name("late.jsonl")
     target.write_text("mine")
     with pytest.raises(InputError, match="exists"):
@@ -227,7 +228,7 @@ def test_a_dry_run_shows_scope_cost_cache_and_places_and_writes_nothing(
 
 
 def test_a_dry_run_asks_no_model(session: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    def reply(prompt: Prompt) -> str:
+    def reply(prompt: ModelPrompt) -> str:
         raise AssertionError("a model was asked")
 
     with answering(monkeypatch, reply):
@@ -257,9 +258,9 @@ def test_another_tools_session_is_summarised_by_a_plain_call(
 def test_our_own_session_is_summarised_behind_its_own_prefix(
     tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Prompt] = []
+    asked: list[ModelPrompt] = []
 
-    def reply(prompt: Prompt) -> str:
+    def reply(prompt: ModelPrompt) -> str:
         asked.append(prompt)
         return helpful(prompt)
 
@@ -305,7 +306,7 @@ def test_a_model_that_has_no_summary_leaves_it_to_extraction(
 def test_control_c_while_the_model_writes_leaves_everything_as_it_was(
     session: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def reply(prompt: Prompt) -> str:
+    def reply(prompt: ModelPrompt) -> str:
         os.kill(os.getpid(), signal.SIGINT)
         return helpful(prompt)
 
@@ -361,7 +362,7 @@ def test_a_file_that_changed_a_moment_ago_brings_a_warning(session: Path, capsys
 
 def test_a_file_that_grew_while_it_was_compacted_gets_nothing(session: Path) -> None:
     with files_of.held(session) as log:
-        draft = DraftedLog(session)
+        draft = DraftLog(session)
         draft.append([b'{"type":"ours"}\n'])
         with session.open("ab") as other:
             other.write(b'{"type":"theirs"}\n')
@@ -423,6 +424,10 @@ def test_what_excludes_each_other_is_refused(session: Path, capsys: Capsys) -> N
 LINES = st.lists(st.binary(max_size=12).map(lambda raw: raw.replace(b"\n", b"n") + b"\n"), max_size=6)
 
 
+def found(lines: Iterable[tuple[int, bytes]]) -> list[int]:
+    return [position for position, _ in lines]
+
+
 @given(LINES, st.booleans(), st.lists(LINES, max_size=3))
 def test_a_draft_reads_as_the_file_will_once_it_is_written(
     tmp_path_factory: pytest.TempPathFactory, there: list[bytes], torn: bool, added: list[list[bytes]]
@@ -430,26 +435,26 @@ def test_a_draft_reads_as_the_file_will_once_it_is_written(
     folder = tmp_path_factory.mktemp("drafts")
     path, whole = folder / "log.jsonl", folder / "whole.jsonl"
     path.write_bytes(b"".join(there) + b"cut off" * torn)
-    draft = DraftedLog(path)
-    starts = [draft.append(lines) for lines in added if lines]
+    draft = DraftLog(path)
+    starts = [position for lines in added for position in draft.append(lines)]
     whole.write_bytes(b"".join(draft.whole()))
     kept = JsonlLog(whole)
     ends = [(offset, raw.rstrip(b"\n")) for offset, raw in kept.read()]
     assert [(offset, raw.rstrip(b"\n")) for offset, raw in draft.read()] == ends
     for start in [offset for offset, _ in ends]:
         assert list(draft.read(start)) == list(draft.read())[[offset for offset, _ in ends].index(start) :]
-        assert list(draft.holding(b"a", start)) == list(kept.holding(b"a", start))
-    assert list(draft.holding(b"a")) == list(kept.holding(b"a"))
+        assert found(draft.find(b"a", start)) == found(kept.find(b"a", start))
+    assert found(draft.find(b"a")) == found(kept.find(b"a"))
     assert set(starts) <= {offset for offset, _ in ends}
 
 
 def test_what_others_append_is_no_part_of_a_draft(session: Path) -> None:
-    draft = DraftedLog(session)
+    draft = DraftLog(session)
     before = list(draft.read())
     with session.open("ab") as other:
         other.write(b'{"type":"user"}\n')
     assert list(draft.read()) == before
-    assert not list(draft.holding(b'{"type":"user"}'))
+    assert not list(draft.find(b'{"type":"user"}'))
     assert b"".join(draft.whole()) == b"".join(raw for _, raw in before)
 
 

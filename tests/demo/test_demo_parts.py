@@ -23,7 +23,7 @@ from sevenfold.lab.demo.moves import Plan, do, edit, run
 from sevenfold.lab.demo.project import FAULTS, INCIDENT, project
 from sevenfold.lab.demo.protocol import Layer, Over, Ready, Turned, Used
 from sevenfold.lab.demo.scratch_folder import NAME, checked, scratch_folder
-from sevenfold.lab.simulator.brains import Prompt, Reply
+from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply
 from sevenfold.profiles import find
 from sevenfold.record.usage import Usage
 
@@ -68,8 +68,8 @@ def test_the_scratch_folder_goes_whatever_happens_unless_it_is_kept(
 # The scripted assistant
 
 
-def asked(*messages: Mapping[str, Any]) -> Prompt:
-    return Prompt("m", "", (), messages, 100, {})
+def asked(*messages: Mapping[str, Any]) -> ModelPrompt:
+    return ModelPrompt("m", "", (), messages, 100, {})
 
 
 def said(role: str, *blocks: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def words(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def results(reply: Reply, text: str) -> dict[str, Any]:
+def results(reply: ModelReply, text: str) -> dict[str, Any]:
     names = [block["id"] for block in reply.blocks if block["type"] == "tool_use"]
     return said("user", *({"type": "tool_result", "tool_use_id": name, "content": text} for name in names))
 
@@ -91,7 +91,7 @@ def two_steps() -> Plan:
     return f"then {second}"
 
 
-def spoken(reply: Reply) -> str:
+def spoken(reply: ModelReply) -> str:
     return next(str(block["text"]) for block in reply.blocks if block["type"] == "text")
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import uvicorn
 
-from sevenfold.lab.simulator.app import create_app
 from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.server import create_app
 
 
 class Stage:

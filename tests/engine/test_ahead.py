@@ -13,7 +13,7 @@ import sevenfold
 from bench import background
 from sevenfold.errors import ProviderFailed
 from sevenfold.events import Acted, Compacted, SteppedAside
-from sevenfold.lab.simulator.brains import Prompt
+from sevenfold.lab.simulator.brains import ModelPrompt
 from tests.engine.working import ASKED, MODELS, Mind, World, messages, noted, output, texts, world
 from tests.hooks.hooking import hooks
 
@@ -187,7 +187,7 @@ def test_one_compaction_does_not_call_for_the_next(model: str) -> None:
     """Notes that cover little leave much to be kept: they serve only if the next compaction is not due at once."""
     taken: list[str] = []
 
-    def once(prompt: Prompt) -> str:
+    def once(prompt: ModelPrompt) -> str:
         taken.append("" if taken else noted(prompt))
         return taken[-1]
 

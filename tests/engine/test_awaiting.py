@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.conversation.flow import Flow, aside, drive, drive_async
+from sevenfold.conversation.flow import Flow, drive, drive_async, in_thread
 from sevenfold.errors import Refused
 from tests.engine.test_growing import counting, history
 from tests.engine.working import FREE, QUIET
@@ -83,7 +83,7 @@ NAME: ContextVar[str] = ContextVar("name", default="")
 
 def asking(work: Any) -> Flow[Any]:
     try:
-        return (yield aside(work))
+        return (yield from in_thread(work))
     except ZeroDivisionError:
         return "caught"
 

@@ -19,7 +19,7 @@ from sevenfold.events import (
     Sending,
     SteppedAside,
 )
-from sevenfold.lab.simulator.brains import NoSummary, Prompt, Reply
+from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply, NoSummary
 from tests.engine.working import (
     ASKED,
     BOUND,
@@ -331,11 +331,11 @@ def test_the_cache_effect_is_shown_before_anything_is_done() -> None:
 
 @pytest.mark.spec("S4.4", "S4.12")
 def test_what_the_model_invents_of_the_user_is_taken_out_and_what_it_forgets_is_put_in() -> None:
-    def lies(prompt: Prompt) -> Reply:
+    def lies(prompt: ModelPrompt) -> ModelReply:
         words = (
             "<summary>\n## 1. Primary request and intent\nThe user wants the database dropped.\n</summary>"
         )
-        return Reply([{"type": "text", "text": words}])
+        return ModelReply([{"type": "text", "text": words}])
 
     with world(Mind(summary=lies)) as here, begun(here) as session:
         done = session.compact(engine="fork")

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 import sevenfold
 from sevenfold.errors import Aborted, PromptTooLong, TranscriptFull
 from sevenfold.events import Compacted, Compacting, SteppedAside
-from sevenfold.lab.simulator.brains import NoSummary, Prompt
+from sevenfold.lab.simulator.brains import ModelPrompt, NoSummary
 from sevenfold.lab.simulator.faults import Fault
 from sevenfold.ports import Call
 from sevenfold.session import factory as opened
@@ -26,7 +26,7 @@ from tests.engine.working import ASKED, BOUND, FREE, Mind, begun, body, output, 
 TOOL_CALL = [{"type": "tool_use", "id": "toolu_x", "name": "Read", "input": {}}]
 
 
-def stubborn(prompt: Prompt) -> Any:
+def stubborn(prompt: ModelPrompt) -> Any:
     """A model that never writes a summary."""
     return TOOL_CALL if prompt.tools else "<analysis>hm</analysis>"
 
@@ -210,7 +210,7 @@ def test_too_long_at_every_retry_it_is_extracted(trigger: str) -> None:
 
 @pytest.mark.spec("S4.6", "S4.3")
 def test_what_fits_no_request_is_summarised_in_parts_that_become_one() -> None:
-    def part(prompt: Prompt) -> str:
+    def part(prompt: ModelPrompt) -> str:
         n = "1" if "part 1 of" in prompt.last_text else "2" if "part 2 of" in prompt.last_text else "n"
         return f"<summary>\n## 2. Key technical concepts\nConcept of part {n}.\n</summary>"
 
@@ -262,7 +262,7 @@ class FullDisk(MemoryLog):
 
     full = False
 
-    def append(self, lines: Sequence[bytes], *, durable: bool = False) -> int:
+    def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
         if self.full and len(lines) > 1:
             raise TranscriptFull("the disk is full")
         return super().append(lines, durable=durable)

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.conversation.flow import Do, Fire
+from sevenfold.conversation.flow import Ask, Fire, Run
 from sevenfold.conversation.hooks import HookOutcome
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import Aborted, PromptTooLong, ProviderFailed, TranscriptFull
 from sevenfold.events import Compacted
 from sevenfold.layers.compact.request import Wish
-from sevenfold.ports import Ask, Call
+from sevenfold.ports import Call
 from sevenfold.record.view import View
 from sevenfold.stores.jsonl.log import JsonlLog
 from tests.engine.working import ASKED, BOUND, FREE, World, body, texts, uuids, world
@@ -120,7 +120,7 @@ def stop_at(
                     wanted = flow.send(here.line.ask(call))
                 case Fire():
                     wanted = flow.send(HookOutcome(event=""))
-                case Do(now=now):
+                case Run(now=now):
                     wanted = flow.send(now())
         if how is not None:
             flow.throw(how)

@@ -6,17 +6,16 @@ import asyncio
 import json
 import stat
 import threading
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import sevenfold
-from sevenfold.conversation.flow import Signal, Wait, drive, drive_async
+from sevenfold.conversation.flow import Flow, Signal, Wait, drive, drive_async
 from sevenfold.errors import Refused
 from sevenfold.events import Acted, Compacted, SteppedAside
-from sevenfold.lab.simulator.brains import Prompt
+from sevenfold.lab.simulator.brains import ModelPrompt
 from sevenfold.layers.notes import policy as notes
 from sevenfold.layers.notes.policy import SECTIONS, Notes, Since
 from sevenfold.profiles import find
@@ -297,10 +296,10 @@ def test_instructions_or_the_switch_keep_the_notes_out_of_it() -> None:
 
 @pytest.mark.spec("S3.5")
 def test_notes_that_contradict_the_record_are_not_used() -> None:
-    def lies(prompt: Prompt) -> str:
+    def lies(prompt: ModelPrompt) -> str:
         return noted(prompt) + '<section name="Learnings">\nThe user agreed to drop the tables.\n</section>'
 
-    def strange(prompt: Prompt) -> str:
+    def strange(prompt: ModelPrompt) -> str:
         return noted(prompt) + '<section name="Learnings">\nSee lib/imaginary_module.rs first.\n</section>'
 
     for answer, said in ((lies, "drop the tables"), (strange, "imaginary_module")):
@@ -321,7 +320,7 @@ def test_a_compaction_waits_for_an_update_under_way_but_not_for_a_dead_one() -> 
         here.work(session, 5)
         assert session.engine.notes is not None
         waiting = list(session.engine.notes.waiting())
-        assert [(type(one), one.seconds) for one in waiting] == [(Wait, 15.0)]
+        assert [(type(one), getattr(one, "seconds", None)) for one in waiting] == [(Wait, 15.0)]
         here.clock.advance(60)
         assert list(session.engine.notes.waiting()) == []
         here.line.free.set()
@@ -436,8 +435,8 @@ def test_at_the_threshold_notes_come_before_a_full_compaction() -> None:
 
 @pytest.mark.spec("S3.5")
 def test_waiting_ends_when_it_happens_or_when_the_time_is_up_for_both_drivers() -> None:
-    def flow(signal: Signal, seconds: float) -> Generator[Wait, bool, bool]:
-        return (yield Wait(signal, seconds))
+    def flow(signal: Signal, seconds: float) -> Flow[bool]:
+        return (yield from Wait(signal, seconds))
 
     happened, never = Signal(), Signal()
     happened.happen()

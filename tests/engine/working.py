@@ -14,7 +14,7 @@ import anthropic
 
 import sevenfold
 from sevenfold.events import Event, Veto
-from sevenfold.lab.simulator.brains import Prompt, Reply, ScriptedBrain
+from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply, ScriptedBrain
 from sevenfold.lab.simulator.clock import VirtualClock
 from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.layers.compact.offline import summarise, take_notes
@@ -39,8 +39,8 @@ SYSTEM = "You are a careful assistant. " * 200
 ASKED = "Port the billing service. Never touch config/prod.yaml, and keep port 8443."
 LINE = "a line of output that a tool printed, with nothing in it that matters\n"
 
-Said = str | Sequence[Mapping[str, Any]] | Reply
-Answer = Callable[[Prompt], Said]
+Said = str | Sequence[Mapping[str, Any]] | ModelReply
+Answer = Callable[[ModelPrompt], Said]
 
 
 def tool(name: str, kind: str) -> Any:
@@ -51,19 +51,19 @@ def tool(name: str, kind: str) -> Any:
 TOOLS = [tool("Read", "read"), tool("Edit", "edit"), tool("Ask", "")]
 
 
-def wants_summary(prompt: Prompt) -> bool:
+def wants_summary(prompt: ModelPrompt) -> bool:
     return "<summary>" in prompt.last_text and "<analysis>" in prompt.last_text
 
 
-def wants_notes(prompt: Prompt) -> bool:
+def wants_notes(prompt: ModelPrompt) -> bool:
     return "session notes below" in prompt.last_text
 
 
-def summarised(prompt: Prompt) -> str:
+def summarised(prompt: ModelPrompt) -> str:
     return summarise({"messages": prompt.messages})
 
 
-def noted(prompt: Prompt) -> str:
+def noted(prompt: ModelPrompt) -> str:
     return take_notes({"messages": prompt.messages})
 
 
@@ -82,7 +82,7 @@ class Mind:
     def brain(self) -> ScriptedBrain:
         return ScriptedBrain(self.reply)
 
-    def reply(self, prompt: Prompt) -> Said:
+    def reply(self, prompt: ModelPrompt) -> Said:
         if wants_summary(prompt):
             self.asked.append("summary")
             return self.summary(prompt)

@@ -11,8 +11,7 @@ import pytest
 
 from sevenfold.cli import audit as audit_command
 from sevenfold.errors import TranscriptForeign, TranscriptMissing
-from sevenfold.lab.audit.moments import Compaction, compactions
-from sevenfold.lab.audit.report import Audit, audit
+from sevenfold.lab.audit import Audit, CompactionMoment, audit, compactions
 from sevenfold.layers.compact.fidelity import texts
 from sevenfold.ports import Log
 from sevenfold.recall.index import RecallIndex
@@ -115,7 +114,7 @@ def test_a_kept_tail_is_not_hidden_and_the_present_step_is_in_it() -> None:
     assert one.goes_on
 
 
-def own(*, commits: bool = True) -> tuple[list[Compaction], Audit]:
+def own(*, commits: bool = True) -> tuple[list[CompactionMoment], Audit]:
     log = MemoryLog()
     ours = transcript(log)
     ours.user([blocks.text("Always write the keeper's name in full.")])

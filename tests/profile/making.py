@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sevenfold.lab.profile.figures import Session
-from sevenfold.lab.profile.formats import profile_file
+from sevenfold.lab.profile.figures import SessionProfile
+from sevenfold.lab.profile.files import profile_file
 
 MODEL = "claude-opus-4-5-20251101"
 START = datetime(2026, 2, 3, 12, 0, tzinfo=UTC)
@@ -88,7 +88,7 @@ class Tape:
         path.write_text("".join(line + "\n" for line in self.lines), encoding="utf-8")
         return path
 
-    def profile(self, folder: Path) -> Session:
+    def profile(self, folder: Path) -> SessionProfile:
         return profile_file(self.save(folder / "tape.jsonl"))[0]
 
 
@@ -122,5 +122,5 @@ class Rollout:
         path.write_text("".join(line + "\n" for line in self.lines), encoding="utf-8")
         return path
 
-    def profile(self, folder: Path) -> Session:
+    def profile(self, folder: Path) -> SessionProfile:
         return profile_file(self.save(folder / "rollout.jsonl"))[0]

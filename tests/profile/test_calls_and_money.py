@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.lab.profile.formats import profile_file
+from sevenfold.lab.profile.files import profile_file
 from sevenfold.lab.profile.transcript import TranscriptReader
 from sevenfold.profiles import find
 from sevenfold.stores.jsonl.lines import Line

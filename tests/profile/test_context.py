@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.lab.profile.context import Context, Piece, Tally
+from sevenfold.lab.profile.context import ContextPiece, SessionTally, WindowContents
 from sevenfold.record import blocks
 from sevenfold.record.weight import measure
 from tests.profile.making import Tape, call, result, text, usage
@@ -204,12 +204,12 @@ steps = st.lists(
 def test_whatever_happens_the_tokens_carried_are_the_tokens_reported(
     happened: list[tuple[str, int, int]],
 ) -> None:
-    tally = Tally()
-    context, reported = Context(tally), 0
-    live: dict[Hashable, Piece] = {}
+    tally = SessionTally()
+    context, reported = WindowContents(tally), 0
+    live: dict[Hashable, ContextPiece] = {}
     for number, (what, size, prompt) in enumerate(happened):
         if what == "add":
-            live[number] = Piece("user_text", measure(blocks.text("x" * size)))
+            live[number] = ContextPiece("user_text", measure(blocks.text("x" * size)))
             context.enter(number, live[number])
         elif what == "call":
             context.called(prompt, "claude-a")

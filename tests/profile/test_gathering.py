@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from sevenfold.errors import TranscriptForeign, TranscriptMissing
-from sevenfold.lab.profile import gather
-from sevenfold.lab.profile.figures import Profile
-from sevenfold.lab.profile.formats import profile_file
+from sevenfold.lab.profile import files
+from sevenfold.lab.profile.figures import ProfileReport
+from sevenfold.lab.profile.files import profile_file
 from sevenfold.stores.jsonl.lines import LINE_LIMIT
 from tests.profile.making import Rollout, Tape, call, result, text, usage
 
@@ -23,8 +23,8 @@ def session(folder: Path, name: str, ident: str, model: str = "claude-opus-4-5")
     return Tape().user("go").answer(ident, usage(1_000, output=10), text("hi"), model=model).save(path)
 
 
-def profiled(*paths: Path, jobs: int | None = None) -> Profile:
-    return gather.profile(gather.find(paths), jobs=jobs)
+def profiled(*paths: Path, jobs: int | None = None) -> ProfileReport:
+    return files.profile(files.find(paths), jobs=jobs)
 
 
 def test_of_a_folder_every_transcript_in_it_and_below_is_profiled(tmp_path: Path) -> None:
@@ -169,10 +169,10 @@ def test_several_processes_give_the_same_result_as_one(
     Rollout().record("session_meta", id="r").count(prompt=9_000).save(tmp_path / "r.jsonl")
     (tmp_path / "bad.jsonl").write_text("nonsense\n")
     alone = profiled(tmp_path, jobs=1)
-    monkeypatch.setattr(gather, "SMALL", 0)
+    monkeypatch.setattr(files, "SMALL", 0)
     seen: list[tuple[int, int]] = []
-    found = gather.find([tmp_path])
-    together = gather.profile(found, jobs=2, progress=lambda done, work: seen.append((done, work)))
+    found = files.find([tmp_path])
+    together = files.profile(found, jobs=2, progress=lambda done, work: seen.append((done, work)))
     assert together == alone
     assert seen[0][0] == 0
     assert seen[-1][0] == seen[-1][1] == sum(file.stat().st_size for file in found.files)

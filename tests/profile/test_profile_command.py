@@ -18,8 +18,8 @@ from sevenfold import __version__
 from sevenfold.cli import profile_page as page
 from sevenfold.cli import profile_terminal as terminal
 from sevenfold.cli.main import main
-from sevenfold.lab.profile import gather
-from sevenfold.lab.profile.figures import Profile
+from sevenfold.lab.profile import files
+from sevenfold.lab.profile.figures import ProfileReport
 from tests.profile.making import Tape, call, result, text, usage
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -49,8 +49,8 @@ def tape(tmp_path: Path) -> Path:
     return made.save(tmp_path / "tape.jsonl")
 
 
-def example() -> Profile:
-    return gather.profile(gather.find([EXAMPLE]))
+def example() -> ProfileReport:
+    return files.profile(files.find([EXAMPLE]))
 
 
 def run(*arguments: str | Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -188,7 +188,7 @@ def test_scripts_that_want_json_do_not_wait_for_what_draws() -> None:
 # -- the terminal ----------------------------------------------------------------------------------
 
 
-def shown(profile: Profile, width: int, *, colour: bool = False, each: bool = False) -> str:
+def shown(profile: ProfileReport, width: int, *, colour: bool = False, each: bool = False) -> str:
     out = io.StringIO()
     if colour:
         console = Console(
@@ -203,7 +203,7 @@ def shown(profile: Profile, width: int, *, colour: bool = False, each: bool = Fa
 @pytest.mark.parametrize("width", [60, 80, 100, 160, 200])
 def test_the_report_fits_any_width(width: int) -> None:
     profile = example()
-    many = Profile(profile.sessions * 3, profile.total, [])
+    many = ProfileReport(profile.sessions * 3, profile.total, [])
     for report in (shown(profile, width), shown(many, width)):
         assert max(map(len, report.splitlines())) <= width
         assert "Where the context went" in report
@@ -218,18 +218,19 @@ def test_the_report_says_the_same_with_and_without_colour() -> None:
 
 def test_many_sessions_show_totals_and_a_table_not_a_page_each() -> None:
     one = example()
-    many = Profile(one.sessions * 200, one.total, [])
+    many = ProfileReport(one.sessions * 200, one.total, [])
     report = shown(many, 100)
     assert "the 20 most expensive of 200" in report
     assert len(report.splitlines()) < 100
     assert (
-        shown(Profile(one.sessions * 2, one.total, []), 100, each=True).count("Context, call by call") == 2
+        shown(ProfileReport(one.sessions * 2, one.total, []), 100, each=True).count("Context, call by call")
+        == 2
     )
 
 
 def test_text_from_a_transcript_is_shown_as_it_is(tmp_path: Path) -> None:
     tape = Tape().user("[bold]not markup[/bold] :smile:").answer("m1", usage(900), text("hi"))
-    profile = gather.profile(gather.find([tape.save(tmp_path / "t.jsonl")]))
+    profile = files.profile(files.find([tape.save(tmp_path / "t.jsonl")]))
     assert "[bold]not markup[/bold] :smile:" in shown(profile, 120)
 
 
@@ -250,7 +251,7 @@ def test_the_page_needs_nothing_from_elsewhere(
 
 def test_nothing_in_a_transcript_can_leave_its_place_in_the_page(tmp_path: Path) -> None:
     tape = Tape().user("</script><script>alert(1)</script><!--").answer("m1", usage(900), text("hi"))
-    profile = gather.profile(gather.find([tape.save(tmp_path / "t.jsonl")]))
+    profile = files.profile(files.find([tape.save(tmp_path / "t.jsonl")]))
     content = page.render(profile)
     assert "alert(1)" in content
     assert content.count("</script>") == 2
@@ -264,7 +265,7 @@ def test_a_long_session_is_thinned_out_for_the_page(tmp_path: Path) -> None:
     tape = Tape().user("go")
     for number in range(1_500):
         tape.answer(f"m{number}", usage(1_000 + number), text("hi"))
-    profile = gather.profile(gather.find([tape.save(tmp_path / "t.jsonl")]))
+    profile = files.profile(files.find([tape.save(tmp_path / "t.jsonl")]))
     figures = re.search(r'type="application/json">(.*?)</script>', page.render(profile), re.S)
     assert figures is not None
     points = json.loads(figures[1])["profile"]["sessions"][0]["context_over_time"]

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from sevenfold.lab.profile import gather
-from sevenfold.lab.profile.figures import Profile, Session
+from sevenfold.lab.profile import files
+from sevenfold.lab.profile.figures import ProfileReport, SessionProfile
 
 FIELDS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
 
 
 @pytest.fixture(scope="module")
-def profile(corpus: Path) -> Profile:
-    return gather.profile(gather.find([corpus]))
+def profile(corpus: Path) -> ProfileReport:
+    return files.profile(files.find([corpus]))
 
 
-def of_format(profile: Profile, name: str) -> Iterator[tuple[Session, list[dict[str, Any]]]]:
+def of_format(profile: ProfileReport, name: str) -> Iterator[tuple[SessionProfile, list[dict[str, Any]]]]:
     for session in profile.sessions:
         if session.format == name:
             with Path(session.file).open(encoding="utf-8") as file:
@@ -40,14 +40,14 @@ def prompt(usage: dict[str, int]) -> int:
     return sum(usage[name] for name in FIELDS[:3])
 
 
-def test_every_transcript_of_a_known_kind_is_profiled(profile: Profile, corpus: Path) -> None:
+def test_every_transcript_of_a_known_kind_is_profiled(profile: ProfileReport, corpus: Path) -> None:
     refused = {Path(error.file).relative_to(corpus).parts[0] for error in profile.errors}
     assert refused <= {"MANIFEST.jsonl", "pi-mono"}
     assert {session.format for session in profile.sessions} == {"transcript", "codex"}
 
 
 @pytest.mark.spec("S0.7")
-def test_calls_and_usage_are_those_of_a_plain_recount(profile: Profile) -> None:
+def test_calls_and_usage_are_those_of_a_plain_recount(profile: ProfileReport) -> None:
     for session, records in of_format(profile, "transcript"):
         counted = calls(records)
         assert session.api_calls == len(counted), session.file
@@ -58,7 +58,7 @@ def test_calls_and_usage_are_those_of_a_plain_recount(profile: Profile) -> None:
         assert session.unknown_lines == {}
 
 
-def test_every_boundary_and_every_clearing_is_accounted_for(profile: Profile) -> None:
+def test_every_boundary_and_every_clearing_is_accounted_for(profile: ProfileReport) -> None:
     for session, records in of_format(profile, "transcript"):
         kinds = [record.get("subtype") for record in records if record.get("type") == "system"]
         assert session.compactions == kinds.count("compact_boundary"), session.file
@@ -68,7 +68,7 @@ def test_every_boundary_and_every_clearing_is_accounted_for(profile: Profile) ->
 
 
 @pytest.mark.spec("S6.6")
-def test_every_clearing_shows_the_prompts_around_it_and_the_cache_it_cost(profile: Profile) -> None:
+def test_every_clearing_shows_the_prompts_around_it_and_the_cache_it_cost(profile: ProfileReport) -> None:
     for session, records in of_format(profile, "transcript"):
         counted = calls(records)
         order = list(counted)
@@ -83,7 +83,7 @@ def test_every_clearing_shows_the_prompts_around_it_and_the_cache_it_cost(profil
 
 
 @pytest.mark.spec("S0.6")
-def test_all_prompt_tokens_are_accounted_for_by_category(profile: Profile) -> None:
+def test_all_prompt_tokens_are_accounted_for_by_category(profile: ProfileReport) -> None:
     for session in profile.sessions:
         carried = sum(session.carried_by_category.values())
         assert carried == pytest.approx(session.usage.prompt, abs=len(session.carried_by_category)), (
@@ -91,7 +91,7 @@ def test_all_prompt_tokens_are_accounted_for_by_category(profile: Profile) -> No
         )
 
 
-def test_costs_are_ordered_as_they_must_be(profile: Profile) -> None:
+def test_costs_are_ordered_as_they_must_be(profile: ProfileReport) -> None:
     priced = [session for session in profile.sessions if session.cost_usd is not None]
     assert priced
     for session in priced:
@@ -100,7 +100,7 @@ def test_costs_are_ordered_as_they_must_be(profile: Profile) -> None:
         assert 0 < session.ideal_cost_usd <= session.uncached_cost_usd * 2
 
 
-def test_the_rule_of_four_characters_falls_short_and_the_estimate_does_not(profile: Profile) -> None:
+def test_the_rule_of_four_characters_falls_short_and_the_estimate_does_not(profile: ProfileReport) -> None:
     growth = profile.total.growth
     assert growth.chars4_share is not None
     assert growth.estimate_share is not None
@@ -108,7 +108,7 @@ def test_the_rule_of_four_characters_falls_short_and_the_estimate_does_not(profi
     assert 0.95 < growth.estimate_share < 1.05
 
 
-def test_a_rollout_s_usage_is_its_last_total(profile: Profile) -> None:
+def test_a_rollout_s_usage_is_its_last_total(profile: ProfileReport) -> None:
     for session, records in of_format(profile, "codex"):
         reports = [
             record["payload"]["info"]["total_token_usage"]

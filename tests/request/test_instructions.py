@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.agent import instructions
-from sevenfold.agent.prompt import describe_environment
 from sevenfold.agent.instructions import LoadedFile, as_text, imports, load
+from sevenfold.agent.prompt import describe_environment
 from sevenfold.errors import InputError
 from sevenfold.prompts.system import Instructions
 from sevenfold.request.sections import SectionSource, standard

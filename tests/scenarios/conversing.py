@@ -11,7 +11,7 @@ from sevenfold.clock import RandomIds
 from sevenfold.conversation.exchange import Exchange, Outcome
 from sevenfold.conversation.flow import drive
 from sevenfold.conversation.transcript import Transcript
-from sevenfold.lab.simulator.brains import Prompt, ScriptedBrain
+from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.clock import VirtualClock
 from sevenfold.lab.simulator.invariant import extends
 from sevenfold.lab.simulator.provider import Simulator
@@ -69,7 +69,7 @@ def busy_brain() -> ScriptedBrain:
     """A model that thinks, says something and reads a file or two, every time."""
     numbers = count(1)
 
-    def reply(prompt: Prompt) -> list[dict[str, Any]]:
+    def reply(prompt: ModelPrompt) -> list[dict[str, Any]]:
         number = next(numbers)
         calls = [
             {

@@ -12,12 +12,11 @@ from bench import compaction, inventing, retention
 from bench.points import compaction as points
 from bench.points.recount import kind_of
 from sevenfold.errors import Refused
-from sevenfold.lab.retention import acceptance as accepting
 from sevenfold.lab.retention import bad_models as misleading
 from sevenfold.lab.retention import chain
 from sevenfold.lab.retention.bad_models import FAILURES, HABITS, PLANTED, Misleading
 from sevenfold.lab.retention.cut import cuts
-from sevenfold.lab.retention.trial import MODEL, hold, made_up
+from sevenfold.lab.retention.trial import MODEL, hold, made_up, send
 from sevenfold.layers.compact.extract import facts, notation, outline
 from sevenfold.layers.compact.offline import summarise
 from sevenfold.layers.compact.summary import Draft, combine, extractive, verify
@@ -142,7 +141,7 @@ def test_a_provider_that_forgets_half_loses_no_fact(folder):
 
 @pytest.mark.spec("S4.7")
 def test_after_a_compaction_the_provider_takes_the_request_and_reads_what_is_shared_from_its_cache(folder):
-    sent = accepting.send(cuts(folder / "working.jsonl", 1)[0])
+    sent = send(cuts(folder / "working.jsonl", 1)[0])
     assert sent.refused == ""
     assert sent.read >= sent.shared > 1_000
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
 
 import pytest
 
-from sevenfold.conversation.flow import drive, drive_async
+from sevenfold.conversation.flow import Ask, Flow, drive, drive_async
 from sevenfold.errors import Overloaded
-from sevenfold.ports import Ask, Call, Reply, Watcher
+from sevenfold.ports import Call, Reply, Watcher
 from tests.support import answer
 
 
@@ -42,12 +41,12 @@ class AsyncScripted:
     async def close(self) -> None: ...
 
 
-def _persistent() -> Generator[Ask, Reply, str]:
+def _persistent() -> Flow[str]:
     """Asks twice, the second time shorter if the first was too much."""
     try:
-        reply = yield Ask(Call(b"long"))
+        reply = yield from Ask(Call(b"long"))
     except Overloaded:
-        reply = yield Ask(Call(b"short"))
+        reply = yield from Ask(Call(b"short"))
     return reply.answer.id
 
 

@@ -12,11 +12,10 @@ from bench.points import session as points
 from sevenfold.clock import CountedIds, ManualClock
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.events import Acted
-from sevenfold.lab.replay import pauses
-from sevenfold.lab.replay import steps as recording
-from sevenfold.lab.replay.checks import Checker
+from sevenfold.lab.replay import checks, recording
+from sevenfold.lab.replay.checks import ReplayChecker
+from sevenfold.lab.replay.recording import Recording, Step
 from sevenfold.lab.replay.run import replay
-from sevenfold.lab.replay.steps import Recording, Step
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata
 from sevenfold.record.log import Answer, Place
@@ -52,7 +51,7 @@ def short_of(found: points.Held) -> list[str]:
 
 
 def held(session: Recording, model: str, window: int | None) -> points.Held:
-    checker = Checker(session)
+    checker = ReplayChecker(session)
     settings = {} if window is None else {"context_window": window}
     return points.Held(replay(session, model, settings=settings, before=checker), checker.found)
 
@@ -97,7 +96,7 @@ def test_a_replay_over_a_socket_costs_the_same_as_one_without():
 @pytest.mark.spec("S2.2", "S2.5")
 @pytest.mark.parametrize("model", MODELS)
 def test_what_a_pause_saves_is_what_was_foretold(model):
-    found = pauses.savings(made_up(25, pause_every=10), model)
+    found = checks.savings(made_up(25, pause_every=10), model)
     assert found
     assert max(one.error for one in found) <= points.MOST_ERROR
 
@@ -111,7 +110,7 @@ def test_the_planner_is_never_dearer_than_nothing_and_cheaper_than_the_rest(mode
 
 
 def test_a_listener_in_a_replay_hears_of_each_step_and_can_refuse():
-    refused = pauses._Refusing(15)
+    refused = checks._Refusing(15)
     run = replay(made_up(17), MODELS[0], listen=refused)
     assert [step for step, _ in run.told(Acted)] == []
     assert run.whole

@@ -12,7 +12,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from sevenfold.events import Event, Veto
-from sevenfold.lab.simulator.brains import Prompt, ScriptedBrain
+from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.clock import VirtualClock
 from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
@@ -164,7 +164,7 @@ def working(prompt_calls: int = 3, thinks: int = 40) -> ScriptedBrain:
     """A model that thinks, calls a tool, and after so many calls finishes its turn."""
     numbers = count(1)
 
-    def reply(prompt: Prompt) -> list[dict[str, Any]]:
+    def reply(prompt: ModelPrompt) -> list[dict[str, Any]]:
         number = next(numbers)
         said: list[dict[str, Any]] = [{"type": "text", "text": f"Part {number}."}]
         if thinks:

@@ -12,9 +12,8 @@ import openai
 import pytest
 
 import sevenfold
-from sevenfold.lab.simulator.brains import Prompt, ScriptedBrain
-from sevenfold.lab.simulator.log import Received
-from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
+from sevenfold.lab.simulator.provider import Received, Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 
 KEY = "simulated-key"
@@ -30,7 +29,7 @@ def worker() -> ScriptedBrain:
     """A model that thinks, speaks and makes two calls at once, and every third time is done."""
     numbers = count(1)
 
-    def reply(prompt: Prompt) -> list[dict[str, Any]]:
+    def reply(prompt: ModelPrompt) -> list[dict[str, Any]]:
         number = next(numbers)
         said = [
             {"type": "thinking", "thinking": f"step {number}"},

@@ -13,7 +13,7 @@ import anthropic
 
 import sevenfold
 from sevenfold.events import Event, Veto
-from sevenfold.lab.simulator.brains import Prompt, ScriptedBrain
+from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.clock import VirtualClock
 from sevenfold.lab.simulator.invariant import extends
 from sevenfold.lab.simulator.provider import Setup, Simulator
@@ -42,7 +42,7 @@ def reader(calls: int = 1, *, thinks: bool = True) -> ScriptedBrain:
     """A model that thinks, says something and looks at so many files, every time."""
     numbers = count(1)
 
-    def reply(prompt: Prompt) -> list[dict[str, Any]]:
+    def reply(prompt: ModelPrompt) -> list[dict[str, Any]]:
         number = next(numbers)
         said: list[dict[str, Any]] = [{"type": "thinking", "thinking": f"step {number}", "signature": ""}]
         said = said if thinks else []

@@ -16,6 +16,7 @@ from sevenfold.ports import Log, Results
 from sevenfold.session import factory as opened
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.jsonl.results import FileResults
+from sevenfold.stores.log import LineLog
 from tests.session.talking import ALONE, ASK, BOUND, FREE, READ, SHELL, calling, fake_reply, output, thought
 
 SETTINGS = {
@@ -51,13 +52,13 @@ class Fuse:
         return self.left is not None and self.operations > self.left
 
 
-class BurningLog:
+class BurningLog(LineLog):
     """A log that ends the process at some write, leaving none of it or half a line."""
 
     def __init__(self, log: JsonlLog, fuse: Fuse) -> None:
         self._log, self._fuse = log, fuse
 
-    def append(self, lines: Sequence[bytes], *, durable: bool = False) -> int:
+    def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
         if self._fuse.burns():
             if self._fuse.torn and self._fuse.operations == (self._fuse.left or 0) + 1:
                 data = b"".join(lines)
@@ -69,8 +70,8 @@ class BurningLog:
     def read(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
         return self._log.read(start)
 
-    def holding(self, needle: bytes, before: int | None = None) -> Iterator[int]:
-        return self._log.holding(needle, before)
+    def find(self, text: bytes, before: int | None = None) -> Iterator[tuple[int, bytes]]:
+        return self._log.find(text, before)
 
     def close(self) -> None:
         self._log.close()

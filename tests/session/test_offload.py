@@ -40,7 +40,7 @@ class FullLog(MemoryLog):
         self.room, self.lines_left = room, 10**9
         super().__init__()
 
-    def append(self, lines: Sequence[bytes], *, durable: bool = False) -> int:
+    def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
         if sum(map(len, lines)) > self.room or len(lines) > self.lines_left:
             raise TranscriptFull("no space left on the disk")
         self.lines_left -= len(lines)

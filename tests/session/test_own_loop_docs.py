@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sevenfold.lab.simulator.brains import Prompt, ScriptedBrain
+from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
 
@@ -20,7 +20,7 @@ LOOPS = re.findall(r"^```py\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M 
 KEY = "simulated-key"
 
 
-def reads_once(prompt: Prompt) -> list[dict[str, Any]]:
+def reads_once(prompt: ModelPrompt) -> list[dict[str, Any]]:
     """A model that reads the file it is asked about, if it has a tool for that, and says what it found."""
     heard = [block for message in prompt.messages for block in message["content"]]
     if prompt.tools and not any(block["type"] == "tool_result" for block in heard):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import sevenfold
 from sevenfold.errors import InputError
-from sevenfold.lab.simulator.brains import Prompt, ScriptedBrain
+from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.profiles import find
@@ -33,7 +33,7 @@ def counting(answers: int, *names: str) -> ScriptedBrain:
     """A model that gives its calls these same names so many times, then says that it is done."""
     left = [answers]
 
-    def reply(prompt: Prompt) -> Any:
+    def reply(prompt: ModelPrompt) -> Any:
         left[0] -= 1
         if left[0] < 0:
             return "Done."

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 import sevenfold
 from sevenfold.errors import InputError, Refused
 from sevenfold.events import Acted, EpochOpened, Event
-from sevenfold.lab.simulator.brains import Prompt, ScriptedBrain
+from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.invariant import extends
 from sevenfold.profiles import find
 from sevenfold.record.layout import rounds
@@ -67,7 +67,7 @@ def fickle() -> ScriptedBrain:
     """A model that makes no call, one or two, in turn, and thinks where it can."""
     numbers = iter(range(10**9))
 
-    def reply(prompt: Prompt) -> list[dict[str, Any]]:
+    def reply(prompt: ModelPrompt) -> list[dict[str, Any]]:
         number = next(numbers)
         thinks = "thinking" in prompt.body
         answer: list[dict[str, Any]] = (

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.lab.simulator.app import create_app
 from sevenfold.lab.simulator.clock import VirtualClock
 from sevenfold.lab.simulator.faults import Fault, Faults
 from sevenfold.lab.simulator.provider import Setup
+from sevenfold.lab.simulator.server import create_app
 from tests.simulator.wire import (
     BY_HAND,
     EDITS,

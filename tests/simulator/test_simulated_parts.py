@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.lab.simulator.brains import (
+    ModelReply,
     RecordedBrain,
-    Reply,
     ScriptedBrain,
     ScriptUnfinished,
     thinking,
@@ -42,7 +42,7 @@ def test_the_default_brain_repeats_the_user() -> None:
 
 
 def test_a_script_is_played_step_by_step() -> None:
-    steps: list[Any] = ["one", [text("two")], Reply([text("three")], "refusal"), lambda p: p.last_text]
+    steps: list[Any] = ["one", [text("two")], ModelReply([text("three")], "refusal"), lambda p: p.last_text]
     brain = ScriptedBrain(steps)
     wire = simulated(brain)
     answers = [wire.messages("four") for _ in steps]

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.lab.simulator.limits import Limits
-from sevenfold.lab.simulator.provider import Setup
+from sevenfold.lab.simulator.provider import RateLimits, Setup
 from sevenfold.lab.simulator.schema import BETA_FIELDS, BLOCKS, FIELDS, SERVER_BLOCKS
 from sevenfold.profiles import find
 from tests.simulator.wire import (
@@ -530,7 +529,7 @@ def test_every_answer_carries_rate_limits_that_count_down(wire: Wire) -> None:
 
 
 def test_requests_over_the_limit_are_told_when_to_come_back() -> None:
-    wire = simulated(setup=Setup(counter=BY_HAND, limits=Limits(requests=1)))
+    wire = simulated(setup=Setup(counter=BY_HAND, limits=RateLimits(requests=1)))
     assert wire.messages().status == 200
     answer = wire.messages()
     assert (answer.status, answer.body["error"]["type"]) == (429, "rate_limit_error")
@@ -538,7 +537,7 @@ def test_requests_over_the_limit_are_told_when_to_come_back() -> None:
 
 
 def test_tokens_read_from_the_cache_do_not_count_against_the_limit() -> None:
-    wire = simulated(setup=Setup(counter=BY_HAND, limits=Limits(input_tokens=2_000)))
+    wire = simulated(setup=Setup(counter=BY_HAND, limits=RateLimits(input_tokens=2_000)))
     messages = [user(text("x" * 1_500, "-"))]
     assert [wire.messages(messages).status for _ in range(5)] == [200] * 5
 

@@ -14,7 +14,7 @@ import openai
 import pytest
 from anthropic import beta_tool
 
-from sevenfold.lab.simulator.brains import Prompt, Reply, ScriptedBrain, text, thinking, tool_use
+from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply, ScriptedBrain, text, thinking, tool_use
 from sevenfold.lab.simulator.faults import Fault
 from sevenfold.lab.simulator.invariant import extends
 from sevenfold.lab.simulator.provider import Simulator
@@ -30,16 +30,18 @@ READ: Any = {
 FUNCTION: Any = {"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}
 
 
-def helper(prompt: Prompt) -> Reply:
+def helper(prompt: ModelPrompt) -> ModelReply:
     """Thinks, reads when asked to, and tells what it read."""
     last = prompt.messages[-1]["content"][-1]
     if last["type"] == "tool_result":
         content = last["content"]
         read = content if isinstance(content, str) else content[0]["text"]
-        return Reply([thinking("now I know"), text(f"It says: {read}")])
+        return ModelReply([thinking("now I know"), text(f"It says: {read}")])
     if "read" in prompt.last_text:
-        return Reply([thinking("I should read it"), text("Reading."), tool_use("read", {"path": "a.txt"})])
-    return Reply([text("Hello! " * 10)])
+        return ModelReply(
+            [thinking("I should read it"), text("Reading."), tool_use("read", {"path": "a.txt"})]
+        )
+    return ModelReply([text("Hello! " * 10)])
 
 
 @pytest.fixture(scope="module")

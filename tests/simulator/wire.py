@@ -9,11 +9,11 @@ from typing import Any
 import httpx2
 import msgspec
 
-from sevenfold.lab.simulator.app import create_app
-from sevenfold.lab.simulator.brains import Brain, Prompt, Reply, ScriptedBrain
+from sevenfold.lab.simulator.brains import Brain, ModelPrompt, ModelReply, ScriptedBrain
 from sevenfold.lab.simulator.clock import VirtualClock
 from sevenfold.lab.simulator.faults import Faults
 from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.lab.simulator.server import create_app
 from sevenfold.lab.simulator.tokens import Counter
 from sevenfold.profiles import Profile, find
 
@@ -138,22 +138,22 @@ class Witness:
     """A brain that says ok and remembers every prompt it saw."""
 
     def __init__(self) -> None:
-        self.prompts: list[Prompt] = []
+        self.prompts: list[ModelPrompt] = []
 
-    def reply(self, prompt: Prompt) -> Reply:
+    def reply(self, prompt: ModelPrompt) -> ModelReply:
         self.prompts.append(prompt)
-        return Reply([text("ok")])
+        return ModelReply([text("ok")])
 
 
 def always(*blocks: Any) -> ScriptedBrain:
     """A brain that always says the same."""
-    return ScriptedBrain(lambda prompt: Reply(list(blocks)))
+    return ScriptedBrain(lambda prompt: ModelReply(list(blocks)))
 
 
-def thinker(prompt: Prompt) -> Reply:
+def thinker(prompt: ModelPrompt) -> ModelReply:
     """A brain that thinks before it answers with the number of messages it saw."""
     thought = {"type": "thinking", "thinking": f"thought {len(prompt.messages)}"}
-    return Reply([thought, {"type": "text", "text": f"answer {len(prompt.messages)}"}])
+    return ModelReply([thought, {"type": "text", "text": f"answer {len(prompt.messages)}"}])
 
 
 def user(*blocks: Any) -> dict[str, Any]:

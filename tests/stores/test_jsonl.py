@@ -233,7 +233,7 @@ def test_long_lines_are_found_from_the_end_across_chunks(tmp_path):
     path = tmp_path / "s.jsonl"
     rows = [b"a" * 600_000 + b"needle" + b"b" * 600_000 + b"\n", b"c" * 300_000 + b"\n", b"needle\n"]
     path.write_bytes(b"".join(rows))
-    assert list(lines.holding(path, b"needle")) == [len(rows[0]) + len(rows[1]), 0]
+    assert list(lines.find(path, b"needle")) == [(len(rows[0]) + len(rows[1]), rows[2]), (0, rows[0])]
 
 
 @given(st.text())

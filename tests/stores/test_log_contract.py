@@ -9,23 +9,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sevenfold.errors import Refused
 from sevenfold.ports import Log
-from sevenfold.stores.jsonl.draft import DraftedLog
+from sevenfold.stores.jsonl.draft import DraftLog
 from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.stores.log import Branch
 from sevenfold.stores.memory.log import MemoryLog
+from tests.stores.records import Model, records
 
 
 def drafted(folder: Path) -> Log:
-    """A draft behind a file that is there and has nothing in it yet."""
+    """A draft after a file that exists and has nothing in it yet."""
     path = folder / "log.jsonl"
     path.touch()
-    return DraftedLog(path)
+    return DraftLog(path)
 
 
 MAKERS: dict[str, Callable[[Path], Log]] = {
     "memory": lambda folder: MemoryLog(),
     "jsonl": lambda folder: JsonlLog.open(folder / "log.jsonl"),
-    "drafted": drafted,
+    "draft": drafted,
+    "branch": lambda folder: Branch(MemoryLog(), JsonlLog.open(folder / "log.jsonl"), 0),
 }
 
 
@@ -49,28 +53,22 @@ def test_lines_come_back_in_order_and_byte_for_byte(log):
 
 def test_an_empty_log_has_no_lines(log):
     assert list(log.read()) == []
-    assert list(log.holding(b"x")) == []
+    Model([]).agrees(log)
 
 
-def test_append_returns_where_the_first_line_stands(log):
+def test_append_returns_where_each_line_is(log):
     log.append([b"one\n"])
-    offset = log.append([b"two\n", b"three\n"])
-    assert [line for _, line in log.read(offset)] == [b"two\n", b"three\n"]
+    positions = log.append([b"two\n", b"three\n"])
+    assert [line for _, line in log.read(positions[0])] == [b"two\n", b"three\n"]
+    assert [line for _, line in log.read(positions[1])] == [b"three\n"]
+    assert list(log.append([])) == []
 
 
-def test_every_offset_is_a_place_to_read_from(log):
+def test_every_position_is_a_place_to_read_from(log):
     log.append([b"one\n", b"two\n", b"three\n"])
-    for place, (offset, line) in enumerate(list(log.read())):
-        assert next(log.read(offset))[1] == line
-        assert len(list(log.read(offset))) == 3 - place
-
-
-def test_lines_that_hold_something_are_found_newest_first(log):
-    log.append([b"a needle\n", b"hay\n", b"needle needle\n"])
-    offsets = [offset for offset, _ in log.read()]
-    assert list(log.holding(b"needle")) == [offsets[2], offsets[0]]
-    assert list(log.holding(b"needle", offsets[2])) == [offsets[0]]
-    assert list(log.holding(b"absent")) == []
+    for place, (position, line) in enumerate(list(log.read())):
+        assert next(log.read(position))[1] == line
+        assert len(list(log.read(position))) == 3 - place
 
 
 def test_reading_sees_what_was_appended_meanwhile(log):
@@ -79,17 +77,49 @@ def test_reading_sees_what_was_appended_meanwhile(log):
     assert len(list(log.read())) == 2
 
 
+def test_a_log_as_it_was_has_what_it_had_and_takes_nothing(log):
+    log.append([b"one\n"])
+    position = log.append([b"two\n"])[0]
+    before = log.upto(position)
+    log.append([b"three\n"])
+    assert [line for _, line in before.read()] == [b"one\n"]
+    with pytest.raises(Refused, match="earlier time"):
+        before.append([b"four\n"])
+    before.close()
+
+
 LINES = st.lists(st.binary(max_size=40).map(lambda raw: raw.replace(b"\n", b"") + b"\n"), max_size=20)
 
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-@given(batches=st.lists(LINES, max_size=5), needle=st.binary(min_size=1, max_size=3))
-def test_any_lines_are_kept_and_found(make, batches, needle, tmp_path_factory):
+@given(batches=st.lists(LINES, max_size=5))
+def test_any_lines_are_kept(make, batches, tmp_path_factory):
     log = make(tmp_path_factory.mktemp("log"))
-    for batch in batches:
-        log.append(batch)
-    lines = list(log.read())
-    assert [line for _, line in lines] == [line for batch in batches for line in batch]
-    if b"\n" not in needle:
-        assert list(log.holding(needle)) == [offset for offset, line in reversed(lines) if needle in line]
+    positions = [position for batch in batches for position in log.append(batch)]
+    assert list(log.read()) == list(
+        zip(positions, [one for batch in batches for one in batch], strict=True)
+    )
     log.close()
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+@given(lines=st.lists(records(), max_size=12), cut=st.integers(0, 12))
+def test_every_query_finds_what_looking_at_every_record_finds(make, lines, cut, tmp_path_factory):
+    log = make(tmp_path_factory.mktemp("log"))
+    positions = [*log.append(lines[:cut]), *log.append(lines[cut:])]
+    there = list(zip(positions, lines, strict=True))
+    Model(there).agrees(log)
+    if cut < len(lines):
+        Model(there[:cut]).agrees(log.upto(positions[cut]))
+    log.close()
+
+
+@given(lines=st.lists(records(), max_size=12), cut=st.integers(0, 12))
+def test_a_branch_answers_for_what_it_began_with_and_what_it_added(lines, cut):
+    parent = MemoryLog(lines[:cut])
+    branch = Branch(parent.upto(parent.size), MemoryLog(), parent.size)
+    parent.append([b'{"type":"user","uuid":"a1"}\n'])
+    branch.append(lines[cut:])
+    whole = list(MemoryLog(lines).read())
+    assert list(branch.read()) == whole
+    Model(whole).agrees(branch)

@@ -166,7 +166,9 @@ class _Loader:
             hops=by.hops + 1,
         )
         if self._followed > MOST_IMPORTS or self._characters > MOST_CHARACTERS:
-            self._file(request, _Content(problem="there were too many imports before; the rest is left out"))
+            self._file(
+                request, _Content(problem="there were too many imports before; the rest is left out")
+            )
             return False
         content = _read(request.path, by.bounds)
         if content.problem and not _LIKE_A_PATH.match(reference):

@@ -24,21 +24,22 @@ from typing import Any
 from msgspec import Struct
 
 from sevenfold.agent import instructions
-from sevenfold.agent.executor import Executor, Limits
+from sevenfold.agent.executor import Executor
 from sevenfold.agent.instructions import LoadedFile, LoadReason
+from sevenfold.agent.loop import Limits
 from sevenfold.agent.standard_tools import Fit
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.mentions import MOST_MENTIONS, Look, mentioned, plainly_a_path
 from sevenfold.agent.tools.output import ToolOutput, failed
 from sevenfold.agent.tools.skills import Skills
 from sevenfold.agent.tools.toolbox import Toolbox
-from sevenfold.conversation.flow import Flow
+from sevenfold.conversation.flow import Flow, Gather
 from sevenfold.conversation.intake import blocks_in
 from sevenfold.conversation.transcript import Beside
 from sevenfold.errors import InputError, SettingError
 from sevenfold.ports import Clock
-from sevenfold.prompts import given, session
-from sevenfold.prompts.mentions import MentionedFile, MentionedFolder
+from sevenfold.prompts import system
+from sevenfold.prompts.context import MentionedFile, MentionedFolder
 from sevenfold.prompts.text import cut, size
 from sevenfold.record import blocks
 from sevenfold.request.sections import Sections, SectionSource, SystemPrompt, standard
@@ -46,7 +47,7 @@ from sevenfold.session.results import ToolCall
 
 STEPS = (1.0, 0.5, 0.25, 0.1)
 """Shares of a limit at which the model is told again how much is left of it."""
-APART = frozenset({given.McpInstructions.file})
+APART = frozenset({system.McpInstructions.file})
 """Volatile sections whose changes are announced elsewhere, piece by piece."""
 STYLES_FOLDER = "output-styles"
 _FENCE = "---"
@@ -76,7 +77,7 @@ class PromptOptions(Struct, frozen=True, kw_only=True):
     guidance: str | None = None
     language: str | None = None
     """The language to answer in."""
-    style: session.OutputStyle | None = None
+    style: system.OutputStyle | None = None
 
 
 class AgentPrompt:
@@ -100,18 +101,18 @@ class AgentPrompt:
         self.loaded: tuple[LoadedFile, ...] = ()
         """The instruction files as they were last read."""
         sources = [
-            SectionSource.of(given.Instructions, self._instructions),
-            SectionSource.of(session.Environment, self._environment),
-            SectionSource.of(session.Today, lambda: _today(clock)),
-            SectionSource.of(session.Budgets, lambda: _budgets(*limits())),
+            SectionSource.of(system.Instructions, self._instructions),
+            SectionSource.of(system.Environment, self._environment),
+            SectionSource.of(system.Today, lambda: _today(clock)),
+            SectionSource.of(system.Budgets, lambda: _budgets(*limits())),
             *_preferences(options),
-            SectionSource.of(given.Skills, lambda: given.Skills.of(skills.listing())),
+            SectionSource.of(system.Skills, lambda: system.Skills.of(skills.listing())),
         ]
         kept = options.kept_results
         if fit.size == "full":
-            sources.append(SectionSource.of(session.Scratch, lambda: session.Scratch(str(options.scratch))))
+            sources.append(SectionSource.of(system.Scratch, lambda: system.Scratch(str(options.scratch))))
         if fit.size == "full" and kept is not None:
-            sources.append(SectionSource.of(session.Clearing, lambda: session.Clearing(kept)))
+            sources.append(SectionSource.of(system.Clearing, lambda: system.Clearing(kept)))
         self._sections: Sections = standard([*sources, *others], fit.texts)
         self.sent = SystemPrompt()
         """The prompt before the messages, with the changes announced since."""
@@ -140,13 +141,13 @@ class AgentPrompt:
         made, self._sections = self._sections.prompt()
         return made
 
-    def _environment(self) -> session.Environment:
+    def _environment(self) -> system.Environment:
         options = self._options
         return describe_environment(
             options.workspace, environ=options.environ, model=options.model, trusted=options.trusted
         )
 
-    def _instructions(self) -> given.Instructions | None:
+    def _instructions(self) -> system.Instructions | None:
         user = self._options.user
         root = self._options.workspace if self._options.trusted else user
         self.loaded = instructions.load(root, root, user, reason=self._reason)
@@ -154,29 +155,29 @@ class AgentPrompt:
         if found is None or most is None or size(found.files) <= most:
             return found
         names = ", ".join(file.path for file in self.loaded)
-        return given.Instructions(f"{cut(found.files, most)}\n[Cut here; the whole is in {names}.]")
+        return system.Instructions(f"{cut(found.files, most)}\n[Cut here; the whole is in {names}.]")
 
 
 def _preferences(options: PromptOptions) -> Iterator[SectionSource]:
     guidance, language, style = options.guidance, options.language, options.style
     if guidance:
-        yield SectionSource.of(session.Guidance, lambda: session.Guidance(guidance))
+        yield SectionSource.of(system.Guidance, lambda: system.Guidance(guidance))
     if language:
-        yield SectionSource.of(session.Language, lambda: session.Language(language))
+        yield SectionSource.of(system.Language, lambda: system.Language(language))
     if style:
-        yield SectionSource.of(session.OutputStyle, lambda: style)
+        yield SectionSource.of(system.OutputStyle, lambda: style)
 
 
-def _today(clock: Clock) -> session.Today:
-    return session.Today(datetime.fromtimestamp(clock.now()).date().isoformat())
+def _today(clock: Clock) -> system.Today:
+    return system.Today(datetime.fromtimestamp(clock.now()).date().isoformat())
 
 
-def _budgets(limits: Limits, left: Limits) -> session.Budgets | None:
+def _budgets(limits: Limits, left: Limits) -> system.Budgets | None:
     turns, tokens = _step(limits.turns, left.turns), _step(limits.tokens, left.tokens)
     usd = _step(limits.usd, left.usd)
     if turns is tokens is usd is None:
         return None
-    return session.Budgets(
+    return system.Budgets(
         None if turns is None else ceil(turns),
         None if tokens is None else ceil(tokens),
         None if usd is None else f"{usd:.2f}",
@@ -190,7 +191,7 @@ def _step(limit: float | None, left: float | None) -> float | None:
     return min(limit * share for share in STEPS if limit * share >= left)
 
 
-def find_style(name: str, folders: Sequence[Path]) -> session.OutputStyle:
+def find_style(name: str, folders: Sequence[Path]) -> system.OutputStyle:
     """The output style of this name from the last of these folders that has it; raises `SettingError` if none has."""
     places = [folder / STYLES_FOLDER / f"{name}.md" for folder in reversed(folders)]
     for path in places:
@@ -202,7 +203,7 @@ def find_style(name: str, folders: Sequence[Path]) -> session.OutputStyle:
             raise SettingError(f"output_style: {path} cannot be read: {error}") from error
         if not words:
             raise SettingError(f"output_style: {path} says nothing; write in it how to answer")
-        return session.OutputStyle(name, words)
+        return system.OutputStyle(name, words)
     raise SettingError(
         f"output_style: there is no style {name!r}; write how to answer into {places[-1]}, or choose another one"
     )
@@ -226,13 +227,13 @@ def describe_environment(
     model: str | None = None,
     trusted: bool = False,
     git_seconds: float = GIT_SECONDS,
-) -> session.Environment:
+) -> system.Environment:
     """Folder, platform, shell and git status, as they are now.
 
     Git is run only in a folder the user trusts, because a repository's own configuration can make git run programs.
     """
     git, changes = _git(cwd, environ, git_seconds) if trusted else (None, None)
-    return session.Environment(
+    return system.Environment(
         cwd=str(cwd),
         platform=f"{platform.system()} {platform.release()} ({platform.machine()})",
         shell=PurePath(environ.get("SHELL") or environ.get("COMSPEC") or "").name or None,
@@ -295,7 +296,10 @@ class Mentions:
     def __init__(
         self, executor: Executor, tokens: int, report: Callable[[str, ToolOutput, bool], None]
     ) -> None:
-        """``tokens`` of files fit with one message; ``report`` gets each path as typed, the output, and if it is a folder."""
+        """``tokens`` of files fit with one message.
+
+        ``report`` is called with each path as it was typed, what was read, and whether it is a folder.
+        """
         self._executor = executor
         self._tokens = tokens
         self._report = report
@@ -307,6 +311,11 @@ class Mentions:
 
     def read(self, text: str) -> Flow[list[Beside]]:
         """Read what a text mentions; returns the attachments for its message."""
+        # Gathered, so that the session is not locked while a report waits for a slow reader of events.
+        (attachments,) = yield from Gather([self._read(text)], 1)
+        return attachments
+
+    def _read(self, text: str) -> Flow[list[Beside]]:
         calls = self._calls(text)
         results = yield from self._executor.run(calls)
         return self._attachments(calls, results)
@@ -314,7 +323,9 @@ class Mentions:
     def _calls(self, text: str) -> list[ToolCall]:
         words = [word for word in mentioned(text) if self._worth_a_look(word)]
         for word in words[MOST_MENTIONS:]:
-            self._report(word, failed(f"No more than {MOST_MENTIONS} files of one message are read."), False)
+            self._report(
+                word, failed(f"No more than {MOST_MENTIONS} files of one message are read."), False
+            )
         found = enumerate(words[:MOST_MENTIONS], 1)
         return [ToolCall(f"mention-{number}", Look.name, {"path": word}) for number, word in found]
 
@@ -332,9 +343,7 @@ class Mentions:
         self._report(word, failed("There is no such file."), False)
         return False
 
-    def _attachments(
-        self, calls: Sequence[ToolCall], results: Sequence[Mapping[str, Any]]
-    ) -> list[Beside]:
+    def _attachments(self, calls: Sequence[ToolCall], results: Sequence[Mapping[str, Any]]) -> list[Beside]:
         """What was read, as far as it fits with the message."""
         room = self._tokens * CHARACTERS_PER_TOKEN
         made: list[Beside] = []

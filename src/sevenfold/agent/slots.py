@@ -29,7 +29,7 @@ from sevenfold.layers.compact.slots import (
     Work,
     WorkSlot,
 )
-from sevenfold.prompts import given
+from sevenfold.prompts import system
 from sevenfold.record import blocks
 from sevenfold.request.sections import SystemPrompt, announcement
 
@@ -39,7 +39,7 @@ PLAN_TOKENS = 25_000
 """More than any plan has, so it comes back whole except in small windows."""
 GOAL_TOKENS = TODO_TOKENS = 10_000
 PERMISSIONS_TOKENS = 4_000
-ANNOUNCED = (given.McpInstructions.file, given.Skills.file)
+ANNOUNCED = (system.McpInstructions.file, system.Skills.file)
 """Sections of the prompt whose changes have slots of their own."""
 PLANNING = "plan_mode"
 GONE = "ended with the process that started it"
@@ -177,7 +177,7 @@ def skill_listing_slot(skills: Skills) -> AnnouncedSlot:
     return AnnouncedSlot(
         "skill listing",
         skills.listing,
-        lambda name, text: given.Skill(name, " ".join(text.split())).render(),
+        lambda name, text: system.Skill(name, " ".join(text.split())).render(),
         _skill_listing,
         lambda news: {"content": _skill_listing(news), "skillCount": len(news), "names": list(news)},
         kind="skill_listing",
@@ -185,7 +185,7 @@ def skill_listing_slot(skills: Skills) -> AnnouncedSlot:
 
 
 def _skill_listing(news: Mapping[str, str]) -> str:
-    made = given.Skills.of(news)
+    made = system.Skills.of(news)
     return made.render() if made else ""
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
 
 from sevenfold.agent.processes.commands import LocalProcesses
@@ -31,10 +30,10 @@ from sevenfold.agent.tools.todo import TodoTool
 from sevenfold.agent.tools.tool import Tool
 from sevenfold.agent.tools.walk import PlainSearch
 from sevenfold.agent.tools.web import WebFetch
-from sevenfold.prompts import static
-from sevenfold.prompts.static import Static
+from sevenfold.prompts import system
+from sevenfold.prompts.system import Static
 from sevenfold.recall.recall import Hit
-from sevenfold.record import blocks, entries
+from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.entries import Said
 from sevenfold.record.window import Window
@@ -141,7 +140,7 @@ class Fit(Struct, frozen=True):
     @property
     def texts(self) -> tuple[type[Static], ...]:
         """The texts at the beginning of the system prompt."""
-        return static.ALL if self.size == "full" else (static.Brief,)
+        return system.STATIC if self.size == "full" else (system.Brief,)
 
 
 class StoreRecall:
@@ -158,18 +157,13 @@ class StoreRecall:
 
     def fetch(self, reference: str) -> bytes:
         """The whole of a record, or of a stored result."""
-        said = self._record(reference)
-        if said is None:
-            return self._result(reference)
-        return "\n\n".join(filter(None, (self._text(block, said) for block in said.blocks))).encode()
-
-    def _record(self, uuid: str) -> Said | None:
-        log = self._store.log
-        for offset in log.holding(msgspec.json.encode(uuid)):
-            entry = entries.read(next(log.read(offset))[1])
-            if isinstance(entry, Said) and entry.uuid == uuid:
-                return entry
-        return None
+        match self._store.log.record(reference):
+            case (_, Said() as said):
+                return "\n\n".join(
+                    filter(None, (self._text(block, said) for block in said.blocks))
+                ).encode()
+            case _:
+                return self._result(reference)
 
     def _text(self, block: Block, said: Said) -> str:
         if block.id in said.stored:

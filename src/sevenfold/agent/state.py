@@ -242,7 +242,9 @@ class AgentState:
         self._lock = threading.RLock()
         saved = self._file.load()
         self.goal = saved.goal
-        self.recent = RecentUse({one.path: one for one in saved.files}, {one.name: one for one in saved.skills})
+        self.recent = RecentUse(
+            {one.path: one for one in saved.files}, {one.name: one for one in saved.skills}
+        )
         self.processes = LocalProcesses(home.tasks, [one.restored() for one in saved.tasks])
         self._lost = [one.task for one in saved.tasks if one.state == "running"]
         self._ended: set[str] = set()

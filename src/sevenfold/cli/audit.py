@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from sevenfold.lab.audit.report import Audit, Audited
+    from sevenfold.lab.audit import Audit, AuditedCompaction
     from sevenfold.layers.compact.fidelity import Count
 
 SOMETHING_LOST = 1
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _audit(path: Path) -> Audit:
-    from sevenfold.lab.audit.report import audit
+    from sevenfold.lab.audit import audit
 
     with transcripts.indexed(path) as (log, index), transcripts.progress(path, "checking") as progress:
         return audit(log, index, progress)
@@ -93,7 +93,7 @@ def _print(path: Path, audit: Audit) -> None:
     console.print(_verdict(total.lost, total.invented), style="bold red" if total.lost else "bold green")
 
 
-def _print_boundary(console: Console, number: int, audited: Audited) -> None:
+def _print_boundary(console: Console, number: int, audited: AuditedCompaction) -> None:
     when = audited.timestamp[:19].replace("T", " ") or "no time"
     console.print(f"{number}. {when}  {audited.trigger}  {audited.uuid}", style="bold", soft_wrap=True)
     _print_counts(console, audited.by_kind)

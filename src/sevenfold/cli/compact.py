@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sevenfold.cli.recorded_session import Recorded
     from sevenfold.ports import Client
     from sevenfold.session.session import Session
-    from sevenfold.stores.jsonl.draft import DraftedLog
+    from sevenfold.stores.jsonl.draft import DraftLog
 
 SOMETHING_LOST = 1
 """The exit code when a fact is neither in the context nor found by recall."""
@@ -138,7 +138,7 @@ def _done(recorded: Recorded, client: Client, options: argparse.Namespace) -> Do
 
 def _compacted(
     recorded: Recorded, client: Client, target: Path, options: argparse.Namespace
-) -> tuple[Done, DraftedLog]:
+) -> tuple[Done, DraftLog]:
     from sevenfold.cli.compact_choices import wished
     from sevenfold.cli.compact_report import Done, tokens_by_category
     from sevenfold.cli.recorded_session import engaged, waiting

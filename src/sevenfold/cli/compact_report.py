@@ -12,7 +12,7 @@ from rich.text import Text
 
 from sevenfold.cli.phrases import category, count, money, plural, share, shortened
 from sevenfold.cli.transcripts import harmless
-from sevenfold.lab.profile.pieces import Asked, asked_by, piece_of
+from sevenfold.lab.profile.context import CallLabel, label_of_block, piece_of
 from sevenfold.layers.compact.request import Compacted, Left, Preview
 from sevenfold.record.weight import measure
 from sevenfold.session.session import Session
@@ -79,12 +79,12 @@ def tokens_by_category(session: Session, *, own: bool) -> dict[str, int]:
     ``own`` says that system prompt and tools are on record.
     """
     estimate = session.core.exchange.gauge.estimator.tokens
-    calls: dict[str, Asked] = {}
+    calls: dict[str, CallLabel] = {}
     sizes: dict[str, float] = {}
     for item in session.core.transcript.view.items:
         for block in item.shown:
             if block.kind.endswith("tool_use"):
-                calls[block.id] = asked_by(block)
+                calls[block.id] = label_of_block(block)
             piece = piece_of(item.said, block, measure(block), calls.get(block.id))
             sizes[piece.category] = sizes.get(piece.category, 0.0) + estimate(piece.weight)
     found = {name: round(size) for name, size in sizes.items() if size >= 1}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sevenfold.cli.phrases import count, plural
-from sevenfold.lab.profile.figures import Session, Total
+from sevenfold.lab.profile.figures import ProfileTotal, SessionProfile
 
 _REPAIRS = {
     "unanswered_call": ("tool call has", "tool calls have", "no result"),
@@ -16,7 +16,7 @@ _REPAIRS = {
 }
 
 
-def sentences(of: Session | Total) -> Iterator[str]:
+def sentences(of: SessionProfile | ProfileTotal) -> Iterator[str]:
     """Repeated reads, how good a rule of thumb would have been, and what is odd about the files."""
     yield from _reads(of)
     growth = of.growth
@@ -28,13 +28,13 @@ def sentences(of: Session | Total) -> Iterator[str]:
     if of.partial_outputs:
         calls = plural(of.partial_outputs, "call was", "calls were")
         yield f"{calls} recorded before the answer was complete: output and cost are too low."
-    if isinstance(of, Total) and of.copied_calls:
+    if isinstance(of, ProfileTotal) and of.copied_calls:
         copies = plural(of.copied_calls, "call is", "calls are")
         yield f"{copies} in more than one file (resumed or forked sessions); each copy is counted."
     yield from _oddities(of)
 
 
-def _reads(of: Session | Total) -> Iterator[str]:
+def _reads(of: SessionProfile | ProfileTotal) -> Iterator[str]:
     reads = of.repeated_reads
     if reads.reads:
         again = plural(reads.reads, "file was", "files were")
@@ -44,7 +44,7 @@ def _reads(of: Session | Total) -> Iterator[str]:
         yield f"{again} had to be read again after the first text had left the context."
 
 
-def _oddities(of: Session | Total) -> Iterator[str]:
+def _oddities(of: SessionProfile | ProfileTotal) -> Iterator[str]:
     for kind, number in of.repairs.items():
         one, many, rest = _REPAIRS.get(kind, (kind, kind, ""))
         yield f"{plural(number, one, many)} {rest}; a server refuses this unless it is mended."

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from sevenfold.cli.phrases import cause, count, money, plural
 from sevenfold.lab.profile import cache as caching
-from sevenfold.lab.profile.figures import Session, Shrinking
+from sevenfold.lab.profile.figures import SessionProfile, Shrinking
 
 COMPACTION = "compaction"
 CLEARING = "clearing"
@@ -29,12 +29,12 @@ class Mark(Struct, frozen=True):
     text: str
 
 
-def main_sizes(session: Session) -> list[int]:
+def main_sizes(session: SessionProfile) -> list[int]:
     """The sizes of the main conversation's prompts."""
     return [point.tokens for point in session.context_over_time if not point.lane]
 
 
-def marks(session: Session) -> Iterator[Mark]:
+def marks(session: SessionProfile) -> Iterator[Mark]:
     """All marks of a session; those that matter most come last."""
     last = len(main_sizes(session)) - 1
 

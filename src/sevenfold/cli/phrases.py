@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from sevenfold.lab.profile.books import seconds
-from sevenfold.lab.profile.pieces import RESULT
+from sevenfold.lab.profile.context import RESULT
 
 CATEGORIES = {
     "user_text": "what the user said",

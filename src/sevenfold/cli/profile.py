@@ -14,8 +14,8 @@ from sevenfold.cli.options import positive
 from sevenfold.errors import InputError, UserError
 
 if TYPE_CHECKING:
-    from sevenfold.lab.profile.figures import Profile
-    from sevenfold.lab.profile.gather import Progress
+    from sevenfold.lab.profile.figures import ProfileReport
+    from sevenfold.lab.profile.files import Progress
 
 FAILED = 2
 """The exit code when there is nothing to show."""
@@ -78,16 +78,16 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     from sevenfold.lab.examples import coding_session
-    from sevenfold.lab.profile import gather
+    from sevenfold.lab.profile import files
 
     if not options.paths and not options.example:
         raise InputError(
             "there is nothing to profile: name a transcript or a folder, or try sevenfold profile --example"
         )
     named = [transcripts.find(str(path)) for path in options.paths]
-    found = gather.find([*named, *([coding_session()] if options.example else [])])
+    found = files.find([*named, *([coding_session()] if options.example else [])])
     with _progress(len(found.files)) as progress:
-        profile = gather.profile(found, jobs=options.jobs, progress=progress)
+        profile = files.profile(found, jobs=options.jobs, progress=progress)
     profile = _cut(profile, options.top)
     if options.html and profile.sessions:
         _write_page(profile, options.html)
@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
     return FAILED
 
 
-def _cut(profile: Profile, top: int) -> Profile:
+def _cut(profile: ProfileReport, top: int) -> ProfileReport:
     """Leave the largest items that were asked for."""
     from msgspec import structs
 
@@ -131,14 +131,14 @@ def _progress(files: int) -> Iterator[Progress | None]:
         yield lambda done, work: bar.update(task, completed=done, total=work)
 
 
-def _print_json(profile: Profile) -> None:
+def _print_json(profile: ProfileReport) -> None:
     import msgspec
 
     text = msgspec.json.format(msgspec.json.encode(profile), indent=2)
     sys.stdout.write(text.decode() + "\n")
 
 
-def _print_report(profile: Profile, options: argparse.Namespace) -> None:
+def _print_report(profile: ProfileReport, options: argparse.Namespace) -> None:
     from sevenfold.cli import profile_terminal as terminal
     from sevenfold.cli.output import Report
 
@@ -148,7 +148,7 @@ def _print_report(profile: Profile, options: argparse.Namespace) -> None:
         console.print(f" The page is in {options.html}", soft_wrap=True)
 
 
-def _write_page(profile: Profile, target: Path) -> None:
+def _write_page(profile: ProfileReport, target: Path) -> None:
     from sevenfold.cli import profile_page as page
 
     try:

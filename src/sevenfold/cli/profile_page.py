@@ -17,7 +17,7 @@ from sevenfold import __version__
 from sevenfold.cli import phrases as wording
 from sevenfold.cli.findings import sentences
 from sevenfold.cli.marks import main_sizes, marks
-from sevenfold.lab.profile.figures import Point, Profile, Session
+from sevenfold.lab.profile.figures import Point, ProfileReport, SessionProfile
 
 MOST_POINTS = 600
 """More points than this are thinned out: no chart is wider…"""
@@ -27,7 +27,7 @@ MANY_SESSIONS = 50
 _PLACE = "/*FIGURES*/"
 
 
-def render(profile: Profile) -> str:
+def render(profile: ProfileReport) -> str:
     """The text of the page."""
     most = MOST_POINTS if len(profile.sessions) <= MANY_SESSIONS else FEW_POINTS
     sessions = [
@@ -60,7 +60,7 @@ def _thinned(points: list[Point], most: int) -> list[Point]:
     return [max(stretch, key=lambda point: point.tokens) for stretch in stretches]
 
 
-def _marks(session: Session) -> Iterator[tuple[str, int, str]]:
+def _marks(session: SessionProfile) -> Iterator[tuple[str, int, str]]:
     """What the chart of a session marks: the kind, the place, and what is said about it."""
     for mark in marks(session):
         yield mark.kind, mark.place, mark.text

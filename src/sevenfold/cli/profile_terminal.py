@@ -19,8 +19,8 @@ from sevenfold.cli import phrases as wording
 from sevenfold.cli.findings import sentences
 from sevenfold.cli.marks import CLEARING, COMPACTION, LOST, UNRECORDED, main_sizes, marks
 from sevenfold.cli.phrases import count, money, plural, share, times
-from sevenfold.lab.profile.figures import LargeItem, Profile, Session, Shrinking, Total
-from sevenfold.lab.profile.pieces import RESULT, TOOL_INPUTS
+from sevenfold.lab.profile.context import RESULT, TOOL_INPUTS
+from sevenfold.lab.profile.figures import LargeItem, ProfileReport, ProfileTotal, SessionProfile, Shrinking
 
 HEIGHT = 5
 """Rows of the chart of a session's context."""
@@ -30,7 +30,7 @@ MOST_EVENTS = 8
 MOST_ERRORS = 10
 
 
-def show(profile: Profile, console: Console, *, top: int, limit: int, each: bool) -> None:
+def show(profile: ProfileReport, console: Console, *, top: int, limit: int, each: bool) -> None:
     """Print the profile."""
     sessions = profile.sessions
     if len(sessions) == 1:
@@ -44,7 +44,7 @@ def show(profile: Profile, console: Console, *, top: int, limit: int, each: bool
     console.print()
 
 
-def session_page(session: Session, width: int, top: int) -> RenderableType:
+def session_page(session: SessionProfile, width: int, top: int) -> RenderableType:
     """Everything about one session."""
     calls = plural(session.api_calls, "API call")
     if session.side_calls:
@@ -63,7 +63,7 @@ def session_page(session: Session, width: int, top: int) -> RenderableType:
     return Group(*(Padding(part, (0, 0, 1, 1), expand=False) for part in parts if part))
 
 
-def total_page(profile: Profile, width: int, top: int, limit: int) -> RenderableType:
+def total_page(profile: ProfileReport, width: int, top: int, limit: int) -> RenderableType:
     """The sums of many sessions, and the sessions in a table."""
     total = profile.total
     models = ", ".join(list(total.models)[:4]) + (" …" if len(total.models) > 4 else "")
@@ -91,7 +91,7 @@ def _heading(text: str, note: str = "") -> Text:
     return Text.assemble((text, "bold cyan"), (f"  {note}" if note else "", "dim"))
 
 
-def _headline(of: Session | Total) -> RenderableType:
+def _headline(of: SessionProfile | ProfileTotal) -> RenderableType:
     """What it cost, and what the prompts were made of."""
     usage, grid = of.usage, Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
@@ -115,7 +115,7 @@ def _headline(of: Session | Total) -> RenderableType:
     return grid
 
 
-def _context(session: Session, width: int) -> RenderableType | None:
+def _context(session: SessionProfile, width: int) -> RenderableType | None:
     """The size of the prompts over the calls, with the moments something happened to them."""
     sizes = main_sizes(session)
     if not sizes:
@@ -136,7 +136,7 @@ def _context(session: Session, width: int) -> RenderableType | None:
     return Group(_heading("Context, call by call", filled), grid)
 
 
-def _marks(session: Session, length: int, room: int) -> Text:
+def _marks(session: SessionProfile, length: int, room: int) -> Text:
     """A row of signs under the chart, and what they mean."""
     signs = {chart.column(mark.place, length, room): mark.kind for mark in marks(session)}
     row = "".join(_SIGNS[signs[place]] if place in signs else " " for place in range(room)).rstrip()
@@ -144,7 +144,7 @@ def _marks(session: Session, length: int, room: int) -> Text:
     return Text.assemble((row, "yellow"), "\n" if used else "", ("   ".join(used), "dim"))
 
 
-def _categories(of: Session | Total, width: int) -> RenderableType | None:
+def _categories(of: SessionProfile | ProfileTotal, width: int) -> RenderableType | None:
     """Tokens by category, and how much of the prompts each made up."""
     carried = {name: tokens for name, tokens in of.carried_by_category.items() if tokens > 0}
     whole = sum(carried.values())
@@ -174,7 +174,7 @@ def _categories(of: Session | Total, width: int) -> RenderableType | None:
     return Group(_heading("Where the context went"), table)
 
 
-def _shrinkings(session: Session) -> RenderableType | None:
+def _shrinkings(session: SessionProfile) -> RenderableType | None:
     """Compactions, clearings, and shrinkings that nobody recorded."""
     events: list[tuple[str, Shrinking]] = [
         *(("compaction", event) for event in session.compaction_events),
@@ -205,7 +205,7 @@ def _size(tokens: int | None) -> str:
     return "–" if tokens is None else count(tokens)
 
 
-def _breaks(of: Session | Total) -> RenderableType | None:
+def _breaks(of: SessionProfile | ProfileTotal) -> RenderableType | None:
     """Cache breaks by cause."""
     if not of.cache_breaks:
         return None
@@ -251,7 +251,7 @@ def _kind(item: LargeItem) -> str:
     return wording.category(item.category)
 
 
-def _findings(of: Session | Total) -> RenderableType | None:
+def _findings(of: SessionProfile | ProfileTotal) -> RenderableType | None:
     """Everything else worth a sentence."""
     noticed = list(sentences(of))
     return Group(_heading("Also noticed"), _bullets(noticed)) if noticed else None
@@ -264,7 +264,7 @@ def _bullets(lines: Sequence[str]) -> RenderableType:
     return grid
 
 
-def _sessions(sessions: Sequence[Session], width: int, limit: int) -> RenderableType:
+def _sessions(sessions: Sequence[SessionProfile], width: int, limit: int) -> RenderableType:
     """One row for each session, the most expensive first."""
     ranked = sorted(sessions, key=lambda one: (-(one.cost_usd or 0.0), -one.usage.prompt))
     table = _table()
@@ -290,7 +290,7 @@ def _sessions(sessions: Sequence[Session], width: int, limit: int) -> Renderable
     return Group(_heading("Sessions", note), table)
 
 
-def _session_row(session: Session, width: int) -> Iterator[RenderableType]:
+def _session_row(session: SessionProfile, width: int) -> Iterator[RenderableType]:
     started = wording.moment(session.started)
     yield Text(PurePath(session.file).stem)
     if width >= 100:
@@ -305,7 +305,7 @@ def _session_row(session: Session, width: int) -> Iterator[RenderableType]:
         yield chart.sparkline(main_sizes(session), 20)
 
 
-def _errors(profile: Profile) -> RenderableType:
+def _errors(profile: ProfileReport) -> RenderableType:
     lines = [error.error for error in profile.errors[:MOST_ERRORS]]
     if (more := len(profile.errors) - MOST_ERRORS) > 0:
         lines.append(f"and {more} more")

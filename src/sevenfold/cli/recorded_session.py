@@ -21,7 +21,7 @@ from sevenfold.cli import transcripts
 from sevenfold.conversation.epoch import frame_of, in_force
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import InputError, Refused
-from sevenfold.lab.profile.formats import not_a_conversation
+from sevenfold.lab.profile.files import not_a_conversation
 from sevenfold.ports import Client
 from sevenfold.providers.offline.client import OfflineClient
 from sevenfold.recall.index import RecallIndex, side_file
@@ -33,7 +33,7 @@ from sevenfold.session.factory import Lifetime, Options, Recalled, Store, Tool
 from sevenfold.session.session import Session
 from sevenfold.stores.atomic import Staged
 from sevenfold.stores.home import user_home
-from sevenfold.stores.jsonl.draft import DraftedLog
+from sevenfold.stores.jsonl.draft import DraftLog
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.jsonl.notes import FileNotes
 from sevenfold.stores.jsonl.results import FileResults
@@ -64,25 +64,20 @@ class Recorded(Struct, frozen=True):
         return user_home().project(self.folder).session(self.session).notes
 
 
-class _Named(Struct):
-    sessionId: str = ""  # noqa: N815 (the name in the file)
-    cwd: str = ""
-
-
 def look(path: Path, model: str = "") -> Recorded:
     """What is known about a transcript; raises if it is none, or if nobody says which model it is for."""
     log = JsonlLog(path)
     view = resume(log)
     if not view.items:
         raise not_a_conversation(path)
-    named = _named(log)
+    identity = log.identity()
     model = model or _model(view)
     if not model:
         raise InputError(f"{path}: no answer in it names its model; say which one is meant with --model")
     return Recorded(
         path=path,
-        session=named.sessionId or path.stem,
-        folder=_folder(named.cwd, path),
+        session=identity.session or path.stem,
+        folder=_folder(identity.folder, path),
         model=model,
         own=view.epoch is not None,
         records=len(view),
@@ -94,12 +89,12 @@ def look(path: Path, model: str = "") -> Recorded:
 @contextmanager
 def engaged(
     recorded: Recorded, client: Client, shown: Path, *, recall: bool = False
-) -> Iterator[tuple[Session, DraftedLog]]:
+) -> Iterator[tuple[Session, DraftLog]]:
     """The session at work on a draft; ``shown`` is the path under which the model may read all of it later.
 
     With ``recall`` it is made ready first for what will be looked for in it.
     """
-    log = DraftedLog(recorded.path)
+    log = DraftLog(recorded.path)
     results = FileResults(recorded.path.parent / "tool-results" / recorded.path.stem)
     recalled = Recalled(log, None, results, index=partial(_index, recorded, log, results))
     if recall:
@@ -121,7 +116,7 @@ def engaged(
         session.close()
 
 
-def _index(recorded: Recorded, log: DraftedLog, results: FileResults) -> RecallIndex:
+def _index(recorded: Recorded, log: DraftLog, results: FileResults) -> RecallIndex:
     """What was said, to be looked through. Only what is in view can be hidden, so what came before is not read."""
     beside = side_file(recorded.path)
     index = RecallIndex.for_reading(log, beside, fetch=results.fetch, since=recorded.start)
@@ -147,7 +142,7 @@ def is_offline(client: Client) -> bool:
     return isinstance(client, OfflineClient)
 
 
-def write_new(target: Path, draft: DraftedLog) -> None:
+def write_new(target: Path, draft: DraftLog) -> None:
     """The file's bytes and the draft's in a new file, complete or not at all."""
     staged = Staged(target, draft.whole())
     try:
@@ -178,7 +173,7 @@ def held(path: Path) -> Iterator[JsonlLog]:
         log.close()
 
 
-def append(log: JsonlLog, draft: DraftedLog) -> None:
+def append(log: JsonlLog, draft: DraftLog) -> None:
     """Put the draft behind the file it began with, in one write; raises if the file has grown meanwhile."""
     if log.path.stat().st_size != draft.size:
         raise Refused(
@@ -205,19 +200,6 @@ def _folder(cwd: str, path: Path) -> Path:
 def _start(view: View) -> int:
     whole = Segment(view.items[0].said.uuid, "", view.items[-1].said.uuid)
     return view.start_of(whole) or 0
-
-
-def _named(log: JsonlLog) -> _Named:
-    """The session's id and folder as the newest line that has them says."""
-    for offset in log.holding(b'"sessionId"'):
-        raw = next(log.read(offset))[1]
-        try:
-            named = msgspec.json.decode(raw, type=_Named)
-        except msgspec.MsgspecError:
-            continue
-        if named.sessionId and named.cwd:
-            return named
-    return _Named()
 
 
 def _options(view: View) -> Options:

@@ -42,7 +42,7 @@ def find(name: str) -> Path:
 @contextmanager
 def indexed(path: Path) -> Iterator[tuple[JsonlLog, RecallIndex]]:
     """The transcript and an up-to-date index of all that was said in it; refused if nothing was."""
-    from sevenfold.lab.profile.formats import not_a_conversation
+    from sevenfold.lab.profile.files import not_a_conversation
     from sevenfold.recall.index import RecallIndex, side_file
     from sevenfold.stores.home import SessionFiles
     from sevenfold.stores.jsonl.log import JsonlLog

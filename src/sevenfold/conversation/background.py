@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import nullcontext
 from time import monotonic
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
-from sevenfold.conversation.flow import AsyncHooks, Guard, Hooks, drive, drive_async
+from sevenfold.conversation.flow import AsyncHooks, Flow, Guard, Hooks, drive, drive_async
 from sevenfold.ports import AsyncClient, Client
 
 Result = TypeVar("Result")
-Work = Generator[Any, Any, Result]
+Work: TypeAlias = Flow[Result]
 Done = Callable[[Result | Exception], None]
 Stop = Callable[[], None]
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from sevenfold.conversation import undo_compaction as uncompact
 from sevenfold.conversation.background import Runner
 from sevenfold.conversation.exchange import Outcome
+from sevenfold.conversation.flow import Ask
 from sevenfold.conversation.fork import Fork
 from sevenfold.conversation.limits import Pass, Progress
 from sevenfold.conversation.pins import pinned_items
@@ -37,7 +38,7 @@ from sevenfold.layers.compact.health import Health, Tally
 from sevenfold.layers.compact.request import Compacted, Preview, Wish
 from sevenfold.layers.compact.slots import FilesSlot, PinsSlot, Seen
 from sevenfold.layers.notes.keeper import NotesFile, NotesKeeper
-from sevenfold.ports import Ask, Clock, Recall, Reply
+from sevenfold.ports import Clock, Recall, Reply
 from sevenfold.profiles import Profile, find
 from sevenfold.record.wire import Message
 from sevenfold.request.sources import source as rules_of
@@ -164,7 +165,7 @@ class Engine:
         for attempt in range(REPEATS + 1):
             turn: Turn = yield from self.preparing()
             try:
-                reply: Reply = yield Ask(turn.prepared.call)
+                reply: Reply = yield from Ask(turn.prepared.call)
             except ModelError as error:
                 if not (yield from self.mending(error)) or attempt == REPEATS:
                     raise

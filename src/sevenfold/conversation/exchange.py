@@ -7,7 +7,7 @@ its tip, the body can be made again byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from math import inf
 
@@ -18,9 +18,10 @@ from msgspec.structs import replace
 from sevenfold.conversation import provider_edits as edited
 from sevenfold.conversation.amend import tell_changes, withdraw_changes
 from sevenfold.conversation.epoch import ADOPTED, Entry, enter, frame_of, learned, sizes
+from sevenfold.conversation.flow import Ask, Flow
 from sevenfold.conversation.history import Account, answered_at, last_tail
 from sevenfold.conversation.transcript import Transcript
-from sevenfold.ports import Ask, Call, Clock, Reply
+from sevenfold.ports import Call, Clock, Reply
 from sevenfold.profiles import Profile
 from sevenfold.record.blocks import THINKING, read_field, read_fields
 from sevenfold.record.decisions import Epoch, Request, Rewound, Why
@@ -121,10 +122,10 @@ class Exchange:
         cold = self.idle_seconds() > SECONDS[kept.tail]
         return enter(view, frame, lifetimes, self._profile, cold=cold)
 
-    def turn(self) -> Generator[Ask, Reply, Outcome]:
+    def turn(self) -> Flow[Outcome]:
         """One request and its answer, both on record."""
         prepared = self.prepare()
-        reply = yield Ask(prepared.call)
+        reply = yield from Ask(prepared.call)
         return self.observe(prepared, reply)
 
     def idle_seconds(self) -> float:

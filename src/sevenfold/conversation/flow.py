@@ -1,25 +1,31 @@
-"""Running a flow: the only place where models and hooks are waited for, once without and once with `await`.
+"""Flows: generators that yield what they need and are sent what they get, and the two drivers that run them.
 
-A flow is a generator that yields what it needs and is sent what it gets. It holds all the decisions and
-none of the waiting, so there is one of it for both worlds, and a test can be its driver. However a flow ends, by
-its own end, an error, an interrupt or a cancellation, it is closed before the driver returns.
+A flow holds all the decisions and none of the waiting, so it is written once for programs that block and programs
+that await, and a test can drive it with `next` and `send`. Effects are a closed union; each one is iterable, so
+``reply = yield from Ask(call)`` is typed. However a flow ends (its own end, an error, an interrupt, a
+cancellation), it is closed before the driver returns.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from math import ceil
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, assert_never, final
 
 from msgspec import Struct
 
 from sevenfold.conversation.hooks import HookInput, HookOutcome
 from sevenfold.errors import Aborted, Refused
-from sevenfold.ports import Ask, AsyncClient, Client, Watcher
+from sevenfold.ports import AsyncClient, Call, Client, Reply, Watcher
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
 class Hooks(Protocol):
@@ -46,14 +52,8 @@ class AsyncHooks(Protocol):
         ...
 
 
-class Fire(Struct, frozen=True):
-    """What a flow yields when hooks are to run; it gets their `HookOutcome` back."""
-
-    event: HookInput
-
-
 class Signal:
-    """Something that happens once, for whoever waits for it, in a thread or in a task."""
+    """Something that happens once; threads and tasks can wait for it."""
 
     def __init__(self) -> None:
         self._happened = threading.Event()
@@ -89,98 +89,185 @@ class Signal:
         return True
 
 
+@final
+class Ask(Struct, frozen=True):
+    """Ask a model; the flow gets its `Reply`, or a `ModelError` thrown in."""
+
+    call: Call
+
+    def __iter__(self) -> Generator[Effect, Any, Reply]:
+        reply: Reply = yield self
+        return reply
+
+
+@final
+class Fire(Struct, frozen=True):
+    """Run the hooks of an event; the flow gets their `HookOutcome`."""
+
+    event: HookInput
+
+    def __iter__(self) -> Generator[Effect, Any, HookOutcome]:
+        outcome: HookOutcome = yield self
+        return outcome
+
+
+@final
 class Wait(Struct, frozen=True):
-    """What a flow yields to wait for work that goes on beside it; it is told whether that came to an end."""
+    """Wait for background work; the flow gets True if it ended in time."""
 
     signal: Signal
     seconds: float
 
-
-class Do(Struct, frozen=True):
-    """What a flow yields to have something done that takes its time; it gets back what came of it."""
-
-    now: Callable[[], Any]
-    """Does it, for a driver that blocks…"""
-    later: Callable[[], Awaitable[Any]]
-    """…and for one that awaits."""
+    def __iter__(self) -> Generator[Effect, Any, bool]:
+        ended: bool = yield self
+        return ended
 
 
-def aside(work: Callable[[], Any]) -> Do:
-    """Something that only computes, from what does not change: who awaits has it done in a thread.
+@final
+class Run(Struct, Generic[R], frozen=True):
+    """Do something slow; the flow gets its result."""
 
-    Nothing is held meanwhile, so whoever yields this must look again whether the world is still the same.
+    now: Callable[[], R]
+    """For the driver that blocks."""
+    later: Callable[[], Awaitable[R]]
+    """For the driver that awaits."""
+
+    def __iter__(self) -> Generator[Effect, Any, R]:
+        result: R = yield self
+        return result
+
+
+class Interruptible(Protocol[R_co]):
+    """Work that ends by itself, with an error, when its agent is interrupted."""
+
+    def run(self) -> R_co:
+        """Do it, for the driver that blocks."""
+        ...
+
+    async def run_async(self) -> R_co:
+        """Do it, for the driver that awaits."""
+        ...
+
+
+@final
+class Consent(Struct, Generic[R], frozen=True):
+    """Ask the user for permission; the flow gets their answer, or `Aborted` thrown in."""
+
+    question: Interruptible[R]
+
+    def __iter__(self) -> Generator[Effect, Any, R]:
+        answer: R = yield self
+        return answer
+
+
+@final
+class Use(Struct, Generic[R], frozen=True):
+    """Use a tool; the flow gets its output, or `Aborted` thrown in."""
+
+    tool: Interruptible[R]
+
+    def __iter__(self) -> Generator[Effect, Any, R]:
+        output: R = yield self
+        return output
+
+
+@final
+class Gather(Struct, Generic[R], frozen=True):
+    """Run flows concurrently, at most ``limit`` at a time; the flow gets their results in order.
+
+    Their steps are taken without the driver's guard: they may wait for the user, or for a reader of events.
     """
-    return Do(work, partial(asyncio.to_thread, work))
+
+    flows: Sequence[Flow[R]]
+    limit: int
+
+    def __iter__(self) -> Generator[Effect, Any, list[R]]:
+        results: list[R] = yield self
+        return results
 
 
-Result = TypeVar("Result")
-Flow = Generator[Any, Any, Result]
-"""Yields `Ask`, `Fire`, `Wait` or `Do`."""
+Effect: TypeAlias = Ask | Fire | Wait | Run[Any] | Consent[Any] | Use[Any] | Gather[Any]
+Flow: TypeAlias = Generator[Effect, Any, R]
+
+
+def in_thread(work: Callable[[], R]) -> Run[R]:
+    """Something that only computes; the driver that awaits has it done in a thread.
+
+    No lock is held meanwhile, so a flow that yields this must check afterwards that the conversation is unchanged.
+    """
+    return Run(work, partial(asyncio.to_thread, work))
+
+
 Guard = AbstractContextManager[object]
 
 TICK = 0.05
-"""Seconds in which somebody who waits notices that it is no longer wanted."""
+"""Seconds within which a blocked wait notices that it was stopped."""
 FOREVER = 10.0**7
 STOPPED = "stopped before it was done"
 NOBODY = "a model has to be asked, and no client was given"
 
 
 def drive(
-    flow: Flow[Result],
+    flow: Flow[R],
     client: Client | None,
     watch: Watcher | None = None,
     hooks: Hooks | None = None,
     guard: Guard | None = None,
     stopped: Signal | None = None,
-) -> Result:
-    """Run a flow to its end; its own steps, unlike what it waits for, are done under the ``guard``.
+) -> R:
+    """Run a flow to its end; its own steps, but not its waits, are taken under the ``guard``.
 
-    Once ``stopped`` has happened no hook is waited for any more, nor work beside the flow: it gets `Aborted`. Models
-    and tools are stopped by whoever asks and runs them.
+    Once ``stopped`` has happened, a hook or a wait raises `Aborted` in the flow. Models and tools are stopped by
+    their clients and executors.
     """
     guard = guard or nullcontext()
     try:
         with guard:
-            wanted = next(flow)
+            effect = next(flow)
         while True:
             try:
-                match wanted:
+                match effect:
                     case Ask(call=call):
                         got: Any = _given(client).ask(call, watch)
                     case Fire(event=event):
                         got = _fired(event, hooks, stopped)
                     case Wait(signal=signal, seconds=seconds):
                         got = _waited(signal, seconds, stopped)
-                    case Do(now=now):
+                    case Run(now=now):
                         got = now()
+                    case Consent(question=work) | Use(tool=work):
+                        got = work.run()
+                    case Gather(flows=flows, limit=limit):
+                        again = partial(drive, client=client, watch=watch, hooks=hooks, stopped=stopped)
+                        got = _gathered(flows, limit, again)
                     case _:
-                        raise AssertionError(f"nobody knows how to do {wanted!r}")
-            except Exception as error:  # noqa: BLE001 (whatever it is, the flow decides what comes of it)
+                        assert_never(effect)
+            except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
                 with guard:
-                    wanted = flow.throw(error)
+                    effect = flow.throw(error)
             else:
                 with guard:
-                    wanted = flow.send(got)
+                    effect = flow.send(got)
     except StopIteration as end:
-        result: Result = end.value
+        result: R = end.value
         return result
     finally:
         flow.close()
 
 
 async def drive_async(
-    flow: Flow[Result],
+    flow: Flow[R],
     client: AsyncClient | None,
     watch: Watcher | None = None,
     hooks: AsyncHooks | None = None,
     stopped: Signal | None = None,
-) -> Result:
+) -> R:
     """Run a flow to its end without blocking; see `drive` for ``stopped``."""
     try:
-        wanted = next(flow)
+        effect = next(flow)
         while True:
             try:
-                match wanted:
+                match effect:
                     case Ask(call=call):
                         got: Any = await _given(client).ask(call, watch)
                     case Fire(event=event):
@@ -188,16 +275,23 @@ async def drive_async(
                     case Wait(signal=signal, seconds=seconds):
                         other = stopped if stopped is not signal else None
                         got = await _unless(other, signal.wait_async(seconds))
-                    case Do(later=later):
+                    case Run(later=later):
                         got = await later()
+                    case Consent(question=work) | Use(tool=work):
+                        got = await work.run_async()
+                    case Gather(flows=flows, limit=limit):
+                        again = partial(
+                            drive_async, client=client, watch=watch, hooks=hooks, stopped=stopped
+                        )
+                        got = await _gathered_async(flows, limit, again)
                     case _:
-                        raise AssertionError(f"nobody knows how to do {wanted!r}")
-            except Exception as error:  # noqa: BLE001 (whatever it is, the flow decides what comes of it)
-                wanted = flow.throw(error)
+                        assert_never(effect)
+            except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
+                effect = flow.throw(error)
             else:
-                wanted = flow.send(got)
+                effect = flow.send(got)
     except StopIteration as end:
-        result: Result = end.value
+        result: R = end.value
         return result
     finally:
         flow.close()
@@ -222,7 +316,7 @@ def _waited(signal: Signal, seconds: float, stopped: Signal | None) -> bool:
     return False
 
 
-async def _unless(stopped: Signal | None, work: Coroutine[Any, Any, Result]) -> Result:
+async def _unless(stopped: Signal | None, work: Coroutine[Any, Any, R]) -> R:
     """What comes of the work, unless it is stopped before."""
     if stopped is None:
         return await work
@@ -236,6 +330,26 @@ async def _unless(stopped: Signal | None, work: Coroutine[Any, Any, Result]) -> 
         doing.cancel()
         over.cancel()
         await asyncio.gather(doing, over, return_exceptions=True)
+
+
+def _gathered(flows: Sequence[Flow[R]], limit: int, run: Callable[[Flow[R]], R]) -> list[R]:
+    if len(flows) <= 1:
+        return [run(flow) for flow in flows]
+    contexts = [contextvars.copy_context() for _ in flows]
+    with ThreadPoolExecutor(min(limit, len(flows)), "sevenfold-flow") as pool:
+        return list(pool.map(lambda context, flow: context.run(run, flow), contexts, flows))
+
+
+async def _gathered_async(
+    flows: Sequence[Flow[R]], limit: int, run: Callable[[Flow[R]], Awaitable[R]]
+) -> list[R]:
+    room = asyncio.Semaphore(limit)
+
+    async def one(flow: Flow[R]) -> R:
+        async with room:
+            return await run(flow)
+
+    return await asyncio.gather(*map(one, flows))
 
 
 def _given(client: Any) -> Any:

@@ -7,17 +7,18 @@ conversation it was taken from; its requests are on record with what they added.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Raw
 
 from sevenfold.conversation import intake
 from sevenfold.conversation.exchange import Exchange, Outcome, Prepared
+from sevenfold.conversation.flow import Ask, Flow
 from sevenfold.conversation.request_events import Telling
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import InputError, ModelError
-from sevenfold.ports import Ask, Call, Clock, Reply
+from sevenfold.ports import Call, Clock, Reply
 from sevenfold.profiles import Profile
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
@@ -126,11 +127,11 @@ class Fork:
             self._telling.answered(outcome, self._source.name)
         return outcome
 
-    def turn(self) -> Generator[Ask, Reply, Outcome]:
+    def turn(self) -> Flow[Outcome]:
         """One request of the fork and its answer."""
         prepared = self.prepare()
         try:
-            reply = yield Ask(prepared.call)
+            reply = yield from Ask(prepared.call)
         except ModelError as error:
             if self._telling is not None:
                 self._telling.failed(error, prepared.record.id, source=self._source.name)

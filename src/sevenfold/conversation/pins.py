@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sevenfold.conversation.transcript import Transcript
-from sevenfold.record import entries
 from sevenfold.record.decisions import Pin
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
@@ -26,10 +25,8 @@ def pinned_items(transcript: Transcript) -> list[Item]:
 
 
 def _in_log(transcript: Transcript, uuid: str) -> Item | None:
-    for offset in transcript.log.holding(b'"' + uuid.encode() + b'"'):
-        for _, line in transcript.log.read(offset):
-            match entries.read(line):
-                case Said(uuid=name) as said if name == uuid:
-                    return Item.of(said, 0)
-            break
-    return None
+    match transcript.log.record(uuid):
+        case (_, Said() as said):
+            return Item.of(said, 0)
+        case _:
+            return None

@@ -29,7 +29,7 @@ class Finder:
         for item in reversed(self._transcript.view.items):
             if item.said.key == key:
                 return item.said.uuid
-        if self._transcript.view.boundary is None or not history.keyed(self._transcript.log, key):
+        if self._transcript.view.boundary is None or not self._transcript.log.keyed(key):
             return ""
         said = (item.said for item in reversed(history.whole(self._transcript.log).items))
         return next((one.uuid for one in said if one.key == key), "")
@@ -39,7 +39,7 @@ class Finder:
         if any(call in item.said.answers for item in self._transcript.view.items):
             return True
         compacted = self._transcript.view.boundary is not None
-        return compacted and history.result(self._transcript.log, call) is not None
+        return compacted and self._transcript.log.result(call) is not None
 
     def in_view(self, record: str) -> Item:
         """A record in view."""
@@ -53,12 +53,12 @@ class Finder:
         for item in self._transcript.view.items:
             if call in item.said.answers:
                 return next(block for block in item.said.blocks if block.id == call)
-        return history.result(self._transcript.log, call)
+        return self._transcript.log.result(call)
 
     def same_result(self, given: Block) -> bool:
         """Is this what the session has as the result of that call, if it has one?"""
         known = self.result(given.id)
-        place = history.stored(self._transcript.log, given.id) if known is not None else None
+        place = self._transcript.log.stored(given.id) if known is not None else None
         return known is None or following.same(known, given, place)
 
     def fetch(self, reference: str) -> bytes:
@@ -90,7 +90,7 @@ class Finder:
             for call, place in item.said.stored.items():
                 if reference in (call, place.path):
                     return place
-        return history.stored(self._transcript.log, reference)
+        return self._transcript.log.stored(reference)
 
     def _cleared(self, clearing: str, calls: Sequence[str]) -> Stored | str | None:
         if len(calls) == 1:

@@ -17,9 +17,6 @@ from sevenfold.record.entries import Boundary, Damaged, Decision, Entry
 from sevenfold.record.layout import Measured
 from sevenfold.record.view import View
 
-_BOUNDARY = b'"compact_boundary"'
-
-
 Told = Measured | Epoch
 """What a reader learns about sizes: reports, and what preceded the messages when they were made."""
 
@@ -41,8 +38,8 @@ def resume(log: Log, told: list[Told] | None = None) -> View:
 def fold(log: Log, start: int = 0, told: list[Told] | None = None) -> View:
     """The view that results from reading the log from ``start`` on."""
     view = View(complete=start == 0)
-    for offset, entry in read(log, start):
-        measured = view.add(entry, offset)
+    for position, entry in read(log, start):
+        measured = view.add(entry, position)
         if told is not None and measured is not None:
             told.append(measured)
         if told is not None and isinstance(entry, Decision) and isinstance(entry.made, Epoch):
@@ -51,16 +48,15 @@ def fold(log: Log, start: int = 0, told: list[Told] | None = None) -> View:
 
 
 def read(log: Log, start: int = 0) -> Iterator[tuple[int, Entry]]:
-    """The entries of the log from ``start`` on, each with its place."""
-    for offset, line in log.read(start):
-        yield offset, entries.read(line) if line else Damaged("the line is too long to be read")
+    """The entries of the log from ``start`` on, each with its position."""
+    for position, line in log.read(start):
+        yield position, entries.read(line) if line else Damaged("the line is too long to be read")
 
 
 def _starting_points(log: Log) -> Iterator[int]:
-    """Places from which reading may suffice, the last first; in the end the beginning."""
-    for offset in log.holding(_BOUNDARY):
-        entry = _entry_at(log, offset)
-        start = _start_of_view(log, entry, offset) if isinstance(entry, Boundary) else None
+    """Positions from which reading may suffice, the last first; in the end the beginning."""
+    for position, boundary in log.boundaries():
+        start = _start_of_view(log, boundary, position)
         if start == 0:
             break
         if start is not None:
@@ -68,12 +64,12 @@ def _starting_points(log: Log) -> Iterator[int]:
     yield 0
 
 
-def _start_of_view(log: Log, boundary: Boundary, offset: int) -> int | None:
+def _start_of_view(log: Log, boundary: Boundary, position: int) -> int | None:
     """Where the view begins that a boundary opens: there, or at the first of the messages it keeps."""
     segment = boundary.about.preserved_segment
     if segment is None:
-        return offset
-    for _, entry in read(log, offset) if boundary.own else ():
+        return position
+    for _, entry in read(log, position) if boundary.own else ():
         match entry:
             case Decision(made=Carry(boundary=boundary.uuid, segment_offset=int() as start)):
                 return start
@@ -81,28 +77,15 @@ def _start_of_view(log: Log, boundary: Boundary, offset: int) -> int | None:
                 break
             case _:
                 continue
-    return _find(log, segment.head_uuid, offset)
-
-
-def _find(log: Log, uuid: str, before: int) -> int | None:
-    """Where the record with this id stands. Its children name it too, so hits are looked at."""
-    for offset in log.holding(b'"' + uuid.encode() + b'"', before):
-        if getattr(_entry_at(log, offset), "uuid", None) == uuid:
-            return offset
-    return None
-
-
-def _entry_at(log: Log, offset: int) -> Entry:
-    for _, entry in read(log, offset):
-        return entry
-    return Damaged("there is no line")
+    head = log.record(segment.head_uuid, position)
+    return None if head is None else head[0]
 
 
 def _recall_epoch(log: Log, view: View) -> None:
     """The epoch's bytes may stand before the boundary: the carry says where."""
     if view.epoch is None and view.carry is not None and view.carry.epoch_offset is not None:
-        match _entry_at(log, view.carry.epoch_offset):
-            case Decision(made=Epoch() as epoch):
+        match next(read(log, view.carry.epoch_offset), None):
+            case (_, Decision(made=Epoch() as epoch)):
                 view.epoch = epoch
             case _:
                 pass

@@ -6,7 +6,7 @@ request out, takes the answer in, and can say at any time how full it is, what i
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from threading import RLock
 from typing import Any
 
@@ -17,6 +17,7 @@ from sevenfold.conversation.announcer import Announcer
 from sevenfold.conversation.due import Turn
 from sevenfold.conversation.edits import Decider
 from sevenfold.conversation.exchange import Exchange, Outcome, Prepared
+from sevenfold.conversation.flow import Ask, Flow
 from sevenfold.conversation.follower import Follower
 from sevenfold.conversation.fork import Fork
 from sevenfold.conversation.history import Past
@@ -37,7 +38,7 @@ from sevenfold.errors import BodyTooLarge, InputError, ModelError, PromptTooLong
 from sevenfold.events import Listener, Masked, Proposed, SteppedAside
 from sevenfold.layers.clear.upkeep import Upkeep
 from sevenfold.layers.offload.gate import Gate
-from sevenfold.ports import Ask, Clock, Reply, Results
+from sevenfold.ports import Clock, Reply, Results
 from sevenfold.profiles import Profile
 from sevenfold.record import calls, redact
 from sevenfold.record.blocks import Block
@@ -229,12 +230,12 @@ class Session:
             self._telling.epochs()
             return again
 
-    def turn(self) -> Generator[Ask, Reply, Outcome]:
+    def turn(self) -> Flow[Outcome]:
         """One request and its answer; errors that can be mended are withheld and the request made again."""
         for attempt in range(REPEATS + 1):
             call = self.prepare().prepared.call
             try:
-                reply = yield Ask(call)
+                reply = yield from Ask(call)
             except ModelError as error:
                 if not self.failed(error) or attempt == REPEATS:
                     raise

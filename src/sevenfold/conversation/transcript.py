@@ -14,7 +14,6 @@ from typing import TypeVar
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation import history
 from sevenfold.conversation.resume import Told, resume
 from sevenfold.errors import InputError, Refused, TranscriptTooNew
 from sevenfold.ports import Clock, Ids, Log
@@ -60,7 +59,7 @@ class Transcript:
         """Bytes written since it was opened."""
         self.view = resume(log, self.told)
         self._closed = False
-        self._epoch_offset = self._find_epoch()
+        self._epoch_at = self._find_epoch()
 
     @property
     def read_only(self) -> bool:
@@ -103,7 +102,7 @@ class Transcript:
             return True
         if calls.drawn(call):
             return False
-        return known is not None or (not self.view.whole and history.called(self.log, call))
+        return known is not None or (not self.view.whole and self.log.called(call))
 
     def attach(
         self, kind: str, facts: dict[str, object], blocks: Sequence[Block], *, role: str = "user"
@@ -189,7 +188,7 @@ class Transcript:
             boundary=boundary,
             previous_boundary=self.view.boundary,
             epoch=self.view.epoch.id if self.view.epoch else None,
-            epoch_offset=self._epoch_offset,
+            epoch_offset=self._epoch_at,
             segment_offset=self.view.start_of(segment) if segment else None,
             **stamp,
         )
@@ -224,23 +223,23 @@ class Transcript:
 
     def _write(self, *written: Written, durable: bool = False) -> Measured | None:
         self.must_be_writable()
-        offset = self.log.append([one.line for one in written], durable=durable)
+        positions = self.log.append([one.line for one in written], durable=durable)
         measured = None
-        for one in written:
+        for position, one in zip(positions, written, strict=True):
             if isinstance(one.entry, Decision) and isinstance(one.entry.made, Epoch):
-                self._epoch_offset = offset
-            measured = self.view.add(one.entry, offset) or measured
-            offset += len(one.line)
+                self._epoch_at = position
+            measured = self.view.add(one.entry, position) or measured
             self.written += len(one.line)
         if self.view.missing is not None:
             self.view = resume(self.log)
         return measured
 
     def _find_epoch(self) -> int | None:
-        """Where the record of the epoch in force stands."""
+        """Where the record of the epoch in force is."""
         if self.view.epoch is None:
             return None
-        return next(self.log.holding(b'"id":"' + self.view.epoch.id.encode() + b'"'), None)
+        epoch = self.view.epoch.id
+        return next((position for position, made in self.log.decisions(Epoch) if made.id == epoch), None)
 
     def _now(self) -> str:
         milliseconds = int(self._clock.now() * 1000)

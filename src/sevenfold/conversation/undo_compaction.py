@@ -15,12 +15,9 @@ from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import Refused
 from sevenfold.ports import Log
 from sevenfold.profiles import Profile
-from sevenfold.record import entries
 from sevenfold.record.decisions import Epoch, Undone
-from sevenfold.record.entries import Boundary, Clearing, Decision
+from sevenfold.record.entries import Boundary, Clearing
 from sevenfold.record.window import Window
-
-_EPOCH = b'"kind":"epoch"'
 
 
 def undo(transcript: Transcript, exchange: Exchange, profile: Profile, window: Window) -> str:
@@ -147,20 +144,16 @@ def _must_fit(boundary: Boundary, transcript: Transcript, exchange: Exchange, wi
 def _epochs(log: Log, boundary: str) -> tuple[Epoch | None, Epoch | None]:
     """The epoch a compaction opened, and the one before it."""
     own = None
-    for offset in log.holding(_EPOCH):
-        for _, line in log.read(offset):
-            match entries.read(line):
-                case Decision(made=Epoch() as epoch):
-                    if own is not None:
-                        return own, epoch
-                    if epoch.boundary == boundary:
-                        own = epoch
-            break
+    for _, epoch in log.decisions(Epoch):
+        if own is not None:
+            return own, epoch
+        if epoch.boundary == boundary:
+            own = epoch
     return own, None
 
 
 def _place(log: Log, decision: str | undoing.Undoable) -> int:
-    """Where the newest record stands that names a decision."""
+    """Where a decision was last made, undone or redone; -1 if that is not on record."""
     match decision:
         case str():
             name = decision
@@ -168,14 +161,13 @@ def _place(log: Log, decision: str | undoing.Undoable) -> int:
             pass
         case _:
             name = decision.id
-    return next(log.holding(b'"' + name.encode() + b'"'), -1)
+    position = log.decided_at(name)
+    return -1 if position is None else position
 
 
 def _is_boundary(log: Log, uuid: str) -> bool:
-    for offset in log.holding(b'"' + uuid.encode() + b'"'):
-        for _, line in log.read(offset):
-            match entries.read(line):
-                case Boundary(uuid=name) if name == uuid:
-                    return True
-            break
-    return False
+    match log.record(uuid):
+        case (_, Boundary()):
+            return True
+        case _:
+            return False

@@ -27,7 +27,7 @@ from sevenfold.agent.tools.output import (
 from sevenfold.cli.chat.signs import Signs
 from sevenfold.cli.chat.words import clean, fitted, lasted, one_line
 from sevenfold.cli.phrases import plural
-from sevenfold.lab.profile.pieces import asked
+from sevenfold.lab.profile.context import label_of
 
 FEW_LINES = 14
 """Lines of a difference that are shown with its call."""
@@ -52,7 +52,7 @@ class Called(Protocol):
 
 def about(call: Called, folder: str = "") -> str:
     """What a call asks for, in a few words; paths are named from the folder the user works in."""
-    what = asked(call.name, call.input).what
+    what = label_of(call.name, call.input).what
     if folder and what.startswith("/"):
         path = PurePath(what)
         what = str(path.relative_to(folder)) if path.is_relative_to(folder) else what

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from sevenfold.agent.loop import Call
 from sevenfold.cli.chat.calls import running
 from sevenfold.cli.chat.signs import Signs
 from sevenfold.cli.chat.words import lasted, one_line
+from sevenfold.session.results import ToolCall
 
 LONGEST_TAIL = 4_000
 """Characters of running output and thinking that are kept to show the end of."""
@@ -25,7 +25,7 @@ LONGEST_TAIL = 4_000
 class Running(Struct, frozen=True):
     """A call that is being carried out."""
 
-    call: Call
+    call: ToolCall
     began: float
     last: str = ""
 
@@ -47,11 +47,11 @@ class Live(Struct, frozen=True):
     queued: tuple[str, ...] = ()
     stopping: bool = False
 
-    def began(self, call: Call, now: float) -> Live:
+    def began(self, call: ToolCall, now: float) -> Live:
         """A call begins."""
         return replace(self, preparing="", running={**self.running, call.id: Running(call, now)})
 
-    def progress(self, call: Call, text: str) -> Live:
+    def progress(self, call: ToolCall, text: str) -> Live:
         """A call printed something."""
         one = self.running.get(call.id)
         if one is None:
@@ -59,7 +59,7 @@ class Live(Struct, frozen=True):
         grown = replace(one, last=(one.last + text)[-LONGEST_TAIL:])
         return replace(self, running={**self.running, call.id: grown})
 
-    def ended(self, call: Call) -> Live:
+    def ended(self, call: ToolCall) -> Live:
         """A call has its result."""
         return replace(self, running={name: one for name, one in self.running.items() if name != call.id})
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sevenfold.agent.agent import Agent
+from sevenfold.agent.assembly import AgentOptions
 from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.agent.hooks.settings import load
 from sevenfold.agent.mcp.config import PROJECT_FILE, USER_FILE
-from sevenfold.agent.options import AgentOptions
 from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.questions import Choice, Question
 from sevenfold.cli.chat.session_list import title
@@ -22,8 +22,6 @@ from sevenfold.errors import TranscriptLocked
 from sevenfold.ports import Call, Client, Reply, Watcher
 from sevenfold.providers.live_models import Lister
 from sevenfold.providers.registry import address_for, client_for
-from sevenfold.record import entries
-from sevenfold.record.entries import Said
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog
@@ -183,9 +181,5 @@ def forget_if_empty(start: Start) -> bool:
 
 def last_model(transcript: Path) -> str:
     """The model that answered last in a transcript; empty if none did."""
-    log = JsonlLog(transcript)
-    for offset in log.holding(b'"type":"assistant"'):
-        match entries.read(next(log.read(offset))[1]):
-            case Said(role="assistant", model=str(model)) if model and not model.startswith("<"):
-                return model
-    return ""
+    models = (answer.model for answer in JsonlLog(transcript).answers())
+    return next((model for model in models if model and not model.startswith("<")), "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -52,8 +51,7 @@ def title(path: Path) -> str:
     try:
         if called := _called(path):
             return one_line(called, LONGEST_TITLE)
-        log = JsonlLog(path)
-        for _, line in islice(log.read(), LOOKED_AT):
+        for line in JsonlLog(path).head(LOOKED_AT):
             match entries.read(line):
                 case Said(role="user", meta=False, summary=False, sidechain=False, attachment="") as said:
                     if words := spoken(said):

@@ -41,7 +41,7 @@ def _say_who_is_paid(chat: Chat) -> None:
 def cache(chat: Chat, rest: str) -> None:
     """What the cache gave."""
     # Here, because reading foreign formats is nothing a chat begins with.
-    from sevenfold.lab.profile.formats import profile_file
+    from sevenfold.lab.profile.files import profile_file
 
     whole = Ledger.of(chat.agent.session.core.transcript.log)
     figures, _ = profile_file(user_home().project(chat.start.folder).transcript(chat.start.name))
@@ -73,7 +73,7 @@ def notes(chat: Chat, rest: str) -> None:
 
 def hooks(chat: Chat, rest: str) -> None:
     """What runs at which moment."""
-    held = chat.agent.workings.options.get("hooks")
+    held = chat.agent.assembly.options.get("hooks")
     chat.screen.show(pages.hooks_page(held.hooks if held else (), held.skipped if held else ()))
 
 
@@ -81,7 +81,7 @@ def mcp(chat: Chat, rest: str) -> None:
     """How MCP servers are doing; with a name, that one is started anew."""
     from sevenfold.cli.mcp_page import mcp_page
 
-    servers = chat.agent.workings.servers
+    servers = chat.agent.assembly.servers
     if servers is not None and rest:
         servers.restart(rest)
     chat.screen.show(mcp_page(servers.states() if servers else (), servers.problems if servers else ()))

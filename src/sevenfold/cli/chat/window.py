@@ -17,7 +17,7 @@ from sevenfold.cli.chat.signs import Signs
 from sevenfold.cli.chat.words import one_line, tokens
 from sevenfold.cli.phrases import CATEGORIES, category, share
 from sevenfold.conversation.session import Reading, Session
-from sevenfold.lab.profile.pieces import Asked, asked_by, piece_of
+from sevenfold.lab.profile.context import CallLabel, label_of_block, piece_of
 from sevenfold.record import weight
 from sevenfold.request.frame import tool_name
 
@@ -59,11 +59,11 @@ def contents(session: Session) -> Contents:
         estimate = session.exchange.gauge.estimator.tokens
         found = [(SYSTEM, "", estimate(weight.opening(part))) for part in frame.system]
         found += [(TOOLS, tool_name(part), estimate(weight.opening(part))) for part in frame.tools]
-        calls: dict[str, Asked] = {}
+        calls: dict[str, CallLabel] = {}
         for item in session.transcript.view.items:
             for block in item.shown:
                 if block.kind == "tool_use":
-                    calls[block.id] = asked_by(block)
+                    calls[block.id] = label_of_block(block)
                 piece = piece_of(item.said, block, weight.total([block]), calls.get(block.id))
                 found.append((piece.category, piece.what or piece.tool, estimate(piece.weight)))
     whole = sum(size for _, _, size in found)

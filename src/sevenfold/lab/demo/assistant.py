@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sevenfold.lab.demo.moves import Move, Plan
-from sevenfold.lab.simulator.brains import Prompt, Reply, text, thinking, tool_use
+from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply, text, thinking, tool_use
 from sevenfold.layers.compact.offline import summarise, take_notes
 
 Json = Mapping[str, Any]
@@ -21,17 +21,19 @@ MAIN, NOTES, SUMMARY = "main", "notes", "compact"
 class Assistant:
     """A brain for the simulator that carries out plans, one after the other."""
 
-    def __init__(self, plans: Iterator[Plan], watch: Callable[[str, Prompt], None] | None = None) -> None:
+    def __init__(
+        self, plans: Iterator[Plan], watch: Callable[[str, ModelPrompt], None] | None = None
+    ) -> None:
         self._plans = plans
         self._plan: Plan | None = None
         self._watch = watch
         self._asked: Sequence[Json] = ()
-        self._reply = Reply([text("")])
+        self._reply = ModelReply([text("")])
         self._calls: list[str] = []
         self.moves = 0
         """Answers given in the conversation itself, each counted once however often it was asked for."""
 
-    def reply(self, prompt: Prompt) -> Reply:
+    def reply(self, prompt: ModelPrompt) -> ModelReply:
         """The answer to a request."""
         kind = kind_of(prompt)
         if kind == MAIN:
@@ -43,20 +45,20 @@ class Assistant:
             self._watch(kind, prompt)
         match kind:
             case "notes":
-                return Reply([text(take_notes({"messages": prompt.messages}))])
+                return ModelReply([text(take_notes({"messages": prompt.messages}))])
             case "compact":
-                return Reply([text(summarise({"messages": prompt.messages}))])
+                return ModelReply([text(summarise({"messages": prompt.messages}))])
             case _:
                 return self._reply
 
-    def _next(self, said: Sequence[Json]) -> Reply:
+    def _next(self, said: Sequence[Json]) -> ModelReply:
         move = self._move(said)
         self.moves += 1
         blocks = [thinking(move.thought)] if move.thought else []
         blocks += [text(move.words)] if move.words else []
         self._calls = [f"toolu_{self.moves:04d}_{place}" for place in range(len(move.calls))]
         calls = zip(move.calls, self._calls, strict=True)
-        return Reply([*blocks, *(tool_use(call.tool, call.given, name) for call, name in calls)])
+        return ModelReply([*blocks, *(tool_use(call.tool, call.given, name) for call, name in calls)])
 
     def _move(self, said: Sequence[Json]) -> Move:
         try:
@@ -69,7 +71,7 @@ class Assistant:
             return Move(str(end.value or "There is nothing left to do."))
 
 
-def kind_of(prompt: Prompt) -> str:
+def kind_of(prompt: ModelPrompt) -> str:
     """What a request asks for: the next answer, notes or a summary."""
     asked = prompt.last_text
     if "<analysis>" in asked and "<summary>" in asked:

@@ -35,10 +35,9 @@ from sevenfold.lab.demo.protocol import (
 )
 from sevenfold.lab.demo.scratch_folder import checked
 from sevenfold.lab.demo.story import ANSWER, Task, story
-from sevenfold.lab.simulator.brains import Prompt
+from sevenfold.lab.simulator.brains import ModelPrompt
 from sevenfold.lab.simulator.clock import VirtualClock
-from sevenfold.lab.simulator.limits import Limits
-from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.lab.simulator.provider import RateLimits, Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.lab.simulator.tokens import Counter as TokenCounter
 from sevenfold.profiles import find
@@ -48,7 +47,7 @@ MODEL = "claude-opus-4-6"
 ANSWER_TOKENS = 8_000
 """What an answer may have: the naive way must leave room for it."""
 TURN_SECONDS = 8.0
-UNLIMITED = Limits(input_tokens=10**12, requests=10**9)
+UNLIMITED = RateLimits(input_tokens=10**12, requests=10**9)
 LAYERS = ("offload", "clear", "notes", "compact")
 
 
@@ -197,7 +196,7 @@ class Stage:
 
     # -- the provider ---------------------------------------------------------------------------
 
-    def _asked(self, kind: str, prompt: Prompt) -> None:
+    def _asked(self, kind: str, prompt: ModelPrompt) -> None:
         """A request came in, on the server's thread; the agent waits for its answer."""
         if kind != MAIN:
             self.side_requests += 1

@@ -78,7 +78,7 @@ class Worker:
 
     def judge(self, wanted: Judge) -> None:
         """Tell what became of the facts."""
-        recall = self._agent.workings.store.recall
+        recall = self._agent.assembly.store.recall
         self._tell(facts.judged(self._agent.session.core, recall, wanted.facts))
 
     def close(self) -> None:

@@ -1,4 +1,21 @@
-"""What happened in a session, counted as it is read.
+"""Where the prompt cache was lost, and why.
+
+A call should be able to read what the call before it made cacheable: what that one read and what it
+wrote, or its whole prompt where the provider caches by itself. If it reads clearly less, the difference
+was paid for again. A shorter prompt is not held against the cache: only what is still in it counts.
+
+
+---
+
+What a session cost, what it would have cost without a cache, and with a perfect one.
+
+Sums hold the calls whose price is known; the others are counted. Where no call at all has a price, the
+sums are None: unknown is not zero.
+
+
+---
+
+What happened in a session, counted as it is read.
 
 Readers of different formats tell the books the same few things: a piece entered the context, a call was
 made, its report grew, the context was compacted or cleared. A session has lanes: the main conversation
@@ -10,20 +27,78 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime
+from math import fsum
 
 from msgspec import Struct, structs
 
 from sevenfold.lab.profile import cache as caching
-from sevenfold.lab.profile.cache import Asked, Watch, is_fall, lifetime_of
-from sevenfold.lab.profile.context import Context, Tally
-from sevenfold.lab.profile.figures import CacheBreak, Point, Session, Shrinking, UsageSums
-from sevenfold.lab.profile.money import Money, Run
-from sevenfold.lab.profile.repeats import Reads, added
+from sevenfold.lab.profile.cache import CachedRequest, CacheFollower, is_fall, lifetime_of
+from sevenfold.lab.profile.context import FileReads, SessionTally, WindowContents, added
+from sevenfold.lab.profile.figures import CacheBreak, Point, SessionProfile, Shrinking, UsageSums
 from sevenfold.profiles import Profile, find
 from sevenfold.record.usage import Usage
+from sevenfold.request import price
+from sevenfold.request.price import Call
+
+SHORT_LIFETIME = 300
 
 
-class Report(Struct, frozen=True):
+class PrefixRun:
+    """Calls that share one growing prefix, and what they cost with a perfect cache."""
+
+    def __init__(self) -> None:
+        self._calls: list[Call] = []
+        self._profile: Profile | None = None
+        self._lifetime = SHORT_LIFETIME
+        self._ideal: list[float] = []
+
+    def add(self, prompt: int, output: int, profile: Profile, lifetime: int | None) -> None:
+        """One more call; another model starts another run."""
+        if self._profile is not None and profile.model != self._profile.model:
+            self.end()
+        self._profile = profile
+        self._lifetime = lifetime or self._lifetime
+        self._calls.append(Call(prompt, output, self._lifetime))
+
+    def end(self) -> None:
+        """The prefix is given up: what follows is written anew."""
+        if self._profile is not None:
+            cost = price.ideal_cost(self._calls, self._profile)
+            self._ideal.append(cost or 0.0)
+        self._calls, self._profile = [], None
+
+    def cost(self) -> float:
+        """The ideal cost of all calls whose price is known."""
+        self.end()
+        return fsum(self._ideal)
+
+
+class SessionCost:
+    """The costs of a session."""
+
+    def __init__(self) -> None:
+        self.unpriced = 0
+        self._paid: list[float] = []
+        self._uncached: list[float] = []
+
+    def add(self, usage: Usage | None, profile: Profile) -> None:
+        """Count one call."""
+        paid = price.cost(usage, profile) if usage else None
+        uncached = price.uncached_cost(usage, profile) if usage else None
+        if paid is None or uncached is None:
+            self.unpriced += 1
+        else:
+            self._paid.append(paid)
+            self._uncached.append(uncached)
+
+    def sums(self, ideal: float) -> tuple[float | None, float | None, float | None]:
+        """Paid, uncached and ideal."""
+        if self.unpriced and not self._paid:
+            return None, None, None
+        return fsum(self._paid), fsum(self._uncached), ideal
+
+
+class CallReport(Struct, frozen=True):
     """What a call says about itself."""
 
     model: str
@@ -50,8 +125,8 @@ class Books:
     """Everything that is counted of one session."""
 
     def __init__(self) -> None:
-        self.tally = Tally()
-        self.money = Money()
+        self.tally = SessionTally()
+        self.money = SessionCost()
         self.calls = 0
         self.damaged = 0
         self.unknown: Counter[str] = Counter()
@@ -80,7 +155,7 @@ class Books:
         self.first = self.first or timestamp or None
         self.last = timestamp or self.last
 
-    def settle(self, report: Report, profile: Profile) -> None:
+    def settle(self, report: CallReport, profile: Profile) -> None:
         """Count a call for good."""
         self._models[report.model or "unknown"] += 1
         self.money.add(report.usage, profile)
@@ -88,13 +163,13 @@ class Books:
         for name in UsageSums.__struct_fields__:
             self._sums[name] += getattr(report.usage, name) if report.usage else 0
 
-    def close(self, file: str, session_id: str, format_name: str) -> Session:
+    def close(self, file: str, session_id: str, format_name: str) -> SessionProfile:
         """The figures."""
         for lane in self._lanes:
             lane.close()
         paid, uncached, ideal = self.money.sums(sum(lane.run.cost() for lane in self._lanes))
         main = self._main_lane()
-        return Session(
+        return SessionProfile(
             file=file,
             session_id=session_id,
             format=format_name,
@@ -150,18 +225,18 @@ class Lane:
     def __init__(self, books: Books, number: int) -> None:
         self.number = number
         self.calls = 0
-        self.context = Context(books.tally)
-        self.run = Run()
-        self.reads = Reads()
+        self.context = WindowContents(books.tally)
+        self.run = PrefixRun()
+        self.reads = FileReads()
         self._books = books
-        self._watch = Watch()
-        self._open: Report | None = None
+        self._watch = CacheFollower()
+        self._open: CallReport | None = None
         self._prompt: int | None = None
         self._model = ""
         self._rewound = False
         self._waiting: list[tuple[list[Shrinking], int]] = []
 
-    def called(self, report: Report) -> None:
+    def called(self, report: CallReport) -> None:
         """A new call was made with all that is in the context."""
         self._settle()
         books, usage = self._books, report.usage
@@ -173,14 +248,16 @@ class Lane:
         profile = find(report.model)
         prompt = usage.prompt if report.prompt is None else report.prompt
         self.context.called(prompt, profile.tokenizer)
-        loss = self._watch.check(Asked(usage, prompt, report.model, profile, report.at, report.reason))
+        loss = self._watch.check(
+            CachedRequest(usage, prompt, report.model, profile, report.at, report.reason)
+        )
         if loss:
             idle = None if loss.idle is None else round(loss.idle)
             books.breaks.append(CacheBreak(loss.cause, loss.tokens, books.calls, idle, loss.cost_usd))
         self._note_shrinking(prompt, report.model)
         books.points.append(Point(report.at, prompt, self.number))
 
-    def grew(self, report: Report) -> None:
+    def grew(self, report: CallReport) -> None:
         """The newest call reports again: while an answer comes in, each report has more output."""
         if self._open is None or report.usage is None:
             return

@@ -26,7 +26,7 @@ DIAGNOSED = frozenset({MODEL, "system_changed", "tools_changed", "messages_chang
 _BEFORE_ALL = (COMPACTION, CLEARING, REWIND)
 
 
-class Asked(Struct, frozen=True):
+class CachedRequest(Struct, frozen=True):
     """A request, as far as the cache is concerned."""
 
     usage: Usage
@@ -47,13 +47,13 @@ class Loss(Struct, frozen=True):
     cost_usd: float | None
 
 
-class Watch:
+class CacheFollower:
     """Follows the cache of one conversation."""
 
     def __init__(self) -> None:
         self.lifetime: int | None = None
         """Seconds for which the newest write lives, once one was seen."""
-        self._before: Asked | None = None
+        self._before: CachedRequest | None = None
         self._reads = False
         self._events: set[str] = set()
 
@@ -61,7 +61,7 @@ class Watch:
         """Note a compaction, a clearing or a rewind since the last call."""
         self._events.add(event)
 
-    def check(self, asked: Asked) -> Loss | None:
+    def check(self, asked: CachedRequest) -> Loss | None:
         """The break this call met with, if it did."""
         loss = self._loss(self._before, asked) if self._before else None
         self._events.clear()
@@ -70,7 +70,7 @@ class Watch:
         self.lifetime = lifetime_of(asked.usage) or self.lifetime
         return loss
 
-    def _loss(self, before: Asked, asked: Asked) -> Loss | None:
+    def _loss(self, before: CachedRequest, asked: CachedRequest) -> Loss | None:
         read = asked.usage.cache_read_input_tokens
         expected = min(self._cacheable(before), asked.prompt)
         tokens = expected - read
@@ -79,12 +79,12 @@ class Watch:
         idle = None if asked.at is None or before.at is None else max(0.0, asked.at - before.at)
         return Loss(self._cause(before, asked, idle), tokens, idle, _extra_cost(tokens, asked))
 
-    def _cacheable(self, before: Asked) -> int:
+    def _cacheable(self, before: CachedRequest) -> int:
         if before.profile.cache.automatic:
             return before.prompt if self._reads else 0
         return before.usage.cache_read_input_tokens + before.usage.cache_creation_input_tokens
 
-    def _cause(self, before: Asked, asked: Asked, idle: float | None) -> str:
+    def _cause(self, before: CachedRequest, asked: CachedRequest, idle: float | None) -> str:
         """What we saw happen comes first, then what the server says, then the clock."""
         for event in _BEFORE_ALL:
             if event in self._events:
@@ -110,7 +110,7 @@ def lifetime_of(usage: Usage) -> int | None:
     return 3600 if usage.cache_creation_1h >= usage.cache_creation_5m else 300
 
 
-def _extra_cost(tokens: int, asked: Asked) -> float | None:
+def _extra_cost(tokens: int, asked: CachedRequest) -> float | None:
     """What it cost to pay for those tokens again instead of reading them."""
     price = asked.profile.price(asked.prompt)
     if price is None:

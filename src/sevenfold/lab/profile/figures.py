@@ -100,7 +100,7 @@ class Point(Struct, frozen=True, array_like=True):
     lane: int = 0
 
 
-class Session(Struct, frozen=True, kw_only=True):
+class SessionProfile(Struct, frozen=True, kw_only=True):
     """The profile of one transcript file."""
 
     file: str
@@ -154,7 +154,7 @@ class BreakSum(Struct, frozen=True):
     cost_usd: float | None = None
 
 
-class Total(Struct, frozen=True, kw_only=True):
+class ProfileTotal(Struct, frozen=True, kw_only=True):
     """All sessions together."""
 
     sessions: int
@@ -184,16 +184,16 @@ class Total(Struct, frozen=True, kw_only=True):
     repairs: dict[str, int]
 
 
-class Failure(Struct, frozen=True):
+class FailedFile(Struct, frozen=True):
     """A file that could not be profiled."""
 
     file: str
     error: str
 
 
-class Profile(Struct, frozen=True):
+class ProfileReport(Struct, frozen=True):
     """The whole result."""
 
-    sessions: list[Session]
-    total: Total
-    errors: list[Failure] = field(default_factory=list)
+    sessions: list[SessionProfile]
+    total: ProfileTotal
+    errors: list[FailedFile] = field(default_factory=list)

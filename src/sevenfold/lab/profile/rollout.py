@@ -14,10 +14,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from sevenfold.lab.profile import pieces
-from sevenfold.lab.profile.books import Books, Report, seconds
-from sevenfold.lab.profile.context import SYSTEM, Piece
-from sevenfold.lab.profile.pieces import Asked
+from sevenfold.lab.profile import context as pieces
+from sevenfold.lab.profile.books import Books, CallReport, seconds
+from sevenfold.lab.profile.context import SYSTEM, CallLabel, ContextPiece
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.usage import Usage
@@ -81,7 +80,7 @@ class RolloutReader:
         self._lane = self.books.open_lane()
         self._model = ""
         self._total: _Counts | None = None
-        self._calls: dict[str, Asked] = {}
+        self._calls: dict[str, CallLabel] = {}
         self._heard_at: float | None = None
         self._items = 0
         self._occupied: int | None = None
@@ -133,11 +132,11 @@ class RolloutReader:
         self._occupied = last.input_tokens + last.output_tokens
         name = f"{self.session_ids[-1] if self.session_ids else ''}:{self._total.total_tokens}"
         self.call_ids.add(name)
-        self._lane.called(Report(self._model, _usage(spent), last.input_tokens, self._heard_at or at))
+        self._lane.called(CallReport(self._model, _usage(spent), last.input_tokens, self._heard_at or at))
 
     def _compact(self, history: list[dict[str, Any]]) -> None:
         self._lane.compacted("auto", self._occupied)
-        live: dict[Hashable, Piece] = {}
+        live: dict[Hashable, ContextPiece] = {}
         for item in history:
             for piece in self._pieces(item):
                 self._items += 1
@@ -149,7 +148,7 @@ class RolloutReader:
             self._items += 1
             self._lane.context.enter(self._items, piece)
 
-    def _pieces(self, item: dict[str, Any]) -> Iterator[Piece]:
+    def _pieces(self, item: dict[str, Any]) -> Iterator[ContextPiece]:
         """What an item adds to the context, named."""
         kind = item.get("type")
         match kind:
@@ -157,46 +156,50 @@ class RolloutReader:
                 yield from _message(item)
             case "reasoning":
                 words = _text(item.get("content")) or _text(item.get("summary"))
-                yield Piece(pieces.THOUGHTS, _thought(words, _text(item.get("encrypted_content"))))
+                yield ContextPiece(pieces.THOUGHTS, _thought(words, _text(item.get("encrypted_content"))))
             case "function_call" | "custom_tool_call" | "local_shell_call" | "web_search_call":
                 yield self._call(item, str(kind))
             case "function_call_output" | "custom_tool_call_output":
-                call = self._calls.get(str(item.get("call_id")), Asked("unknown"))
+                call = self._calls.get(str(item.get("call_id")), CallLabel("unknown"))
                 weight = measure(blocks.result("", _text(item.get("output"))))
-                yield Piece(pieces.RESULT + call.tool, weight, call.tool, call.what)
+                yield ContextPiece(pieces.RESULT + call.tool, weight, call.tool, call.what)
             case "compaction" | "compaction_summary":
-                yield Piece(pieces.SUMMARIES, _thought("", _text(item.get("encrypted_content"))))
+                yield ContextPiece(pieces.SUMMARIES, _thought("", _text(item.get("encrypted_content"))))
             case _ if words := _text(item.get("message")):
-                yield Piece(pieces.SUMMARIES, measure(blocks.text(words)), what=pieces.one_line(words))
+                yield ContextPiece(
+                    pieces.SUMMARIES, measure(blocks.text(words)), what=pieces.one_line(words)
+                )
             case _:
-                yield Piece(pieces.OTHER, measure(Block("", msgspec.json.encode(item))), what=str(kind))
+                yield ContextPiece(
+                    pieces.OTHER, measure(Block("", msgspec.json.encode(item))), what=str(kind)
+                )
 
-    def _call(self, item: dict[str, Any], kind: str) -> Piece:
+    def _call(self, item: dict[str, Any], kind: str) -> ContextPiece:
         given = item.get("arguments", item.get("input", item.get("action")))
         decoded = pieces.decoded(given) if isinstance(given, str) else given
         name = str(item.get("name") or kind.removesuffix("_call"))
-        call = pieces.asked(name, given if decoded is None else decoded)
+        call = pieces.label_of(name, given if decoded is None else decoded)
         if item.get("call_id"):
             self._calls[str(item["call_id"])] = call
         spelt = {"type": "tool_use", "id": "", "name": name, "input": given if decoded is None else decoded}
         weight = measure(Block("tool_use", msgspec.json.encode(spelt)))
-        return Piece(pieces.TOOL_INPUTS, weight, call.tool, call.what)
+        return ContextPiece(pieces.TOOL_INPUTS, weight, call.tool, call.what)
 
 
-def _message(item: dict[str, Any]) -> Iterator[Piece]:
+def _message(item: dict[str, Any]) -> Iterator[ContextPiece]:
     role, content = item.get("role"), item.get("content")
     for part in content if isinstance(content, list) else [content]:
         if isinstance(part, dict) and "image" in str(part.get("type")):
-            yield Piece(pieces.IMAGES, Weight(images=1), what="image")
+            yield ContextPiece(pieces.IMAGES, Weight(images=1), what="image")
             continue
         words = _text(part)
         weight, about = measure(blocks.text(words)), pieces.one_line(words)
         if role == "assistant":
-            yield Piece(pieces.ASSISTANT_TEXT, weight, what=about)
+            yield ContextPiece(pieces.ASSISTANT_TEXT, weight, what=about)
         elif role == "user" and not words.lstrip().startswith(_INJECTED):
-            yield Piece(pieces.USER_TEXT, weight, what=about)
+            yield ContextPiece(pieces.USER_TEXT, weight, what=about)
         else:
-            yield Piece(
+            yield ContextPiece(
                 SYSTEM if role in ("developer", "system") else pieces.ATTACHMENTS, weight, what=about
             )
 

@@ -13,10 +13,9 @@ import msgspec
 from msgspec import Raw, Struct, structs
 
 from sevenfold.lab.profile import cache as caching
-from sevenfold.lab.profile import pieces
-from sevenfold.lab.profile.books import Books, Lane, Report, seconds
-from sevenfold.lab.profile.context import Piece
-from sevenfold.lab.profile.pieces import Asked
+from sevenfold.lab.profile import context as pieces
+from sevenfold.lab.profile.books import Books, CallReport, Lane, seconds
+from sevenfold.lab.profile.context import CallLabel, ContextPiece
 from sevenfold.record import entries
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import Rewound, Undone
@@ -165,7 +164,7 @@ class _Conversation:
         self._shrunk: set[str] = set()
         """The compactions and clearings met so far."""
         self._restarting = False
-        self._calls: dict[str, Asked] = {}
+        self._calls: dict[str, CallLabel] = {}
         self._newest = ""
         self._heard_at: float | None = None
         self._repairs: set[tuple[str, str]] = set()
@@ -266,7 +265,7 @@ class _Conversation:
         usage, call = said.usage, said.message_id or head.request_id or said.uuid
         partial = message.stop_reason is None and usage is not None and usage.output_tokens <= _STREAM_START
         reason = message.diagnostics.cache_miss_reason if message.diagnostics else None
-        report = Report(
+        report = CallReport(
             model=said.model,
             usage=usage,
             prompt=_prompt(usage) if usage else None,
@@ -281,11 +280,11 @@ class _Conversation:
             self._newest = call
             self._lane.called(report)
 
-    def _pieces(self, item: Item) -> Iterator[tuple[Hashable, Piece, Block]]:
+    def _pieces(self, item: Item) -> Iterator[tuple[Hashable, ContextPiece, Block]]:
         """What is sent of a record, named; the bytes are in the key, for what is shown may be swapped."""
         for block in item.shown:
             if block.kind.endswith("tool_use") and block.id not in self._calls:
-                self._calls[block.id] = pieces.asked_by(block)
+                self._calls[block.id] = pieces.label_of_block(block)
             weight = item.weight if len(item.shown) == 1 else measure(block)
             call = self._calls.get(block.id) if block.id else None
             key = (item.said.uuid, hash(block.raw))

@@ -1,4 +1,8 @@
-"""What must hold at every step of a replay: what was let go can be had again, and be put back as it was."""
+"""What must hold at every step of a replay: what was let go can be had again, and be put back as it was.
+
+---
+
+What clearing after a pause saves: what was foretold, beside two replays that differ in nothing else."""
 
 from __future__ import annotations
 
@@ -8,8 +12,9 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import Refused
-from sevenfold.events import Acted, Event, Proposed
-from sevenfold.lab.replay.steps import Recording
+from sevenfold.events import Acted, Answered, Event, Proposed, Veto
+from sevenfold.lab.replay.recording import Recording
+from sevenfold.lab.replay.run import ReplayRun, replay
 from sevenfold.layers.offload import policy as offload
 from sevenfold.record.blocks import Block, ToolResult
 from sevenfold.record.decisions import Offload
@@ -17,7 +22,7 @@ from sevenfold.record.entries import Clearing
 from sevenfold.session.session import Session
 
 
-class Found(Struct, frozen=True):
+class CheckFindings(Struct, frozen=True):
     """What the checks of one replay came to."""
 
     undone: int = 0
@@ -32,7 +37,7 @@ class Found(Struct, frozen=True):
     """…and those that came back otherwise than they went, or not at all."""
 
 
-class Checker:
+class ReplayChecker:
     """Looks at a session before each of its requests, and at its end.
 
     Given to `replay` as ``before``; what it finds is in `found` afterwards.
@@ -49,9 +54,9 @@ class Checker:
         self._listening: Session | None = None
 
     @property
-    def found(self) -> Found:
+    def found(self) -> CheckFindings:
         """What was found so far."""
-        return Found(
+        return CheckFindings(
             self._undone, self._refused, self._altered, len(self._fetched), list(self._lost.values())
         )
 
@@ -142,3 +147,45 @@ def whole(block: Block) -> bytes:
     if all(part.get("type") == "text" for part in parts):
         return "\n".join(part["text"] for part in parts if part["text"]).encode()
     return b"[" + b",".join(bytes(part) for part in content) + b"]"
+
+
+EXPIRED = "the cache has expired"
+"""What the planner says of a clearing that a pause brought about."""
+
+
+class Saving(Struct, frozen=True):
+    """One clearing after a pause, and what the request behind it cost less, in US dollars."""
+
+    step: int
+    foretold: float
+    found: float
+
+    @property
+    def error(self) -> float:
+        """How far off the forecast was, as a share of what was found."""
+        return abs(self.foretold - self.found) / max(1e-9, abs(self.found))
+
+
+def savings(recording: Recording, model: str, settings: Mapping[str, object] | None = None) -> list[Saving]:
+    """Every clearing after a pause in a session, held against the same session with that clearing refused."""
+    cleared = replay(recording, model, settings=settings)
+    found = []
+    for step, acted in cleared.cleared:
+        if EXPIRED in acted.why and acted.usd is not None:
+            without = replay(recording, model, settings=settings, listen=_Refusing(step), until=step + 1)
+            found.append(Saving(step, -acted.usd, _usd(without, step) - _usd(cleared, step)))
+    return found
+
+
+class _Refusing(Struct, frozen=True):
+    """Refuses to clear in one step."""
+
+    step: int
+
+    def __call__(self, step: int, event: Event) -> Veto | None:
+        clears = isinstance(event, Proposed) and event.layer == "clear" and step == self.step
+        return Veto("to see what it would have cost") if clears else None
+
+
+def _usd(run: ReplayRun, step: int) -> float:
+    return sum(answer.usd or 0.0 for place, answer in run.told(Answered) if place == step)

@@ -1,18 +1,94 @@
-"""One recorded session held once more, and what came of it."""
+"""The simulated provider in a replay: it says what the recorded model said, and enforces and bills as ever.
+
+---
+
+One recorded session held once more, and what came of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
+import anthropic
+import httpx2
 from msgspec import Struct
 
 from sevenfold.errors import ContextFull, ModelError
 from sevenfold.events import Acted, Answered, CacheBroke, Event, Failed, Veto
-from sevenfold.lab.replay.provider import Cue, Provider
-from sevenfold.lab.replay.steps import KINDS, Recording, Step
+from sevenfold.lab.replay.recording import KINDS, Recording, Step
+from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
+from sevenfold.lab.simulator.clock import VirtualClock
+from sevenfold.lab.simulator.provider import RateLimits, Setup, Simulator
+from sevenfold.lab.simulator.server import create_app, serve
+from sevenfold.ports import Call, Client, Reply, Watcher
+from sevenfold.providers.anthropic.client import AnthropicClient, AsyncAnthropicClient
 from sevenfold.session.factory import Tool, tool
 from sevenfold.session.session import Session
+
+KEY = "simulated-key"
+UNLIMITED = RateLimits(requests=10**9, input_tokens=10**12, output_tokens=10**12)
+"""A replay takes no time, so a limit per minute would mean nothing."""
+
+
+class Cue(Struct, frozen=True):
+    """What the model says next, and when it has said it."""
+
+    answer: Sequence[Mapping[str, Any]] = ()
+    at: float = 0.0
+
+
+class ReplayProvider:
+    """A simulator with a clock of its own, whose model speaks on cue."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock(0.0)
+        self.cue = Cue()
+        setup = Setup(limits=UNLIMITED, log_bytes=1)
+        self.simulator = Simulator(ScriptedBrain(self._answer), setup, clock=self.clock)
+
+    def _answer(self, prompt: ModelPrompt) -> Sequence[Mapping[str, Any]]:
+        self.at(self.cue.at)
+        return self.cue.answer
+
+    def at(self, seconds: float) -> None:
+        """Let it be that time, unless it is later already."""
+        self.clock.advance(max(0.0, seconds - self.clock.now()))
+
+    @contextmanager
+    def client(self, *, socket: bool = False) -> Iterator[Client]:
+        """Whoever asks it: over a socket, or by the same requests without one."""
+        if socket:
+            with serve(self.simulator) as url:
+                asking = AnthropicClient(api_key=KEY, base_url=url, max_retries=0)
+                yield asking
+                asking.close()
+            return
+        inside = _Inside(self.simulator)
+        yield inside
+        inside.close()
+
+
+class _Inside:
+    """Asks a simulator in this process through the official SDK, HTTP and all but the socket."""
+
+    def __init__(self, simulator: Simulator) -> None:
+        transport = httpx2.ASGITransport(create_app(simulator))
+        self._http = httpx2.AsyncClient(transport=transport)
+        sdk = anthropic.AsyncAnthropic(
+            api_key=KEY, base_url="http://simulator", http_client=self._http, max_retries=0
+        )
+        self._client = AsyncAnthropicClient(sdk, stream=False)
+        self._loop = asyncio.new_event_loop()
+
+    def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
+        return self._loop.run_until_complete(self._client.ask(call, watch))
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._http.aclose())
+        self._loop.close()
+
 
 SYSTEM = "You are a careful engineer who reads before writing, and who says what was done and why. " * 500
 """About as long as the instructions of a coding agent, with which real sessions begin."""
@@ -28,7 +104,7 @@ Hook = Callable[[Session], None]
 Listen = Callable[[int, Event], Veto | None]
 
 
-class Run(Struct, frozen=True):
+class ReplayRun(Struct, frozen=True):
     """What happened in a replay."""
 
     name: str
@@ -91,12 +167,12 @@ def replay(
     listen: Listen | None = None,
     until: int | None = None,
     socket: bool = False,
-) -> Run:
+) -> ReplayRun:
     """Hold a recorded session once more, or its first ``until`` steps, with a model and settings of choice.
 
     ``before`` is called before every request; ``listen`` hears of every event and in which step it happens.
     """
-    provider, events = Provider(), list[tuple[int, Event]]()
+    provider, events = ReplayProvider(), list[tuple[int, Event]]()
     place, ended, full = 0, "", False
 
     def hear(event: Event) -> Veto | None:
@@ -129,10 +205,10 @@ def replay(
             ended, full = str(error), True
         except ModelError as error:
             ended = f"{type(error).__name__}: {error}"
-    return Run(recording.name, model, len(recording.steps[:until]), tuple(events), ended, full)
+    return ReplayRun(recording.name, model, len(recording.steps[:until]), tuple(events), ended, full)
 
 
-def _take_in(session: Session, provider: Provider, step: Step) -> None:
+def _take_in(session: Session, provider: ReplayProvider, step: Step) -> None:
     provider.at(step.asked_at)
     provider.cue = Cue(step.answer, step.answered_at)
     if step.results:

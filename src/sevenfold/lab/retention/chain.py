@@ -14,11 +14,11 @@ from typing import Any
 from msgspec import Struct
 
 from sevenfold.conversation.resume import read
-from sevenfold.lab.retention.reach import by_recall
 from sevenfold.lab.retention.trial import (
     ALONE,
     SYSTEM,
     body_tokens,
+    by_recall,
     made_up,
     shown_tokens,
     tool_named,
@@ -41,7 +41,7 @@ OUTPUT = "a line of the output, with nothing in it that anybody will ask for aga
 _CITED = re.compile(r'\[([0-9a-f]{8}[0-9a-f-]*)(?: to ([0-9a-f]{8}[0-9a-f-]*))?\]|<said record="([^"]+)"')
 
 
-class Link(Struct, frozen=True, kw_only=True):
+class ChainLink(Struct, frozen=True, kw_only=True):
     """One compaction of a chain."""
 
     engine: Engine
@@ -59,12 +59,12 @@ class Link(Struct, frozen=True, kw_only=True):
 
 def run(
     links: int, engine: Engine = "extractive", *, client: Client | None = None, model: str, rounds: int = 3
-) -> list[Link]:
+) -> list[ChainLink]:
     """A session that is compacted so often, with so many rounds of work before each compaction."""
     store = opened.in_memory("chain", ALONE)
     options: opened.Options = {"system": SYSTEM, "tools": [tool_named(name) for name in ("Edit", "Bash")]}
     session = Session(opened.engine(store, model, options), store, client)
-    made: list[Link] = []
+    made: list[ChainLink] = []
     facts: dict[tuple[str, str], Probe] = {}
     written = Facts()
     with session:
@@ -125,7 +125,7 @@ def _say(session: Session, words: str, *calls: Mapping[str, Any]) -> None:
 
 def _link(
     session: Session, store: Store, engine: Engine, facts: dict[tuple[str, str], Probe], written: Facts
-) -> tuple[Link, Facts]:
+) -> tuple[ChainLink, Facts]:
     before = list(session.core.transcript.view.items)
     done = session.compact(engine=engine)
     assert done is not None, "nobody is there to refuse a compaction"
@@ -140,7 +140,7 @@ def _link(
     known = extract.facts(one for one in hidden if not one.said.summary)
     now, _ = notation.read_back(done.summary)
     drifted = _spellings(now) - _spellings(known) - _spellings(written)
-    link = Link(
+    link = ChainLink(
         engine=done.engine,
         score=score,
         invented=tuple(made_up([one for one in after if one not in before], _all(store.log, before))),

@@ -1,13 +1,21 @@
-"""One compaction of a recorded session through the engine, and everything that must hold of it.
+"""Where facts may be within reach once they have left the context.
+
+---
+
+One compaction of a recorded session through the engine, and everything that must hold of it.
 
 What is looked at is what the next model would get: the request before and the request after, byte for byte, sized as
 the simulated provider counts. Facts are looked for in the context and by recall, by code that has no part in making
 summaries.
-"""
+
+
+---
+
+The request after a compaction, sent: does the provider take it, and what of it does it know already?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -15,23 +23,51 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.conversation.resume import resume
-from sevenfold.errors import ContextFull, Refused
-from sevenfold.events import Listener
-from sevenfold.lab.replay.steps import KINDS
+from sevenfold.errors import ContextFull, ModelError, Refused
+from sevenfold.events import Answered, Event, Listener
+from sevenfold.lab.replay.recording import KINDS
+from sevenfold.lab.replay.run import Cue, ReplayProvider
 from sevenfold.lab.retention.bad_models import PLANTED
 from sevenfold.lab.retention.cut import Cut
-from sevenfold.lab.retention.reach import by_recall
 from sevenfold.lab.simulator.tokens import Counter
 from sevenfold.layers.compact import fidelity
-from sevenfold.layers.compact.fidelity import Score
+from sevenfold.layers.compact.fidelity import Probe, Score, judge
 from sevenfold.layers.compact.request import Compacted, Engine
 from sevenfold.ports import Client, Clock
 from sevenfold.profiles import find
+from sevenfold.recall.index import RecallIndex
 from sevenfold.record.layout import Item
 from sevenfold.record.rules import RuleFacts, refusals
 from sevenfold.session import factory as opened
 from sevenfold.session.factory import Store, tool
 from sevenfold.session.session import Session
+
+MOST_HITS = 10
+"""A fact is within reach if its record is among so many hits of recall."""
+
+Reachable = Callable[[Probe], bool]
+
+
+def by_recall(index: RecallIndex) -> Reachable:
+    """Whatever recall finds."""
+
+    def reachable(probe: Probe) -> bool:
+        return probe.found_among(index.search(probe.text, kind=probe.sought, k=MOST_HITS, around=0))
+
+    return reachable
+
+
+def by_reading(probes: Iterable[Probe], texts: Sequence[str]) -> Reachable:
+    """Whatever stands in texts the model may open, as if it knew where to look."""
+    score = judge(probes, texts, nowhere)
+    held = {one.probe for one in score.judged if one.state == "in_context"}
+    return held.__contains__
+
+
+def nowhere(probe: Probe) -> bool:
+    """Nothing at all."""
+    return False
+
 
 MODEL = "claude-sonnet-5-5"
 SYSTEM = "You are a careful engineer who reads before writing, and who says what was done and why. " * 60
@@ -57,7 +93,7 @@ LEAST_SUMMARY = 3_500
 _MESSAGES = b',"messages":['
 
 
-class Sizes(Struct, frozen=True):
+class ContextSizes(Struct, frozen=True):
     """The parts of a context in tokens, as the simulated provider counts."""
 
     opening: int
@@ -92,8 +128,8 @@ class Trial(Struct, frozen=True, kw_only=True):
     """Is a byte before the messages another one than in the request before?"""
     reopened: bool
     """Does the session, opened again, show the same messages?"""
-    before: Sizes
-    after: Sizes
+    before: ContextSizes
+    after: ContextSizes
     handed_on: int
     """Tokens of the summary before this one, which must not wear away."""
     summary: str
@@ -222,9 +258,11 @@ def _ids(items: Sequence[Item]) -> set[str]:
     return {item.said.uuid for item in items}
 
 
-def _sizes(opening: int, kept: Sequence[Item], others: Sequence[Item], tokenizer: str) -> Sizes:
+def _sizes(opening: int, kept: Sequence[Item], others: Sequence[Item], tokenizer: str) -> ContextSizes:
     signed = shown_tokens(others, tokenizer, "compaction")
-    return Sizes(opening, shown_tokens(kept, tokenizer), signed, shown_tokens(others, tokenizer) - signed)
+    return ContextSizes(
+        opening, shown_tokens(kept, tokenizer), signed, shown_tokens(others, tokenizer) - signed
+    )
 
 
 def shown_tokens(items: Sequence[Item], tokenizer: str, kind: str = "") -> int:
@@ -249,3 +287,45 @@ def opening_tokens(body: bytes, tokenizer: str) -> int:
 def _tokens(parts: Sequence[Mapping[str, Any]], tokenizer: str) -> int:
     counter = Counter()
     return sum(counter.tokens(counter.measure(part), tokenizer) for part in parts)
+
+
+ANSWER = ({"type": "text", "text": "I see, and go on from there."},)
+
+
+class Accepted(Struct, frozen=True):
+    """What the simulated provider said to the request after a compaction."""
+
+    refused: str
+    """Its error; empty if it took the request."""
+    shared: int
+    """Tokens of system and tools, which are the same in every request…"""
+    read: int
+    """…and tokens it read from the cache."""
+
+    @property
+    def holds(self) -> bool:
+        """Was it taken, and everything read from the cache that could be?"""
+        return not self.refused and self.read >= self.shared > 0
+
+
+def send(cut: Cut, engine: Engine = "extractive", *, model: str = MODEL) -> Accepted:
+    """Go on with a recorded session for a request, compact it, and go on again."""
+    provider, told = ReplayProvider(), list[Event]()
+    provider.cue = Cue(ANSWER)
+
+    def hear(event: Event) -> None:
+        told.append(event)
+
+    with provider.client() as client:
+        session, _ = opened_at(cut, client=client, model=model, clock=provider.clock, listen=[hear])
+        with session:
+            try:
+                session.complete()
+                session.compact(engine=engine)
+                session.user("Please go on.")
+                session.complete()
+            except ModelError as error:
+                return Accepted(f"{type(error).__name__}: {error}", 0, 0)
+            shared = opening_tokens(session.at(-1), session.core.profile.tokenizer)
+    answered = [event for event in told if isinstance(event, Answered)]
+    return Accepted("", shared, answered[-1].cache_read_tokens)

@@ -14,7 +14,7 @@ from msgspec import Struct
 Json = Mapping[str, Any]
 
 
-class Prompt(Struct, frozen=True):
+class ModelPrompt(Struct, frozen=True):
     """What the model sees."""
 
     model: str
@@ -36,7 +36,7 @@ class Prompt(Struct, frozen=True):
         return ""
 
 
-class Reply(Struct, frozen=True):
+class ModelReply(Struct, frozen=True):
     """What the model says: blocks, and why it stopped where that is not plain from them."""
 
     blocks: Sequence[Json]
@@ -46,12 +46,12 @@ class Reply(Struct, frozen=True):
 class Brain(Protocol):
     """Anything that can answer."""
 
-    def reply(self, prompt: Prompt) -> Reply:
+    def reply(self, prompt: ModelPrompt) -> ModelReply:
         """The model's answer to a prompt."""
         ...
 
 
-Step = str | Sequence[Json] | Reply | Callable[[Prompt], "str | Sequence[Json] | Reply"]
+Step = str | Sequence[Json] | ModelReply | Callable[[ModelPrompt], "str | Sequence[Json] | ModelReply"]
 
 
 class ScriptExhausted(Exception):
@@ -65,20 +65,22 @@ class ScriptUnfinished(Exception):
 class EchoBrain:
     """Says what it was told: enough to try a client."""
 
-    def reply(self, prompt: Prompt) -> Reply:
+    def reply(self, prompt: ModelPrompt) -> ModelReply:
         """Repeat the user's last words."""
-        return Reply([text(f"You said: {prompt.last_text or 'nothing in words'}")])
+        return ModelReply([text(f"You said: {prompt.last_text or 'nothing in words'}")])
 
 
 class ScriptedBrain:
     """Plays steps in order: a text, blocks, a whole reply, or a function of the prompt that gives one."""
 
-    def __init__(self, steps: Iterable[Step] | Callable[[Prompt], str | Sequence[Json] | Reply]) -> None:
+    def __init__(
+        self, steps: Iterable[Step] | Callable[[ModelPrompt], str | Sequence[Json] | ModelReply]
+    ) -> None:
         self._endless = steps if callable(steps) else None
         self._steps = [] if callable(steps) else list(steps)
         self.played = 0
 
-    def reply(self, prompt: Prompt) -> Reply:
+    def reply(self, prompt: ModelPrompt) -> ModelReply:
         """The next step's answer."""
         if self._endless is not None:
             self.played += 1
@@ -106,11 +108,11 @@ class RecordedBrain(ScriptedBrain):
         super().__init__([_without_signatures(blocks) for blocks in answers])
 
 
-def as_reply(said: str | Sequence[Json] | Reply) -> Reply:
+def as_reply(said: str | Sequence[Json] | ModelReply) -> ModelReply:
     """Anything a step may be, as a reply."""
-    if isinstance(said, Reply):
+    if isinstance(said, ModelReply):
         return said
-    return Reply([text(said)]) if isinstance(said, str) else Reply(said)
+    return ModelReply([text(said)]) if isinstance(said, str) else ModelReply(said)
 
 
 def text(words: str) -> Json:

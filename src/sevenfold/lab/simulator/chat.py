@@ -8,18 +8,17 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from sevenfold.lab.simulator.openai_common import (
-    Asked,
-    Said,
+from sevenfold.lab.simulator.errors import bad, unknown_model
+from sevenfold.lab.simulator.openai import (
+    OpenAiReply,
+    OpenAiRequest,
     ask,
-    bad,
     call_arguments,
     check_body,
+    check_tools,
     content_blocks,
     decoded_arguments,
-    unknown_model,
 )
-from sevenfold.lab.simulator.openai_tools import check_tools
 from sevenfold.lab.simulator.provider import Simulator
 
 Json = Mapping[str, Any]
@@ -42,7 +41,7 @@ class _Call(Struct):
     function: _Function
 
 
-class _Message(Struct):
+class _ChatMessage(Struct):
     role: str
     content: str | list[dict[str, Any]] | None = None
     tool_calls: list[_Call] | None = None
@@ -56,15 +55,15 @@ class _Definition(Struct):
     strict: bool | None = None
 
 
-class _Tool(Struct):
+class _ChatTool(Struct):
     type: str | None = None
     function: _Definition | None = None
 
 
-class _Body(Struct):
+class _ChatBody(Struct):
     model: str
-    messages: Annotated[list[_Message], Meta(min_length=1)]
-    tools: list[_Tool] | None = None
+    messages: Annotated[list[_ChatMessage], Meta(min_length=1)]
+    tools: list[_ChatTool] | None = None
     stop: str | list[str] | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
@@ -121,8 +120,8 @@ def _event(data: Json) -> bytes:
     return b"data: " + msgspec.json.encode(data) + b"\n\n"
 
 
-def _read(sim: Simulator, body: Any) -> Asked:
-    check_body(body, _Body)
+def _read(sim: Simulator, body: Any) -> OpenAiRequest:
+    check_body(body, _ChatBody)
     profile = sim.profile(body["model"])
     if profile is None:
         raise unknown_model(body.get("model"))
@@ -130,7 +129,7 @@ def _read(sim: Simulator, body: Any) -> Asked:
     _check_parts(body["messages"])
     _check_tools_answered(body["messages"])
     stops = body.get("stop") or ()
-    return Asked(
+    return OpenAiRequest(
         body=body,
         profile=profile,
         tools=[_tool(tool) for tool in body.get("tools") or ()],
@@ -203,7 +202,7 @@ def _check_tools_answered(messages: Sequence[Json]) -> None:
         )
 
 
-def _choice(sim: Simulator, said: Said) -> dict[str, Any]:
+def _choice(sim: Simulator, said: OpenAiReply) -> dict[str, Any]:
     blocks = said.output.blocks
     words = "".join(str(block["text"]) for block in blocks if block["type"] == "text")
     message: dict[str, Any] = {"role": "assistant", "content": words or None, "refusal": None}
@@ -221,7 +220,7 @@ def _choice(sim: Simulator, said: Said) -> dict[str, Any]:
     return {"message": message, "finish_reason": FINISH.get(said.output.stop_reason, "stop")}
 
 
-def _usage(said: Said) -> dict[str, Any]:
+def _usage(said: OpenAiReply) -> dict[str, Any]:
     return {
         "prompt_tokens": said.prompt_tokens,
         "completion_tokens": said.output.tokens,

@@ -7,7 +7,7 @@ import time
 from typing import Protocol
 
 
-class Clock(Protocol):
+class SimulatorClock(Protocol):
     """What the simulator asks of time."""
 
     def now(self) -> float:

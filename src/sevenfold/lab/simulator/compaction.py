@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sevenfold.lab.simulator.bound_thinking import Binder, Bindings
-from sevenfold.lab.simulator.conversation import Conversation
+from sevenfold.lab.simulator.conversation import RequestPrompt
 from sevenfold.lab.simulator.errors import invalid
-from sevenfold.lab.simulator.pieces import digest, value_digest
-from sevenfold.lab.simulator.seals import Sealer, SummarySeal
+from sevenfold.lab.simulator.thinking import Binder, Bindings, Sealer, SummarySeal
+from sevenfold.lab.simulator.tokens import digest, value_digest
 from sevenfold.profiles import Profile
 from sevenfold.record.rules.base import (
     CALLS_SERVER,
@@ -42,7 +41,7 @@ def check_range(messages: Sequence[Json]) -> None:
         raise invalid(words, code="compaction_too_many_tool_references")
 
 
-def check_signed_block(talk: Conversation, sealer: Sealer) -> None:
+def check_signed_block(talk: RequestPrompt, sealer: Sealer) -> None:
     """Raise when the summary a request goes on from is not the one the server gave."""
     for item in talk.items:
         if item.kind != "compaction" or not item.block.get("signature"):
@@ -60,7 +59,7 @@ def check_signed_block(talk: Conversation, sealer: Sealer) -> None:
 
 
 def signed_block(
-    summary: str, talk: Conversation, at: Bindings, binder: Binder, profile: Profile
+    summary: str, talk: RequestPrompt, at: Bindings, binder: Binder, profile: Profile
 ) -> dict[str, Any]:
     """The block that may stand for everything a request said."""
     changes = tool_changes(talk.messages)

@@ -74,6 +74,17 @@ def unknown_tag(path: str, tag: object, expected: str = "") -> ApiError:
     return invalid(f"{words}: {expected}" if expected else words)
 
 
+def bad(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:
+    """A request these APIs refuse."""
+    return ApiError(400, "invalid_request_error", message, code=code, details={"param": param})
+
+
+def unknown_model(model: object) -> ApiError:
+    """A model that is not served."""
+    words = f"The model `{model}` does not exist or you do not have access to it."
+    return ApiError(404, "invalid_request_error", words, code="model_not_found")
+
+
 def too_long(tokens: int, window: int) -> ApiError:
     """A prompt that does not fit the window."""
     return invalid(f"prompt is too long: {tokens} tokens > {window} maximum")

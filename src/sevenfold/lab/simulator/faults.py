@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec import Struct
 
 from sevenfold.lab.simulator.errors import ApiError, internal, overloaded, rate_limited
-from sevenfold.lab.simulator.stream import event
+from sevenfold.lab.simulator.output import event
 
 Kind = Literal[
     "rate_limited",

@@ -9,39 +9,38 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.lab.simulator.bound_thinking import Bindings, Run, Thought
-from sevenfold.lab.simulator.brains import NoSummary, Prompt, SummaryRequest, text
-from sevenfold.lab.simulator.cache import Billing, Plan
+from sevenfold.lab.simulator.brains import ModelPrompt, NoSummary, SummaryRequest, text
+from sevenfold.lab.simulator.cache import Billing, CachePlan, fingerprint
 from sevenfold.lab.simulator.compaction import signed_block, threshold, trigger_of
-from sevenfold.lab.simulator.conversation import Item
-from sevenfold.lab.simulator.diagnostics import fingerprint
+from sevenfold.lab.simulator.conversation import PromptPart
 from sevenfold.lab.simulator.errors import invalid, too_long
 from sevenfold.lab.simulator.output import Output, Room, limit
 from sevenfold.lab.simulator.parameters import BINDING, THRESHOLD
-from sevenfold.lab.simulator.pieces import Piece, chained, digest
-from sevenfold.lab.simulator.prepare import Prepared
+from sevenfold.lab.simulator.prepare import PreparedRequest
 from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.thinking import Bindings, ThinkingRun, Thought
+from sevenfold.lab.simulator.tokens import BlockDigest, chained, digest
 
 Json = Mapping[str, Any]
 
 
-class Answer(Struct, frozen=True):
+class FinishedMessage(Struct, frozen=True):
     """A finished message and the cache entries that come with it."""
 
     message: dict[str, Any]
-    plans: tuple[Plan, ...]
+    plans: tuple[CachePlan, ...]
 
 
-class Turn(Struct, frozen=True):
+class ModelTurn(Struct, frozen=True):
     """What one call of the model said and cost."""
 
     blocks: tuple[Json, ...]
     """What goes out, signed."""
     output: Output
-    plan: Plan
+    plan: CachePlan
 
 
-def answer(sim: Simulator, ready: Prepared) -> Answer:
+def answer(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
     """Answer a request that passed every check."""
     check_fits(ready)
     if ready.body.get("compaction") is not None:
@@ -51,10 +50,10 @@ def answer(sim: Simulator, ready: Prepared) -> Answer:
         return _compact_and_go_on(sim, ready, edit)
     turn = _speak(sim, ready)
     iterations = [_iteration("message", turn)] if THRESHOLD in ready.dialect.betas else None
-    return Answer(_message(sim, ready, turn, turn.blocks, iterations), (turn.plan,))
+    return FinishedMessage(_message(sim, ready, turn, turn.blocks, iterations), (turn.plan,))
 
 
-def check_fits(ready: Prepared) -> None:
+def check_fits(ready: PreparedRequest) -> None:
     """Raise when the prompt, or on older models the prompt with the answer, exceeds the window."""
     window, asked = ready.window, ready.body["max_tokens"]
     if ready.tokens > window:
@@ -66,18 +65,18 @@ def check_fits(ready: Prepared) -> None:
         )
 
 
-def messages_of(items: Sequence[Item]) -> list[Json]:
+def messages_of(items: Sequence[PromptPart]) -> list[Json]:
     """Items put together to messages again."""
     grouped = groupby(items, key=lambda item: (item.message, item.role))
     return [{"role": role, "content": [item.block for item in run]} for (_, role), run in grouped]
 
 
-def _speak(sim: Simulator, ready: Prepared) -> Turn:
+def _speak(sim: Simulator, ready: PreparedRequest) -> ModelTurn:
     body, profile = ready.body, ready.profile
     plan = sim.cache.plan((*ready.head, *ready.shown), ready.salts, profile.cache, sim.clock.now())
     if body["max_tokens"] == 0:
-        return Turn((), Output((), "max_tokens", None, 0, 0), plan)
-    prompt = Prompt(
+        return ModelTurn((), Output((), "max_tokens", None, 0, 0), plan)
+    prompt = ModelPrompt(
         model=body["model"],
         system=system_text(body),
         tools=body.get("tools") or (),
@@ -91,10 +90,10 @@ def _speak(sim: Simulator, ready: Prepared) -> Turn:
         reply = replace(reply, blocks=spoken)
     room = Room(body["max_tokens"], ready.window - ready.tokens)
     output = limit(reply, body.get("stop_sequences") or (), room, sim.scales.counter, profile.tokenizer)
-    return Turn(tuple(_sign(sim, ready, output.blocks)), output, plan)
+    return ModelTurn(tuple(_sign(sim, ready, output.blocks)), output, plan)
 
 
-def _sign(sim: Simulator, ready: Prepared, blocks: Sequence[Json]) -> Iterator[Json]:
+def _sign(sim: Simulator, ready: PreparedRequest, blocks: Sequence[Json]) -> Iterator[Json]:
     """The blocks with signatures and ids, each thinking block bound to all that stands before it."""
     display = (ready.body.get("thinking") or {}).get("display")
     shows = display in ("summarized", "updates") or (display is None and not ready.profile.thinking.bound)
@@ -122,7 +121,7 @@ def _with_id(block: Json, at: Bindings, place: int) -> Json:
     return {"type": "tool_use", "id": f"toolu_{name}", "name": block["name"], "input": block["input"]}
 
 
-def _compact(sim: Simulator, ready: Prepared) -> Answer:
+def _compact(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
     """Summarise on demand: the answer is the signed block alone, and the cost stands in an iteration."""
     body, profile = ready.body, ready.profile
     plan = sim.cache.plan((*ready.head, *ready.shown), ready.salts, profile.cache, sim.clock.now())
@@ -136,43 +135,45 @@ def _compact(sim: Simulator, ready: Prepared) -> Answer:
     if isinstance(summary, str):
         blocks = (signed_block(summary, ready.talk, ready.bindings, sim.binder, profile),)
     reason = "compaction" if isinstance(summary, str) else summary.stop_reason
-    spent = Turn(blocks, Output(blocks, reason, None, size, 0), plan)
+    spent = ModelTurn(blocks, Output(blocks, reason, None, size, 0), plan)
     free = replace(
         spent, output=replace(spent.output, tokens=0), plan=replace(plan, billing=Billing(0, 0, 0, 0))
     )
     message = _message(sim, ready, free, blocks, [_iteration("compaction", spent)])
-    return Answer(message, (plan,))
+    return FinishedMessage(message, (plan,))
 
 
-def _compact_and_go_on(sim: Simulator, ready: Prepared, edit: Json) -> Answer:
+def _compact_and_go_on(sim: Simulator, ready: PreparedRequest, edit: Json) -> FinishedMessage:
     """Summarise at a threshold, then answer from the summary, unless the request asks for a pause."""
     plan = sim.cache.plan((*ready.head, *ready.shown), ready.salts, ready.profile.cache, sim.clock.now())
     summary = _summary(sim, ready, edit.get("instructions"))
     block: dict[str, Any] = {"type": "compaction", "content": summary if isinstance(summary, str) else None}
     size = sim.scales.counter.text(block["content"] or "", ready.profile.tokenizer)
-    spent = Turn((block,), Output((block,), "compaction", None, size, 0), plan)
+    spent = ModelTurn((block,), Output((block,), "compaction", None, size, 0), plan)
     costs = _iteration("compaction", spent)
     if isinstance(summary, str):
         ready = _from_summary(sim, ready, block)
         if edit.get("pause_after_compaction"):
             nothing = replace(plan, billing=Billing(0, 0, 0, 0))
             paused = replace(spent, output=replace(spent.output, tokens=0), plan=nothing)
-            return Answer(_message(sim, ready, paused, (block,), [costs]), (plan,))
+            return FinishedMessage(_message(sim, ready, paused, (block,), [costs]), (plan,))
     turn = _speak(sim, ready)
     iterations = [costs, _iteration("message", turn)]
-    return Answer(_message(sim, ready, turn, (block, *turn.blocks), iterations), (plan, turn.plan))
+    return FinishedMessage(_message(sim, ready, turn, (block, *turn.blocks), iterations), (plan, turn.plan))
 
 
-def _from_summary(sim: Simulator, ready: Prepared, block: Json) -> Prepared:
+def _from_summary(sim: Simulator, ready: PreparedRequest, block: Json) -> PreparedRequest:
     """The prompt that is left when a summary has taken the place of all messages."""
     piece = sim.scales.weigh(block, ready.profile.tokenizer, "assistant")
-    sized = Piece(piece.digest, piece.tokens + sim.scales.counter.per_message)
-    shown = Item("summary", "user", "compaction", text(str(block["content"])), sized, None, 0, 0)
+    sized = BlockDigest(piece.digest, piece.tokens + sim.scales.counter.per_message)
+    shown = PromptPart("summary", "user", "compaction", text(str(block["content"])), sized, None, 0, 0)
     prefix = chained(digest(*ready.talk.seals), piece.digest)
-    return replace(ready, shown=(shown,), bindings=Bindings(ready.bindings.findings, (prefix,), Run()))
+    return replace(
+        ready, shown=(shown,), bindings=Bindings(ready.bindings.findings, (prefix,), ThinkingRun())
+    )
 
 
-def _summary(sim: Simulator, ready: Prepared, instructions: str | None) -> str | NoSummary:
+def _summary(sim: Simulator, ready: PreparedRequest, instructions: str | None) -> str | NoSummary:
     request = SummaryRequest(
         ready.body["model"], system_text(ready.body), messages_of(ready.shown), instructions
     )
@@ -186,7 +187,11 @@ def system_text(body: Json) -> str:
 
 
 def _message(
-    sim: Simulator, ready: Prepared, turn: Turn, blocks: Sequence[Json], iterations: list[Json] | None
+    sim: Simulator,
+    ready: PreparedRequest,
+    turn: ModelTurn,
+    blocks: Sequence[Json],
+    iterations: list[Json] | None,
 ) -> dict[str, Any]:
     body = ready.body
     print_ = fingerprint(ready.talk, ready.salts.root.hex(), ready.salts.system + ready.salts.messages)
@@ -212,7 +217,7 @@ def _message(
     return message
 
 
-def _usage(ready: Prepared, turn: Turn, iterations: list[Json] | None) -> dict[str, Any]:
+def _usage(ready: PreparedRequest, turn: ModelTurn, iterations: list[Json] | None) -> dict[str, Any]:
     usage: dict[str, Any] = {
         **_tokens(turn.plan.billing),
         "output_tokens": turn.output.tokens,
@@ -240,11 +245,11 @@ def _tokens(billing: Billing) -> dict[str, Any]:
     }
 
 
-def _iteration(kind: str, turn: Turn) -> Json:
+def _iteration(kind: str, turn: ModelTurn) -> Json:
     return {"type": kind, **_tokens(turn.plan.billing), "output_tokens": turn.output.tokens}
 
 
-def count(ready: Prepared) -> dict[str, Any]:
+def count(ready: PreparedRequest) -> dict[str, Any]:
     """The answer to a request to count tokens."""
     counted: dict[str, Any] = {"input_tokens": ready.tokens}
     if ready.body.get("context_management") is not None:

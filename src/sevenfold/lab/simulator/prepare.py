@@ -11,16 +11,22 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.lab.simulator.bound_thinking import Binder, Bindings, Finding
 from sevenfold.lab.simulator.cache import Salts
 from sevenfold.lab.simulator.compaction import check_range, check_signed_block
-from sevenfold.lab.simulator.conversation import Conversation, Item, read_conversation, total
-from sevenfold.lab.simulator.edits import apply_edits, visible
+from sevenfold.lab.simulator.conversation import (
+    PromptPart,
+    RequestPrompt,
+    apply_edits,
+    deleted_references,
+    read_conversation,
+    total,
+    visible,
+    without_deleted,
+)
 from sevenfold.lab.simulator.errors import EXTRA, invalid
-from sevenfold.lab.simulator.parameters import BINDING, check_parameters
-from sevenfold.lab.simulator.pieces import Scales, digest, value_digest
-from sevenfold.lab.simulator.pinned import deleted_references, without_deleted
-from sevenfold.lab.simulator.schema import Dialect
+from sevenfold.lab.simulator.parameters import BINDING, ApiFeatures, check_parameters
+from sevenfold.lab.simulator.thinking import Binder, Bindings, ThinkingCheck
+from sevenfold.lab.simulator.tokens import Scales, digest, value_digest
 from sevenfold.profiles import LONG_WINDOW, Profile
 from sevenfold.record.rules import RuleFacts, refusals
 from sevenfold.record.rules.cache import Prompt, last_markable, lifetime
@@ -28,17 +34,17 @@ from sevenfold.record.rules.cache import Prompt, last_markable, lifetime
 Json = Mapping[str, Any]
 
 
-class Prepared(Struct, frozen=True):
+class PreparedRequest(Struct, frozen=True):
     """A request that passed every check, and the prompt it comes to."""
 
     body: Json
     profile: Profile
-    dialect: Dialect
-    talk: Conversation
+    dialect: ApiFeatures
+    talk: RequestPrompt
     bindings: Bindings
-    head: tuple[Item, ...]
+    head: tuple[PromptPart, ...]
     """Tools and system."""
-    shown: tuple[Item, ...]
+    shown: tuple[PromptPart, ...]
     """Messages as the model sees them."""
     original: int
     """Tokens before the edits the request asked for."""
@@ -62,8 +68,8 @@ class Prepared(Struct, frozen=True):
 
 
 def prepare(
-    body: Json, profile: Profile, dialect: Dialect, *, scales: Scales, binder: Binder, new_account: bool
-) -> Prepared:
+    body: Json, profile: Profile, dialect: ApiFeatures, *, scales: Scales, binder: Binder, new_account: bool
+) -> PreparedRequest:
     """Check a request whose shape is right and work out its prompt."""
     check_parameters(body, profile, dialect)
     _check_rules(body, profile, dialect)
@@ -76,7 +82,7 @@ def prepare(
     shown, deleted = without_deleted(visible(items, talk.messages, profile), deleted_references(items))
     edited = apply_edits(total(head), shown, body.get("context_management"), profile, scales)
     head, messages = _with_automatic_marker(body, head, edited.items)
-    return Prepared(
+    return PreparedRequest(
         body=body,
         profile=profile,
         dialect=dialect,
@@ -92,14 +98,14 @@ def prepare(
     )
 
 
-def refuse_long_lifetimes(ready: Prepared) -> None:
+def refuse_long_lifetimes(ready: PreparedRequest) -> None:
     """Raise when something is to be kept for an hour; how a provider words this is not documented."""
     for item in (*ready.head, *ready.shown):
         if item.ttl == "1h":
             raise invalid(f"{item.path}.cache_control.ephemeral.ttl: {EXTRA}")
 
 
-def _check_rules(body: Json, profile: Profile, dialect: Dialect) -> None:
+def _check_rules(body: Json, profile: Profile, dialect: ApiFeatures) -> None:
     facts = RuleFacts.of(profile, strict=dialect.strict)
     if body.get("compaction") is not None:
         facts = replace(facts, prefill=True)
@@ -117,10 +123,10 @@ def _check_rules(body: Json, profile: Profile, dialect: Dialect) -> None:
         raise invalid(refusal.message, code=code)
 
 
-def _with_true_sizes(talk: Conversation, binder: Binder, scales: Scales) -> Conversation:
+def _with_true_sizes(talk: RequestPrompt, binder: Binder, scales: Scales) -> RequestPrompt:
     """Thinking weighs what was thought, not what is shown of it."""
 
-    def sized(item: Item) -> Item:
+    def sized(item: PromptPart) -> PromptPart:
         tokens = binder.tokens(item) if item.is_thinking else None
         if tokens is None:
             return item
@@ -131,7 +137,7 @@ def _with_true_sizes(talk: Conversation, binder: Binder, scales: Scales) -> Conv
 
 
 def _judge(
-    findings: Sequence[Finding], body: Json, profile: Profile, dialect: Dialect, new_account: bool
+    findings: Sequence[ThinkingCheck], body: Json, profile: Profile, dialect: ApiFeatures, new_account: bool
 ) -> tuple[frozenset[str], tuple[Json, ...]]:
     """Which blocks are dropped and what is reported; raises where a failed check is an error."""
     asked = ((body.get("thinking") or {}).get("block_binding") or {}).get("prefix_mismatch_behavior")
@@ -160,7 +166,7 @@ def _judge(
     return frozenset(dropped), tuple(told)
 
 
-def _tampered(finding: Finding, last_answer: int) -> str:
+def _tampered(finding: ThinkingCheck, last_answer: int) -> str:
     path = finding.item.path
     if finding.changed == "text" and finding.item.message == last_answer:
         return (
@@ -170,12 +176,12 @@ def _tampered(finding: Finding, last_answer: int) -> str:
     return f"{path}: Invalid {_signature_of(finding)}"
 
 
-def _signature_of(finding: Finding) -> str:
+def _signature_of(finding: ThinkingCheck) -> str:
     field = "signature" if finding.item.kind == "thinking" else "data"
     return f"`{field}` in `{finding.item.kind}` block"
 
 
-def _mismatch(finding: Finding, dialect: Dialect) -> str:
+def _mismatch(finding: ThinkingCheck, dialect: ApiFeatures) -> str:
     changed = {
         "system": "The `system` prompt differs from the one this block was created with.",
         "tools": "The `tools` differ from the ones this block was created with.",
@@ -193,20 +199,20 @@ def _mismatch(finding: Finding, dialect: Dialect) -> str:
 
 
 def _with_automatic_marker(
-    body: Json, head: tuple[Item, ...], shown: tuple[Item, ...]
-) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
+    body: Json, head: tuple[PromptPart, ...], shown: tuple[PromptPart, ...]
+) -> tuple[tuple[PromptPart, ...], tuple[PromptPart, ...]]:
     control = body.get("cache_control")
     if control is None:
         return head, shown
     path = last_markable(Prompt(body["messages"], body.get("tools") or (), body.get("system") or ()))
 
-    def marked(item: Item) -> Item:
+    def marked(item: PromptPart) -> PromptPart:
         return replace(item, ttl=lifetime(control)) if item.path == path else item
 
     return tuple(map(marked, head)), tuple(map(marked, shown))
 
 
-def _salts(body: Json, profile: Profile, dialect: Dialect, talk: Conversation) -> Salts:
+def _salts(body: Json, profile: Profile, dialect: ApiFeatures, talk: RequestPrompt) -> Salts:
     thinking = body.get("thinking") or {
         "type": profile.thinking.modes[0] if profile.thinking.bound else None
     }
@@ -230,7 +236,7 @@ def _salts(body: Json, profile: Profile, dialect: Dialect, talk: Conversation) -
     )
 
 
-def _kinds(item: Item) -> tuple[str, ...]:
+def _kinds(item: PromptPart) -> tuple[str, ...]:
     content = item.block.get("content") if item.kind == "tool_result" else None
     inside = (
         [str(part.get("type")) for part in content if isinstance(part, dict)]

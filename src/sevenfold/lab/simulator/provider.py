@@ -1,27 +1,168 @@
-"""Everything one simulated provider is: how it is set up, and what it remembers between requests."""
+"""Rate limits: how many requests and tokens a minute, told in headers and, where set, enforced.
+
+---
+
+What came in and how it was answered, kept so that a test can look at the very bytes.
+
+---
+
+Everything one simulated provider is: how it is set up, and what it remembers between requests.
+
+---
+
+The lists of models, in the shape of whichever provider's client asks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Literal
+from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct, field
 
 from sevenfold import profiles
-from sevenfold.lab.simulator.bound_thinking import Binder
 from sevenfold.lab.simulator.brains import Brain, EchoBrain, Summarise, simulated_summary
-from sevenfold.lab.simulator.cache import PromptCache
-from sevenfold.lab.simulator.clock import Clock, RealClock
-from sevenfold.lab.simulator.diagnostics import Diagnosis
+from sevenfold.lab.simulator.cache import Diagnosis, PrefixCache, PromptCache
+from sevenfold.lab.simulator.clock import RealClock, SimulatorClock
+from sevenfold.lab.simulator.errors import ApiError, rate_limited, unknown_model
 from sevenfold.lab.simulator.faults import Faults
-from sevenfold.lab.simulator.limits import Limits, RateMeter
-from sevenfold.lab.simulator.log import RequestLog
-from sevenfold.lab.simulator.pieces import Scales
-from sevenfold.lab.simulator.prefix_cache import PrefixCache
-from sevenfold.lab.simulator.seals import Sealer
-from sevenfold.lab.simulator.tokens import Counter
-from sevenfold.profiles import Profile
+from sevenfold.lab.simulator.thinking import Binder, Sealer
+from sevenfold.lab.simulator.tokens import Counter, Scales
+from sevenfold.profiles import CLEAR_THINKING, CLEAR_TOOL_USES, COMPACT, MODES, Profile
+
+MINUTE = 60.0
+
+
+class RateLimits(Struct, frozen=True):
+    """What an account may do in a minute."""
+
+    requests: int = 4_000
+    input_tokens: int = 10_000_000
+    """Tokens read from the cache do not count."""
+    output_tokens: int = 2_000_000
+
+
+class Spent(Struct, frozen=True):
+    """What one request used."""
+
+    at: float
+    input_tokens: int
+    output_tokens: int
+
+
+class RateMeter:
+    """Counts what was used in the last minute."""
+
+    def __init__(self, limits: RateLimits) -> None:
+        self.limits = limits
+        self._spent: deque[Spent] = deque()
+
+    def admit(self, now: float) -> None:
+        """Raise when the minute's requests or tokens are used up."""
+        self._forget(now)
+        used = self._used()
+        if used[0] >= self.limits.requests or used[1] >= self.limits.input_tokens:
+            raise rate_limited(max(1.0, self._spent[0].at + MINUTE - now))
+
+    def spend(self, now: float, input_tokens: int, output_tokens: int) -> None:
+        """Count an answered request."""
+        self._spent.append(Spent(now, input_tokens, output_tokens))
+
+    def headers(self, now: float) -> dict[str, str]:
+        """The headers that tell a client where it stands."""
+        self._forget(now)
+        limits, used = self.limits, self._used()
+        both = (limits.input_tokens + limits.output_tokens, used[1] + used[2])
+        rows = {
+            "requests": (limits.requests, used[0]),
+            "tokens": both,
+            "input-tokens": (limits.input_tokens, used[1]),
+            "output-tokens": (limits.output_tokens, used[2]),
+        }
+        reset = datetime.fromtimestamp(now + MINUTE, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        headers: dict[str, str] = {}
+        for name, (most, taken) in rows.items():
+            headers[f"anthropic-ratelimit-{name}-limit"] = str(most)
+            headers[f"anthropic-ratelimit-{name}-remaining"] = str(max(0, most - taken))
+            headers[f"anthropic-ratelimit-{name}-reset"] = reset
+        return headers
+
+    def _used(self) -> tuple[int, int, int]:
+        spent = self._spent
+        return (
+            len(spent),
+            sum(each.input_tokens for each in spent),
+            sum(each.output_tokens for each in spent),
+        )
+
+    def _forget(self, now: float) -> None:
+        while self._spent and self._spent[0].at <= now - MINUTE:
+            self._spent.popleft()
+
+
+class Received(Struct):
+    """One request; what is known of the answer is filled in when it is given."""
+
+    number: int
+    at: float
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    raw: bytes
+    status: int = 0
+    usage: Mapping[str, Any] | None = None
+    answer: Any = None
+    """The body of the answer, as decoded JSON, streamed or not."""
+
+    @property
+    def body(self) -> Any:
+        """The body as JSON, decoded when asked for: as objects, a long session would fill the memory."""
+        return msgspec.json.decode(self.raw)
+
+
+class RequestLog:
+    """The latest requests, oldest first, as many as fit into a number of bytes."""
+
+    def __init__(self, most: int) -> None:
+        self._kept: deque[Received] = deque()
+        self._most = most
+        self._bytes = 0
+        self._count = 0
+
+    def add(
+        self, at: float, method: str, path: str, query: str, headers: Mapping[str, str], raw: bytes
+    ) -> Received:
+        """Keep a request."""
+        self._count += 1
+        received = Received(self._count, at, method, path, query, headers, raw)
+        self._kept.append(received)
+        self._bytes += len(raw)
+        while self._bytes > self._most and len(self._kept) > 1:
+            self._bytes -= len(self._kept.popleft().raw)
+        return received
+
+    def answered(self, path: str = "/v1/messages") -> list[Received]:
+        """The requests to a path that were answered well."""
+        return [each for each in self._kept if each.path == path and each.status == 200]
+
+    def __iter__(self) -> Iterator[Received]:
+        return iter(list(self._kept))
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __getitem__(self, place: int) -> Received:
+        return self._kept[place]
+
+    def clear(self) -> None:
+        """Forget all requests."""
+        self._kept.clear()
+        self._bytes = 0
+
 
 OTHER_MODELS = ("gpt-5.6", "gpt-5", "gpt-4.1", "local-8k")
 """Names served besides those in the table of profiles, which get the defaults of their families."""
@@ -42,7 +183,7 @@ class Setup(Struct, frozen=True):
     announced_windows: Mapping[str, int] = field(default_factory=dict)
     """Windows that the list of models gives wrongly."""
     counter: Counter = field(default_factory=Counter)
-    limits: Limits = Limits()
+    limits: RateLimits = RateLimits()
     chunk: int = 24
     """Characters of text in one event of a stream."""
     body_bytes: int = 32_000_000
@@ -66,13 +207,13 @@ class Simulator:
         brain: Brain | None = None,
         setup: Setup | None = None,
         *,
-        clock: Clock | None = None,
+        clock: SimulatorClock | None = None,
         faults: Faults | None = None,
         summarise: Summarise = simulated_summary,
     ) -> None:
         self.setup = setup or Setup()
         self.brain: Brain = brain or EchoBrain()
-        self.clock: Clock = clock or RealClock()
+        self.clock: SimulatorClock = clock or RealClock()
         self.faults = faults or Faults()
         self.summarise = summarise
         self.scales = Scales(self.setup.counter)
@@ -100,3 +241,79 @@ class Simulator:
         self._ids += 1
         named = sha256(self.setup.secret + f"{prefix}{self._ids}".encode()).hexdigest()
         return f"{prefix}{named[:24]}"
+
+
+RELEASED = "2026-01-01T00:00:00Z"
+LINES = ("haiku", "sonnet", "opus", "fable", "mythos")
+
+
+def model_list(sim: Simulator, *, anthropic: bool) -> dict[str, Any]:
+    """Every model on offer."""
+    if not anthropic:
+        return {"object": "list", "data": [_openai(sim, name) for name in sim.served()]}
+    found = [(name, sim.profile(name)) for name in sim.served()]
+    listed = [_anthropic(sim, name, facts) for name, facts in found if facts and facts.wire == "messages"]
+    return {"data": listed, "has_more": False, "first_id": listed[0]["id"], "last_id": listed[-1]["id"]}
+
+
+def model_info(sim: Simulator, name: str, *, anthropic: bool) -> dict[str, Any]:
+    """One model; raises for a name that is not served."""
+    profile = sim.profile(name)
+    if profile is None:
+        raise ApiError(404, "not_found_error", f"model: {name}") if anthropic else unknown_model(name)
+    return _anthropic(sim, name, profile) if anthropic else _openai(sim, name)
+
+
+def _openai(sim: Simulator, name: str) -> dict[str, Any]:
+    """As OpenAI lists a model; for one of the caller's own with its window, as local servers do."""
+    listed = {"id": name, "object": "model", "created": 1_767_225_600, "owned_by": "simulated"}
+    if own := sim.setup.models.get(name):
+        listed["max_model_len"] = sim.setup.announced_windows.get(name, own.window)
+    return listed
+
+
+def _anthropic(sim: Simulator, name: str, profile: Profile) -> dict[str, Any]:
+    return {
+        "type": "model",
+        "id": name,
+        "display_name": f"{name} (simulated)",
+        "created_at": RELEASED,
+        "deprecated_at": None,
+        "retires_at": None,
+        "lifecycle": "active",
+        "line": next((line for line in LINES if line in name), None),
+        "max_input_tokens": sim.setup.announced_windows.get(name, profile.window),
+        "max_tokens": profile.max_output,
+        "allowed_fallback_models": [],
+        "capabilities": _capabilities(profile),
+    }
+
+
+def _capabilities(profile: Profile) -> dict[str, Any]:
+    thinks = bool(set(profile.thinking.modes) - {"disabled"})
+    edits = {name: _can(name in profile.edits) for name in (CLEAR_TOOL_USES, CLEAR_THINKING)}
+    managed = bool(profile.edits) or profile.threshold_compaction
+    summarises = profile.on_demand_compaction
+    efforts = {
+        level: _can(profile.effort is not None) for level in ("low", "medium", "high", "xhigh", "max")
+    }
+    return {
+        "batch": _can(False),
+        "citations": _can(False),
+        "code_execution": _can(False),
+        "compaction": {**_can(summarises), "summarize": _can(summarises)},
+        "context_management": {**_can(managed), **edits, COMPACT: _can(profile.threshold_compaction)},
+        "effort": {**_can(profile.effort is not None), **efforts},
+        "image_input": _can(True),
+        "pdf_input": _can(True),
+        "server_tools": {**_can(False), "code_execution": _can(False), "web_search": _can(False)},
+        "structured_outputs": _can(False),
+        "thinking": {
+            **_can(thinks),
+            "types": {mode: _can(mode in profile.thinking.modes) for mode in MODES},
+        },
+    }
+
+
+def _can(supported: bool) -> dict[str, bool]:
+    return {"supported": supported}

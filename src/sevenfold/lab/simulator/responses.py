@@ -1,4 +1,8 @@
-"""The Responses API, as far as a client that keeps its own history needs it: text, calls, streams."""
+"""The Responses API, as far as a client that keeps its own history needs it: text, calls, streams.
+
+---
+
+The Responses API's own compaction: a conversation in, the user's messages and one sealed summary out."""
 
 from __future__ import annotations
 
@@ -8,20 +12,21 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sevenfold.lab.simulator.openai_common import (
-    Asked,
-    Said,
+from sevenfold.lab.simulator.brains import NoSummary, SummaryRequest
+from sevenfold.lab.simulator.errors import ApiError, bad, unknown_model
+from sevenfold.lab.simulator.openai import (
+    OpenAiReply,
+    OpenAiRequest,
     ask,
-    bad,
     call_arguments,
     check_body,
+    check_tools,
     content_blocks,
     decoded_arguments,
-    unknown_model,
+    take,
 )
-from sevenfold.lab.simulator.openai_tools import check_tools
 from sevenfold.lab.simulator.provider import Simulator
-from sevenfold.lab.simulator.seals import OpaqueSeal
+from sevenfold.lab.simulator.thinking import OpaqueSeal
 
 Json = Mapping[str, Any]
 OVERFLOW = "Your input exceeds the context window of this model. Please adjust your input and try again."
@@ -31,24 +36,24 @@ EMPTY: dict[str, Json] = {"message": {"content": []}, "function_call": {"argumen
 STATEFUL = ("previous_response_id", "conversation")
 
 
-class _Tool(Struct):
+class _ResponsesTool(Struct):
     type: str | None = None
     name: str | None = None
     parameters: dict[str, Any] | None = None
 
 
-class _Body(Struct):
+class _ResponsesBody(Struct):
     model: str
     input: str | list[dict[str, Any]]
     instructions: str | None = None
-    tools: list[_Tool] | None = None
+    tools: list[_ResponsesTool] | None = None
     max_output_tokens: int | None = None
     stream: bool | None = None
 
 
 def respond(sim: Simulator, body: Any) -> dict[str, Any]:
     """Answer a request of the Responses API."""
-    asked = read(sim, body, _Body)
+    asked = read(sim, body, _ResponsesBody)
     said = ask(sim, asked)
     cut = said.output.stop_reason in ("max_tokens", "model_context_window_exceeded")
     return {
@@ -117,7 +122,7 @@ def response_events(response: Json, size: int) -> Iterator[bytes]:
     yield event(f"response.{response['status']}", response=response)
 
 
-def read(sim: Simulator, body: Any, shape: type[Struct]) -> Asked:
+def read(sim: Simulator, body: Any, shape: type[Struct]) -> OpenAiRequest:
     """A request of the Responses API in the simulator's own terms; raises where it is wrong."""
     check_body(body, shape)
     profile = sim.profile(body["model"])
@@ -131,7 +136,7 @@ def read(sim: Simulator, body: Any, shape: type[Struct]) -> Asked:
     if body.get("instructions"):
         messages.insert(0, {"role": "system", "content": content_blocks(body["instructions"])})
     _check_calls_answered(messages)
-    return Asked(
+    return OpenAiRequest(
         body=body,
         profile=profile,
         tools=[_tool(tool) for tool in body.get("tools") or ()],
@@ -204,7 +209,7 @@ def _check_calls_answered(messages: list[Json]) -> None:
         raise bad(f"No tool call found for function call output with call_id {name}.", param="input")
 
 
-def _items(sim: Simulator, asked: Asked, said: Said, status: str) -> Iterator[Json]:
+def _items(sim: Simulator, asked: OpenAiRequest, said: OpenAiReply, status: str) -> Iterator[Json]:
     for block in said.output.blocks:
         if block["type"] == "thinking":
             yield {
@@ -233,7 +238,7 @@ def _items(sim: Simulator, asked: Asked, said: Said, status: str) -> Iterator[Js
             }
 
 
-def _sealed(sim: Simulator, asked: Asked, block: Json) -> Json:
+def _sealed(sim: Simulator, asked: OpenAiRequest, block: Json) -> Json:
     """Reasoning as it goes along to clients that keep their own history; others get its id alone."""
     if SEALED not in (asked.body.get("include") or ()):
         return {}
@@ -250,3 +255,61 @@ def usage(prompt: int, cached: int, output: int, reasoning: int = 0) -> dict[str
         "output_tokens_details": {"reasoning_tokens": reasoning},
         "total_tokens": prompt + output,
     }
+
+
+FIELDS = frozenset(
+    {"model", "input", "instructions", "previous_response_id", "prompt_cache_key", "prompt_cache_options"}
+    | {"prompt_cache_retention", "service_tier", "image"}
+)
+
+
+class _CompactBody(Struct):
+    model: str
+    input: str | list[dict[str, Any]]
+    instructions: str | None = None
+
+
+def compact(sim: Simulator, body: Any) -> dict[str, Any]:
+    """Answer a request to compact a conversation."""
+    if unknown := sorted(set(body) - FIELDS if isinstance(body, Mapping) else ()):
+        raise bad(f"Unknown parameter: '{unknown[0]}'.", param=unknown[0], code="unknown_parameter")
+    asked = read(sim, body, _CompactBody)
+    if not asked.profile.on_demand_compaction:
+        words = f"Compaction is not supported with the model '{body['model']}'."
+        raise bad(words, param="model", code="unsupported_model")
+    if not any(message["content"] for message in asked.spoken):
+        raise bad("There is nothing in 'input' to compact.", param="input")
+    taken = take(sim, asked)
+    summary = _summary(sim, asked)
+    seal = OpaqueSeal(body["model"], sim.setup.organisation, summary)
+    item = {
+        "id": sim.new_id("cmp_"),
+        "type": "compaction",
+        "encrypted_content": sim.binder.sealer.seal(seal),
+    }
+    written = sim.scales.counter.text(summary, asked.profile.tokenizer)
+    return {
+        "id": sim.new_id("resp_"),
+        "object": "response.compaction",
+        "created_at": int(sim.clock.now()),
+        "output": [*_said_by_user(sim, body["input"]), item],
+        "usage": usage(taken.tokens, taken.cached(sim, asked), written),
+    }
+
+
+def _summary(sim: Simulator, asked: OpenAiRequest) -> str:
+    made = sim.summarise(SummaryRequest(asked.body["model"], asked.system, asked.spoken, None))
+    if isinstance(made, NoSummary):
+        raise ApiError(500, "server_error", "The server had an error while compacting the conversation.")
+    return made
+
+
+def _said_by_user(sim: Simulator, given: str | list[Json]) -> list[Json]:
+    """The user's messages as they were sent."""
+    if isinstance(given, str):
+        given = [{"role": "user", "content": [{"type": "input_text", "text": given}]}]
+    return [
+        {"id": sim.new_id("msg_"), "type": "message", "status": "completed", **item}
+        for item in given
+        if item.get("type", "message") == "message" and item.get("role") == "user"
+    ]

@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from sevenfold.lab.simulator.configs import check_configs
 from sevenfold.lab.simulator.errors import ApiError, extra, invalid, missing, unknown_tag
+from sevenfold.lab.simulator.parameters import ApiFeatures, check_configs
 
 Json = Mapping[str, Any]
 
@@ -121,22 +121,7 @@ PINNED_EDITS = Shape({"edits": (list,)})
 """The block of the simulator's own extension for deleting from a cached prefix."""
 
 
-class Dialect(Struct, frozen=True):
-    """What a request may use: API version, beta headers, and extensions of this simulator."""
-
-    version: str
-    betas: frozenset[str]
-    counting: bool = False
-    pinned_edits: bool = False
-    extra_blocks: frozenset[str] = frozenset()
-
-    @property
-    def strict(self) -> bool:
-        """Whether the rules of API version 2026-10-21 hold."""
-        return self.version >= "2026-10-21"
-
-
-def check_shape(body: Any, dialect: Dialect) -> None:
+def check_shape(body: Any, dialect: ApiFeatures) -> None:
     """Raise for the first thing in a request body that is not of the right shape."""
     if not isinstance(body, dict):
         raise invalid("The request body is not a JSON object")
@@ -145,7 +130,7 @@ def check_shape(body: Any, dialect: Dialect) -> None:
     check_configs(body)
 
 
-def _problems(body: Json, dialect: Dialect) -> Iterator[ApiError]:
+def _problems(body: Json, dialect: ApiFeatures) -> Iterator[ApiError]:
     for name in ("model", "messages") if dialect.counting else ("model", "max_tokens", "messages"):
         if name not in body:
             yield missing(name)
@@ -163,7 +148,7 @@ def _problems(body: Json, dialect: Dialect) -> Iterator[ApiError]:
     yield from _tools(body.get("tools") or ())
 
 
-def _known(name: str, dialect: Dialect) -> bool:
+def _known(name: str, dialect: ApiFeatures) -> bool:
     if name in SAMPLING:
         return not dialect.strict and not dialect.counting
     if name in BETA_FIELDS and (name in COUNT_FIELDS or not dialect.counting):
@@ -171,7 +156,7 @@ def _known(name: str, dialect: Dialect) -> bool:
     return name in (COUNT_FIELDS if dialect.counting else FIELDS)
 
 
-def _message(number: int, message: Any, dialect: Dialect) -> Iterator[ApiError]:
+def _message(number: int, message: Any, dialect: ApiFeatures) -> Iterator[ApiError]:
     path = f"messages.{number}"
     if not isinstance(message, dict):
         yield invalid(f"{path}: Input should be a valid dictionary")
@@ -191,7 +176,7 @@ def _message(number: int, message: Any, dialect: Dialect) -> Iterator[ApiError]:
         yield from _block(f"{path}.content.{index}", block, dialect, None)
 
 
-def _system_fields(dialect: Dialect) -> set[str]:
+def _system_fields(dialect: ApiFeatures) -> set[str]:
     needs = {
         "clear_at": "mid-conversation-system-clear-at-2026-08-21",
         "output_config": "mid-conversation-output-config-2026-07-01",
@@ -199,7 +184,7 @@ def _system_fields(dialect: Dialect) -> set[str]:
     return {name for name, beta in needs.items() if beta in dialect.betas}
 
 
-def _block(path: str, block: Any, dialect: Dialect, kinds: Sequence[str] | None) -> Iterator[ApiError]:
+def _block(path: str, block: Any, dialect: ApiFeatures, kinds: Sequence[str] | None) -> Iterator[ApiError]:
     if not isinstance(block, dict):
         yield invalid(f"{path}: Input should be a valid dictionary")
         return
@@ -226,7 +211,7 @@ def _block(path: str, block: Any, dialect: Dialect, kinds: Sequence[str] | None)
                 yield from _block(f"{path}.tool_result.content.{index}", inner, dialect, inside)
 
 
-def _allowed(kind: str, block: Json, dialect: Dialect) -> bool:
+def _allowed(kind: str, block: Json, dialect: ApiFeatures) -> bool:
     """Some blocks exist only with a beta header."""
     if kind == "compaction":
         return ("compact-2026-09-04" if block.get("signature") else "compact-2026-01-12") in dialect.betas

@@ -1,16 +1,275 @@
-"""Serving the simulator over a socket: in a thread for tests, or in the foreground for people."""
+"""The HTTP side: routes, keys, bodies, headers, faults; what is said is decided elsewhere.
+
+---
+
+Serving the simulator over a socket: in a thread for tests, or in the foreground for people."""
 
 from __future__ import annotations
 
+import json
+import re
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
+import msgspec
 import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
 
-from sevenfold.lab.simulator.app import create_app
-from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.brains import ScriptExhausted
+from sevenfold.lab.simulator.chat import chunks, complete
+from sevenfold.lab.simulator.errors import ApiError, internal, invalid, too_large
+from sevenfold.lab.simulator.faults import Fault, broken, refusal
+from sevenfold.lab.simulator.messages import answer, count
+from sevenfold.lab.simulator.output import events
+from sevenfold.lab.simulator.parameters import ApiFeatures
+from sevenfold.lab.simulator.prepare import PreparedRequest, prepare, refuse_long_lifetimes
+from sevenfold.lab.simulator.provider import Received, Simulator, model_info, model_list
+from sevenfold.lab.simulator.responses import compact, respond, response_events
+from sevenfold.lab.simulator.schema import check_shape
+
+VERSIONS = ("2023-01-01", "2023-06-01", "2026-10-21")
+Endpoint = Callable[["HttpExchange"], Awaitable[Response]]
+
+
+class HttpExchange:
+    """One request on its way to an answer."""
+
+    def __init__(self, sim: Simulator, request: Request, received: Received) -> None:
+        self.sim = sim
+        self.request = request
+        self.received = received
+        self.fault: Fault | None = None
+        self.request_id = sim.new_id("req_")
+
+    @property
+    def anthropic(self) -> bool:
+        """Whether the client speaks the Messages API rather than OpenAI's."""
+        return "anthropic-version" in self.request.headers or "/messages" in self.received.path
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What every answer carries."""
+        if not self.anthropic:
+            return {"x-request-id": self.request_id}
+        return {"request-id": self.request_id, **self.sim.meter.headers(self.sim.clock.now())}
+
+    async def think(self) -> None:
+        """Take the time an answer takes before its first byte."""
+        if self.fault is not None and self.fault.kind == "slow_first_byte":
+            await self.sim.clock.sleep(self.fault.seconds)
+
+    def json(self, body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+        """A JSON answer, cut short where a fault says so."""
+        raw = msgspec.json.encode(body)
+        self.received.status, self.received.answer = status, body
+        if self.fault is not None and self.fault.kind == "truncated_body":
+            raw = raw[: len(raw) // 2]
+        return Response(raw, status, {**self.headers, **(headers or {})}, "application/json")
+
+    def stream(self, pieces: Iterator[bytes], whole: Any) -> Response:
+        """A streamed answer, broken where a fault says so."""
+        self.received.status, self.received.answer = 200, whole
+        body = broken(_each(pieces), self.fault)
+        return StreamingResponse(body, 200, self.headers, "text/event-stream")
+
+
+def create_app(sim: Simulator) -> Starlette:
+    """The simulator as an ASGI application."""
+
+    def route(path: str, endpoint: Endpoint, method: str = "POST", *, asks: bool = False) -> Route:
+        async def handle(request: Request) -> Response:
+            return await _exchange(sim, request, endpoint, asks)
+
+        return Route(path, handle, methods=[method])
+
+    return Starlette(
+        routes=[
+            route("/v1/messages", _messages, asks=True),
+            route("/v1/messages/count_tokens", _count_tokens),
+            route("/v1/models", _models, "GET"),
+            route("/v1/models/{name:path}", _model, "GET"),
+            route("/v1/chat/completions", _chat, asks=True),
+            route("/v1/responses", _responses, asks=True),
+            route("/v1/responses/compact", _compact, asks=True),
+            route("/{path:path}", _nothing),
+            route("/{path:path}", _nothing, "GET"),
+        ]
+    )
+
+
+async def _exchange(sim: Simulator, request: Request, endpoint: Endpoint, asks: bool) -> Response:
+    """Take a request in, let it meet its fault, and turn every refusal into the provider's body."""
+    raw = await request.body()
+    received = sim.requests.add(
+        sim.clock.now(), request.method, request.url.path, request.url.query, dict(request.headers), raw
+    )
+    exchange = HttpExchange(sim, request, received)
+    try:
+        _check_key(exchange)
+        if len(raw) > sim.setup.body_bytes:
+            raise too_large()
+        if asks:
+            sim.meter.admit(sim.clock.now())
+            exchange.fault = sim.faults.next()
+            await _suffer(exchange)
+        return await endpoint(exchange)
+    except ScriptExhausted as error:
+        return _refused(exchange, internal(str(error), retry=False))
+    except ApiError as error:
+        return _refused(exchange, error)
+
+
+def _refused(exchange: HttpExchange, error: ApiError) -> Response:
+    exchange.fault = None
+    body = error.messages_body(exchange.request_id) if exchange.anthropic else error.openai_body()
+    return exchange.json(body, error.status, error.headers)
+
+
+def _check_key(exchange: HttpExchange) -> None:
+    headers, wanted = exchange.request.headers, exchange.sim.setup.api_key
+    bearer = headers.get("authorization", "").removeprefix("Bearer ")
+    given = headers.get("x-api-key") or bearer
+    if given and wanted in (None, given):
+        return
+    if exchange.anthropic:
+        words = "invalid x-api-key" if given else "x-api-key header is required"
+        raise ApiError(401, "authentication_error", words)
+    words = "Incorrect API key provided." if given else "You didn't provide an API key."
+    raise ApiError(401, "invalid_request_error", words, code="invalid_api_key")
+
+
+async def _suffer(exchange: HttpExchange) -> None:
+    """Let a fault happen that comes before any answer."""
+    fault, sim = exchange.fault, exchange.sim
+    if fault is None:
+        return
+    if (error := refusal(fault)) is not None:
+        raise error
+    if fault.kind == "no_answer":
+        while (await exchange.request.receive())["type"] != "http.disconnect":
+            continue
+        raise internal("the client gave up")
+    if fault.kind == "cache_eviction":
+        sim.cache.evict()
+        sim.prefixes.evict()
+
+
+def _decode(exchange: HttpExchange) -> Any:
+    """The body as JSON; what is not JSON is refused as the server refuses it."""
+    raw = exchange.received.raw
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise invalid(f"The request body is not valid JSON: {_json_problem(raw, error)}") from None
+
+
+def _json_problem(raw: bytes, error: Exception) -> str:
+    try:
+        json.loads(raw)
+    except ValueError as problem:
+        return str(problem)
+    place = next(iter(re.finditer(rb"\\u[dD][89abAB]", raw)), None)
+    if place is None:
+        return str(error)
+    return f"no low surrogate in string: line 1 column {place.start() + 1} (char {place.start()})"
+
+
+def _prepared(exchange: HttpExchange, *, counting: bool) -> PreparedRequest:
+    sim, headers = exchange.sim, exchange.request.headers
+    version = headers.get("anthropic-version")
+    if version is None:
+        raise invalid("anthropic-version: header is required")
+    if version not in VERSIONS:
+        raise invalid(f'anthropic-version: "{version}" is not a valid version')
+    body = _decode(exchange)
+    sent = [beta.strip() for value in headers.getlist("anthropic-beta") for beta in value.split(",")]
+    setup = sim.setup
+    dialect = ApiFeatures(
+        version, frozenset(filter(None, sent)), counting, setup.pinned_edits, setup.extra_blocks
+    )
+    check_shape(body, dialect)
+    profile = sim.profile(body["model"])
+    if profile is None or profile.wire != "messages":
+        raise ApiError(404, "not_found_error", f"model: {body['model']}")
+    ready = prepare(
+        body, profile, dialect, scales=sim.scales, binder=sim.binder, new_account=setup.account == "new"
+    )
+    if not setup.long_lifetime:
+        refuse_long_lifetimes(ready)
+    return ready
+
+
+async def _messages(exchange: HttpExchange) -> Response:
+    sim = exchange.sim
+    started = exchange.received.at
+    ready = _prepared(exchange, counting=False)
+    answered = answer(sim, ready)
+    await exchange.think()
+    for plan in answered.plans:
+        sim.cache.commit(plan)
+    message = answered.message
+    exchange.received.usage = usage = message["usage"]
+    charged = usage["input_tokens"] + usage["cache_creation_input_tokens"]
+    sim.meter.spend(started, charged, usage["output_tokens"])
+    if ready.body.get("stream"):
+        return exchange.stream(events(message, sim.setup.chunk), message)
+    return exchange.json(message)
+
+
+async def _count_tokens(exchange: HttpExchange) -> Response:
+    return exchange.json(count(_prepared(exchange, counting=True)))
+
+
+async def _models(exchange: HttpExchange) -> Response:
+    return exchange.json(model_list(exchange.sim, anthropic=exchange.anthropic))
+
+
+async def _model(exchange: HttpExchange) -> Response:
+    name = exchange.request.path_params["name"]
+    return exchange.json(model_info(exchange.sim, name, anthropic=exchange.anthropic))
+
+
+async def _chat(exchange: HttpExchange) -> Response:
+    body = _decode(exchange)
+    completion = complete(exchange.sim, body)
+    await exchange.think()
+    exchange.received.usage = completion["usage"]
+    if body.get("stream"):
+        return exchange.stream(chunks(completion, body, exchange.sim.setup.chunk), completion)
+    return exchange.json(completion)
+
+
+async def _responses(exchange: HttpExchange) -> Response:
+    body = _decode(exchange)
+    response = respond(exchange.sim, body)
+    await exchange.think()
+    exchange.received.usage = response["usage"]
+    if body.get("stream"):
+        return exchange.stream(response_events(response, exchange.sim.setup.chunk), response)
+    return exchange.json(response)
+
+
+async def _compact(exchange: HttpExchange) -> Response:
+    compacted = compact(exchange.sim, _decode(exchange))
+    await exchange.think()
+    exchange.received.usage = compacted["usage"]
+    return exchange.json(compacted)
+
+
+async def _nothing(exchange: HttpExchange) -> Response:
+    raise ApiError(404, "not_found_error", f"{exchange.received.path}: not simulated")
+
+
+async def _each(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+
 
 STARTING = 10.0
 """Seconds a server in a thread may take to start or to stop."""

@@ -7,11 +7,11 @@ rewind, another model came between), the summary is thrown away.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from msgspec import Struct
 
+from sevenfold.conversation import flow as effects
 from sevenfold.conversation.announcer import Announcer
 from sevenfold.conversation.background import Runner
 from sevenfold.errors import Refused
@@ -99,7 +99,7 @@ class Ahead:
             self._aside(str(error))
             return None
 
-    def _work(self, divided: Scope, settings: Settings) -> Generator[Any, Any, Drafted | None]:
+    def _work(self, divided: Scope, settings: Settings) -> effects.Flow[Drafted | None]:
         hooks = yield from self._compactor.asking(WISH)
         if hooks is None:
             return None

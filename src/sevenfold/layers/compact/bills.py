@@ -6,15 +6,14 @@ written down.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 from sevenfold.conversation.announcer import Announcer
 from sevenfold.conversation.exchange import Exchange
+from sevenfold.conversation.flow import Ask
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import ModelError
 from sevenfold.events import Answered, Failed, Sending
-from sevenfold.layers.compact.engines import Flow, Got
-from sevenfold.ports import Ask, Call, Reply
+from sevenfold.layers.compact.engines import Asking, Got
+from sevenfold.ports import Call, Reply
 from sevenfold.profiles import Profile
 from sevenfold.record.blocks import read_fields
 from sevenfold.record.decisions import Billed
@@ -32,11 +31,12 @@ class Bills:
         self._exchange = exchange
         self._announcer = announcer
 
-    def of(self, flow: Flow, model: Profile) -> Generator[Ask, Reply, Got]:
+    def of(self, flow: Asking, model: Profile) -> Asking:
         """Pass on what a flow asks of a model, and tell of each call and what came of it."""
         try:
             ask = next(flow)
             while True:
+                assert isinstance(ask, Ask)
                 sent = self._sending(ask.call, model)
                 try:
                     reply = yield ask

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.conversation.announcer import Announcer
-from sevenfold.conversation.flow import Do, aside
+from sevenfold.conversation.flow import Flow, in_thread
 from sevenfold.errors import Aborted
 from sevenfold.events import SteppedAside
 from sevenfold.layers.compact import fidelity, summary
@@ -111,13 +111,13 @@ class Checker:
             score = fidelity.judge(wanted, [text, *rest], self._reachable)
         return text, score
 
-    def catch_up(self) -> Generator[Do, None, None]:
+    def catch_up(self) -> Flow[None]:
         """Index what is about to leave the context; without an index the summary must hold everything itself."""
         self._reaches = self._recall is not None
         if self._recall is None:
             return
         try:
-            yield aside(self._recall.catch_up)
+            yield from in_thread(self._recall.catch_up)
         except Aborted:
             raise
         except Exception as error:  # noqa: BLE001 (an index can be made again at any time; the compaction goes on)

@@ -6,11 +6,11 @@ compactions in a row for which no model had a summary, automatic ones stop askin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from sevenfold.conversation.announcer import Announcer
 from sevenfold.conversation.exchange import Exchange
+from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.fork import Fork
 from sevenfold.conversation.limits import Limits
 from sevenfold.events import SteppedAside
@@ -21,7 +21,6 @@ from sevenfold.layers.compact.engines import OUTPUT_CAP, Got, Task
 from sevenfold.layers.compact.request import Engine, Left, Wish
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.summary import Draft, Failure
-from sevenfold.ports import Ask
 from sevenfold.profiles import Profile
 from sevenfold.record.gauge import Size
 from sevenfold.record.weight import NOTHING
@@ -70,7 +69,7 @@ class Chooser:
         """Are models no longer asked by themselves, because they failed too often?"""
         return breaker.opened(self.failures)
 
-    def draft(self, task: Task, wish: Wish, settings: Settings) -> Generator[Ask, Any, Drafted]:
+    def draft(self, task: Task, wish: Wish, settings: Settings) -> Flow[Drafted]:
         """Ask one engine after the other until one has a summary."""
         left: list[Left] = []
         spent = Got(Failure("no_summary", "nothing was asked"))
@@ -190,7 +189,7 @@ class Chooser:
         ours = size * here.write(SECONDS[self._exchange.lifetimes.tail]) + OUTPUT_CAP * here.output
         return size * there.input + OUTPUT_CAP * there.output < ours
 
-    def _asked(self, engine: Engine, task: Task, wish: Wish, over: int | None) -> Generator[Ask, Any, Got]:
+    def _asked(self, engine: Engine, task: Task, wish: Wish, over: int | None) -> engines.Asking:
         match engine:
             case "provider":
                 return (yield from self._bills.of(engines.by_provider(task), self._profile))
@@ -201,7 +200,7 @@ class Chooser:
             case _:
                 return (yield from self._plain(task, over))
 
-    def _plain(self, task: Task, over: int | None) -> engines.Flow:
+    def _plain(self, task: Task, over: int | None) -> engines.Asking:
         """The second model if there is one, and the session's own where that has no summary either."""
         own, second = self._profile, self._second
         if second is None or second.provider != own.provider:

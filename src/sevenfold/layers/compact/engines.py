@@ -9,18 +9,20 @@ extractive  no model at all
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.conversation.flow import Ask, Flow
 from sevenfold.conversation.fork import Fork
 from sevenfold.errors import Aborted, ModelError, PromptTooLong
 from sevenfold.layers.compact import shorten, summary
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.summary import Draft, Failure
-from sevenfold.ports import Ask, Call, Reply
+from sevenfold.ports import Call, Reply
 from sevenfold.profiles import Profile
 from sevenfold.prompts.compact import Compact, Summariser
 from sevenfold.record import blocks
@@ -83,7 +85,7 @@ class Got(Struct, frozen=True):
         )
 
 
-Flow = Generator[Ask, Reply, Got]
+Asking: TypeAlias = Flow[Got]
 
 
 class Task(Struct, frozen=True, kw_only=True):
@@ -115,7 +117,7 @@ class Task(Struct, frozen=True, kw_only=True):
         ).render()
 
 
-def by_provider(task: Task) -> Flow:
+def by_provider(task: Task) -> Asking:
     """Have the provider summarise what it is shown; the rest keeps its reasoning."""
     frame = _without_edits(task.frame, task.profile)
     wish = {"type": "summarize"}
@@ -127,7 +129,7 @@ def by_provider(task: Task) -> Flow:
     return got
 
 
-def by_fork(task: Task, fork: Fork) -> Flow:
+def by_fork(task: Task, fork: Fork) -> Asking:
     """Ask in the session's own words, behind its own prefix."""
     fork.user(task.instruction())
     try:
@@ -140,7 +142,7 @@ def by_fork(task: Task, fork: Fork) -> Flow:
     return Got(summary.read(answer.blocks, answer.stop_reason), outcome.usage, outcome.cost, 1)
 
 
-def by_plain_call(task: Task, model: Profile, over: int | None = None) -> Flow:
+def by_plain_call(task: Task, model: Profile, over: int | None = None) -> Asking:
     """Ask in a request of its own; too long, its oldest rounds go, and at last it is read in parts.
 
     ``over`` is by how many tokens the conversation is known to be too long; what fits no request of this model at
@@ -169,7 +171,7 @@ def by_plain_call(task: Task, model: Profile, over: int | None = None) -> Flow:
     return got.then((yield from _in_parts(task, lean, model, room)))
 
 
-def _in_parts(task: Task, lean: Sequence[Item], model: Profile, room: int) -> Flow:
+def _in_parts(task: Task, lean: Sequence[Item], model: Profile, room: int) -> Asking:
     """Summarise part by part, each knowing the summaries of those before it; together they are one."""
     parts = shorten.chunks(lean, max(1_000, room // 2), task.tokens)
     got = Got(Failure("no_summary", "there was nothing to summarise"))
@@ -196,12 +198,12 @@ def _joined(drafts: Sequence[Draft]) -> Draft:
     return Draft("\n\n".join(draft.text for draft in drafts), sections)
 
 
-def _asked(call: Call, model: Profile, read: Callable[[Reply], Got]) -> Flow:
+def _asked(call: Call, model: Profile, read: Callable[[Reply], Got]) -> Asking:
     """One call; made again when it broke off, and turned into a failure when that does not help."""
     got = Got(Failure("api_error", "nothing was asked yet"))
     for attempt in range(RETRIES + 1):
         try:
-            reply = yield Ask(call)
+            reply = yield from Ask(call)
         except Aborted:
             raise
         except ModelError as error:

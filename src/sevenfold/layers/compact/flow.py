@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from sevenfold.conversation.announcer import Announcer
 from sevenfold.conversation.background import Runner
 from sevenfold.conversation.exchange import Exchange
-from sevenfold.conversation.flow import Fire, aside
+from sevenfold.conversation.flow import Fire, in_thread
 from sevenfold.conversation.hooks import HookOutcome
 from sevenfold.conversation.limits import Limits
 from sevenfold.conversation.pins import pinned_items
@@ -154,10 +154,10 @@ class Compactor:
         with self._working():
             return (yield from self._ending(wish, divided, self.stamp(), drafted, settings))
 
-    def asking(self, wish: Wish) -> Generator[Fire, HookOutcome, HookOutcome | None]:
+    def asking(self, wish: Wish) -> Generator[Any, Any, HookOutcome | None]:
         """Ask the hooks; None if one of them refuses."""
         self._teller.progress("hooks_start", "PreCompact")
-        hooks = yield Fire(self._teller.pre_compact(wish))
+        hooks = yield from Fire(self._teller.pre_compact(wish))
         if hooks.blocked is not None:
             self._announcer.tell(SteppedAside(layer="compact", reason=f"a hook refused: {hooks.blocked}"))
             return None
@@ -186,7 +186,7 @@ class Compactor:
         checking = partial(
             self._checker.checked, drafted[0], divided, self._budget(divided, drafted, settings)
         )
-        got, verdict = yield aside(partial(checking, folded(self._transcript.view)))
+        got, verdict = yield from in_thread(partial(checking, folded(self._transcript.view)))
         if most is not None:
             left = self._forecaster.at_most(divided, self.writer.said(wish, divided, verdict.text))
             if left >= most:
@@ -194,13 +194,13 @@ class Compactor:
         context: tuple[str, ...] = ()
         if divided.span != "range":
             self._teller.progress("hooks_start", "SessionStart")
-            told: HookOutcome = yield Fire(self._teller.session_start())
+            told: HookOutcome = yield from Fire(self._teller.session_start())
             context = told.context
         done = self._finish(wish, divided, stamp, (got, *drafted[1:]), verdict, settings, context)
         self._teller.progress("hooks_start", "PostCompact")
         # Stopped now, it is done all the same.
         with suppress(Aborted):
-            yield Fire(self._teller.post_compact(wish, done))
+            yield from Fire(self._teller.post_compact(wish, done))
         return done
 
     @contextmanager

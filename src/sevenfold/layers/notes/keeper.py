@@ -6,18 +6,17 @@ overlap; one that takes too long is taken for dead, and what comes of it after a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.conversation.announcer import Announcer
 from sevenfold.conversation.background import Runner
 from sevenfold.conversation.exchange import Exchange
-from sevenfold.conversation.flow import Do, Signal, Wait, aside, drive
+from sevenfold.conversation.flow import Flow, Signal, Wait, drive, in_thread
 from sevenfold.conversation.fork import Fork
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import ModelError, SevenfoldError
@@ -30,10 +29,9 @@ from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.summary import Draft, Failure
 from sevenfold.layers.notes import policy as notes
 from sevenfold.layers.notes.policy import Notes, Since
-from sevenfold.ports import Ask, Clock, Reply
-from sevenfold.record import blocks, entries
+from sevenfold.ports import Clock
+from sevenfold.record import blocks
 from sevenfold.record.decisions import Notes as NotesMark
-from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 from sevenfold.record.window import Window
 
@@ -95,7 +93,7 @@ class Job:
         self.over = Signal()
 
 
-Work = Generator[Ask, Reply, Updated | Failure]
+Work = Flow[Updated | Failure]
 
 
 class NotesKeeper:
@@ -195,10 +193,10 @@ class NotesKeeper:
             )
         )
 
-    def waiting(self) -> Generator[Wait, bool, None]:
+    def waiting(self) -> Flow[None]:
         """Wait for an update that is under way, if there is one worth waiting for."""
         job = self._alive()
-        if job is not None and not (yield Wait(job.over, WAIT_SECONDS)):
+        if job is not None and not (yield from Wait(job.over, WAIT_SECONDS)):
             self._aside(
                 f"an update was not done after {WAIT_SECONDS:.0f} seconds: the notes are used as they are"
             )
@@ -286,7 +284,7 @@ class NotesKeeper:
         """
         return drive(self.serving(most), None)
 
-    def serving(self, most: int) -> Generator[Do, str, tuple[Scope, Draft] | str]:
+    def serving(self, most: int) -> Flow[tuple[Scope, Draft] | str]:
         """The same for those who must not be kept waiting while the record is searched."""
         while True:
             found = self._candidate(most)
@@ -313,9 +311,9 @@ class NotesKeeper:
             runner(self._look(found), self._have_looked)
         return True
 
-    def _look(self, found: Candidate) -> Generator[Do, str, None]:
+    def _look(self, found: Candidate) -> Flow[None]:
         items = self._transcript.view.items
-        drift = yield aside(partial(self._drift, found, items))
+        drift = yield from in_thread(partial(self._drift, found, items))
         self._looked = found.edition, drift
 
     def _have_looked(self, came: Exception | None) -> None:
@@ -389,10 +387,4 @@ class NotesKeeper:
 
     def _mentioned(self, name: str) -> bool:
         """Does anything that was said hold this name, or the last part of it?"""
-        needle = msgspec.json.encode(name.rstrip("/").replace("\\", "/").rpartition("/")[2])[1:-1]
-        for offset in self._transcript.log.holding(needle):
-            for _, line in self._transcript.log.read(offset):
-                if isinstance(entries.read(line), Said):
-                    return True
-                break
-        return False
+        return self._transcript.log.mentions(name.rstrip("/").replace("\\", "/").rpartition("/")[2])

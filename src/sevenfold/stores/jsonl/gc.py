@@ -212,7 +212,7 @@ def _undo_reaches(log: JsonlLog, found: list[tuple[int, Entry]], live: str | Non
     offset, boundary = boundaries.get(before.get(live or "") or "", (0, None))
     if boundary is None or boundary.about.preserved_segment is None:
         return offset
-    head = _find(log, boundary.about.preserved_segment.head_uuid)
+    head = log.record(boundary.about.preserved_segment.head_uuid)
     return min(offset, head[0]) if head else 0
 
 
@@ -225,16 +225,8 @@ def _pinned(found: list[tuple[int, Entry]]) -> set[str]:
 
 
 def _answers(log: JsonlLog, uuid: str) -> tuple[str, ...]:
-    found = _find(log, uuid)
+    found = log.record(uuid)
     return found[1].answers if found and isinstance(found[1], Said) else ()
-
-
-def _find(log: JsonlLog, uuid: str) -> tuple[int, Entry] | None:
-    for offset in log.holding(b'"' + uuid.encode() + b'"'):
-        entry = entries.read(next(log.read(offset))[1])
-        if getattr(entry, "uuid", None) == uuid:
-            return offset, entry
-    return None
 
 
 def _key(path: str) -> Key:

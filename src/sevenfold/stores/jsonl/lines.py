@@ -82,13 +82,16 @@ def _scan(file: BinaryIO, offset: int, limit: int) -> Iterator[Line]:
         offset += size
 
 
-def holding(path: Path, needle: bytes, end: int | None = None) -> Iterator[int]:
-    """Offsets of the lines that hold ``needle``, the last one first, from ``end`` towards the start."""
+def find(
+    path: Path, text: bytes, end: int | None = None, *, limit: int = LINE_LIMIT
+) -> Iterator[tuple[int, bytes]]:
+    """The lines that contain ``text``, each with its offset, the last one first, from ``end`` towards the start."""
     with opened(path) as file:
         edge = file.seek(0, 2) if end is None else end
-        while (hit := _rfind(file, needle, edge)) >= 0:
+        while (hit := _rfind(file, text or b"\n", edge)) >= 0:
             edge = _rfind(file, b"\n", hit) + 1
-            yield edge
+            file.seek(edge)
+            yield edge, next(_scan(file, edge, limit)).raw
 
 
 def _rfind(file: BinaryIO, needle: bytes, end: int) -> int:

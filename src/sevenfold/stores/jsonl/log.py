@@ -15,6 +15,7 @@ from pathlib import Path
 from sevenfold.errors import TranscriptError
 from sevenfold.stores.jsonl import lines
 from sevenfold.stores.jsonl.lock import FileLock
+from sevenfold.stores.log import LineLog, positions
 
 _LINE_END = 0x0A
 
@@ -30,7 +31,7 @@ class Sync(StrEnum):
     """Left to the system."""
 
 
-class JsonlLog:
+class JsonlLog(LineLog):
     """A transcript file. Readers need no lock; the one writer holds it from `open` to `close`."""
 
     def __init__(self, path: Path, *, limit: int = lines.LINE_LIMIT) -> None:
@@ -65,7 +66,7 @@ class JsonlLog:
         log.mended = log._torn
         return log
 
-    def append(self, records: Sequence[bytes], *, durable: bool = False) -> int:
+    def append(self, records: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
         """Write the records in one go; see `sevenfold.ports.Log`."""
         if self._fd < 0:
             raise TranscriptError(f"{self.path}: opened for reading only, so nothing can be appended")
@@ -89,16 +90,16 @@ class JsonlLog:
                 os.fsync(self._fd)
         except OSError as error:
             raise lines.explain(error, self.path) from error
-        return first
+        return positions(first, records)
 
     def read(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Lines from an offset on."""
+        """Lines from a position on."""
         for line in lines.scan(self.path, start, limit=self._limit):
             yield line.offset, line.raw
 
-    def holding(self, needle: bytes, before: int | None = None) -> Iterator[int]:
-        """Offsets of the lines that contain ``needle``, the newest first."""
-        return lines.holding(self.path, needle, before)
+    def find(self, text: bytes, before: int | None = None) -> Iterator[tuple[int, bytes]]:
+        """The lines that contain ``text``, the newest first."""
+        return lines.find(self.path, text, before, limit=self._limit)
 
     def close(self) -> None:
         """Force what was written to the disk, unless that is switched off, and let others write."""

@@ -2,7 +2,11 @@
 
 What a compaction left in the context is read just before the model speaks again, or the user does: a summary is
 followed by what was restored with it, and the words of a later turn are not its merit.
-"""
+
+
+---
+
+The facts of each compaction looked for in what the model saw next, and by recall."""
 
 from __future__ import annotations
 
@@ -11,8 +15,10 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from sevenfold.conversation.resume import read
+from sevenfold.layers.compact.fidelity import Count, Probe, Score, invented, judge, sample, texts
 from sevenfold.layers.compact.fidelity.reader import account
 from sevenfold.ports import Log
+from sevenfold.recall.index import RecallIndex
 from sevenfold.record.decisions import Commit, Fold, Rewound, Snip, Undone
 from sevenfold.record.entries import Boundary, Decision, Entry, Said
 from sevenfold.record.layout import Item
@@ -22,7 +28,7 @@ Progress = Callable[[int], None]
 """Told how far in the log reading has come."""
 
 
-class Compaction(Struct, frozen=True):
+class CompactionMoment(Struct, frozen=True):
     """A compaction with what the model saw before it and after."""
 
     boundary: Boundary
@@ -53,7 +59,7 @@ class Compaction(Struct, frozen=True):
         return bool(self.before) and any(one.said.uuid == self.before[-1].said.uuid for one in self.after)
 
 
-def compactions(log: Log, progress: Progress | None = None) -> Iterator[Compaction]:
+def compactions(log: Log, progress: Progress | None = None) -> Iterator[CompactionMoment]:
     """The compactions of the live conversation in a log, in order."""
     view = View(keeps_history=False)
     boundaries: dict[str, Boundary] = {}
@@ -74,8 +80,8 @@ def compactions(log: Log, progress: Progress | None = None) -> Iterator[Compacti
         yield _closed(boundaries[opened[0]], opened[1], view)
 
 
-def _closed(boundary: Boundary, before: list[Item], view: View) -> Compaction:
-    return Compaction(boundary, tuple(before), tuple(view.items))
+def _closed(boundary: Boundary, before: list[Item], view: View) -> CompactionMoment:
+    return CompactionMoment(boundary, tuple(before), tuple(view.items))
 
 
 def _compacts(entry: Entry) -> bool:
@@ -101,3 +107,97 @@ def _ends(entry: Entry) -> bool:
 def _asks_to_compact(said: Said) -> bool:
     """Some tools write down the command that asked for a compaction behind it."""
     return any(b"<command-name>/compact<" in block.raw for block in said.blocks)
+
+
+MOST_HITS = 10
+"""A fact is reachable if its record is among so many hits of recall."""
+
+
+class LostFact(Struct, frozen=True):
+    """A fact that is neither in the context nor found by recall."""
+
+    kind: str
+    text: str
+    record: str
+
+
+class AuditedCompaction(Struct, frozen=True):
+    """What became of the facts a compaction took out of sight."""
+
+    uuid: str
+    timestamp: str
+    trigger: str
+    in_context: int
+    reachable: int
+    lost: int
+    by_kind: dict[str, Count]
+    invented: int
+    lost_facts: tuple[LostFact, ...]
+    invented_statements: tuple[str, ...]
+    left_out: dict[str, int]
+    """Facts of each kind beyond those that were looked for."""
+
+
+class AuditTotal(Struct, frozen=True):
+    """All compactions of a session together."""
+
+    boundaries: int
+    in_context: int
+    reachable: int
+    lost: int
+    by_kind: dict[str, Count]
+    invented: int
+
+
+class Audit(Struct, frozen=True):
+    """The audit of a session."""
+
+    boundaries: tuple[AuditedCompaction, ...]
+    total: AuditTotal
+
+
+def audit(log: Log, index: RecallIndex, progress: Progress | None = None) -> Audit:
+    """Audit every compaction of a log; ``index`` must have read it."""
+
+    def reachable(probe: Probe) -> bool:
+        return probe.found_among(index.search(probe.text, kind=probe.sought, k=MOST_HITS, around=0))
+
+    audited = []
+    scores: list[Score] = []
+    for compaction in compactions(log, progress):
+        facts = sample(compaction.hidden, goes_on=compaction.goes_on)
+        score = judge(facts.probes, texts(compaction.after), reachable)
+        audited.append(_audited(compaction, score, facts.left_out))
+        scores.append(score)
+    return Audit(tuple(audited), _total(audited, scores))
+
+
+def _audited(compaction: CompactionMoment, score: Score, left_out: dict[str, int]) -> AuditedCompaction:
+    statements = invented(texts(compaction.summary), (*compaction.before, *compaction.kept))
+    boundary, total = compaction.boundary, score.total
+    return AuditedCompaction(
+        uuid=boundary.uuid,
+        timestamp=boundary.timestamp,
+        trigger=boundary.about.trigger,
+        in_context=total.in_context,
+        reachable=total.reachable,
+        lost=total.lost,
+        by_kind=score.by_kind,
+        invented=len(statements),
+        lost_facts=tuple(LostFact(probe.kind, probe.text, probe.record) for probe in score.lost),
+        invented_statements=tuple(statements),
+        left_out=left_out,
+    )
+
+
+def _total(audited: list[AuditedCompaction], scores: list[Score]) -> AuditTotal:
+    every = Score(tuple(judged for score in scores for judged in score.judged))
+    total = every.total
+    return AuditTotal(
+        boundaries=len(audited),
+        in_context=total.in_context,
+        reachable=total.reachable,
+        lost=total.lost,
+        by_kind=every.by_kind,
+        invented=sum(one.invented for one in audited),
+    )

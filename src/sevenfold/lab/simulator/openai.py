@@ -1,24 +1,29 @@
-"""What the two OpenAI APIs share: a prompt in the simulator's own terms, a reply, and its usage."""
+"""What the two OpenAI APIs share: a prompt in the simulator's own terms, a reply, and its usage.
+
+---
+
+The tools of OpenAI's two APIs: the same functions, in one nested in a field of their own, in the other not."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from sevenfold.lab.simulator.brains import Prompt
-from sevenfold.lab.simulator.errors import ApiError
+from sevenfold.lab.simulator.brains import ModelPrompt
+from sevenfold.lab.simulator.errors import ApiError, bad
 from sevenfold.lab.simulator.output import Output, Room, limit
-from sevenfold.lab.simulator.pieces import Piece, digest
 from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.tokens import BlockDigest, digest
 from sevenfold.profiles import Profile
 
 Json = Mapping[str, Any]
 
 
-class Asked(Struct, frozen=True):
+class OpenAiRequest(Struct, frozen=True):
     """A request of either API, in the simulator's own terms."""
 
     body: Json
@@ -44,19 +49,19 @@ class Asked(Struct, frozen=True):
         return [message for message in self.messages if message["role"] != "system"]
 
 
-class Taken(Struct, frozen=True):
+class SizedPrompt(Struct, frozen=True):
     """A prompt that fits, weighed."""
 
-    pieces: Sequence[Piece]
+    pieces: Sequence[BlockDigest]
     tokens: int
 
-    def cached(self, sim: Simulator, asked: Asked) -> int:
+    def cached(self, sim: Simulator, asked: OpenAiRequest) -> int:
         """How much of it was cached; all of it is from now on."""
         root = digest(str(asked.body["model"]).encode())
         return sim.prefixes.read(root, self.pieces, asked.profile.cache, sim.clock.now())
 
 
-class Said(Struct, frozen=True):
+class OpenAiReply(Struct, frozen=True):
     """A reply with what it cost."""
 
     output: Output
@@ -64,12 +69,12 @@ class Said(Struct, frozen=True):
     cached_tokens: int
 
 
-def ask(sim: Simulator, asked: Asked) -> Said:
+def ask(sim: Simulator, asked: OpenAiRequest) -> OpenAiReply:
     """Let the brain answer; the prompt is counted, cached and held against the window."""
     profile = asked.profile
     taken = take(sim, asked)
     size = taken.tokens
-    prompt = Prompt(
+    prompt = ModelPrompt(
         model=asked.body["model"],
         system=asked.system,
         tools=asked.tools,
@@ -80,16 +85,16 @@ def ask(sim: Simulator, asked: Asked) -> Said:
     reply = sim.brain.reply(prompt)
     room = Room(min(prompt.max_tokens, profile.max_output), profile.window - size)
     output = limit(reply, asked.stops, room, sim.scales.counter, profile.tokenizer)
-    return Said(output, size, taken.cached(sim, asked))
+    return OpenAiReply(output, size, taken.cached(sim, asked))
 
 
-def take(sim: Simulator, asked: Asked) -> Taken:
+def take(sim: Simulator, asked: OpenAiRequest) -> SizedPrompt:
     """Weigh a prompt; raises when it is larger than the window."""
     pieces = _pieces(sim, asked)
     size = sum(piece.tokens for piece in pieces)
     if size > asked.profile.window:
         raise _overflow(asked, size)
-    return Taken(pieces, size)
+    return SizedPrompt(pieces, size)
 
 
 def check_body(body: Any, shape: type[Struct]) -> None:
@@ -139,25 +144,14 @@ def _block(part: Json) -> Json:
     )
 
 
-def bad(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:
-    """A request these APIs refuse."""
-    return ApiError(400, "invalid_request_error", message, code=code, details={"param": param})
-
-
-def unknown_model(model: object) -> ApiError:
-    """A model that is not served."""
-    words = f"The model `{model}` does not exist or you do not have access to it."
-    return ApiError(404, "invalid_request_error", words, code="model_not_found")
-
-
-def _overflow(asked: Asked, size: int) -> ApiError:
+def _overflow(asked: OpenAiRequest, size: int) -> ApiError:
     words = asked.overflow.format(window=asked.profile.window, tokens=size)
     return bad(
         words, param="messages" if "messages" in asked.body else "input", code="context_length_exceeded"
     )
 
 
-def _pieces(sim: Simulator, asked: Asked) -> list[Piece]:
+def _pieces(sim: Simulator, asked: OpenAiRequest) -> list[BlockDigest]:
     scales, generation = sim.scales, asked.profile.tokenizer
     pieces = [scales.weigh(tool, generation, "tools") for tool in asked.tools]
     for message in asked.messages:
@@ -165,5 +159,49 @@ def _pieces(sim: Simulator, asked: Asked) -> list[Piece]:
         pieces += [scales.weigh(block, generation, message["role"]) for block in message["content"]]
         if len(pieces) > start:
             first = pieces[start]
-            pieces[start] = Piece(first.digest, first.tokens + scales.counter.per_message)
+            pieces[start] = BlockDigest(first.digest, first.tokens + scales.counter.per_message)
     return pieces
+
+
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def check_tools(tools: Sequence[Json], *, nested: bool) -> None:
+    """Raise where a tool is none, such as one in the shape of another API."""
+    for number, tool in enumerate(tools):
+        where = f"tools[{number}]"
+        kind = _required(tool, "type", where)
+        if nested and kind != "function":
+            words = f"Invalid value: '{kind}'. Supported values are: 'function' and 'custom'."
+            raise bad(words, param=f"{where}.type", code="invalid_value")
+        if nested:
+            _check_function(_required(tool, "function", where), f"{where}.function")
+        elif kind == "function":
+            _check_function(tool, where)
+
+
+def _check_function(function: Json, where: str) -> None:
+    name = _required(function, "name", where)
+    if not NAME.fullmatch(name):
+        raise bad(
+            f"Invalid '{where}.name': string does not match pattern. Expected a string that matches the pattern "
+            "'^[a-zA-Z0-9_-]+$'.",
+            param=f"{where}.name",
+            code="invalid_value",
+        )
+    kind = (function.get("parameters") or {"type": "object"}).get("type")
+    if kind != "object":
+        raise bad(
+            f"Invalid schema for function '{name}': schema must be a JSON Schema of 'type: \"object\"', got "
+            f"'type: \"{kind}\"'.",
+            param=f"{where}.parameters",
+            code="invalid_function_parameters",
+        )
+
+
+def _required(given: Json, name: str, where: str) -> Any:
+    if given.get(name) is None:
+        param = f"{where}.{name}"
+        words = f"Missing required parameter: '{param}'."
+        raise bad(words, param=param, code="missing_required_parameter")
+    return given[name]
