@@ -17,7 +17,7 @@ from sevenfold.conversation.engine import Engine
 from sevenfold.conversation.flow import drive
 from sevenfold.events import Compacted, Event
 from sevenfold.layers.compact.offline import summarise
-from sevenfold.providers.offline.client import OfflineClient, Script
+from sevenfold.providers.offline import OfflineClient, Script
 from sevenfold.session import factory as opened
 from sevenfold.session.factory import Options, tool
 

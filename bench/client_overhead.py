@@ -23,7 +23,7 @@ import msgspec
 
 from sevenfold.lab.simulator.output import events
 from sevenfold.ports import Call
-from sevenfold.providers.anthropic.client import AnthropicClient
+from sevenfold.providers.anthropic import AnthropicClient
 
 SIZE = 1_000_000
 ROUNDS = 25

@@ -22,7 +22,7 @@ from sevenfold.cli.chat.signs import RICH
 from sevenfold.cli.chat.start import Start
 from sevenfold.cli.chat.status import line
 from sevenfold.layers.compact.offline import summarise, take_notes
-from sevenfold.providers.offline.client import OfflineClient, Script
+from sevenfold.providers.offline import OfflineClient, Script
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 

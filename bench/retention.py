@@ -30,8 +30,8 @@ from sevenfold.layers.compact import fidelity
 from sevenfold.layers.compact.fidelity import Count, Probe
 from sevenfold.layers.compact.offline import summarise
 from sevenfold.layers.compact.request import Engine
-from sevenfold.providers.offline.client import OfflineClient
-from sevenfold.providers.registry import offline_script
+from sevenfold.providers.offline import OfflineClient
+from sevenfold.providers.registry import OFFLINE
 from sevenfold.record import blocks
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
@@ -116,7 +116,7 @@ def ours(engine: Engine) -> Way:
     """By this engine, with the offline model to ask."""
 
     def compact(conversation: Conversation) -> Left:
-        session, store = opened_at(conversation.cut, client=OfflineClient(offline_script()))
+        session, store = opened_at(conversation.cut, client=OfflineClient(OFFLINE.script()))
         with session:
             session.compact(engine=engine)
             store.recall.catch_up()

@@ -24,7 +24,7 @@ from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.provider import RateLimits, Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.profiles import find
-from sevenfold.providers.anthropic.client import AnthropicClient
+from sevenfold.providers.anthropic import AnthropicClient
 from sevenfold.record import blocks
 from sevenfold.record.log import Place
 from sevenfold.record.usage import Usage

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.profiles import CLEAR_THINKING, CLEAR_TOOL_USES, Price, find, names
+from sevenfold.providers.anthropic import MESSAGES
+from sevenfold.providers.openai.client import CHAT
 
 PRESERVED = "fable-5-2 mythos-5-2 fable-5-1 mythos-5-1 opus-5-5 sonnet-5-5 haiku-5-5"
 BOUND = {f"claude-{name}" for name in PRESERVED.split()}
@@ -408,12 +410,12 @@ def test_a_listing_makes_an_unknown_window_a_known_one() -> None:
 @pytest.mark.spec("S9.1", "S9.7")
 def test_behind_another_api_a_model_has_nothing_that_only_its_own_has():
     claude = find("claude-sonnet-5-5")
-    assert claude.over("messages") == claude
-    behind = claude.over("chat")
+    assert MESSAGES.profile(claude) == claude
+    behind = CHAT.profile(claude)
     assert (behind.wire, behind.window, behind.prices) == ("chat", claude.window, claude.prices)
     assert (behind.edits, behind.cache.markers) == ((), 0)
     assert (behind.on_demand_compaction, behind.thinking.bound) == (False, False)
     gpt = find("gpt-5.6")
     assert gpt.on_demand_compaction
-    assert not gpt.over("chat").on_demand_compaction
-    assert find("house-model").over("messages").thinking.bound
+    assert not CHAT.profile(gpt).on_demand_compaction
+    assert MESSAGES.profile(find("house-model")).thinking.bound

@@ -12,8 +12,8 @@ from sevenfold.conversation.exchange import Exchange
 from sevenfold.conversation.flow import drive, drive_async
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.profiles import find
-from sevenfold.providers.anthropic.client import AnthropicClient
-from sevenfold.providers.offline.client import OfflineClient
+from sevenfold.providers.anthropic import AnthropicClient
+from sevenfold.providers.offline import OfflineClient
 from sevenfold.providers.openai.client import OpenAIClient
 from sevenfold.providers.registry import async_client_for, client_for
 from sevenfold.record import blocks

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
     from sevenfold.events import Veto
     from sevenfold.ports import Piece
-    from sevenfold.providers.offline.client import AsyncOfflineClient, OfflineClient, Script
+    from sevenfold.providers.offline import AsyncOfflineClient, OfflineClient, Script
     from sevenfold.session.async_session import AsyncSession
     from sevenfold.session.factory import Tool, tool
     from sevenfold.session.session import Completion, Session
@@ -93,7 +93,7 @@ _HOMES = {
     "Asked": "sevenfold.agent.executor",
     "AsyncAgent": "sevenfold.agent.agent",
     "AsyncHooks": "sevenfold.agent.hooks.registry",
-    "AsyncOfflineClient": "sevenfold.providers.offline.client",
+    "AsyncOfflineClient": "sevenfold.providers.offline",
     "AsyncSession": "sevenfold.session.async_session",
     "Completion": "sevenfold.session.session",
     "Consented": "sevenfold.agent.executor",
@@ -106,14 +106,14 @@ _HOMES = {
     "McpServers": "sevenfold.agent.mcp.servers",
     "Mentioned": "sevenfold.agent.events",
     "Notice": "sevenfold.agent.events",
-    "OfflineClient": "sevenfold.providers.offline.client",
+    "OfflineClient": "sevenfold.providers.offline",
     "PermissionRequest": "sevenfold.conversation.hooks",
     "Piece": "sevenfold.ports",
     "PostCompact": "sevenfold.conversation.hooks",
     "PostToolUse": "sevenfold.conversation.hooks",
     "PreCompact": "sevenfold.conversation.hooks",
     "PreToolUse": "sevenfold.conversation.hooks",
-    "Script": "sevenfold.providers.offline.client",
+    "Script": "sevenfold.providers.offline",
     "Session": "sevenfold.session.session",
     "SessionEnd": "sevenfold.conversation.hooks",
     "SessionStart": "sevenfold.conversation.hooks",

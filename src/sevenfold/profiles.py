@@ -118,9 +118,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The name in the table; for an unknown model, the name that was asked for."""
     model: str
     """The name to send: as asked for, without the long-window suffix."""
-    provider: Literal["anthropic", "openai"]
-    wire: Literal["messages", "chat", "responses"]
-    """The API its requests are shaped for."""
+    provider: str
+    """Who serves it, by the name telemetry has for it."""
+    wire: str
+    """The API its requests are put for: the name of a `sevenfold.providers.provider.Provider`."""
     tokenizer: Literal["claude-a", "claude-b", "openai", "unknown"]
     """The tokenizer generation: the same text is about 30% more tokens in `claude-b` than in `claude-a`."""
     max_output: int
@@ -155,6 +156,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The server can compact by itself at a token threshold."""
     on_demand_compaction: bool = False
     """The server compacts when asked to, in a request of its own."""
+    compaction_instructions: bool = False
+    """That request may say what the summary is to hold."""
     engines: tuple[Literal["provider", "fork", "plain"], ...] = ("provider", "fork", "plain")
     """The ways to a summary, in the order in which they are tried."""
     pinned_edits: bool = False
@@ -170,21 +173,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """The price row for a prompt of that many tokens, or None where prices are unknown."""
         return next((row for row in reversed(self.prices) if prompt > row.above or row.above == 0), None)
 
-    def over(self, wire: Literal["messages", "chat", "responses"]) -> Profile:
-        """The profile of the same model behind another API than its own: without what only its own has."""
-        if wire in (self.wire, "messages"):
-            return msgspec.structs.replace(self, wire=wire)
-        changes: dict[str, Any] = {"threshold_compaction": False, "on_demand_compaction": False}
-        if self.wire == "messages":
-            changes |= {
-                "cache": msgspec.structs.replace(self.cache, automatic=True, markers=0),
-                "thinking": Thinking(modes=self.thinking.modes),
-                "betas": Betas(),
-                "tool_changes": False,
-                "edits": (),
-                "pinned_edits": False,
-            }
-        return msgspec.structs.replace(self, wire=wire, **changes)
+    def companion(self, name: str | None) -> Profile | None:
+        """Another model that the same client can ask; None if no name is given or its provider is another."""
+        other = find(name) if name else None
+        return other if other is not None and other.provider == self.provider else None
 
     def listed(
         self,

@@ -14,7 +14,7 @@ from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
 from sevenfold.errors import Aborted, Refused
 from sevenfold.layers.compact.offline import summarise
 from sevenfold.ports import Call, Reply, Watcher
-from sevenfold.providers.offline.client import OfflineClient, Script
+from sevenfold.providers.offline import OfflineClient, Script
 
 from .working import MODEL, agent, async_agent, model_of, options, texts, use
 

@@ -19,7 +19,7 @@ from sevenfold.agent.tools.context import Context
 from sevenfold.conversation.flow import Signal
 from sevenfold.events import Compacting, Sending
 from sevenfold.ports import Call, Piece, Reply, Watcher
-from sevenfold.providers.offline.client import AsyncOfflineClient, OfflineClient, Script
+from sevenfold.providers.offline import AsyncOfflineClient, OfflineClient, Script
 from tests.agent.working import (
     MODEL,
     QUIET,

@@ -32,7 +32,7 @@ def in_another_process(folder: Path, script: str) -> subprocess.CompletedProcess
         import os, signal, sys
         from pathlib import Path
         import sevenfold
-        from sevenfold.providers.offline.client import OfflineClient, Script
+        from sevenfold.providers.offline import OfflineClient, Script
         folder = Path(sys.argv[1])
 
         def use(name, call="", /, **given):

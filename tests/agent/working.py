@@ -19,7 +19,7 @@ from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.ports import Call, Reply, Watcher
-from sevenfold.providers.offline.client import AsyncOfflineClient, OfflineClient, Script
+from sevenfold.providers.offline import AsyncOfflineClient, OfflineClient, Script
 
 MODEL = "claude-sonnet-5-5"
 QUIET = {"notes": False, "background_compaction": False}

@@ -16,7 +16,7 @@ from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.questions import Picked
 from sevenfold.cli.chat.start import Start
 from sevenfold.layers.compact.offline import summarise, take_notes
-from sevenfold.providers.offline.client import OfflineClient, Script
+from sevenfold.providers.offline import OfflineClient, Script
 
 from .printed import Page
 

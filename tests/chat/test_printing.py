@@ -11,7 +11,7 @@ import pytest
 from sevenfold.agent.agent import Agent
 from sevenfold.cli import main as cli
 from sevenfold.cli.chat import print_mode as printing
-from sevenfold.providers.offline.client import OfflineClient, Script
+from sevenfold.providers.offline import OfflineClient, Script
 
 CALL = {"type": "tool_use", "id": "toolu_a", "name": "Shell", "input": {"command": "rm -rf x"}}
 

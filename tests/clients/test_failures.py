@@ -20,10 +20,11 @@ from sevenfold.errors import (
     Unreachable,
 )
 from sevenfold.providers import failures
-from sevenfold.providers.failures import Place
-from sevenfold.providers.keys import ANTHROPIC, OPENAI
+from sevenfold.providers.anthropic import ANTHROPIC
+from sevenfold.providers.failures import Endpoint
+from sevenfold.providers.openai.client import OPENAI
 
-PLACE = Place(ANTHROPIC, "http://here", "some-model")
+PLACE = Endpoint(ANTHROPIC, "http://here", "some-model")
 
 
 def explained(body: Any, status: int | None = None, **headers: str) -> ModelError:
@@ -197,5 +198,5 @@ def test_how_long_to_wait_is_told_where_the_provider_says_so(headers: Any, secon
 
 def test_what_to_do_names_the_variables_of_the_provider_that_was_asked() -> None:
     wrong = failures.read(told("Incorrect API key"), 401)
-    assert "OPENAI_API_KEY" in str(failures.explain(wrong, Place(OPENAI, "http://there")))
+    assert "OPENAI_API_KEY" in str(failures.explain(wrong, Endpoint(OPENAI, "http://there")))
     assert "ANTHROPIC_API_KEY" in str(failures.explain(wrong, PLACE))

@@ -1,4 +1,4 @@
-"""Keys and SDKs: named in one place, loaded when needed, missed with a line that helps."""
+"""Keys and SDKs: each provider names its own, an SDK is loaded when needed and missed with a line that helps."""
 
 from __future__ import annotations
 
@@ -10,27 +10,32 @@ from pathlib import Path
 import pytest
 
 from sevenfold.errors import SettingError
-from sevenfold.providers.keys import ANTHROPIC, OPENAI, Provider
+from sevenfold.providers import registry
+from sevenfold.providers.sdk import SdkProvider, Vendor
 
-SOURCES = Path(__file__).resolve().parents[2] / "src"
+SOURCES = Path(__file__).resolve().parents[2] / "src" / "sevenfold"
 
 
-def test_the_variables_of_providers_are_spelt_in_one_place() -> None:
+def test_the_variables_of_a_provider_are_spelt_in_its_own_module_only() -> None:
     spelt = re.compile(r"\b(ANTHROPIC|OPENAI)_[A-Z]+(_[A-Z]+)*\b")
-    found = {path.name for path in SOURCES.rglob("*.py") if spelt.search(path.read_text(encoding="utf-8"))}
-    assert found == {"keys.py"}
+    found = {
+        (path.relative_to(SOURCES).as_posix(), hit.group(1))
+        for path in SOURCES.rglob("*.py")
+        for hit in spelt.finditer(path.read_text(encoding="utf-8"))
+    }
+    assert found == {("providers/anthropic.py", "ANTHROPIC"), ("providers/openai/client.py", "OPENAI")}
 
 
 def test_an_sdk_that_is_not_installed_is_named_with_how_to_install_it() -> None:
-    missing = Provider("Nobody", "NOBODY_KEY", "NOBODY_URL", "https://nobody", "no_such_sdk")
+    missing = Vendor("Nobody", "NOBODY_KEY", "NOBODY_URL", "https://nobody", "no_such_sdk")
     with pytest.raises(SettingError, match=r"pip install 'sevenfold\[no_such_sdk\]'"):
         missing.load()
 
 
 def test_clients_load_no_sdk_until_one_is_made() -> None:
     script = (
-        "import sys, sevenfold.providers.anthropic.client, sevenfold.providers.openai.client;"
-        "import sevenfold.providers.offline.client;"
+        "import sys, sevenfold.providers.anthropic, sevenfold.providers.openai.client;"
+        "import sevenfold.providers.offline;"
         "print([name for name in ('anthropic', 'openai', 'httpx2', 'asyncio') if name in sys.modules])"
     )
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -38,5 +43,6 @@ def test_clients_load_no_sdk_until_one_is_made() -> None:
 
 
 def test_the_sdks_are_those_the_extras_install() -> None:
-    for provider in (ANTHROPIC, OPENAI):
-        assert provider.load().__name__ == provider.sdk
+    vendors = {one.vendor for one in registry.providers() if isinstance(one, SdkProvider)}
+    assert {vendor.load().__name__ for vendor in vendors} == {vendor.sdk for vendor in vendors}
+    assert {"anthropic", "openai"} <= {vendor.sdk for vendor in vendors}

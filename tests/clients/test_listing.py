@@ -21,8 +21,7 @@ import sevenfold
 from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.profiles import find
-from sevenfold.providers.live_models import Listings
-from sevenfold.providers.model_list import MOST, Copies, Listing, read
+from sevenfold.providers.models import MOST, Copies, Listing, Listings, read
 from sevenfold.stores.home import user_home
 
 pytestmark = pytest.mark.spec("S9.1")

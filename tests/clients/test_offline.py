@@ -10,7 +10,7 @@ import pytest
 
 from sevenfold.errors import InputError, RequestRefused
 from sevenfold.ports import AsyncClient, Call, Client, Piece, Reply
-from sevenfold.providers.offline.client import NAME, AsyncOfflineClient, OfflineClient, Script
+from sevenfold.providers.offline import NAME, AsyncOfflineClient, OfflineClient, Script
 from sevenfold.record import blocks
 from sevenfold.record.usage import Usage
 from tests.clients.asking import body, words

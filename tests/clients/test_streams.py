@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.ports import Piece, Reply
-from sevenfold.providers.anthropic.stream import MessagesReader
+from sevenfold.providers.anthropic import MessagesReader
 from sevenfold.providers.failures import Complained, Garbled
-from sevenfold.providers.partial_block import INVALID_INPUT, tool_input
-from sevenfold.providers.sse import EventLines
+from sevenfold.providers.reader import INVALID_INPUT, EventLines, tool_input
 from sevenfold.record.blocks import minify
 from sevenfold.record.usage import Usage
 from tests.clients.making import Style, Written, block_bytes, body_of, events_of, styles, written

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import sevenfold
-from sevenfold.providers.offline.client import OfflineClient, Script
+from sevenfold.providers.offline import OfflineClient, Script
 
 
 def _session(cap: float | None) -> sevenfold.Session:

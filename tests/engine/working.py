@@ -20,7 +20,7 @@ from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.ports import Call, Watcher
 from sevenfold.ports import Reply as Answered
-from sevenfold.providers.anthropic.client import AnthropicClient
+from sevenfold.providers.anthropic import AnthropicClient
 from sevenfold.session.session import Completion
 from tests.engine.stage import stage
 

@@ -18,7 +18,7 @@ from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.ports import Log
 from sevenfold.profiles import find
-from sevenfold.providers.anthropic.client import AnthropicClient
+from sevenfold.providers.anthropic import AnthropicClient
 from sevenfold.record import blocks
 from sevenfold.record.log import Place
 from sevenfold.request.frame import Frame

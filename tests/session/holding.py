@@ -17,8 +17,8 @@ from sevenfold.lab.simulator.clock import VirtualClock
 from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.ports import Call, Log, Reply, Results, Watcher
-from sevenfold.providers.anthropic.client import AnthropicClient
-from sevenfold.providers.offline.client import OfflineClient, Script
+from sevenfold.providers.anthropic import AnthropicClient
+from sevenfold.providers.offline import OfflineClient, Script
 from sevenfold.session import factory as opened
 from sevenfold.session.factory import Options, Tool, tool
 from sevenfold.session.session import Completion, Session

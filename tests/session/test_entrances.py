@@ -18,7 +18,7 @@ from sevenfold.agent.hooks.process import run
 from sevenfold.conversation.flow import Signal, drive, drive_async
 from sevenfold.errors import InputError, Refused, TranscriptError
 from sevenfold.ports import Call, Reply, Watcher
-from sevenfold.providers.offline.client import AsyncOfflineClient, OfflineClient, Script
+from sevenfold.providers.offline import AsyncOfflineClient, OfflineClient, Script
 from tests.session.talking import BOUND, alone, calling, fake_reply, said
 
 DEEP = 5_000

@@ -19,7 +19,7 @@ from sevenfold.errors import InputError
 from sevenfold.events import SteppedAside
 from sevenfold.lab.simulator.provider import Setup
 from sevenfold.profiles import find
-from sevenfold.providers.anthropic.client import AnthropicClient
+from sevenfold.providers.anthropic import AnthropicClient
 from sevenfold.providers.openai.client import OpenAIClient
 from tests.session.openai_talking import (
     KEY,
@@ -368,7 +368,7 @@ def test_an_awaited_session_is_opened_by_awaiting_or_by_entering_it(tmp_path: Pa
                 model="gpt-5",
                 file=file,
                 folder=tmp_path,
-                wire="soap",  # type: ignore[arg-type]
+                wire="soap",
             )
         async with sevenfold.AsyncSession.open("s", model="gpt-5", file=file, folder=tmp_path) as session:
             assert await session.user("hi", key="k")

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.ports import Call
-from sevenfold.providers.anthropic.client import AnthropicClient
+from sevenfold.providers.anthropic import AnthropicClient
 from sevenfold.telemetry import attributes as names
 from tests.telemetry.collecting import Collected
 from tests.telemetry.making import SAMPLES, kinds, stamped

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from sevenfold.agent.tools.environment import WITHHELD, for_commands
-from sevenfold.providers import keys
+from sevenfold.providers import registry
+from sevenfold.providers.sdk import SdkProvider
 from tests.agent.working import agent, model_of, results, use
 
 ORDINARY = {
@@ -46,10 +47,10 @@ def test_variables_whose_names_or_values_are_secret_are_kept_back_and_named() ->
 
 
 def test_the_key_of_every_provider_is_kept_back() -> None:
-    providers = [one for one in vars(keys).values() if isinstance(one, keys.Provider)]
-    assert len(providers) >= 2
-    for provider in providers:
-        assert provider.key_variable not in for_commands({provider.key_variable: "x"})
+    keys = {one.vendor.key_variable for one in registry.providers() if isinstance(one, SdkProvider)}
+    assert len(keys) >= 2
+    for key in keys:
+        assert key not in for_commands({key: "x"})
 
 
 def test_those_that_are_named_are_passed_all_the_same_and_all_passes_everything() -> None:

@@ -23,7 +23,7 @@ from sevenfold.conversation.resume import resume
 from sevenfold.errors import InputError, Refused
 from sevenfold.lab.profile.files import not_a_conversation
 from sevenfold.ports import Client
-from sevenfold.providers.offline.client import OfflineClient
+from sevenfold.providers.offline import OfflineClient
 from sevenfold.recall.index import RecallIndex, side_file
 from sevenfold.record.blocks import read_field
 from sevenfold.record.decisions import Segment

@@ -39,7 +39,6 @@ from sevenfold.layers.compact.request import Compacted, Preview, Wish
 from sevenfold.layers.compact.slots import FilesSlot, PinsSlot, Seen
 from sevenfold.layers.notes.keeper import NotesFile, NotesKeeper
 from sevenfold.ports import Clock, Recall, Reply
-from sevenfold.profiles import Profile, find
 from sevenfold.record.wire import Message
 from sevenfold.request.sources import source as rules_of
 
@@ -76,7 +75,7 @@ class Engine:
         self._runner: Runner | None = None
         self._recall = recall
         settings = session.settings
-        second: Profile | None = find(settings.summary_model) if settings.summary_model else None
+        second = session.profile.companion(settings.summary_model)
         self.compactor = Compactor(
             session.transcript,
             session.exchange,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from json import JSONDecodeError
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -28,13 +28,17 @@ from sevenfold.errors import (
     RequestRefused,
     Unreachable,
 )
-from sevenfold.providers.keys import WITHOUT_A_KEY, Provider
+
+if TYPE_CHECKING:
+    from sevenfold.providers.sdk import Vendor
+
+WITHOUT_A_KEY = "`sevenfold simulate` serves a simulated provider on this machine"
 
 
-class Place(Struct, frozen=True):
-    """Who was asked, and for which model: what a message to the user must name."""
+class Endpoint(Struct, frozen=True):
+    """Who was asked, where and for which model, for the texts of errors."""
 
-    provider: Provider
+    vendor: Vendor
     url: str
     model: str = ""
 
@@ -150,11 +154,11 @@ def read(body: object, status: int | None = None, headers: Mapping[str, str] | N
     )
 
 
-def explain(complaint: Complaint, place: Place) -> ModelError:
+def explain(complaint: Complaint, at: Endpoint) -> ModelError:
     """The error a complaint becomes, with a text that says what to do."""
     kind = _class_of(complaint)
     error = kind(
-        _text(kind, complaint, place),
+        _text(kind, complaint, at),
         status=complaint.status,
         code=complaint.code or complaint.kind,
         request_id=complaint.request_id,
@@ -166,24 +170,24 @@ def explain(complaint: Complaint, place: Place) -> ModelError:
     return error
 
 
-def of(error: Exception, sdk: Any, place: Place) -> ModelError | None:
+def of(error: Exception, sdk: Any, at: Endpoint) -> ModelError | None:
     """The error that an exception from an SDK or the transport becomes; None when it is none of theirs."""
     import httpx2
 
     if isinstance(error, Complained):
-        return explain(error.complaint, place)
+        return explain(error.complaint, at)
     if isinstance(error, Garbled | JSONDecodeError):
-        return ProviderFailed(f"{place.url} answered in a way that cannot be read: {error}. Ask again")
+        return ProviderFailed(f"{at.url} answered in a way that cannot be read: {error}. Ask again")
     if isinstance(error, sdk.APIStatusError):
-        return explain(read(error.body, error.status_code, error.response.headers), place)
+        return explain(read(error.body, error.status_code, error.response.headers), at)
     if isinstance(error, sdk.APIConnectionError):
-        return _unanswered(error.__cause__ or error, place)
+        return _unanswered(error.__cause__ or error, at)
     if isinstance(error, httpx2.RequestError):
-        return _unanswered(error, place)
+        return _unanswered(error, at)
     if isinstance(error, getattr(sdk, "CredentialsError", ())):
-        return place.provider.bad_credentials(error)
+        return at.vendor.bad_credentials(error)
     if isinstance(error, sdk.APIError):
-        return explain(read(error.body), place)
+        return explain(read(error.body), at)
     return None
 
 
@@ -223,28 +227,26 @@ def _sizes(complaint: Complaint) -> tuple[int | None, int | None]:
     return (int(used), int(told["limit"]) - int(output)) if used else (None, None)
 
 
-def _text(kind: type[ModelError], complaint: Complaint, place: Place) -> str:
-    said, name = complaint.message.rstrip("."), place.provider
+def _text(kind: type[ModelError], complaint: Complaint, at: Endpoint) -> str:
+    said, vendor = complaint.message.rstrip("."), at.vendor
     if kind is NotAuthenticated:
-        return f"{place.url} does not accept the key ({said}). Check {name.key_variable}; {WITHOUT_A_KEY}"
+        return f"{at.url} does not accept the key ({said}). Check {vendor.key_variable}; {WITHOUT_A_KEY}"
     if kind is ModelNotServed:
-        return (
-            f"{place.url} has no model {place.model!r} ({said}). Check the name against its list of models"
-        )
+        return f"{at.url} has no model {at.model!r} ({said}). Check the name against its list of models"
     if kind is Unreachable:
         return (
-            f"There is no such API at {place.url} ({said}). Check the address: base_url=… or "
-            f"{name.url_variable}"
+            f"There is no such API at {at.url} ({said}). Check the address: base_url=… or "
+            f"{vendor.url_variable}"
         )
     if kind is RateLimited and complaint.retry_after is None:
         return (
-            f"{place.url} takes no more requests ({said}) and does not say for how long: look at the "
+            f"{at.url} takes no more requests ({said}) and does not say for how long: look at the "
             "account's spending limit"
         )
-    return f"{place.url}: {said}"
+    return f"{at.url}: {said}"
 
 
-def _unanswered(cause: BaseException, place: Place) -> ModelError:
+def _unanswered(cause: BaseException, at: Endpoint) -> ModelError:
     """The error for a connection that failed: nobody there, or gone before the answer was whole."""
     import httpx2
 
@@ -252,11 +254,11 @@ def _unanswered(cause: BaseException, place: Place) -> ModelError:
     reason = str(cause) or type(cause).__name__
     if isinstance(cause, nobody):
         return Unreachable(
-            f"Nobody answers at {place.url} ({reason}). Check the network and the address: base_url=… or "
-            f"{place.provider.url_variable}; {WITHOUT_A_KEY}"
+            f"Nobody answers at {at.url} ({reason}). Check the network and the address: base_url=… or "
+            f"{at.vendor.url_variable}; {WITHOUT_A_KEY}"
         )
     late = isinstance(cause, httpx2.TimeoutException)
-    return ProviderFailed(f"{place.url} {'took too long' if late else 'broke off'} ({reason}). Ask again")
+    return ProviderFailed(f"{at.url} {'took too long' if late else 'broke off'} ({reason}). Ask again")
 
 
 def _plain(body: object, status: int | None) -> str:

@@ -1,133 +1,112 @@
-"""Who answers: which client stands behind a model's name, or behind a client the caller brings.
+"""Which provider speaks for a client, a model or an answer.
 
-A model's name decides: its profile says whose it is, the environment whether there is a key or an address
-for that provider. Where there is neither, the offline model answers, and says so.
+A client that the caller brings decides first, then the API the caller names, then the model's profile. Where the
+environment has neither a key nor an address for that provider, the offline model answers, and says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+import os
+from typing import Any
 
-from sevenfold.errors import InputError
+from sevenfold.errors import InputError, ModelError
 from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.ports import AsyncClient, Client
-from sevenfold.profiles import find
-from sevenfold.providers.anthropic.client import AnthropicClient, AsyncAnthropicClient
-from sevenfold.providers.keys import ANTHROPIC, OPENAI, Provider
-from sevenfold.providers.offline.client import NAME, AsyncOfflineClient, OfflineClient, Script
-from sevenfold.providers.openai.client import AsyncOpenAIClient, OpenAIClient
-from sevenfold.providers.wire import Api, Phrasing, at_openai
+from sevenfold.profiles import Profile
+from sevenfold.providers.anthropic import MESSAGES
+from sevenfold.providers.offline import Offline
+from sevenfold.providers.openai.client import CHAT, RESPONSES
+from sevenfold.providers.provider import Provider, choose
+from sevenfold.providers.reader import Fields
+
+OFFLINE = Offline({"compact": summarise, "session_memory": take_notes})
+"""Answers where no provider is configured; it extracts summaries and notes, so every layer works without a key."""
+_providers: list[Provider] = [MESSAGES, CHAT, RESPONSES]
 
 
-def client_for(model: str, wire: Api | None = None) -> Client:
-    """Whoever answers for this model here: its provider, or the offline model where nothing is configured."""
-    provider = _provider(model, wire)
-    if not _configured(provider):
-        return OfflineClient(offline_script())
-    return AnthropicClient() if provider is ANTHROPIC else OpenAIClient(api=_openais(wire))
+def register(provider: Provider) -> None:
+    """Add a provider in front of the others; one of the same name is replaced."""
+    if not provider.name:
+        raise InputError(f"{type(provider).__name__} has no name, so nothing can choose it")
+    _providers[:] = [provider, *(one for one in _providers if one.name != provider.name)]
 
 
-def async_client_for(model: str, wire: Api | None = None) -> AsyncClient:
-    """The same for those who do not wait in line."""
-    provider = _provider(model, wire)
-    if not _configured(provider):
-        return AsyncOfflineClient(offline_script())
-    return AsyncAnthropicClient() if provider is ANTHROPIC else AsyncOpenAIClient(api=_openais(wire))
+def providers() -> tuple[Provider, ...]:
+    """All providers in the order in which they are asked; the offline model comes last."""
+    return (*_providers, OFFLINE)
 
 
-def client_of(given: Any, wire: Api | None = None) -> Client:
+def wires() -> tuple[str, ...]:
+    """The names of the APIs that a session's requests can be put for."""
+    return tuple(one.name for one in _providers)
+
+
+def provider_for(model: str, given: Any = None, wire: str | None = None) -> Provider:
+    """The provider that requests are put for; raises if the client given speaks another API than ``wire``."""
+    known = [one for one in _providers if given is not None and one.recognises(given)]
+    chosen = choose(known or _providers, model, wire)
+    if wire not in (None, chosen.name):
+        raise InputError(f"wire={wire!r}, but the client given speaks {chosen.name}: leave one of them out")
+    return chosen.behind(given)
+
+
+def client_for(model: str, wire: str | None = None) -> Client:
+    """A client for this model: its provider's, or the offline model where nothing is configured."""
+    return _answering(model, wire).client(wire=wire)
+
+
+def async_client_for(model: str, wire: str | None = None) -> AsyncClient:
+    """The same for asyncio."""
+    return _answering(model, wire).async_client(wire=wire)
+
+
+def client_of(given: Any, wire: str | None = None) -> Client:
     """The caller's own client: one of the official SDKs', or anything that can `ask`."""
-    match _sdk(given):
-        case "anthropic":
-            return AnthropicClient(given)
-        case "openai":
-            return OpenAIClient(given, api=_openais(wire))
-        case _:
-            client: Client = _asks(given)
-            return client
+    client: Client = given if _asks(given) else _recognising(given, wire).client(given, wire)
+    return client
 
 
-def async_client_of(given: Any, wire: Api | None = None) -> AsyncClient:
-    """The same for those who do not wait in line."""
-    match _sdk(given):
-        case "anthropic":
-            return AsyncAnthropicClient(given)
-        case "openai":
-            return AsyncOpenAIClient(given, api=_openais(wire))
-        case _:
-            client: AsyncClient = _asks(given)
-            return client
+def async_client_of(given: Any, wire: str | None = None) -> AsyncClient:
+    """The same for asyncio."""
+    client: AsyncClient = given if _asks(given) else _recognising(given, wire).async_client(given, wire)
+    return client
 
 
-def address_for(model: str, wire: Api | None = None) -> str:
-    """Where whoever answers for this model here would be asked."""
-    provider = _provider(model, wire)
-    return (provider.url_from_environment() or provider.url).rstrip("/")
+def address_for(model: str, wire: str | None = None) -> str:
+    """Where this model would be asked."""
+    return choose(_providers, model, wire).address(os.environ)
 
 
-def phrasing_for(model: str, given: Any = None, wire: Api | None = None) -> Phrasing:
-    """How requests are put for the caller's own client; without one, for the one that would be made here."""
-    put = _phrasing(model, given, wire)
-    if wire not in (None, put.api):
-        raise InputError(f"wire={wire!r}, but the client given speaks {put.api}: leave one of them out")
-    return put
+def claiming(fields: Fields, *, event: bool) -> Provider | None:
+    """The provider whose answer this JSON object is, or with ``event`` the first event of whose stream."""
+    return next((one for one in _providers if one.claims(fields, event=event)), None)
 
 
-def _phrasing(model: str, given: Any, wire: Api | None) -> Phrasing:
-    if isinstance(given, OpenAIClient | AsyncOpenAIClient):
-        return given.phrasing(model)
-    if _sdk(given) == "openai":
-        return at_openai(model, str(given.base_url), _openais(wire))
-    speaks_messages = (
-        isinstance(given, AnthropicClient | AsyncAnthropicClient) or _sdk(given) == "anthropic"
-    )
-    if speaks_messages or _provider(model, wire) is ANTHROPIC:
-        return Phrasing()
-    return at_openai(model, OPENAI.url_from_environment() or OPENAI.url, _openais(wire))
+def error_of(error: Exception, profile: Profile) -> ModelError | None:
+    """The error that an SDK's exception means; None for one that has nothing to do with a model."""
+    if isinstance(error, ModelError):
+        return error
+    # The model's own provider first: several may share a transport, and the text names one of them.
+    for provider in sorted(_providers, key=lambda one: not one.serves(profile)):
+        if (found := provider.error(error, profile.model)) is not None:
+            return found
+    return None
 
 
-def _sdk(given: Any) -> str:
-    return type(given).__module__.partition(".")[0]
+def _answering(model: str, wire: str | None) -> Provider:
+    chosen = choose(_providers, model, wire)
+    return chosen if chosen.configured(os.environ) else OFFLINE
 
 
-def _asks(given: Any) -> Any:
-    if not callable(getattr(given, "ask", None)):
+def _recognising(given: Any, wire: str | None) -> Provider:
+    known = [one for one in _providers if one.recognises(given)]
+    if not known:
         raise InputError(
             f"a {type(given).__name__} cannot be asked; give a client of the anthropic or openai package, "
             "or one of ours"
         )
-    return given
+    return next((one for one in known if one.name == wire), known[0])
 
 
-def offline_script() -> Script:
-    """What the offline model says when nobody gave it a script: what it is, and what it heard.
-
-    Summaries and notes it makes by extraction, so that every layer works without a key.
-    """
-    jobs = {"main": _heard, "sdk": _heard, "compact": summarise, "session_memory": take_notes}
-    return Script([], jobs=jobs)
-
-
-def _heard(request: Mapping[str, Any]) -> str:
-    words = [
-        block["text"]
-        for message in request["messages"]
-        if message["role"] == "user"
-        for block in message["content"]
-        if block.get("type") == "text"
-    ]
-    return f"({NAME}) You said: {words[-1] if words else 'nothing in words'}"
-
-
-def _provider(model: str, wire: Api | None) -> Provider:
-    speaks = wire or find(model).wire
-    return ANTHROPIC if speaks == "messages" else OPENAI
-
-
-def _openais(wire: Api | None) -> Literal["chat", "responses"] | None:
-    return None if wire == "messages" else wire
-
-
-def _configured(provider: Provider) -> bool:
-    return bool(provider.key_from_environment() or provider.url_from_environment())
+def _asks(given: Any) -> bool:
+    return callable(getattr(given, "ask", None))

@@ -20,10 +20,9 @@ from sevenfold.conversation.session import Session as Core
 from sevenfold.events import Listener, Proposed
 from sevenfold.layers.compact.health import Health
 from sevenfold.layers.compact.request import Compacted, Preview, Wish
-from sevenfold.ports import AsyncClient, Watcher
-from sevenfold.providers.live_models import Aside, Lister
-from sevenfold.providers.registry import async_client_for, async_client_of, phrasing_for
-from sevenfold.providers.wire import Api
+from sevenfold.ports import AsyncClient, Call, Watcher
+from sevenfold.providers.models import Aside, Lister
+from sevenfold.providers.registry import async_client_for, async_client_of, error_of, provider_for
 from sevenfold.recall.recall import Hit
 from sevenfold.session import replies
 from sevenfold.session.close import finish_async
@@ -65,12 +64,12 @@ class AsyncSession:
         session: Session,
         client: Any = None,
         hooks: AsyncHooks | None = None,
-        wire: Api | None = None,
+        wire: str | None = None,
     ) -> None:
         self._session = session
         self._given = client
         self._wire = wire
-        self._phrasing = phrasing_for(session.core.profile.model, client, wire)
+        self._provider = provider_for(session.core.profile.model, client, wire)
         self._client: AsyncClient | None = None
         self._tasks = Tasks(self._asker, hooks)
         self._hooks = hooks
@@ -102,7 +101,7 @@ class AsyncSession:
     async def _opened(cls, opening: Callable[..., Session], model: str, options: Options) -> Self:
         options = checked(options, Options, awaits=True)
         client, hooks = options.pop("client", None), options.pop("hooks", None)
-        options["wire"] = wire = phrasing_for(model, client, options.get("wire")).api
+        options["wire"] = wire = provider_for(model, client, options.get("wire")).name
         if client is not None and isinstance(asked := async_client_of(client, wire), Lister):
             options["client"] = Aside(asked)
         session = await asyncio.to_thread(partial(opening, model=model, **options))
@@ -160,7 +159,7 @@ class AsyncSession:
     async def prepare(self) -> Request:
         """See `Session.prepare`."""
         flow = self.engine.preparing()
-        return Request(await drive_async(flow, self._client, hooks=self._hooks), self._phrasing)
+        return Request(await drive_async(flow, self._client, hooks=self._hooks), self._provider)
 
     async def observe(self, reply: Any, *, partial: bool = False) -> Completion:
         """See `Session.observe`."""
@@ -168,7 +167,7 @@ class AsyncSession:
 
     async def failed(self, error: Exception) -> bool:
         """See `Session.failed`."""
-        mapped = replies.error_of(error, self.core.profile)
+        mapped = error_of(error, self.core.profile)
         if mapped is None:
             return False
         again: bool = await drive_async(self.engine.mending(mapped), self._client, hooks=self._hooks)
@@ -220,7 +219,7 @@ class AsyncSession:
     async def at(self, number: int = -1) -> bytes:
         """See `Session.at`."""
         past = await asyncio.to_thread(self.core.past, number)
-        return self._phrasing.put(past.body)[1]
+        return self._provider.put(Call(past.body)).body
 
     async def fetch(self, reference: str) -> bytes:
         """See `Session.fetch`."""

@@ -20,11 +20,9 @@ from sevenfold.layers.clear.stock import REPRODUCIBLE
 from sevenfold.layers.notes.keeper import NotesFile
 from sevenfold.ports import Clock, Found, Ids, Log, Results
 from sevenfold.profiles import Profile
-from sevenfold.providers.live_models import Lister, Listings
-from sevenfold.providers.model_list import Copies
+from sevenfold.providers.models import Copies, Lister, Listings
 from sevenfold.providers.openai.chat import from_function
-from sevenfold.providers.registry import address_for, client_of, phrasing_for
-from sevenfold.providers.wire import Api
+from sevenfold.providers.registry import address_for, client_of, provider_for
 from sevenfold.recall import meaning
 from sevenfold.recall.embedder import ByMeaning
 from sevenfold.recall.follower import Follower
@@ -83,7 +81,7 @@ class Options(TypedDict, total=False):
     client: Any
     """A client of an official SDK, or one of ours; without one the environment decides who answers `complete`, and
     an own loop has summaries made by code and no notes."""
-    wire: Api | None
+    wire: str | None
     """The API requests are put for: ``messages``, ``chat`` or ``responses``; left out, the client and the model's
     profile decide."""
     settings: Mapping[str, object] | Source
@@ -259,7 +257,7 @@ def read_text(path: str) -> str:
     return Path(path).read_text(encoding="utf-8")
 
 
-def profile_for(store: Store, model: str, client: Any, wire: Api | None = None) -> Profile:
+def profile_for(store: Store, model: str, client: Any, wire: str | None = None) -> Profile:
     """What is known of a model: by our table, and by what whoever answers for it here has listed."""
     asked = client if client is None or isinstance(client, Lister) else client_of(client, wire)
     address = asked.address if isinstance(asked, Lister) else address_for(model, wire)
@@ -275,7 +273,7 @@ def _core(store: Store, model: str, options: Options, profile: Profile) -> Sessi
     clock = options.get("clock") or SystemClock()
     place = Place(store.name, store.cwd, f"{VERSION}{sevenfold.__version__}")
     transcript = Transcript(store.log, place, clock=clock, ids=options.get("ids") or RandomIds())
-    profile = profile.over(phrasing_for(model, options.get("client"), options.get("wire")).api)
+    profile = provider_for(model, options.get("client"), options.get("wire")).profile(profile)
     return Session(
         transcript,
         _wanted(profile, options),

@@ -13,17 +13,23 @@ from inspect import iscoroutinefunction
 from math import isfinite
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, TypeVar, cast
 
 from sevenfold.errors import InputError
-from sevenfold.providers.wire import Api
+from sevenfold.providers.registry import wires
 
 Checked = TypeVar("Checked", bound=Mapping[str, Any])
 Fits = Callable[[Any], bool]
+Needed = str | Callable[[], str]
+"""What a fitting value is, for the error; a function where that can change."""
 
 
 def checked(
-    given: Checked, known: type[Any], *, awaits: bool = False, fitting: Mapping[str, tuple[Fits, str]] = {}
+    given: Checked,
+    known: type[Any],
+    *,
+    awaits: bool = False,
+    fitting: Mapping[str, tuple[Fits, Needed]] = {},
 ) -> Checked:
     """The options that were given; an `InputError` names one that is not ``known``, or has no fitting value.
 
@@ -37,7 +43,8 @@ def checked(
             raise InputError(unknown("option", name, known.__annotations__))
         fits, what = tests.get(name, (_anything, ""))
         if value is not None and not fits(value):
-            raise InputError(f"{name} is {_shown(value)}; it has to be {what}")
+            needed = what() if callable(what) else what
+            raise InputError(f"{name} is {_shown(value)}; it has to be {needed}")
     chosen = kept.get("hooks")
     if chosen is not None and not _fires(chosen, awaits=awaits):
         raise InputError(f"hooks is {_shown(chosen)}; it has to be a sevenfold.{'Async' * awaits}Hooks")
@@ -94,7 +101,7 @@ def _shown(value: Any) -> str:
 _MAPPING: tuple[Fits, str] = (lambda value: isinstance(value, Mapping), "a mapping")
 _COUNT: tuple[Fits, str] = (lambda value: _whole(value) and value > 0, "a whole number above 0")
 _CALLABLE: tuple[Fits, str] = (callable, "a function")
-_FITTING: Mapping[str, tuple[Fits, str]] = MappingProxyType(
+_FITTING: Mapping[str, tuple[Fits, Needed]] = MappingProxyType(
     {
         "tools": (_several, "a list of tools"),
         "max_tokens": (_whole, "a whole number"),
@@ -109,7 +116,8 @@ _FITTING: Mapping[str, tuple[Fits, str]] = MappingProxyType(
             lambda value: _several(value) and all(callable(one) for one in value),
             "a list of functions, each of which is called with an event",
         ),
-        "wire": (one_of(*get_args(Api)), f"one of {', '.join(get_args(Api))}"),
+        # Looked up each time: providers can be registered at any time.
+        "wire": (lambda value: value in wires(), lambda: f"one of {', '.join(wires())}"),
         "lifetime": (one_of("5m", "1h"), "5m or 1h"),
         "thinking": _MAPPING,
         "fields": _MAPPING,

@@ -1,35 +1,27 @@
-"""What a caller's own client gave back, as the engine knows it: answers and errors of any shape.
+"""What a caller's own client returned, as a `Reply`: an SDK's object, a mapping, JSON, or the events of a stream.
 
-An answer says by its shape which API it comes from, so it is read by the reader of that API, whichever the session's
-requests are put for. What is not clearly an answer is refused: recorded, it would pass for a model that said nothing.
+An answer shows by its shape which API it comes from, so the provider that claims it reads it, whichever API the
+session's requests are put for. What is not clearly an answer is refused: recorded, it would pass for a model that said
+nothing.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Raw
 
-from sevenfold.errors import InputError, ModelError
+from sevenfold.errors import InputError
 from sevenfold.ports import Reply
-from sevenfold.profiles import Profile
-from sevenfold.providers import failures
-from sevenfold.providers.anthropic.stream import MessagesReader, Reader
+from sevenfold.providers import registry
 from sevenfold.providers.failures import Complained, Garbled
-from sevenfold.providers.failures import Place as Asked
-from sevenfold.providers.keys import ANTHROPIC, OPENAI
-from sevenfold.providers.openai.chat_stream import ChatReader
-from sevenfold.providers.openai.client import seeded
-from sevenfold.providers.openai.responses_stream import ResponsesReader
-from sevenfold.providers.wire import Api
+from sevenfold.providers.provider import Provider
+from sevenfold.providers.reader import NULL, Fields, complaint_in, words_in
 from sevenfold.record.blocks import THINKING, encode_json
 from sevenfold.record.log import Answer
 
-Fields = dict[str, Raw]
-Seed = Callable[[], str]
 FINALS = ("get_final_message", "get_final_completion", "get_final_response")
 """How the SDKs' streams give what they put together."""
 ACCEPTED = (
@@ -51,8 +43,8 @@ def reply_of(given: Any, *, partial: bool = False, asked: bytes = b"") -> Reply:
             if not events:
                 kind = type(came).__name__
                 raise InputError(f"a {kind} is no answer when it is empty, or was read already; {ACCEPTED}")
-            return _from_events(events, partial, seeded(asked))
-        reply = _from_body(_json(came), seeded(asked), getattr(came, "_request_id", None))
+            return _from_events(events, partial, asked)
+        reply = _from_body(_json(came), asked, getattr(came, "_request_id", None))
     except Complained as error:
         raise InputError(f"this is an error, not an answer ({error}); give it to failed()") from None
     except (Garbled, msgspec.DecodeError) as error:
@@ -68,17 +60,6 @@ async def settled(given: Any) -> Any:
         return [one async for one in given]
     found = _final(given)
     return await found if inspect.isawaitable(found) else found
-
-
-def error_of(given: Exception, profile: Profile) -> ModelError | None:
-    """The error in an SDK's exception; None for one that has nothing to do with a model."""
-    if isinstance(given, ModelError):
-        return given
-    sdk = type(given).__module__.partition(".")[0]
-    provider = OPENAI if sdk == "openai" else ANTHROPIC
-    if sdk not in (OPENAI.sdk, ANTHROPIC.sdk, "httpx2"):
-        return None
-    return failures.of(given, provider.load(), Asked(provider, provider.url, profile.model))
 
 
 def _final(given: Any) -> Any:
@@ -107,16 +88,14 @@ def _json(came: Any) -> bytes:
     return encode_json(dump(mode="json", exclude_unset=True))
 
 
-def _from_body(raw: bytes, seed: Seed, request_id: str | None) -> Reply:
+def _from_body(raw: bytes, asked: bytes, request_id: str | None) -> Reply:
     fields = msgspec.json.decode(raw, type=Fields)
-    reader = _reader(_api_of_body(fields), fields, seed)
-    reader.body(raw)
-    return reader.reply(request_id)
+    return _claiming(fields, event=False).read(raw, asked=asked, request_id=request_id)
 
 
-def _from_events(events: Sequence[bytes], partial: bool, seed: Seed) -> Reply:
+def _from_events(events: Sequence[bytes], partial: bool, asked: bytes) -> Reply:
     fields = msgspec.json.decode(events[0], type=Fields)
-    reader = _reader(_api_of_event(fields), fields, seed)
+    reader = _claiming(fields, event=True).reader(asked)
     for event in events:
         reader.event(event)
     if reader.whole:
@@ -131,43 +110,15 @@ def _from_events(events: Sequence[bytes], partial: bool, seed: Seed) -> Reply:
     return _spoken(Reply(answer))
 
 
-def _reader(api: Api | None, fields: Fields, seed: Seed) -> Reader:
-    match api:
-        case "messages":
-            return MessagesReader()
-        case "chat":
-            return ChatReader(seed)
-        case "responses":
-            return ResponsesReader(seed)
-    if bytes(fields.get("error", b"null")) != b"null":
-        raise Complained(failures.read(msgspec.json.decode(msgspec.json.encode(fields))))
-    kind = _word(fields, "object") or _word(fields, "type")
+def _claiming(fields: Fields, *, event: bool) -> Provider:
+    provider = registry.claiming(fields, event=event)
+    if provider is not None:
+        return provider
+    if bytes(fields.get("error", NULL)) != b"null":
+        raise complaint_in(msgspec.json.encode(fields))
+    kind = words_in(fields.get("object", NULL)) or words_in(fields.get("type", NULL))
     named = f"a {kind}" if kind else f"something with the fields {', '.join(fields) or 'none'}"
     raise InputError(f"{named} is no answer; {ACCEPTED}")
-
-
-def _api_of_body(fields: Fields) -> Api | None:
-    kind = _word(fields, "object")
-    if kind == "chat.completion" or (not kind and "choices" in fields):
-        return "chat"
-    if kind == "response":
-        return "responses"
-    said = _word(fields, "type") == "message" or _word(fields, "role") == "assistant"
-    return "messages" if said and _word(fields, "id") and "content" in fields else None
-
-
-def _api_of_event(fields: Fields) -> Api | None:
-    kind = _word(fields, "type")
-    if "choices" in fields:
-        return "chat"
-    if kind.startswith("response."):
-        return "responses"
-    return "messages" if kind == "message_start" else None
-
-
-def _word(fields: Fields, name: str) -> str:
-    value = msgspec.json.decode(fields.get(name, b'""'))
-    return value if isinstance(value, str) else ""
 
 
 def _partial(reply: Reply) -> Reply:

@@ -9,46 +9,24 @@ from typing import Any
 import msgspec
 
 from sevenfold.conversation.session import Turn
-from sevenfold.providers.wire import Api, Phrasing
+from sevenfold.providers.provider import Provider, Put
 from sevenfold.record.decisions import Why
 
-KNOWN = frozenset(
-    {
-        "model",
-        "max_tokens",
-        "messages",
-        "system",
-        "tools",
-        "cache_control",
-        "container",
-        "diagnostics",
-        "inference_geo",
-        "metadata",
-        "output_config",
-        "service_tier",
-        "speed",
-        "stop_sequences",
-        "thinking",
-        "tool_choice",
-        "user_profile_id",
-        "workspace_id",
-    }
-)
-"""Fields Anthropic's plain methods have a parameter for; all others go in beside them. OpenAI's know all we send."""
-HEADER = "anthropic-beta"
+EXTRAS = ("extra_body", "extra_headers")
+"""Arguments that can always be looked up, so that a caller can pass them on by name even if they are empty."""
 
 
 class Request(Mapping[str, Any]):
-    """The next request. It is put together, and written down, when it is first looked at.
+    """The next request. It is put together, and written to the log, when it is first looked at.
 
     ``client.messages.create(**request)`` sends it, or ``client.chat.completions.create`` or
-    ``client.responses.create``: `wire` says which. `body` and `headers` are for those who send bytes. Every look at a
-    field gives fresh objects, so changing one changes nothing else.
+    ``client.responses.create``: `wire` says which. `body` and `headers` are for callers that send bytes. Every look at
+    a field gives fresh objects, so changing one changes nothing else.
     """
 
-    def __init__(self, turn: Turn, phrasing: Phrasing) -> None:
+    def __init__(self, turn: Turn, provider: Provider) -> None:
         self._turn = turn
-        self._phrasing = phrasing
+        self._provider = provider
 
     @property
     def why(self) -> Why:
@@ -56,46 +34,35 @@ class Request(Mapping[str, Any]):
         return self._turn.why
 
     @property
-    def wire(self) -> Api:
+    def wire(self) -> str:
         """The API it is put for."""
-        return self._phrasing.api
+        return self._provider.name
 
-    @cached_property
+    @property
     def body(self) -> bytes:
-        """The request as bytes: what our own client would send, and what can be had again later."""
-        return self._phrasing.put(self._turn.prepared.body.raw)[1]
+        """The request as bytes: what our own client would send, and what `Session.at` returns later."""
+        return self._put.body
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers it needs besides those every request has."""
-        betas = self._turn.prepared.call.betas
-        return {HEADER: ",".join(betas)} if betas and self.wire == "messages" else {}
+        """The headers it needs in addition to those of every request."""
+        return dict(self._put.headers)
 
     def __getitem__(self, name: str) -> Any:
-        if name == "extra_headers":
-            return self.headers
-        if name == "extra_body":
-            return {
-                one: msgspec.json.decode(raw) for one, raw in self._fields.items() if not self._knows(one)
-            }
-        if not self._knows(name):
-            raise KeyError(name)
-        return msgspec.json.decode(self._fields[name])
+        if name in EXTRAS and name not in self._arguments:
+            return {}
+        return msgspec.json.decode(self._arguments[name])
 
     def __iter__(self) -> Iterator[str]:
-        yield from (name for name in self._fields if self._knows(name))
-        if not all(map(self._knows, self._fields)):
-            yield "extra_body"
-        if self.headers:
-            yield "extra_headers"
+        return iter(self._arguments)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def _knows(self, name: str) -> bool:
-        return self.wire != "messages" or name in KNOWN
+        return len(self._arguments)
 
     @cached_property
-    def _fields(self) -> Mapping[str, msgspec.Raw]:
-        """The fields as bytes: decoded at every look, so that nobody shares an object with anybody."""
-        return msgspec.json.decode(self.body, type=dict[str, msgspec.Raw])
+    def _put(self) -> Put:
+        return self._provider.put(self._turn.prepared.call)
+
+    @cached_property
+    def _arguments(self) -> Mapping[str, msgspec.Raw]:
+        return self._provider.arguments(self._put)

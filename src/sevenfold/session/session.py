@@ -17,10 +17,9 @@ from sevenfold.conversation.session import Reading
 from sevenfold.events import Listener, Proposed
 from sevenfold.layers.compact.health import Health
 from sevenfold.layers.compact.request import Compacted, Preview, Wish
-from sevenfold.ports import Client, Watcher
-from sevenfold.providers.live_models import Aside
-from sevenfold.providers.registry import client_for, client_of, phrasing_for
-from sevenfold.providers.wire import Api
+from sevenfold.ports import Call, Client, Watcher
+from sevenfold.providers.models import Aside
+from sevenfold.providers.registry import client_for, client_of, error_of, provider_for
 from sevenfold.recall.recall import Hit
 from sevenfold.record.log import title_of
 from sevenfold.session import factory as opened
@@ -69,7 +68,7 @@ class Session:
         store: Store,
         client: Any = None,
         hooks: Hooks | None = None,
-        wire: Api | None = None,
+        wire: str | None = None,
     ) -> None:
         self.engine = engine
         """The engine itself, for those who build on it…"""
@@ -80,7 +79,7 @@ class Session:
         self._client: Client | None = None
         self._hooks = hooks
         self._wire = wire
-        self._phrasing = phrasing_for(self.core.profile.model, client, wire)
+        self._provider = provider_for(self.core.profile.model, client, wire)
         self._threads = Threads(self._asker, hooks, self.core.lock)
         if client is not None:
             self._asker()
@@ -145,7 +144,7 @@ class Session:
     def prepare(self) -> Request:
         """The next request, for your own client; raises `ContextFull` when it cannot be made to fit."""
         turn = drive(self.engine.preparing(), self._client, hooks=self._hooks, guard=self.core.lock)
-        return Request(turn, self._phrasing)
+        return Request(turn, self._provider)
 
     def observe(self, reply: Any, *, partial: bool = False) -> Completion:
         """Take in what your client answered: an SDK's object, a mapping, JSON, a stream, or the list of its events.
@@ -157,7 +156,7 @@ class Session:
 
     def failed(self, error: Exception) -> bool:
         """Take in that your client failed; True: `prepare` again, and it may succeed."""
-        mapped = replies.error_of(error, self.core.profile)
+        mapped = error_of(error, self.core.profile)
         if mapped is None:
             return False
         again: bool = drive(
@@ -215,7 +214,7 @@ class Session:
 
     def at(self, number: int = -1) -> bytes:
         """The exact bytes of a request that was sent, put as this session's requests are."""
-        return self._phrasing.put(self.core.past(number).body)[1]
+        return self._provider.put(Call(self.core.past(number).body)).body
 
     def fetch(self, reference: str) -> bytes:
         """The whole of a result that was offloaded or cleared, by its call, its path or its decision."""

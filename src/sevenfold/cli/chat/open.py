@@ -20,7 +20,7 @@ from sevenfold.cli.chat.session_list import title
 from sevenfold.cli.chat.start import Start
 from sevenfold.errors import TranscriptLocked
 from sevenfold.ports import Call, Client, Reply, Watcher
-from sevenfold.providers.live_models import Lister
+from sevenfold.providers.models import Lister
 from sevenfold.providers.registry import address_for, client_for
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.lock import FileLock

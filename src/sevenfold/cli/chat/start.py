@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from msgspec import Struct
 
 from sevenfold.agent.permissions.engine import Mode
-from sevenfold.profiles import find
-from sevenfold.providers.keys import ANTHROPIC, OPENAI
+from sevenfold.providers.registry import provider_for
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
 """Whom a chat asks if nobody says otherwise and no session is continued."""
@@ -31,13 +31,9 @@ class Start(Struct, frozen=True, kw_only=True):
     @property
     def offline(self) -> bool:
         """Does the offline model answer, because nothing is configured?"""
-        provider = ANTHROPIC if find(self.model).provider == "anthropic" else OPENAI
-        return not (provider.key_from_environment() or provider.url_from_environment())
+        return not provider_for(self.model).configured(os.environ)
 
     def no_key(self) -> str:
         """What to tell a user whom the offline model will answer."""
-        provider = ANTHROPIC if find(self.model).provider == "anthropic" else OPENAI
-        return (
-            f"There is no key for {provider.name} ({provider.key_variable}) and no address "
-            f"({provider.url_variable}), so the offline model answers: it only repeats what you say."
-        )
+        missing = provider_for(self.model).unconfigured()
+        return f"{missing}, so the offline model answers: it only repeats what you say."

@@ -23,7 +23,7 @@ from sevenfold.lab.simulator.clock import VirtualClock
 from sevenfold.lab.simulator.provider import RateLimits, Setup, Simulator
 from sevenfold.lab.simulator.server import create_app, serve
 from sevenfold.ports import Call, Client, Reply, Watcher
-from sevenfold.providers.anthropic.client import AnthropicClient, AsyncAnthropicClient
+from sevenfold.providers.anthropic import AnthropicClient, AsyncAnthropicClient
 from sevenfold.session.factory import Tool, tool
 from sevenfold.session.session import Session
 

@@ -32,6 +32,7 @@ from sevenfold.lab.simulator.faults import Faults
 from sevenfold.lab.simulator.thinking import Binder, Sealer
 from sevenfold.lab.simulator.tokens import Counter, Scales
 from sevenfold.profiles import CLEAR_THINKING, CLEAR_TOOL_USES, COMPACT, MODES, Profile
+from sevenfold.providers.anthropic import MESSAGES
 
 MINUTE = 60.0
 
@@ -252,7 +253,7 @@ def model_list(sim: Simulator, *, anthropic: bool) -> dict[str, Any]:
     if not anthropic:
         return {"object": "list", "data": [_openai(sim, name) for name in sim.served()]}
     found = [(name, sim.profile(name)) for name in sim.served()]
-    listed = [_anthropic(sim, name, facts) for name, facts in found if facts and facts.wire == "messages"]
+    listed = [_anthropic(sim, name, facts) for name, facts in found if facts and MESSAGES.serves(facts)]
     return {"data": listed, "has_more": False, "first_id": listed[0]["id"], "last_id": listed[-1]["id"]}
 
 

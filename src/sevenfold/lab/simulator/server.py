@@ -32,6 +32,7 @@ from sevenfold.lab.simulator.prepare import PreparedRequest, prepare, refuse_lon
 from sevenfold.lab.simulator.provider import Received, Simulator, model_info, model_list
 from sevenfold.lab.simulator.responses import compact, respond, response_events
 from sevenfold.lab.simulator.schema import check_shape
+from sevenfold.providers.anthropic import MESSAGES
 
 VERSIONS = ("2023-01-01", "2023-06-01", "2026-10-21")
 Endpoint = Callable[["HttpExchange"], Awaitable[Response]]
@@ -195,7 +196,7 @@ def _prepared(exchange: HttpExchange, *, counting: bool) -> PreparedRequest:
     )
     check_shape(body, dialect)
     profile = sim.profile(body["model"])
-    if profile is None or profile.wire != "messages":
+    if profile is None or not MESSAGES.serves(profile):
         raise ApiError(404, "not_found_error", f"model: {body['model']}")
     ready = prepare(
         body, profile, dialect, scales=sim.scales, binder=sim.binder, new_account=setup.account == "new"

@@ -165,7 +165,7 @@ class Chooser:
     def _unfit_for_provider(self, divided: Scope, *, steered: bool) -> str:
         if not self._profile.on_demand_compaction:
             return "the model's provider has none"
-        if steered and self._profile.wire != "messages":
+        if steered and not self._profile.compaction_instructions:
             return "it takes no instructions"
         kept = sum(self._exchange.gauge.estimator.tokens(item.weight) for item in divided.kept)
         if self._exchange.size().sent - kept + self._window.reserve > self._window.context:
@@ -180,7 +180,7 @@ class Chooser:
     def _second_is_cheaper(self) -> bool:
         """With a cold cache the whole prompt is paid for whoever summarises: is the second model cheaper then?"""
         second = self._second
-        if second is None or second.provider != self._profile.provider or self.warm():
+        if second is None or self.warm():
             return False
         size = self._exchange.size().tokens
         here, there = self._profile.price(size), second.price(size)
@@ -203,7 +203,7 @@ class Chooser:
     def _plain(self, task: Task, over: int | None) -> engines.Asking:
         """The second model if there is one, and the session's own where that has no summary either."""
         own, second = self._profile, self._second
-        if second is None or second.provider != own.provider:
+        if second is None:
             return (yield from self._bills.of(engines.by_plain_call(task, own, over), own))
         got = yield from self._bills.of(engines.by_plain_call(task, second, over), second)
         if isinstance(got.found, Draft) or second.model == own.model:

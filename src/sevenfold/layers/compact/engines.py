@@ -121,7 +121,7 @@ def by_provider(task: Task) -> Asking:
     """Have the provider summarise what it is shown; the rest keeps its reasoning."""
     frame = _without_edits(task.frame, task.profile)
     wish = {"type": "summarize"}
-    if task.profile.wire == "messages":
+    if task.profile.compaction_instructions:
         wish["instructions"] = task.instruction()[:16_000]
     extra = {"compaction": msgspec.json.encode(wish)}
     body = assemble(frame, task.prefix, task.markers, extra)

@@ -1,9 +1,13 @@
-"""A Messages request as a Chat Completions request.
+"""Chat Completions: a Messages request translated, and an answer read as one of the Messages API.
 
-Servers that speak Chat Completions know no content blocks: tool calls stand beside the text, results are
-messages of their own, and caching is the server's affair. The translation is a pure function of the
-request: the same history gives the same bytes, and a longer one begins with them. What only steers the
-provider (cache markers, thinking settings, metadata) is left out; what changes the question is refused.
+Servers that speak Chat Completions know no content blocks: tool calls are separate from the text, results are messages
+of their own, and caching is up to the server. The translation is a pure function of the request: the same history
+gives the same bytes, and a longer one begins with them. What only steers the provider (cache markers, thinking
+settings, metadata) is left out; what changes the question is refused.
+
+In an answer, text, tool calls and, where a server shows it, reasoning become blocks in the order in which the Messages
+API would give them; reasoning is a thinking block without a signature. Usage is counted the other way round: there
+cached tokens are part of the prompt, here they are counted separately.
 """
 
 from __future__ import annotations
@@ -12,9 +16,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Raw, Struct
 
 from sevenfold.errors import InputError, RequestRefused
-from sevenfold.record.blocks import THINKING
+from sevenfold.ports import Piece, Reply
+from sevenfold.providers.failures import Garbled
+from sevenfold.providers.reader import NULL, Seed, complaint_in, decoded, tool_input
+from sevenfold.record import blocks
+from sevenfold.record.blocks import THINKING, Block
+from sevenfold.record.log import Answer
 
 Json = Mapping[str, Any]
 
@@ -28,6 +38,15 @@ SILENT = frozenset(
 """Fields that are left out because the question is the same without them."""
 
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}
+STOPPED = {
+    "stop": "end_turn",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "length": "max_tokens",
+    "content_filter": "refusal",
+}
+SURELY_UNIQUE = 16
+"""Characters from which an id is taken for one that nobody else has; small servers count, or draw lots."""
 
 
 def chat_request(body: bytes, *, stream: bool, room: str, reasoning: str | None) -> bytes:
@@ -36,7 +55,7 @@ def chat_request(body: bytes, *, stream: bool, room: str, reasoning: str | None)
     ``room`` is the server's name for the most tokens it may say; ``reasoning`` its field for what a model
     thought before, None where it takes none.
     """
-    asked = decoded(body, "Chat Completions")
+    asked = expressible(body, "Chat Completions")
     request: dict[str, Any] = {"model": asked["model"]}
     system = text_of(asked.get("system") or "", "system")
     request["messages"] = [{"role": "system", "content": system}] if system else []
@@ -66,7 +85,7 @@ def chat_request(body: bytes, *, stream: bool, room: str, reasoning: str | None)
     return msgspec.json.encode(request)
 
 
-def decoded(body: bytes, api: str, also: frozenset[str] = frozenset()) -> Json:
+def expressible(body: bytes, api: str, also: frozenset[str] = frozenset()) -> Json:
     """A request decoded, if all that matters in it can be said in that API, which may know more."""
     asked: Json = msgspec.json.decode(body)
     if foreign := sorted(set(asked) - EXPRESSED - SILENT - also):
@@ -151,9 +170,9 @@ def _messages(message: Json, where: str, reasoning: str | None) -> Iterator[Json
             yield from _user(blocks_of(message), where)
 
 
-def _assistant(blocks: Sequence[Json], where: str, reasoning: str | None) -> Iterator[Json]:
+def _assistant(content: Sequence[Json], where: str, reasoning: str | None) -> Iterator[Json]:
     texts, calls, thoughts = [], [], []
-    for place, block in enumerate(blocks):
+    for place, block in enumerate(content):
         if block["type"] == "text":
             texts.append(str(block["text"]))
         elif block["type"] == "tool_use":
@@ -173,9 +192,9 @@ def _assistant(blocks: Sequence[Json], where: str, reasoning: str | None) -> Ite
         yield said
 
 
-def _user(blocks: Sequence[Json], where: str) -> Iterator[Json]:
+def _user(content: Sequence[Json], where: str) -> Iterator[Json]:
     parts: list[Json] = []
-    for place, block in enumerate(blocks):
+    for place, block in enumerate(content):
         path = f"{where}.content.{place}"
         if block["type"] == "tool_result":
             words, images = result_parts(block, path)
@@ -198,3 +217,220 @@ def _user(blocks: Sequence[Json], where: str) -> Iterator[Json]:
 
 def _image(block: Json, where: str) -> Json:
     return {"type": "image_url", "image_url": {"url": image_url(block, where)}}
+
+
+class _Function(Struct, frozen=True):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _Called(Struct, frozen=True):
+    index: int | None = None
+    id: str | None = None
+    function: _Function = _Function()
+
+
+class _Said(Struct, frozen=True):
+    content: str | None = None
+    refusal: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[_Called] | None = None
+
+
+class _Choice(Struct, frozen=True):
+    delta: _Said | None = None
+    message: _Said | None = None
+    finish_reason: str | None = None
+
+
+class TokenDetails(Struct, frozen=True):
+    """How OpenAI splits a count of tokens."""
+
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class _Usage(Struct, frozen=True):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: TokenDetails | None = None
+    completion_tokens_details: TokenDetails | None = None
+    prompt_cache_hit_tokens: int | None = None
+
+
+class _Chunk(Struct, frozen=True):
+    id: str | None = None
+    model: str | None = None
+    choices: list[_Choice] = []
+    usage: _Usage | None = None
+    error: Raw = NULL
+
+
+_chunk = msgspec.json.Decoder(_Chunk)
+
+
+class _Call:
+    """A tool call whose arguments are still coming."""
+
+    def __init__(self, id_: str) -> None:
+        self.id = id_
+        self.name = ""
+        self.arguments: list[str] = []
+
+    def block(self) -> Block:
+        return tool_use(self.id, self.name, "".join(self.arguments))
+
+
+class ChatReader:
+    """Reads an answer of Chat Completions; ``seed`` makes names for what the server did not name."""
+
+    def __init__(self, seed: Seed) -> None:
+        self._seed = seed
+        self._head: _Chunk | None = None
+        self._usage = Raw(b"{}")
+        self._thoughts: list[str] = []
+        self._texts: list[str] = []
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+        self._stop: str | None = None
+        self._spoke = self._refused = self._ended = False
+
+    @property
+    def whole(self) -> bool:
+        """The reason for stopping has come, or the mark at the end; a server that chose nothing has not answered."""
+        return self._spoke and (self._ended or self._stop is not None)
+
+    def event(self, data: bytes) -> list[Piece]:
+        """Take one chunk of a stream."""
+        if data.strip() == b"[DONE]":
+            self._ended = True
+            return []
+        return list(self._take(data))
+
+    def body(self, raw: bytes) -> list[Piece]:
+        """Take an answer that came in one piece: a stream of a single chunk."""
+        pieces = list(self._take(raw))
+        if not self._spoke:
+            raise Garbled("it has no choice with a message")
+        self._ended = True
+        return pieces
+
+    def reply(self, request_id: str | None) -> Reply:
+        """The finished answer."""
+        return Reply(self._answer(self._blocks(len(self._calls)), request_id))
+
+    def partial(self, request_id: str | None) -> Answer | None:
+        """What is safe to keep: a call is known to be complete only once another thing has followed it."""
+        if self._head is None:
+            return None
+        done = len(self._calls) if self._stop else len(self._calls) - 1
+        return self._answer(self._blocks(max(0, done)), request_id)
+
+    def _take(self, data: bytes) -> Iterator[Piece]:
+        chunk = decoded(_chunk, data)
+        if bytes(chunk.error) != b"null":
+            raise complaint_in(data)
+        self._head = self._head or chunk
+        if chunk.usage is not None:
+            counted = chunk.usage
+            self._usage = usage(
+                counted.prompt_tokens or 0,
+                counted.completion_tokens or 0,
+                counted.prompt_tokens_details,
+                counted.completion_tokens_details,
+                counted.prompt_cache_hit_tokens or 0,
+            )
+        for choice in chunk.choices[:1]:
+            if said := choice.delta or choice.message:
+                self._spoke = True
+                yield from self._hear(said)
+            if choice.finish_reason:
+                self._stop = STOPPED.get(choice.finish_reason, "end_turn")
+
+    def _hear(self, said: _Said) -> Iterator[Piece]:
+        if thought := said.reasoning_content or said.reasoning:
+            self._thoughts.append(thought)
+            yield Piece("thinking", thought)
+        if words := said.content or said.refusal:
+            self._refused = self._refused or bool(said.refusal)
+            self._texts.append(words)
+            yield Piece("text", words)
+        for called in said.tool_calls or ():
+            yield from self._called(called)
+
+    def _called(self, called: _Called) -> Iterator[Piece]:
+        opens = called.id or called.function.name or not self._calls
+        index = len(self._calls) - (not opens) if called.index is None else called.index
+        call = self._by_index.get(index)
+        # Some servers number every call 0: a new id is a new call.
+        if call is None or (called.id and called.id != call.id and call.name):
+            call = _Call(called.id or f"call_{self._seed()}_{len(self._calls)}")
+            self._by_index[index] = call
+            self._calls.append(call)
+        if called.function.name and not call.name:
+            call.name = called.function.name
+            yield Piece("tool", call.name)
+        if called.function.arguments:
+            call.arguments.append(called.function.arguments)
+            yield Piece("input", called.function.arguments)
+
+    def _blocks(self, calls: int) -> tuple[Block, ...]:
+        """The blocks so far, with that many calls; thinking nothing has followed may be cut."""
+        found = []
+        followed = self._texts or calls or self._stop
+        if self._thoughts and followed:
+            found.append(thinking("".join(self._thoughts)))
+        if words := "".join(self._texts):
+            found.append(blocks.text(words))
+        found += [call.block() for call in self._calls[:calls]]
+        return tuple(block for block in found if not block.blank)
+
+    def _answer(self, found: tuple[Block, ...], request_id: str | None) -> Answer:
+        if self._head is None:
+            raise Garbled("there is nothing in it")
+        name = self._head.id or "chatcmpl"
+        stop = "tool_use" if self._stop == "end_turn" and self._calls else self._stop
+        return Answer(
+            id=name if len(name) >= SURELY_UNIQUE else f"{name}-{self._seed()}",
+            model=self._head.model or "",
+            blocks=found,
+            usage=self._usage,
+            stop_reason="refusal" if self._refused and stop else stop,
+            request_id=request_id,
+        )
+
+
+def tool_use(id_: str, name: str, arguments: str) -> Block:
+    """A tool call as a block."""
+    given = Raw(tool_input(arguments))
+    fields = {"type": "tool_use", "id": id_, "name": name, "input": given}
+    return Block("tool_use", blocks.encode_json(fields), id_)
+
+
+def thinking(words: str) -> Block:
+    """Reasoning that nobody signed, as a block."""
+    fields = {"type": "thinking", "thinking": words, "signature": ""}
+    return Block("thinking", blocks.encode_json(fields))
+
+
+def usage(
+    prompt: int, output: int, read: TokenDetails | None, written: TokenDetails | None, cached: int = 0
+) -> Raw:
+    """Counts of OpenAI, where the prompt includes what was cached, as the Messages API gives them.
+
+    ``cached`` is for servers that count cached tokens outside the details.
+    """
+    split = read or TokenDetails()
+    hit = min(split.cached_tokens or cached, prompt)
+    stored = min(split.cache_write_tokens or 0, prompt - hit)
+    counts: dict[str, Any] = {
+        "input_tokens": prompt - hit - stored,
+        "cache_creation_input_tokens": stored,
+        "cache_read_input_tokens": hit,
+        "output_tokens": output,
+    }
+    if written is not None and written.reasoning_tokens is not None:
+        counts["output_tokens_details"] = {"thinking_tokens": written.reasoning_tokens}
+    return Raw(blocks.encode_json(counts))

@@ -1,39 +1,40 @@
 """OpenAI and every server that speaks as it does (vLLM, Ollama, llama.cpp…), through the official SDK.
 
-Requests arrive in the shape of the Messages API and leave as Chat Completions, or as Responses where the
-model's profile says so; answers come back in the shape of the Messages API. A request for a summary goes to
-the Responses API's address for those. The SDK is handed finished bytes and returns the response unread, as for
-Anthropic.
+Requests arrive in the shape of the Messages API and leave as Chat Completions or as Responses; answers come back in
+the shape of the Messages API.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from hashlib import sha256
-from typing import Any, Literal, Unpack
+import os
+from collections.abc import Sequence
+from typing import Any, Literal, Self, Unpack
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from sevenfold.ports import Call
-from sevenfold.providers.anthropic.stream import Reader
-from sevenfold.providers.exchange import (
-    Asked,
-    AsyncSdkClient,
-    Options,
-    SdkClient,
-    model_of,
-    raw_post,
+from sevenfold.profiles import Betas, Profile, Thinking
+from sevenfold.providers.openai.chat import ChatReader, chat_request
+from sevenfold.providers.openai.responses import (
+    ResponsesReader,
+    compact_request,
+    responses_request,
+    summary_reader,
 )
-from sevenfold.providers.failures import Place
-from sevenfold.providers.keys import OPENAI
-from sevenfold.providers.openai.chat_stream import ChatReader
-from sevenfold.providers.openai.responses_compaction import CompactionReader
-from sevenfold.providers.openai.responses_stream import ResponsesReader
-from sevenfold.providers.wire import CHAT, COMPACT, Phrasing, at_openai
+from sevenfold.providers.provider import Put
+from sevenfold.providers.reader import NULL, Fields, Reader, seeded, words_in
+from sevenfold.providers.sdk import AsyncSdkClient, SdkClient, SdkOptions, SdkProvider, Vendor
 
+OPENAI = Vendor("OpenAI", "OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1", "openai")
+OFFICIAL = "api.openai.com"
 UNUSED_KEY = "unused"
-"""What a server of one's own is sent as a key when there is none: the SDK insists on one."""
+"""The key sent to a server that has none: the SDK insists on one."""
 
 
-class Dialect(Options, total=False):
+class OpenAIOptions(SdkOptions, total=False):
     """How a server differs from OpenAI."""
 
     api: Literal["chat", "responses"] | None
@@ -43,74 +44,148 @@ class Dialect(Options, total=False):
     stream: bool
 
 
-class OpenAIClient(SdkClient):
-    """Asks OpenAI or a server like it; ``sdk`` is a client of the official SDK, or one is made."""
+class OpenAIProvider(SdkProvider):
+    """What OpenAI's two APIs have in common."""
 
-    def __init__(self, sdk: Any = None, **dialect: Unpack[Dialect]) -> None:
-        module = OPENAI.load()
-        made = sdk or module.OpenAI(**_options(dialect))
-        wire = OpenAIWire(module, made, dialect)
-        super().__init__(made, wire, owned=sdk is None)
-        self.phrasing = wire.phrasing
-        """How a request for a model is put."""
+    vendor = OPENAI
 
+    def profile(self, profile: Profile) -> Profile:
+        """What a model can do; one whose own API is another loses what only that API has."""
+        if profile.wire == self.name:
+            return profile
+        lost: dict[str, Any] = {"threshold_compaction": False, "on_demand_compaction": False}
+        if profile.wire not in (ChatCompletions.name, Responses.name):
+            lost |= {
+                "cache": replace(profile.cache, automatic=True, markers=0),
+                "thinking": Thinking(modes=profile.thinking.modes),
+                "betas": Betas(),
+                "tool_changes": False,
+                "edits": (),
+                "pinned_edits": False,
+            }
+        return replace(profile, wire=self.name, compaction_instructions=False, **lost)
 
-class AsyncOpenAIClient(AsyncSdkClient):
-    """The same without blocking; ``sdk`` is one of the SDK's asynchronous clients."""
+    def client(self, given: Any = None, wire: str | None = None) -> OpenAIClient:
+        """A client over the SDK client ``given``, or over a new one; if ``wire`` is left out, it speaks both APIs."""
+        return OpenAIClient(given, api=_api(wire))
 
-    def __init__(self, sdk: Any = None, **dialect: Unpack[Dialect]) -> None:
-        module = OPENAI.load()
-        made = sdk or module.AsyncOpenAI(**_options(dialect))
-        wire = OpenAIWire(module, made, dialect)
-        super().__init__(made, wire, owned=sdk is None)
-        self.phrasing = wire.phrasing
-        """How a request for a model is put."""
-
-
-class OpenAIWire:
-    """How the two APIs are asked and read."""
-
-    def __init__(self, module: Any, client: Any, dialect: Dialect) -> None:
-        self.sdk = module
-        self._url = str(client.base_url).rstrip("/")
-        self._api = dialect.get("api")
-        self._reasoning = dialect.get("reasoning_field")
-        self._stream = dialect.get("stream", True)
-
-    def phrasing(self, model: str) -> Phrasing:
-        """How a request for a model is put."""
-        return at_openai(model, self._url, self._api, self._reasoning)
-
-    def asked(self, call: Call) -> Asked:
-        """The request that goes out for a call."""
-        model = model_of(call)
-        path, body = self.phrasing(model).put(call.body, stream=self._stream)
-        return Asked(raw_post(path, body, {}), _reader(path, model, seeded(call.body)))
-
-    def place(self, call: Call) -> Place:
-        """Whom the call went to."""
-        return Place(OPENAI, self._url, model_of(call))
+    def async_client(self, given: Any = None, wire: str | None = None) -> AsyncOpenAIClient:
+        """The same for asyncio."""
+        return AsyncOpenAIClient(given, api=_api(wire))
 
     def models(self, model: str) -> str:
-        """Where the server lists its models: some list more than they tell of a single one."""
+        """The path of the list of all models: some servers tell less about a single one."""
         return "/models"
 
 
-def seeded(body: bytes) -> Callable[[], str]:
-    """What names are made from that a server did not give: the request itself, so that they are the same each time."""
-    return lambda: sha256(body).hexdigest()[:12]
+class ChatCompletions(OpenAIProvider):
+    """Chat Completions."""
+
+    name = "chat"
+
+    def __init__(self, room: str = "max_tokens", reasoning: str | None = None) -> None:
+        self.room = room
+        """The server's name for the most tokens an answer may have."""
+        self.reasoning = reasoning
+        """The field in which it takes back what a model thought; None if it takes none."""
+
+    def behind(self, client: object) -> Self:
+        """Chat Completions as the server behind that client, or the one in the environment, speaks it."""
+        known = super().behind(client)
+        if known is not self:
+            return known
+        url = str(getattr(client, "base_url", "")) if self.recognises(client) else self.address(os.environ)
+        # Local servers know the older name only, and OpenAI's newer models refuse it.
+        official = urlsplit(url).hostname == OFFICIAL
+        return type(self)("max_completion_tokens" if official else "max_tokens", self.reasoning)
+
+    def put(self, call: Call, *, stream: bool = False) -> Put:
+        """The same request as Chat Completions."""
+        return Put(
+            "/chat/completions",
+            chat_request(call.body, stream=stream, room=self.room, reasoning=self.reasoning),
+        )
+
+    def claims(self, fields: Fields, *, event: bool) -> bool:
+        """Whether it is a chat completion, named so or not, or a chunk of one."""
+        kind = "" if event else words_in(fields.get("object", NULL))
+        return kind == "chat.completion" or (not kind and "choices" in fields)
+
+    def reader(self, asked: bytes, *, summary: bool = False) -> Reader:
+        """Reads a chat completion."""
+        return ChatReader(seeded(asked))
 
 
-def _reader(path: str, model: str, seed: Callable[[], str]) -> Reader:
-    if path == COMPACT:
-        return CompactionReader(model, seed)
-    return ChatReader(seed) if path == CHAT else ResponsesReader(seed)
+class Responses(OpenAIProvider):
+    """The Responses API, without state at the provider."""
+
+    name = "responses"
+
+    def put(self, call: Call, *, stream: bool = False) -> Put:
+        """The same request as one of the Responses API, or as one for its own summary."""
+        if bytes(_asking.decode(call.body).compaction) != b"null":
+            return self.summarise(call)
+        return Put("/responses", responses_request(call.body, stream=stream))
+
+    def summarise(self, call: Call) -> Put:
+        """The request that has the provider summarise the conversation; its answer never comes as a stream."""
+        return Put("/responses/compact", compact_request(call.body), summary=True)
+
+    def claims(self, fields: Fields, *, event: bool) -> bool:
+        """Whether it is a response, or an event of one."""
+        if event:
+            return words_in(fields.get("type", NULL)).startswith("response.")
+        return words_in(fields.get("object", NULL)) == "response"
+
+    def reader(self, asked: bytes, *, summary: bool = False) -> Reader:
+        """Reads a response, or the provider's own summary."""
+        seed = seeded(asked)
+        return summary_reader(_asking.decode(asked).model, seed) if summary else ResponsesReader(seed)
 
 
-def _options(dialect: Dialect) -> dict[str, Any]:
-    """What the SDK is made with: OpenAI itself needs a key, a server of one's own often has none."""
-    key = dialect.get("api_key") or OPENAI.key_from_environment()
-    if key is None and not (dialect.get("base_url") or OPENAI.url_from_environment()):
+CHAT, RESPONSES = ChatCompletions(), Responses()
+
+
+class OpenAIClient(SdkClient):
+    """Asks OpenAI or a server like it; ``sdk`` is a client of the official SDK, or one is made."""
+
+    def __init__(self, sdk: Any = None, **dialect: Unpack[OpenAIOptions]) -> None:
+        made = sdk or OPENAI.load().OpenAI(**_options(dialect))
+        stream = dialect.get("stream", True)
+        super().__init__(made, _spoken(made, dialect), stream=stream, owned=sdk is None)
+
+
+class AsyncOpenAIClient(AsyncSdkClient):
+    """The same for asyncio; ``sdk`` is one of the SDK's asynchronous clients."""
+
+    def __init__(self, sdk: Any = None, **dialect: Unpack[OpenAIOptions]) -> None:
+        made = sdk or OPENAI.load().AsyncOpenAI(**_options(dialect))
+        stream = dialect.get("stream", True)
+        super().__init__(made, _spoken(made, dialect), stream=stream, owned=sdk is None)
+
+
+class _Asking(Struct):
+    model: str = ""
+    compaction: Raw = NULL
+
+
+_asking = msgspec.json.Decoder(_Asking)
+
+
+def _api(wire: str | None) -> Literal["chat", "responses"] | None:
+    return "chat" if wire == ChatCompletions.name else "responses" if wire == Responses.name else None
+
+
+def _spoken(sdk: Any, dialect: OpenAIOptions) -> Sequence[OpenAIProvider]:
+    """The APIs a client speaks; a model that belongs to neither is asked through the first."""
+    chat = ChatCompletions(reasoning=dialect.get("reasoning_field")).behind(sdk)
+    return [one for one in (chat, RESPONSES) if dialect.get("api") in (None, one.name)]
+
+
+def _options(dialect: OpenAIOptions) -> dict[str, Any]:
+    """What the SDK's client is made with: OpenAI itself needs a key, a server of one's own often has none."""
+    key = dialect.get("api_key") or os.environ.get(OPENAI.key_variable)
+    if not key and not (dialect.get("base_url") or os.environ.get(OPENAI.url_variable)):
         raise OPENAI.no_key()
     own = ("api", "reasoning_field", "stream")
     return {

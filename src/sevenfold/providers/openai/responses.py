@@ -1,36 +1,57 @@
-"""A Messages request as one of the Responses API, the stateless way.
+"""The Responses API: a Messages request translated, and an answer read as one of the Messages API.
 
-The whole history goes along each time and nothing is stored at the provider. What a model reasoned comes
-back encrypted, as a redacted thinking block under its own id, and is returned as it came; so is a summary the
-provider made, a compaction item. Tools, histories and structures that Chat Completions cannot express are
-refused here for the same reasons.
+The whole history is sent each time and nothing is stored at the provider. What a model reasoned comes back encrypted,
+as a redacted thinking block under its own id, and is returned as it came; so is a summary the provider made, a
+compaction item. Tools, histories and structures that Chat Completions cannot express are refused here for the same
+reasons. In an answer, messages, function calls and encrypted reasoning become blocks in the order in which they came;
+items of other kinds cannot come, because no request asks for anything that would bring them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Raw, Struct
 
 from sevenfold.errors import RequestRefused
+from sevenfold.ports import Piece, Reply
+from sevenfold.providers import failures
+from sevenfold.providers.failures import Complained, Garbled
 from sevenfold.providers.openai.chat import (
     CHOICES,
     Json,
+    TokenDetails,
     blocks_of,
-    decoded,
+    expressible,
     function,
     image_url,
     inexpressible,
     is_sealed,
     result_parts,
     text_of,
+    tool_use,
+    usage,
 )
+from sevenfold.providers.reader import NULL, BodyReader, Seed, complaint_in, decoded
+from sevenfold.record import blocks
+from sevenfold.record.blocks import Block
+from sevenfold.record.log import Answer
+
+UNFINISHED = frozenset({"queued", "in_progress", "cancelled"})
+ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
+WATCHED = {
+    "response.output_text.delta": "text",
+    "response.refusal.delta": "text",
+    "response.reasoning_summary_text.delta": "thinking",
+    "response.function_call_arguments.delta": "input",
+}
 
 
 def responses_request(body: bytes, *, stream: bool) -> bytes:
     """The body of the Responses request that asks the same."""
-    asked = decoded(body, "The Responses API")
+    asked = expressible(body, "The Responses API")
     if asked.get("stop_sequences"):
         raise RequestRefused("The Responses API has no stop sequences: leave them out for this model")
     request: dict[str, Any] = {"model": asked["model"], "store": False}
@@ -63,7 +84,7 @@ def compact_request(body: bytes) -> bytes:
 
     It takes neither tools nor wishes: what becomes of the conversation is the provider's affair.
     """
-    asked = decoded(body, "The Responses API", frozenset({"compaction"}))
+    asked = expressible(body, "The Responses API", frozenset({"compaction"}))
     if asked["compaction"].get("instructions"):
         raise RequestRefused("The Responses API's compaction takes no instructions: leave them out")
     request: dict[str, Any] = {"model": asked["model"]}
@@ -127,3 +148,203 @@ def _item(block: Json, where: str) -> Iterator[Json]:
             yield {name: value for name, value in block.items() if name != "cache_control"}
         case _:
             raise inexpressible(block, where)
+
+
+class _Part(Struct, frozen=True):
+    text: str = ""
+    refusal: str = ""
+
+
+class _Item(Struct, frozen=True):
+    type: str = ""
+    id: str | None = None
+    call_id: str | None = None
+    name: str = ""
+    arguments: str = ""
+    content: list[_Part] | None = None
+    encrypted_content: str | None = None
+
+
+class _Counted(Struct, frozen=True):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    input_tokens_details: TokenDetails | None = None
+    output_tokens_details: TokenDetails | None = None
+
+
+class _Why(Struct, frozen=True):
+    reason: str = ""
+
+
+class _Response(Struct, frozen=True):
+    id: str = ""
+    model: str = ""
+    status: str = ""
+    output: list[_Item] | None = None
+    usage: _Counted | None = None
+    incomplete_details: _Why | None = None
+    error: Raw = NULL
+
+
+class _Event(Struct, frozen=True):
+    type: str = ""
+    output_index: int = 0
+    delta: str = ""
+    item: _Item | None = None
+    response: _Response | None = None
+
+
+_event = msgspec.json.Decoder(_Event)
+_response = msgspec.json.Decoder(_Response)
+
+
+class ResponsesReader:
+    """Reads an answer of the Responses API; ``seed`` makes names for what the server did not name."""
+
+    def __init__(self, seed: Seed) -> None:
+        self._seed = seed
+        self._response: _Response | None = None
+        self._items: dict[int, _Item] = {}
+        self._words: dict[int, list[str]] = {}
+        self._ended = False
+
+    @property
+    def whole(self) -> bool:
+        """The response has said that it is over."""
+        return self._ended
+
+    def event(self, data: bytes) -> list[Piece]:
+        """Take one event; kinds that are not known are passed over."""
+        event = decoded(_event, data)
+        if event.type == "error":
+            raise complaint_in(data)
+        if event.response is not None:
+            self._response = event.response
+        if event.item is not None and event.type == "response.output_item.done":
+            self._items[event.output_index] = event.item
+        elif event.item is not None and event.item.type == "function_call":
+            return [Piece("tool", event.item.name)]
+        if event.type in ENDS and event.response is not None:
+            self._end(event.response)
+        kind = WATCHED.get(event.type)
+        if kind == "text":
+            self._words.setdefault(event.output_index, []).append(event.delta)
+        return [Piece(kind, event.delta)] if kind and event.delta else []
+
+    def body(self, raw: bytes) -> list[Piece]:
+        """Take an answer that came in one piece."""
+        self._response = response = decoded(_response, raw)
+        self._end(response)
+        if response.status in UNFINISHED:
+            raise Garbled(f"its status is {response.status}")
+        if response.output is None:
+            raise Garbled("it has no output")
+        self._items = dict(enumerate(response.output))
+        return [piece for item in response.output for piece in _shown(item)]
+
+    def reply(self, request_id: str | None) -> Reply:
+        """The finished answer."""
+        found = self._answer(sorted(self._items.items()), request_id)
+        if found is None:
+            raise Garbled("there is nothing in it")
+        return Reply(found)
+
+    def partial(self, request_id: str | None) -> Answer | None:
+        """Finished items, and words of unfinished ones."""
+        words = {
+            place: _Item("message", content=[_Part("".join(said))])
+            for place, said in self._words.items()
+            if place not in self._items
+        }
+        return self._answer(sorted({**self._items, **words}.items()), request_id)
+
+    def _end(self, response: _Response) -> None:
+        if response.status == "failed" or bytes(response.error) != b"null":
+            raise Complained(failures.read({"error": msgspec.json.decode(response.error)}))
+        self._ended = True
+
+    def _answer(self, items: Sequence[tuple[int, _Item]], request_id: str | None) -> Answer | None:
+        if self._response is None:
+            return None
+        found = [block for _, item in items for block in self._block(item)]
+        return Answer(
+            id=self._response.id or f"resp_{self._seed()}",
+            model=self._response.model,
+            blocks=tuple(found),
+            usage=_usage(self._response.usage),
+            stop_reason=self._stopped(items) if self._ended else None,
+            request_id=request_id,
+        )
+
+    def _block(self, item: _Item) -> Iterator[Block]:
+        if item.type == "function_call":
+            yield tool_use(item.call_id or f"call_{self._seed()}", item.name, item.arguments)
+        elif item.type == "reasoning" and item.encrypted_content:
+            fields = {"type": "redacted_thinking", "data": item.encrypted_content, "id": item.id}
+            yield Block("redacted_thinking", blocks.encode_json(fields), item.id or "")
+        elif words := _said(item):
+            yield blocks.text(words)
+
+    def _stopped(self, items: Sequence[tuple[int, _Item]]) -> str:
+        if self._response is not None and self._response.incomplete_details is not None:
+            filtered = self._response.incomplete_details.reason == "content_filter"
+            return "refusal" if filtered else "max_tokens"
+        if any(part.refusal for _, item in items for part in item.content or ()):
+            return "refusal"
+        return "tool_use" if any(item.type == "function_call" for _, item in items) else "end_turn"
+
+
+def _said(item: _Item) -> str:
+    return (
+        "".join(part.text or part.refusal for part in item.content or ()) if item.type == "message" else ""
+    )
+
+
+def _shown(item: _Item) -> list[Piece]:
+    if item.type == "function_call":
+        return [Piece("tool", item.name), Piece("input", item.arguments)]
+    words = _said(item)
+    return [Piece("text", words)] if words else []
+
+
+class _Compacted(Struct, frozen=True):
+    id: str = ""
+    output: list[Raw] = []
+    usage: _Counted | None = None
+
+
+_compacted = msgspec.json.Decoder(_Compacted)
+
+
+def summary_reader(model: str, seed: Seed) -> BodyReader:
+    """Reads the provider's own summary by ``model``: one item that only the provider can read.
+
+    It comes behind copies of the user's messages, which are ours anyway. The item is kept byte for byte, as a
+    compaction block.
+    """
+
+    def read(raw: bytes) -> Reply:
+        answer = decoded(_compacted, raw)
+        items = [blocks.read(blocks.minify(bytes(item))) for item in answer.output]
+        made = [item for item in items if blocks.opaque(item)]
+        return Reply(
+            Answer(
+                id=answer.id or f"resp_{seed()}",
+                model=model,
+                blocks=tuple(made[-1:]),
+                usage=_usage(answer.usage),
+                stop_reason="compaction" if made else "end_turn",
+            )
+        )
+
+    return BodyReader(read)
+
+
+def _usage(counted: _Counted | None) -> Raw:
+    counted = counted or _Counted()
+    return usage(
+        counted.input_tokens,
+        counted.output_tokens,
+        counted.input_tokens_details,
+        counted.output_tokens_details,
+    )

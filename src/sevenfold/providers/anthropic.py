@@ -1,0 +1,370 @@
+"""Anthropic's Messages API: the shape the engine itself works in.
+
+The first-party SDK client sends the bytes it is given. The clients for other platforms (Bedrock, Vertex and the like)
+put the model into the address and sign what they send, so they get the request decoded; the same reader reads what
+they return. Every block of an answer keeps the bytes the provider sent, insignificant whitespace aside: a block of a
+body is a slice of it, a block of a stream is joined from its deltas by `GrowingBlock`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Unpack
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from sevenfold.ports import Call, Piece, Reply
+from sevenfold.profiles import Profile
+from sevenfold.providers.failures import Garbled
+from sevenfold.providers.provider import Put
+from sevenfold.providers.reader import (
+    NULL,
+    SHOWN,
+    Fields,
+    complaint_in,
+    decoded,
+    fields_of,
+    opening,
+    pieces_of,
+    tool_input,
+    words_in,
+)
+from sevenfold.providers.sdk import AsyncSdkClient, SdkBase, SdkClient, SdkOptions, SdkProvider, Vendor
+from sevenfold.record import blocks
+from sevenfold.record.blocks import Block
+from sevenfold.record.log import Answer
+
+ANTHROPIC = Vendor(
+    "Anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "https://api.anthropic.com", "anthropic"
+)
+PATH = "/v1/messages"
+BETAS = "anthropic-beta"
+"""The header that names the beta features a request uses."""
+STREAM = b',"stream":true}'
+PARAMETERS = frozenset(
+    {"model", "max_tokens", "messages", "system", "tools", "cache_control", "container", "diagnostics"}
+    | {"inference_geo", "metadata", "output_config", "service_tier", "speed", "stop_sequences", "thinking"}
+    | {"tool_choice", "user_profile_id", "workspace_id"}
+)
+"""Fields for which the SDK's plain methods have a parameter; all others go into `extra_body`."""
+
+
+class Messages(SdkProvider):
+    """The Messages API."""
+
+    name = "messages"
+    vendor = ANTHROPIC
+
+    def profile(self, profile: Profile) -> Profile:
+        """What a model can do: everything its profile says, and its summaries take instructions."""
+        return replace(profile, wire=self.name, compaction_instructions=True)
+
+    def client(self, given: Any = None, wire: str | None = None) -> AnthropicClient:
+        """A client over the SDK client ``given``, or over a new one."""
+        return AnthropicClient(given)
+
+    def async_client(self, given: Any = None, wire: str | None = None) -> AsyncAnthropicClient:
+        """The same for asyncio."""
+        return AsyncAnthropicClient(given)
+
+    def put(self, call: Call, *, stream: bool = False) -> Put:
+        """The request as it is, with its betas in a header."""
+        headers = {BETAS: ",".join(call.betas)} if call.betas else {}
+        return Put(PATH, streaming(call.body) if stream else call.body, headers)
+
+    def arguments(self, put: Put) -> Mapping[str, Raw]:
+        """The keyword arguments of `messages.create`: what it has no parameter for goes in as extras."""
+        fields = super().arguments(put)
+        given = {name: raw for name, raw in fields.items() if name in PARAMETERS}
+        if extra := {name: raw for name, raw in fields.items() if name not in PARAMETERS}:
+            given["extra_body"] = Raw(_encoder.encode(extra))
+        if put.headers:
+            given["extra_headers"] = Raw(_encoder.encode(put.headers))
+        return given
+
+    def claims(self, fields: Fields, *, event: bool) -> bool:
+        """Whether it is a message with an id and content, or the event that begins one."""
+        kind = words_in(fields.get("type", NULL))
+        if event:
+            return kind == "message_start"
+        said = kind == "message" or words_in(fields.get("role", NULL)) == "assistant"
+        return said and "content" in fields and bool(words_in(fields.get("id", NULL)))
+
+    def reader(self, asked: bytes, *, summary: bool = False) -> MessagesReader:
+        """Reads an answer of the Messages API."""
+        return MessagesReader()
+
+    def models(self, model: str) -> str:
+        """The path at which Anthropic describes a model."""
+        return f"/v1/models/{quote(model, safe='')}"
+
+    def post(self, put: Put, client: SdkBase) -> dict[str, Any]:
+        """Arguments for the SDK's `post`; clients for other platforms get the request decoded."""
+        post = super().post(put, client)
+        if _first_party(client.sdk):
+            return post
+        del post["content"]
+        post["body"] = msgspec.json.decode(put.body)
+        if client.stream:
+            # Bedrock frames its events in a way of its own, which only the SDK's stream can read.
+            frames = client.module.AsyncStream if client.awaits else client.module.Stream
+            post |= {"cast_to": object, "stream_cls": frames[object]}
+        return post
+
+
+MESSAGES = Messages()
+
+
+class AnthropicClient(SdkClient):
+    """Asks Anthropic; ``sdk`` is a client of the official SDK, or one is made from the options."""
+
+    def __init__(self, sdk: Any = None, *, stream: bool = True, **options: Unpack[SdkOptions]) -> None:
+        made = _with_key(sdk or _made("Anthropic", options))
+        super().__init__(made, (MESSAGES,), stream=stream, owned=sdk is None)
+
+
+class AsyncAnthropicClient(AsyncSdkClient):
+    """The same for asyncio; ``sdk`` is one of the SDK's asynchronous clients."""
+
+    def __init__(self, sdk: Any = None, *, stream: bool = True, **options: Unpack[SdkOptions]) -> None:
+        made = _with_key(sdk or _made("AsyncAnthropic", options))
+        super().__init__(made, (MESSAGES,), stream=stream, owned=sdk is None)
+
+
+class _Event(Struct, frozen=True):
+    type: str = ""
+    index: int = 0
+    message: Raw = NULL
+    content_block: Raw = NULL
+    delta: Raw = NULL
+    usage: Raw = NULL
+    context_management: Raw = NULL
+
+
+class _Message(Struct):
+    type: str = "message"
+    id: str = ""
+    model: str = ""
+    content: list[Raw] = []
+    stop_reason: str | None = None
+    usage: Raw = NULL
+    diagnostics: Raw = NULL
+    context_management: Raw = NULL
+    input_transformations: Raw = NULL
+    stop_details: Raw = NULL
+
+
+class _Ending(Struct, frozen=True):
+    stop_reason: str | None = None
+    stop_details: Raw = NULL
+
+
+_event = msgspec.json.Decoder(_Event)
+_message = msgspec.json.Decoder(_Message)
+_ending = msgspec.json.Decoder(_Ending)
+_encoder = msgspec.json.Encoder()
+
+
+class MessagesReader:
+    """Reads an answer of the Messages API."""
+
+    def __init__(self) -> None:
+        self._head: _Message | None = None
+        self._usage: Fields = {}
+        self._growing: dict[int, GrowingBlock] = {}
+        self._blocks: dict[int, Block] = {}
+        self._ended = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether every block is closed and the end has come, or at least the reason for it."""
+        if self._head is None or self._growing:
+            return False
+        return self._ended or self._head.stop_reason is not None
+
+    def event(self, data: bytes) -> list[Piece]:
+        """Take one event; kinds that are not known are passed over, as the API asks of its clients."""
+        event = decoded(_event, data)
+        match event.type:
+            case "message_start":
+                self._begin(decoded(_message, event.message))
+            case "content_block_start":
+                self._growing[event.index] = block = GrowingBlock(bytes(event.content_block))
+                return opening(block.fields)
+            case "content_block_delta":
+                delta = decoded(fields_of, event.delta) or {}
+                self._block(event.index).grow(delta)
+                return [
+                    Piece(kind, words)
+                    for name, kind in SHOWN.items()
+                    if name in delta and (words := words_in(delta[name]))
+                ]
+            case "content_block_stop":
+                self._blocks[event.index] = blocks.read(self._block(event.index).raw())
+                del self._growing[event.index]
+            case "message_delta":
+                self._end(event)
+            case "message_stop":
+                self._ended = True
+            case "error":
+                raise complaint_in(data)
+        return []
+
+    def body(self, raw: bytes) -> list[Piece]:
+        """Take an answer that came in one piece."""
+        head = decoded(_message, raw)
+        if head.type == "error":
+            raise complaint_in(raw)
+        self._begin(head)
+        self._ended = True
+        return [piece for block in self._blocks.values() for piece in pieces_of(block)]
+
+    def reply(self, request_id: str | None) -> Reply:
+        """The finished answer and what came with it."""
+        head = self._begun()
+        return Reply(
+            self._answer(self._blocks, request_id),
+            diagnostics=_kept(head.diagnostics),
+            context_management=_kept(head.context_management),
+            input_transformations=_kept(head.input_transformations),
+            stop_details=_kept(head.stop_details),
+        )
+
+    def partial(self, request_id: str | None) -> Answer | None:
+        """Closed blocks, and text that was not closed; other open blocks lack what makes them valid."""
+        if self._head is None:
+            return None
+        texts = {index: blocks.read(block.raw()) for index, block in self._growing.items() if block.is_text}
+        unfinished = {index: block for index, block in texts.items() if not block.blank}
+        return self._answer({**self._blocks, **unfinished}, request_id)
+
+    def _begin(self, head: _Message) -> None:
+        self._head = head
+        self._usage = decoded(fields_of, head.usage) or {}
+        self._blocks = {
+            index: blocks.read(blocks.minify(bytes(raw))) for index, raw in enumerate(head.content)
+        }
+
+    def _begun(self) -> _Message:
+        if self._head is None:
+            raise Garbled("an event came before the one that begins a message")
+        return self._head
+
+    def _block(self, index: int) -> GrowingBlock:
+        try:
+            return self._growing[index]
+        except KeyError:
+            raise Garbled(f"an event continues block {index}, which is not open") from None
+
+    def _end(self, event: _Event) -> None:
+        head, ending = self._begun(), decoded(_ending, event.delta)
+        head.stop_reason = ending.stop_reason or head.stop_reason
+        if bytes(ending.stop_details) != b"null":
+            head.stop_details = ending.stop_details
+        if bytes(event.context_management) != b"null":
+            head.context_management = event.context_management
+        # The counts are totals up to here; what is left out, such as the split by lifetime, still holds.
+        counted = decoded(fields_of, event.usage) or {}
+        self._usage |= {name: value for name, value in counted.items() if bytes(value) != b"null"}
+
+    def _answer(self, found: Mapping[int, Block], request_id: str | None) -> Answer:
+        head = self._begun()
+        return Answer(
+            id=head.id,
+            model=head.model,
+            blocks=tuple(block for _, block in sorted(found.items())),
+            usage=_kept(Raw(_encoder.encode(self._usage))),
+            stop_reason=head.stop_reason,
+            request_id=request_id,
+        )
+
+
+class GrowingBlock:
+    """A block whose deltas are still coming.
+
+    Strings are joined as they were written, escapes and all, so the finished block has the bytes it would have had in
+    one piece. That holds for unknown kinds of blocks and deltas too: a delta's strings continue the block's field of
+    the same name, and any other value replaces that field.
+    """
+
+    def __init__(self, opening: bytes) -> None:
+        self._opening = opening
+        self.fields = decoded(fields_of, opening) or {}
+        self._strings: dict[str, list[bytes]] = {}
+        self._input: list[str] = []
+        self._citations: list[bytes] = []
+        self._touched = False
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it can be kept although its end is missing."""
+        return bytes(self.fields.get("type", NULL)) == b'"text"'
+
+    def grow(self, delta: Fields) -> None:
+        """Take a delta."""
+        self._touched = True
+        for name, value in delta.items():
+            raw = bytes(value)
+            if name == "partial_json":
+                self._input.append(words_in(value))
+            elif name == "citation":
+                self._citations.append(raw)
+            elif raw.startswith(b'"') and name != "type":
+                self._strings.setdefault(name, []).append(raw[1:-1])
+            elif raw != b"null" and name != "type":
+                self.fields[name] = value
+
+    def raw(self) -> bytes:
+        """The block so far."""
+        if not self._touched:
+            return blocks.minify(self._opening)
+        fields = {name: bytes(value) for name, value in self.fields.items()}
+        for name, parts in self._strings.items():
+            before = fields.get(name, b"")
+            start = before[1:-1] if before.startswith(b'"') else b""
+            fields[name] = b'"' + start + b"".join(parts) + b'"'
+        if text := "".join(self._input):
+            fields["input"] = tool_input(text)
+        if self._citations:
+            before = fields.get("citations", b"")
+            start = before[1:-1].strip() if before.startswith(b"[") else b""
+            fields["citations"] = b"[" + b",".join(filter(None, [start, *self._citations])) + b"]"
+        return blocks.minify(_encoder.encode({name: Raw(value) for name, value in fields.items()}))
+
+
+def streaming(body: bytes) -> bytes:
+    """A request's body with the wish for a stream added at its end; all other bytes stay as they are."""
+    end = body.rindex(b"}")
+    empty = body.find(b'"', 0, end) < 0
+    return b"".join((memoryview(body)[:end], STREAM[1:] if empty else STREAM))
+
+
+def _made(name: str, options: SdkOptions) -> Any:
+    module = ANTHROPIC.load()
+    try:
+        return getattr(module, name)(**options)
+    except module.CredentialsError as error:
+        raise ANTHROPIC.bad_credentials(error) from error
+
+
+def _with_key(sdk: Any) -> Any:
+    """The SDK's client; raises if it needs a key and has none. Other platforms sign requests in their own ways."""
+    if not _first_party(sdk):
+        return sdk
+    headers = {name.lower() for name in sdk.default_headers}
+    if sdk.api_key or sdk.auth_token or sdk.credentials or headers & {"authorization", "x-api-key"}:
+        return sdk
+    raise ANTHROPIC.no_key()
+
+
+def _first_party(sdk: Any) -> bool:
+    module = ANTHROPIC.load()
+    return type(sdk) in (module.Anthropic, module.AsyncAnthropic)
+
+
+def _kept(raw: Raw) -> Raw:
+    """The value without whitespace and without the event it came in, which it would keep in memory."""
+    return Raw(blocks.minify(bytes(raw)))

@@ -1,1 +1,0 @@
-"""The Messages API through the official SDK."""

@@ -1,0 +1,202 @@
+"""What servers say about their models, over what our table says.
+
+Providers and local servers list the models they serve, some with the size of their windows. The last copy of each
+listing is kept in the user's home. A session goes by that copy from its opening to its end, so that no threshold and
+no byte changes in between; servers are asked in the background, for the next session. Only for a model that is neither
+in the table nor in a copy does the opening wait, and not for long. Nothing fails because a server does not answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+from msgspec import Struct
+
+from sevenfold.errors import TranscriptError
+from sevenfold.profiles import Profile, find
+from sevenfold.stores.atomic import private_folder, write_whole
+
+_log = logging.getLogger(__name__)
+WINDOWS = ("max_input_tokens", "max_model_len", "context_length", "context_window", "max_context_length")
+"""What providers, vLLM, routers and local servers call a model's window."""
+ANSWERS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+"""What they call the most tokens of an answer."""
+
+ABILITIES = ("thinking", "context_management", "compaction")
+"""What is kept of what a model can do: what `sevenfold.profiles.Profile.listed` goes by."""
+MOST = 100
+"""Copies that are kept, the newest."""
+
+
+WAIT_SECONDS = 2.0
+"""How long the opening of a session waits for what a server says of a model nobody knows."""
+ASK_SECONDS = 10.0
+"""How long a server may take when nobody waits."""
+FRESH_SECONDS = 24 * 3_600
+"""How old a copy may be before the server is asked again."""
+
+
+class Listing(Struct, frozen=True):
+    """What a server says of a model; None or empty where it says nothing."""
+
+    window: int | None = None
+    answer: int | None = None
+    capabilities: Mapping[str, Any] = {}
+
+
+class _Copy(Struct, frozen=True):
+    listing: Listing
+    at: float
+    """Seconds since 1970."""
+
+
+def read(raw: bytes, model: str) -> Listing | None:
+    """What a server's answer says of this model: one entry, or a list of which it is one; None if it is not there."""
+    body = msgspec.json.decode(raw)
+    listed = body.get("data", [body]) if isinstance(body, dict) else []
+    entry = next((one for one in listed if isinstance(one, dict) and one.get("id") == model), None)
+    if entry is None:
+        return None
+    capabilities = entry.get("capabilities")
+    said = capabilities if isinstance(capabilities, dict) else {}
+    return Listing(
+        _count(entry, WINDOWS) or _count(entry.get("meta"), ("n_ctx", "n_ctx_train")),
+        _count(entry, ANSWERS),
+        {name: said[name] for name in ABILITIES if name in said},
+    )
+
+
+class Copies:
+    """The last copy of what each server said, in a file; without one nothing is kept."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    def last(self, address: str, model: str) -> tuple[Listing, float] | None:
+        """What the server at this address said last, and when; None if it was never asked."""
+        found = self._all().get(_key(address, model))
+        return (found.listing, found.at) if found else None
+
+    def keep(self, address: str, model: str, listing: Listing, at: float) -> None:
+        """Keep what it says now; where that cannot be written, the next session asks again."""
+        if self._path is None:
+            return
+        copies = {**self._all(), _key(address, model): _Copy(listing, at)}
+        newest = sorted(copies, key=lambda key: copies[key].at)[-MOST:]
+        copies = {key: copies[key] for key in newest}
+        try:
+            private_folder(self._path.parent)
+            write_whole(self._path, msgspec.json.encode(copies))
+        except TranscriptError:
+            return
+
+    @property
+    def kept(self) -> bool:
+        """Is there a place to keep them?"""
+        return self._path is not None
+
+    def _all(self) -> dict[str, _Copy]:
+        try:
+            raw = self._path.read_bytes() if self._path else b"{}"
+            return msgspec.json.decode(raw, type=dict[str, _Copy])
+        except (OSError, msgspec.DecodeError):
+            return {}
+
+
+@runtime_checkable
+class Lister(Protocol):
+    """A client whose server lists its models."""
+
+    @property
+    def address(self) -> str:
+        """Where the server is."""
+        ...
+
+    def listing(self, model: str, seconds: float) -> bytes:
+        """What the server says of a model, unread; raises whatever goes wrong."""
+        ...
+
+
+class Aside:
+    """A client by which models are looked up, and nothing else."""
+
+    def __init__(self, client: Lister) -> None:
+        self.address = client.address
+        self.listing = client.listing
+
+
+class Listings:
+    """Looks models up for one session."""
+
+    def __init__(self, copies: Copies, *, switched_on: bool) -> None:
+        self._copies = copies
+        self._on = switched_on
+
+    def profile(self, model: str, address: str, client: Any) -> Profile:
+        """The profile of a model behind this address, as far as it is known at once, or soon."""
+        found = find(model)
+        if not self._on:
+            return found
+        last = self._copies.last(address, found.model)
+        if last is None and not found.known and isinstance(client, Lister):
+            asked = self._begin(client, found.model)
+            asked.join(WAIT_SECONDS)
+            return _over(found, asked.came) if asked.came is not None else found
+        self.refresh(found.model, client)
+        return _over(found, last[0]) if last is not None else found
+
+    def refresh(self, model: str, client: Any) -> None:
+        """Ask the server for the next session's sake, beside this one, if the copy is old or there is none."""
+        if not (self._on and self._copies.kept and isinstance(client, Lister)):
+            return
+        last = self._copies.last(client.address, model)
+        if last is None or not 0 <= time.time() - last[1] < FRESH_SECONDS:
+            self._begin(client, model)
+
+    def _begin(self, client: Lister, model: str) -> _Asking:
+        def ask() -> Listing | None:
+            came = read(client.listing(model, ASK_SECONDS), model)
+            # A server that says nothing of it need not be asked again at once either.
+            self._copies.keep(client.address, model, came or Listing(), time.time())
+            return came
+
+        asking = _Asking(ask)
+        asking.start()
+        return asking
+
+
+class _Asking(threading.Thread):
+    """A server that is being asked."""
+
+    def __init__(self, ask: Callable[[], Listing | None]) -> None:
+        super().__init__(daemon=True, name="sevenfold-listing")
+        self._ask = ask
+        self.came: Listing | None = None
+
+    def run(self) -> None:
+        """Ask; whatever goes wrong, what our table says holds."""
+        try:
+            self.came = self._ask()
+        except Exception:  # noqa: BLE001 (any client, any server: none of it may reach the session)
+            _log.info("the server did not list its model; what was known before holds", exc_info=True)
+
+
+def _over(profile: Profile, listing: Listing) -> Profile:
+    return profile.listed(
+        max_input_tokens=listing.window, max_tokens=listing.answer, capabilities=listing.capabilities
+    )
+
+
+def _key(address: str, model: str) -> str:
+    return f"{address} {model}"
+
+
+def _count(entry: object, names: tuple[str, ...]) -> int | None:
+    values = (entry.get(name) for name in names) if isinstance(entry, dict) else ()
+    return next((value for value in values if type(value) is int and value > 0), None)

@@ -1,0 +1,222 @@
+"""The offline model: no network, no weights, the same answers every time.
+
+It plays a script, or the assistant side of a recorded conversation, and answers wherever no model is configured. Ids
+and token counts follow from the request alone, so two runs agree to the byte. A function can answer what other parts
+of the engine ask of a model (a summary, notes), by the source of the call; without one the script answers those too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from sevenfold import profiles
+from sevenfold.errors import InputError, RequestRefused
+from sevenfold.ports import Call, Reply, Watcher
+from sevenfold.providers.provider import Provider, Put
+from sevenfold.providers.reader import pieces_of
+from sevenfold.record import blocks, weight
+from sevenfold.record.blocks import Block, encode_json
+from sevenfold.record.log import Answer
+from sevenfold.record.tokens import Estimator
+from sevenfold.record.usage import OFFLINE
+
+NAME = "offline model: no network, no weights"
+
+Json = Mapping[str, Any]
+Said = str | Sequence[Json | Block]
+"""A text, or blocks: as JSON values, or as recorded ones, whose bytes are kept."""
+Job = Callable[[Json], Said]
+"""What answers a request, given decoded."""
+Signer = Callable[[Json, Sequence[Block], Block], str]
+"""Signs a thinking block: from the request, the blocks of the answer before it, and the block itself."""
+
+
+class _Request(msgspec.Struct):
+    messages: list[_Message]
+    model: str = ""
+    system: Raw = Raw(b"")
+    tools: Raw = Raw(b"")
+
+
+class _Message(msgspec.Struct):
+    content: str | list[Raw]
+
+
+_request = msgspec.json.Decoder(_Request)
+
+
+class Script:
+    """What the offline model says: steps in order, and jobs by the source of a call."""
+
+    def __init__(
+        self,
+        steps: Iterable[Said | Job],
+        *,
+        jobs: Mapping[str, Job] | None = None,
+        sign: Signer | None = None,
+    ) -> None:
+        self._steps = list(steps)
+        self._jobs = dict(jobs or {})
+        self._sign = sign
+        self.played = 0
+
+    @property
+    def unused(self) -> int:
+        """How many steps nobody has asked for yet."""
+        return len(self._steps) - self.played
+
+    def check_finished(self) -> None:
+        """Raise when steps are left."""
+        if self.unused:
+            raise InputError(f"{self.unused} of the script's {len(self._steps)} steps were never asked for")
+
+    def answer(self, call: Call) -> Reply:
+        """The answer to a call."""
+        asked = msgspec.json.decode(call.body)
+        said = self._said(call, asked)
+        seed = sha256(call.body).hexdigest()[:24]
+        found: list[Block] = []
+        for block in [blocks.text(said)] if isinstance(said, str) else said:
+            found.append(self._signed(asked, found, _named(block, f"toolu_{seed}_{len(found)}")))
+        kinds = {block.kind for block in found}
+        request = _request.decode(call.body)
+        return Reply(
+            Answer(
+                id=f"msg_{seed}",
+                model=request.model,
+                blocks=tuple(found),
+                usage=_usage(request, found),
+                stop_reason=next(
+                    (kind for kind in ("tool_use", "compaction") if kind in kinds), "end_turn"
+                ),
+            )
+        )
+
+    def _said(self, call: Call, asked: Json) -> Said:
+        if call.source in self._jobs:
+            return self._jobs[call.source](asked)
+        if not self.unused:
+            raise RequestRefused(
+                f"The offline model's script has {len(self._steps)} steps, and this is request "
+                f"{self.played + 1} ({call.source}): add a step, or find out who asks once too often"
+            )
+        step = self._steps[self.played]
+        self.played += 1
+        return step(asked) if callable(step) else step
+
+    def _signed(self, asked: Json, before: Sequence[Block], block: Block) -> Block:
+        if self._sign is None or block.kind not in blocks.THINKING:
+            return block
+        fields = msgspec.json.decode(block.raw, type=dict[str, Raw])
+        field = "signature" if block.kind == "thinking" else "data"
+        fields[field] = Raw(encode_json(self._sign(asked, before, block)))
+        return blocks.read(encode_json(fields))
+
+
+class OfflineClient:
+    """A client that plays a script."""
+
+    name = NAME
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+
+    def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
+        """The script's next answer."""
+        reply = self.script.answer(call)
+        for piece in (piece for block in reply.answer.blocks for piece in pieces_of(block)):
+            if watch is not None:
+                watch(piece)
+        return reply
+
+    def close(self) -> None:
+        """Do nothing: there are no connections."""
+
+
+class AsyncOfflineClient:
+    """The same for asyncio."""
+
+    name = NAME
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self._player = OfflineClient(script)
+
+    async def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
+        """The script's next answer."""
+        return self._player.ask(call, watch)
+
+    async def close(self) -> None:
+        """Do nothing: there are no connections."""
+
+
+class Offline(Provider):
+    """Answers where no provider is configured; ``jobs`` answer what the engine itself asks, by the call's source."""
+
+    name = "offline"
+
+    def __init__(self, jobs: Mapping[str, Job] | None = None) -> None:
+        self._jobs = dict(jobs or {})
+
+    def script(self) -> Script:
+        """What the model says without a script of the caller's: what it is, and what it heard."""
+        return Script([], jobs={"main": _heard, "sdk": _heard, **self._jobs})
+
+    def client(self, given: Any = None, wire: str | None = None) -> OfflineClient:
+        """A client that plays the script."""
+        return OfflineClient(self.script())
+
+    def async_client(self, given: Any = None, wire: str | None = None) -> AsyncOfflineClient:
+        """The same for asyncio."""
+        return AsyncOfflineClient(self.script())
+
+    def put(self, call: Call, *, stream: bool = False) -> Put:
+        """The request as it is."""
+        return Put("", call.body)
+
+
+def _heard(request: Json) -> str:
+    words = [
+        block["text"]
+        for message in request["messages"]
+        if message["role"] == "user"
+        for block in message["content"]
+        if block.get("type") == "text"
+    ]
+    return f"({NAME}) You said: {words[-1] if words else 'nothing in words'}"
+
+
+def _named(said: Json | Block, name: str) -> Block:
+    """A block as bytes; a call without an id gets one."""
+    if isinstance(said, Block):
+        return said
+    if said["type"] == "tool_use" and "id" not in said:
+        said = {"type": "tool_use", "id": name, **said}
+    if said["type"] == "thinking" and "signature" not in said:
+        said = {**said, "signature": ""}
+    return blocks.read(encode_json(said))
+
+
+def _usage(request: _Request, said: Sequence[Block]) -> Raw:
+    """Estimated counts: nothing here has a tokenizer, and nothing is cached."""
+    estimator = Estimator.of(profiles.find(request.model).tokenizer)
+    shown = weight.opening(bytes(request.system), bytes(request.tools))
+    for message in request.messages:
+        content = message.content
+        held = [blocks.text(content)] if isinstance(content, str) else map(_read, content)
+        shown += weight.total(held)
+    counts = {
+        "input_tokens": max(1, round(estimator.tokens(shown))),
+        "output_tokens": max(1, round(estimator.tokens(weight.total(said)))),
+        "service_tier": OFFLINE,
+    }
+    return Raw(encode_json(counts))
+
+
+def _read(raw: Raw) -> Block:
+    return blocks.read(bytes(raw))

@@ -1,1 +1,0 @@
-"""The offline model: no network, the same answers every time."""

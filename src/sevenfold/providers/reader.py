@@ -1,0 +1,160 @@
+"""Reading answers without I/O: server-sent events, JSON that may be garbled, and what every reader can do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from typing import Protocol, TypeVar
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from sevenfold.ports import Piece, Reply
+from sevenfold.providers import failures
+from sevenfold.providers.failures import Complained, Garbled
+from sevenfold.record import blocks
+from sevenfold.record.blocks import Block
+from sevenfold.record.log import Answer
+
+INVALID_INPUT = "INVALID_JSON"
+"""The only key of a tool input that was not a JSON object; its value is the text that came instead."""
+NULL = Raw(b"null")
+Fields = dict[str, Raw]
+"""A JSON object whose values are still bytes."""
+Seed = Callable[[], str]
+"""Makes ids for what a server left unnamed."""
+SHOWN = {"text": "text", "thinking": "thinking", "partial_json": "input"}
+"""Fields of a block or a delta that a watcher sees, and the kind of piece each becomes."""
+
+T = TypeVar("T")
+fields_of = msgspec.json.Decoder(Fields | None)
+_string = msgspec.json.Decoder(str)
+# A carriage return at the very end may be half of a line end, so it waits for the next chunk.
+_LINE_END = re.compile(rb"\r\n|\n|\r(?=[^\n])")
+
+
+class Reader(Protocol):
+    """Puts one answer together; each request gets its own."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether the answer is complete."""
+        ...
+
+    def event(self, data: bytes) -> Iterable[Piece]:
+        """Take one event of a stream; returns what a watcher may see."""
+        ...
+
+    def body(self, raw: bytes) -> Iterable[Piece]:
+        """Take an answer that came in one piece; returns what a watcher may see."""
+        ...
+
+    def reply(self, request_id: str | None) -> Reply:
+        """The finished answer; call it only when the answer is whole."""
+        ...
+
+    def partial(self, request_id: str | None) -> Answer | None:
+        """What can be kept of an unfinished answer; None if not even its head arrived."""
+        ...
+
+
+class BodyReader:
+    """Reads an answer that never comes as a stream; ``read`` makes the reply out of the body."""
+
+    def __init__(self, read: Callable[[bytes], Reply]) -> None:
+        self._read = read
+        self._reply: Reply | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the body has come."""
+        return self._reply is not None
+
+    def event(self, data: bytes) -> list[Piece]:
+        """Refuse events."""
+        raise Garbled("it came as a stream")
+
+    def body(self, raw: bytes) -> list[Piece]:
+        """Read the body."""
+        self._reply = self._read(raw)
+        return [piece for block in self._reply.answer.blocks for piece in pieces_of(block)]
+
+    def reply(self, request_id: str | None) -> Reply:
+        """What was read."""
+        assert self._reply is not None
+        return replace(self._reply, answer=replace(self._reply.answer, request_id=request_id))
+
+    def partial(self, request_id: str | None) -> Answer | None:
+        """None: half a body cannot be read."""
+        return None
+
+
+class EventLines:
+    """Splits bytes, in chunks of any size, into the data of server-sent events."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._data: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The data of the events that end in this chunk; names and ids of events are dropped."""
+        *lines, self._rest = _LINE_END.split(self._rest + chunk)
+        events = []
+        for line in lines:
+            if line.startswith(b"data:"):
+                self._data.append(line[5:].removeprefix(b" "))
+            elif not line and self._data:
+                events.append(b"\n".join(self._data))
+                self._data = []
+        return events
+
+
+def decoded(decoder: msgspec.json.Decoder[T], data: bytes | Raw) -> T:
+    """Decode what a server sent; raises `Garbled` if it is not what its API promises."""
+    try:
+        return decoder.decode(data)
+    except msgspec.DecodeError as error:
+        raise Garbled(f"{error}: {bytes(data)[:80]!r}") from error
+    except RecursionError:
+        raise Garbled(f"it is nested too deeply: {bytes(data)[:80]!r}") from None
+
+
+def complaint_in(data: bytes) -> Complained:
+    """The exception for an error that came in place of an answer, or in the middle of one."""
+    return Complained(failures.read(msgspec.json.decode(data)))
+
+
+def words_in(value: Raw) -> str:
+    """The string in some JSON; empty if it is anything else."""
+    return decoded(_string, value) if bytes(value).startswith(b'"') else ""
+
+
+def tool_input(text: str) -> bytes:
+    """The input of a tool call as a JSON object; anything else is wrapped, so that the call can be answered."""
+    try:
+        raw = blocks.minify(text.encode() or b"{}")
+    except (msgspec.DecodeError, RecursionError):
+        raw = b""
+    return raw if raw.startswith(b"{") else blocks.encode_json({INVALID_INPUT: text})
+
+
+def pieces_of(block: Block) -> list[Piece]:
+    """A whole block as a watcher sees it."""
+    fields = decoded(fields_of, block.raw) or {}
+    given = bytes(fields.get("input", b""))
+    return [*opening(fields), *([Piece("input", given.decode())] if given else [])]
+
+
+def opening(fields: Fields) -> list[Piece]:
+    """What the opening of a block shows: often nothing but a tool's name."""
+    if "input" in fields:
+        return [Piece("tool", words_in(fields.get("name", NULL)))]
+    shown = [(kind, words_in(fields[name])) for name, kind in SHOWN.items() if name in fields]
+    return [Piece(kind, words) for kind, words in shown if words]
+
+
+def seeded(asked: bytes) -> Seed:
+    """Ids made from the request, so that reading the same answer twice gives the same ids."""
+    return lambda: sha256(asked).hexdigest()[:12]

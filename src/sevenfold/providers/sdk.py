@@ -1,0 +1,318 @@
+"""Providers that are asked through an official SDK: send, read, explain what went wrong.
+
+An SDK is handed finished bytes and returns the response unread, so requests are what was hashed and logged, and
+answers are kept as they were written. It retries until an answer begins and never after: an answer that has begun is
+not asked for again behind the caller's back. SDKs are imported when a client is made, because that takes longer than
+everything else here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from importlib import import_module
+from typing import Any, Self, TypedDict
+
+import msgspec
+from msgspec import Struct
+
+from sevenfold.errors import Aborted, ModelError, NotAuthenticated, SettingError
+from sevenfold.ports import Call, Piece, Reply, Watcher
+from sevenfold.providers import failures
+from sevenfold.providers.failures import WITHOUT_A_KEY, Endpoint, Garbled
+from sevenfold.providers.provider import Provider, Put, choose
+from sevenfold.providers.reader import EventLines
+
+TRANSPORT = "httpx2"
+"""The HTTP client below the SDKs; programs that send bytes themselves may use it directly."""
+
+
+class SdkOptions(TypedDict, total=False):
+    """How an SDK's client is made if none is given; the SDK chooses what is left out."""
+
+    api_key: str | None
+    base_url: str | None
+    max_retries: int
+    """How often it asks again before an answer begins."""
+    timeout: float | None
+    """Seconds without a byte after which it gives up; None waits for ever."""
+
+
+class Vendor(Struct, frozen=True):
+    """Whose API it is, as the user knows it: name, environment variables, address, SDK."""
+
+    name: str
+    key_variable: str
+    url_variable: str
+    url: str
+    sdk: str
+    """The module of the official SDK, and the name of the extra that installs it."""
+
+    def load(self) -> Any:
+        """Import the SDK; raises `SettingError` if it is not installed."""
+        try:
+            return import_module(self.sdk)
+        except ModuleNotFoundError as error:
+            if error.name != self.sdk:
+                raise
+            raise SettingError(
+                f"Talking to {self.name} needs its SDK: pip install 'sevenfold[{self.sdk}]'"
+            ) from None
+
+    def no_key(self) -> NotAuthenticated:
+        """The error for a key that is missing."""
+        return NotAuthenticated(
+            f"There is no key for {self.name}. Set {self.key_variable} or pass api_key=…; {WITHOUT_A_KEY}"
+        )
+
+    def bad_credentials(self, reason: Exception) -> NotAuthenticated:
+        """The error for credentials that exist and cannot be used."""
+        return NotAuthenticated(
+            f"The credentials for {self.name} cannot be used: {reason} Or set {self.key_variable}"
+        )
+
+
+class SdkProvider(Provider):
+    """An API that is asked through its vendor's SDK."""
+
+    vendor: Vendor
+
+    def recognises(self, client: object) -> bool:
+        """Whether it is a client of the SDK, or one of ours that speaks this API."""
+        if isinstance(client, SdkBase):
+            return any(one.name == self.name for one in client.speaks)
+        return _package(client) == self.vendor.sdk
+
+    def behind(self, client: object) -> Self:
+        """This API as one of our clients speaks it."""
+        speaks = client.speaks if isinstance(client, SdkBase) else ()
+        return next((one for one in speaks if isinstance(one, type(self))), self)
+
+    def configured(self, env: Mapping[str, str]) -> bool:
+        """Whether there is a key or an address."""
+        return bool(env.get(self.vendor.key_variable) or env.get(self.vendor.url_variable))
+
+    def unconfigured(self) -> str:
+        """That there is neither a key nor an address, and which variables would hold them."""
+        vendor = self.vendor
+        return f"There is no key for {vendor.name} ({vendor.key_variable}) and no address ({vendor.url_variable})"
+
+    def address(self, env: Mapping[str, str]) -> str:
+        """The address in the environment, or the vendor's own."""
+        return (env.get(self.vendor.url_variable) or self.vendor.url).rstrip("/")
+
+    def error(self, error: Exception, model: str = "") -> ModelError | None:
+        """The error that an exception of the SDK or of its transport means."""
+        if _package(error) not in (self.vendor.sdk, TRANSPORT):
+            return None
+        return failures.of(error, self.vendor.load(), Endpoint(self.vendor, self.vendor.url, model))
+
+    def models(self, model: str) -> str:
+        """The path at which the server describes a model."""
+        raise NotImplementedError
+
+    def post(self, put: Put, client: SdkBase) -> dict[str, Any]:
+        """Arguments for the SDK's `post` that send these bytes and return the response as it comes in."""
+        import httpx2
+
+        return {
+            "path": put.path,
+            "cast_to": httpx2.Response,
+            "content": put.body,
+            "options": {"headers": dict(put.headers)},
+            "stream": True,
+        }
+
+
+class SdkBase:
+    """What our clients over an SDK have in common, for waiting and for asyncio."""
+
+    awaits = False
+    """Whether the SDK's client is one for asyncio."""
+
+    def __init__(self, sdk: Any, speaks: Sequence[SdkProvider], *, stream: bool, owned: bool) -> None:
+        self.speaks = tuple(speaks)
+        """The APIs it speaks; the model of each call decides which."""
+        self.module = self.speaks[0].vendor.load()
+        self.sdk = sdk
+        self.stream = stream
+        self._owned = owned
+
+    @property
+    def address(self) -> str:
+        """Where the server is."""
+        return str(self.sdk.base_url).rstrip("/")
+
+    def provider(self, call: Call) -> SdkProvider:
+        """The API that a call goes through."""
+        return choose(self.speaks, model_of(call)) if len(self.speaks) > 1 else self.speaks[0]
+
+    def _describe(self, sdk: Any, model: str, seconds: float) -> bytes:
+        import httpx2
+
+        options = {"timeout": seconds, "max_retries": 0}
+        path = choose(self.speaks, model).models(model)
+        content: bytes = sdk.get(path, cast_to=httpx2.Response, options=options).content
+        return content
+
+
+class SdkClient(SdkBase):
+    """Asks through an SDK and waits."""
+
+    def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
+        """Send the request and wait for the whole answer."""
+        incoming = Incoming(self, call, watch)
+        with incoming.explained():
+            response = self.sdk.post(**incoming.post)
+            try:
+                incoming.begin(_headers(response))
+                for chunk in response.iter_bytes() if hasattr(response, "iter_bytes") else response:
+                    incoming.take(_bytes(chunk))
+            finally:
+                response.close()
+        return incoming.reply()
+
+    def listing(self, model: str, seconds: float) -> bytes:
+        """What the server says about a model, undecoded; raises whatever the SDK raises."""
+        return self._describe(self.sdk, model, seconds)
+
+    def close(self) -> None:
+        """Close the connections, unless they belong to a client that was given."""
+        if self._owned:
+            self.sdk.close()
+
+
+class AsyncSdkClient(SdkBase):
+    """Asks through an SDK without blocking."""
+
+    awaits = True
+
+    async def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
+        """Send the request and wait for the whole answer."""
+        incoming = Incoming(self, call, watch)
+        with incoming.explained():
+            response = await self.sdk.post(**incoming.post)
+            try:
+                incoming.begin(_headers(response))
+                chunks = response.aiter_bytes() if hasattr(response, "aiter_bytes") else aiter(response)
+                async with aclosing(chunks):
+                    async for chunk in chunks:
+                        incoming.take(_bytes(chunk))
+            finally:
+                await (response.aclose() if hasattr(response, "aclose") else response.close())
+        return incoming.reply()
+
+    def listing(self, model: str, seconds: float) -> bytes:
+        """What the server says about a model, undecoded; blocks, so call it in a thread."""
+        waiting = getattr(self.module, type(self.sdk).__name__.removeprefix("Async"))
+        with waiting(api_key=self.sdk.api_key, base_url=self.sdk.base_url) as sdk:
+            return self._describe(sdk, model, seconds)
+
+    async def close(self) -> None:
+        """Close the connections, unless they belong to a client that was given."""
+        if self._owned:
+            await self.sdk.close()
+
+
+class Incoming:
+    """An answer on its way in. Does no I/O: turns bytes into a reply and exceptions into our errors."""
+
+    def __init__(self, client: SdkBase, call: Call, watch: Watcher | None) -> None:
+        self._client, self._call, self._watch = client, call, watch
+        self._provider = client.provider(call)
+        put = self._provider.put(call, stream=client.stream)
+        self.post = self._provider.post(put, client)
+        """The arguments of the SDK's `post`."""
+        self._reader = self._provider.reader(call.body, summary=put.summary)
+        self._lines = EventLines()
+        self._body: list[bytes] | None = None
+        self._request_id: str | None = None
+
+    def begin(self, headers: Mapping[str, str]) -> None:
+        """Take the head of the answer; a server may answer in one piece although a stream was asked for."""
+        self._request_id = headers.get("request-id") or headers.get("x-request-id")
+        self._body = None if "event" in headers.get("content-type", "") else []
+
+    def take(self, chunk: bytes) -> None:
+        """Take the next bytes, wherever they were cut."""
+        if self._body is not None:
+            self._body.append(chunk)
+            return
+        for data in self._lines.feed(chunk):
+            self._show(self._reader.event(_checked(data)))
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Turn exceptions inside into our errors, with what had been said until then."""
+        try:
+            yield
+        except Aborted as error:
+            error.partial = error.partial or self._reader.partial(self._request_id)
+            raise
+        except ModelError:
+            raise
+        except Exception as error:
+            at = Endpoint(self._provider.vendor, self._client.address, model_of(self._call))
+            found = failures.of(error, self._client.module, at)
+            if found is None:
+                raise
+            # A connection that breaks after the last word has broken nothing.
+            if not self._reader.whole:
+                raise self._with_partial(found) from error
+        except BaseException as stop:
+            # An interrupt or a cancellation stays what it is; what was said goes along as its cause.
+            raise stop from self._with_partial(Aborted())
+
+    def reply(self) -> Reply:
+        """The answer, once all bytes are there."""
+        with self.explained():
+            if self._body is not None:
+                self._show(self._reader.body(_checked(b"".join(self._body))))
+            if not self._reader.whole:
+                raise Garbled("it ended in the middle of the answer")
+        return self._reader.reply(self._request_id)
+
+    def _show(self, pieces: Iterable[Piece]) -> None:
+        if self._watch is not None:
+            for piece in pieces:
+                self._watch(piece)
+
+    def _with_partial(self, error: ModelError) -> ModelError:
+        error.partial = self._reader.partial(self._request_id)
+        error.request_id = error.request_id or self._request_id or ""
+        return error
+
+
+class _Named(Struct):
+    model: str = ""
+
+
+_named = msgspec.json.Decoder(_Named)
+
+
+def model_of(call: Call) -> str:
+    """The model a call is for."""
+    return _named.decode(call.body).model
+
+
+def _package(value: object) -> str:
+    return type(value).__module__.partition(".")[0]
+
+
+def _checked(data: bytes) -> bytes:
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        raise Garbled(f"it is not UTF-8: {error}") from None
+    return data
+
+
+def _headers(response: Any) -> Mapping[str, str]:
+    """The headers of a response, or of the response behind an SDK's stream."""
+    headers: Mapping[str, str] = getattr(response, "response", response).headers
+    return headers
+
+
+def _bytes(chunk: object) -> bytes:
+    """Bytes as they came, or an event that an SDK has decoded, written as in a stream."""
+    return chunk if isinstance(chunk, bytes) else b"data: " + msgspec.json.encode(chunk) + b"\n\n"
