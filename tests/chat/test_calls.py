@@ -13,8 +13,8 @@ from sevenfold.agent.tools.output import (
     ToolOutput,
     failed,
 )
-from sevenfold.cli.chat.calls import MANY_LINES, ended, in_full, running
-from sevenfold.cli.chat.signs import POOR, RICH
+from sevenfold.cli.chat.lines import MANY_LINES, ended, in_full, running
+from sevenfold.cli.chat.screen import POOR, RICH
 from sevenfold.session.results import ToolCall
 
 from .printed import printed

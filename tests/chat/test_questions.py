@@ -9,7 +9,7 @@ from sevenfold.agent.permissions.engine import Decision
 from sevenfold.agent.permissions.request import Deed, Wish
 from sevenfold.agent.tools import context
 from sevenfold.cli.chat import consent as agent_asks
-from sevenfold.cli.chat.momentum import Momentum
+from sevenfold.cli.chat.keyboard import Momentum
 from sevenfold.cli.chat.questions import (
     PAGE,
     Asking,
@@ -20,7 +20,7 @@ from sevenfold.cli.chat.questions import (
     drawn,
     listed,
 )
-from sevenfold.cli.chat.signs import POOR, RICH
+from sevenfold.cli.chat.screen import POOR, RICH
 from sevenfold.session.results import ToolCall
 
 from .printed import printed

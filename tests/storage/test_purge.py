@@ -263,7 +263,7 @@ def test_a_secret_that_is_nowhere_changes_nothing(home, leaked, capsys):
     assert purge(ALONE["npm-token"](Maker())) == 0
     assert run(purge_command, "--secret-digest", "00000000", "--yes") == 0
     assert everything(home) == before
-    assert capsys.readouterr().out.count("It is nowhere") == 2
+    assert capsys.readouterr().out.count("The secret is nowhere") == 2
 
 
 def test_purging_twice_finds_nothing_the_second_time(home, leaked):

@@ -11,7 +11,7 @@ import pytest
 import sevenfold
 from sevenfold.cli import purge as purge_command
 from sevenfold.cli import scan as scan_command
-from sevenfold.cli.chat.input_history import TypedHistory
+from sevenfold.cli.chat.keyboard import TypedHistory
 from sevenfold.clock import ManualClock, RandomIds
 from sevenfold.errors import TranscriptLocked
 from sevenfold.events import SteppedAside

@@ -68,7 +68,7 @@ def test_a_clean_home_is_clean(home, capsys):
     worker.turn("nothing to hide", id="a")
     worker.close()
     assert run(scan_command) == 0
-    assert capsys.readouterr().out.endswith("No secret in 1 file.\n")
+    assert capsys.readouterr().out.endswith("No secrets in 1 file.\n")
 
 
 def test_a_folder_is_searched_for_texts_of_any_tool(tmp_path, capsys):

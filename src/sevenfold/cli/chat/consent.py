@@ -12,9 +12,9 @@ from sevenfold.agent.executor import Asked, Consented
 from sevenfold.agent.permissions.engine import Mode
 from sevenfold.agent.tools import context
 from sevenfold.agent.tools.diffs import diff
-from sevenfold.cli.chat.calls import diff_lines
+from sevenfold.cli.chat.lines import diff_lines
 from sevenfold.cli.chat.questions import Choice, Picked, Question
-from sevenfold.cli.chat.words import clean
+from sevenfold.cli.text import clean
 
 LARGEST_SHOWN = 2_000_000
 """Bytes of a file that is read to show what writing it would change."""

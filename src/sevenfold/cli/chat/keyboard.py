@@ -1,17 +1,40 @@
-"""What each key does."""
+"""What each key does.
+
+Whether a key was meant for the question that has just come up, or for the message somebody was writing.
+
+Who types fast would otherwise permit a command with the "y" of a word that was on its way.
+
+Large pastes: a few words stand for them in the input line until the message is sent.
+
+What was typed, kept across sessions for its owner's eyes: one JSON string a line, secrets masked.
+
+It is a convenience. That it cannot be read or written is no reason not to send what was typed.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from prompt_toolkit.filters import Condition
+from prompt_toolkit.history import History
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bindings
 from prompt_toolkit.key_binding.key_bindings import KeyBindingsBase
 
 from sevenfold.cli.chat.questions import PAGE
+from sevenfold.cli.text import plural
+from sevenfold.record.redact import mask
 
 if TYPE_CHECKING:
     from sevenfold.cli.chat.inline import Inline
+
+
+# -- keys
 
 
 def bindings(app: Inline) -> KeyBindingsBase:
@@ -184,3 +207,110 @@ def _leaping(app: Inline) -> KeyBindings:
                 app.moved(asking.leapt(count))
 
     return keys
+
+
+# -- momentum
+
+
+PAUSE = 0.8
+"""Seconds without a key after which somebody who was typing is taken to have seen the question."""
+
+
+class Momentum:
+    """Follows when keys came."""
+
+    def __init__(self) -> None:
+        self._typed = self._guarded = float("-inf")
+
+    def typed(self, now: float) -> None:
+        """Something was written into the message."""
+        self._typed = now
+
+    def asked(self, now: float, draft: str) -> None:
+        """A question came up while this was in the message."""
+        if draft and now - self._typed < PAUSE:
+            self._guarded = now + PAUSE
+
+    def carries(self, now: float) -> bool:
+        """Is a key that comes now still part of the message?"""
+        if now > self._guarded:
+            return False
+        self._guarded = now + PAUSE
+        return True
+
+
+# -- pastes
+
+
+MOST_LINES = 20
+MOST_CHARACTERS = 2_000
+"""What has more than either is not shown where the user types."""
+_STAND_IN = re.compile(r"\[paste (\d+): [\d,]+ (?:lines?|characters)\]")
+
+
+class Pastes:
+    """What was pasted in this run, by number."""
+
+    def __init__(self) -> None:
+        self._kept: list[str] = []
+
+    def taken(self, text: str) -> str:
+        """What to put into the input line for a paste."""
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        lines = text.count("\n") + (not text.endswith("\n"))
+        if lines <= MOST_LINES and len(text) <= MOST_CHARACTERS:
+            return text
+        self._kept.append(text)
+        size = plural(lines, "line") if lines > 1 else f"{len(text):,} characters"
+        return f"[paste {len(self._kept)}: {size}]"
+
+    def whole(self, text: str) -> str:
+        """The message with every paste in its place."""
+        return _STAND_IN.sub(self._pasted, text)
+
+    def _pasted(self, match: re.Match[str]) -> str:
+        place = int(match[1]) - 1
+        return self._kept[place] if place < len(self._kept) else match[0]
+
+
+# -- input_history
+
+
+MOST_READ = 1024 * 1024
+"""Bytes of the file that are read, its newest."""
+
+
+class TypedHistory(History):
+    """The history in a file, made when something is typed."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+
+    def load_history_strings(self) -> Iterable[str]:
+        """All that can be read, the newest first."""
+        return [words for line in reversed(self._lines()) if (words := _words(line))]
+
+    def store_string(self, string: str) -> None:
+        """Keep what was typed, without the secrets in it."""
+        line = msgspec.json.encode(mask(string).text.encode(errors="replace").decode()) + b"\n"
+        with suppress(OSError):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle = os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+            with os.fdopen(handle, "ab") as file:
+                file.write(line)
+
+    def _lines(self) -> list[bytes]:
+        try:
+            with self._path.open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - MOST_READ))
+                return file.read().splitlines()
+        except OSError:
+            return []
+
+
+def _words(line: bytes) -> str:
+    try:
+        return msgspec.json.decode(line, type=str)
+    except msgspec.MsgspecError:
+        return ""
