@@ -21,8 +21,7 @@ from sevenfold.agent.events import AgentEvent, AsyncEventQueue, Ended, EventQueu
 from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
 from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
 from sevenfold.agent.loop import Finished
-from sevenfold.agent.permissions.engine import Mode
-from sevenfold.agent.permissions.grants import Grants
+from sevenfold.agent.permissions.engine import Grants, Mode
 from sevenfold.agent.state import PlanMode, SavedTodos
 from sevenfold.agent.tools.skills import Skills
 from sevenfold.conversation.flow import Flow, drive, drive_async

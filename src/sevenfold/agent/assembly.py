@@ -16,16 +16,17 @@ from sevenfold.agent.events import Reporter
 from sevenfold.agent.executor import AgentHooks, Callbacks, ConsentFunction, Executor, refuse
 from sevenfold.agent.instructions import LoadedFile
 from sevenfold.agent.loop import Limits, Loop, LoopSources
-from sevenfold.agent.permissions.engine import Mode, Rules
-from sevenfold.agent.permissions.unknown_rules import strange_rules
-from sevenfold.agent.prompt import AgentPrompt, Mentions, PromptOptions, find_style
+from sevenfold.agent.mentions import Mentions
+from sevenfold.agent.permissions.engine import Mode
+from sevenfold.agent.permissions.rules import Rules, unknown_rules
+from sevenfold.agent.prompt import AgentPrompt, PromptOptions, find_style
 from sevenfold.agent.standard_tools import Fit, StoreRecall, as_tools, find_skills, standard_tools
 from sevenfold.agent.state import AgentHome, AgentState, UsedSkill
 from sevenfold.agent.tools.context import AskUser, Context
-from sevenfold.agent.tools.environment import for_commands
 from sevenfold.agent.tools.output import ToolOutput
+from sevenfold.agent.tools.shell import command_environ
 from sevenfold.agent.tools.skills import SkillInput, SkillTool
-from sevenfold.agent.tools.toolbox import Toolbox
+from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.engine import Engine
 from sevenfold.conversation.hooks import (
@@ -49,9 +50,9 @@ from sevenfold.session.close import finish
 from sevenfold.session.factory import Options, Store
 from sevenfold.session.results import ToolCall
 from sevenfold.settings import Source
-from sevenfold.stores.atomic import private_folder
+from sevenfold.stores.files import private_folder
 from sevenfold.stores.home import user_home
-from sevenfold.stores.jsonl.results import FileResults
+from sevenfold.stores.jsonl.store import FileResults
 from sevenfold.stores.trust import Trust, user_folder
 
 if TYPE_CHECKING:
@@ -288,7 +289,7 @@ class Assembly:
             workspace=self.workspace,
             desk=state.desk,
             roots=(self.home.scratch,),
-            environ=for_commands(os.environ, self.store.settings.current().shell_secrets or ""),
+            environ=command_environ(os.environ, self.store.settings.current().shell_secrets or ""),
             unchanged=self.core.unchanged,
             room=self.fit.room,
             may_read=lambda path: state.grants.now.may_read(path),
@@ -378,7 +379,7 @@ class Assembly:
             return
         standard = standard_tools(self.state.processes, skills=self.skills)
         known = {tool.name for tool in (*self.box, *standard)} | {SkillTool.name}
-        for line in strange_rules(rules, known):
+        for line in unknown_rules(rules, known):
             self.core.announcer.tell(SteppedAside(layer="rules", reason=line))
 
     def _instructions_loaded(self, file: LoadedFile) -> InstructionsLoaded:

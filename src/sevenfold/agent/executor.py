@@ -25,20 +25,17 @@ from sevenfold.agent.interrupt import (
     await_interruptibly,
     run_interruptibly,
 )
-from sevenfold.agent.permissions.engine import Decision
-from sevenfold.agent.permissions.grants import Grants
-from sevenfold.agent.permissions.request import Wish
+from sevenfold.agent.permissions.engine import Decision, Grants
+from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.tools.context import Abort, Context
 from sevenfold.agent.tools.functions import FunctionTool
-from sevenfold.agent.tools.output import ToolOutput, failed
-from sevenfold.agent.tools.soundness import sound
-from sevenfold.agent.tools.tool import AsyncTool
-from sevenfold.agent.tools.toolbox import Toolbox
+from sevenfold.agent.tools.output import ToolOutput, failed, sendable
+from sevenfold.agent.tools.tool import AsyncTool, Toolbox
+from sevenfold.conversation import hooks as hook_inputs
 from sevenfold.conversation.flow import Consent, Fire, Flow, Gather, Use, in_thread
 from sevenfold.conversation.hooks import (
     HookInput,
     HookOutcome,
-    PermissionRequest,
     PostToolUse,
     PreToolUse,
 )
@@ -59,7 +56,7 @@ class Asked(Struct, frozen=True):
     """A tool call that needs the user's consent."""
 
     call: ToolCall
-    wish: Wish
+    wish: PermissionRequest
     decision: Decision
 
 
@@ -160,7 +157,7 @@ class _ToolUse(Struct, frozen=True):
         )
 
 
-_Permitted = tuple[ToolCall, Wish] | ToolOutput
+_Permitted = tuple[ToolCall, PermissionRequest] | ToolOutput
 """A call as it may be carried out, or the result that says why it may not."""
 
 
@@ -243,23 +240,23 @@ class Executor:
             raise Aborted()
         if self._callbacks.observer:
             self._callbacks.observer.began(call)
-        wish = self.box.wish(call.name, call.input, self.context)
-        if isinstance(wish, ToolOutput):
-            return wish
+        request = self.box.permission_request(call.name, call.input, self.context)
+        if isinstance(request, ToolOutput):
+            return request
         before = yield from self._fire(PreToolUse(**self._hooks.common(), **_about(call)))
         if before.blocked is not None:
             return failed(f"A hook refused this call: {before.blocked}")
         if before.updated_input is not None:
             call = replace(call, input=dict(before.updated_input))
-            wish = self.box.wish(call.name, call.input, self.context)
-            if isinstance(wish, ToolOutput):
-                return wish
-        permitted = yield from self._permitted(call, wish, before)
+            request = self.box.permission_request(call.name, call.input, self.context)
+            if isinstance(request, ToolOutput):
+                return request
+        permitted = yield from self._permitted(call, request, before)
         if isinstance(permitted, ToolOutput):
             return permitted
-        call, wish = permitted
+        call, request = permitted
         began = time.monotonic()
-        context = self.context.for_call(call.id, wish=wish, progress=self._progress(call))
+        context = self.context.for_call(call.id, permitted=request, progress=self._progress(call))
         output = yield from Use(_ToolUse(self.box, call, context, abort, self._patience(call.name)))
         if self._callbacks.learn:
             self._callbacks.learn(call, output)
@@ -276,8 +273,10 @@ class Executor:
             return output
         return _with_hooks(output, call.name, after, before.context)
 
-    def _permitted(self, call: ToolCall, wish: Wish, before: HookOutcome) -> Flow[_Permitted]:
-        decision, hook = self.grants.now.decide(wish), before.permission
+    def _permitted(
+        self, call: ToolCall, request: PermissionRequest, before: HookOutcome
+    ) -> Flow[_Permitted]:
+        decision, hook = self.grants.now.decide(request), before.permission
         if decision.verdict == "deny":
             return failed(decision.reason)
         if hook is not None and hook.verdict == "deny":
@@ -285,29 +284,33 @@ class Executor:
         by_rule = decision.verdict == "ask" and decision.rule
         verdict = hook.verdict if hook is not None and not by_rule else decision.verdict
         if verdict == "allow":
-            return call, wish
-        answered = yield from self._fire(PermissionRequest(**self._hooks.common(), **_about(call)))
+            return call, request
+        answered = yield from self._fire(
+            hook_inputs.PermissionRequest(**self._hooks.common(), **_about(call))
+        )
         if answered.blocked is not None:
             return failed(f"A hook refused this call: {answered.blocked}")
         if answered.permission is not None and answered.permission.verdict == "deny":
             return failed(f"A hook refused this call: {answered.permission.reason or 'no reason given'}")
         if answered.permission is not None and answered.permission.verdict == "allow":
-            return self._changed(call, wish, answered.updated_input)
-        with self.grants.asking(f"{wish.tool}: {wish.subject or wish.deed}"):
-            asked = Asked(call, wish, decision)
+            return self._changed(call, request, answered.updated_input)
+        with self.grants.asking(f"{request.tool}: {request.subject or request.action}"):
+            asked = Asked(call, request, decision)
             abort = self.context.abort
             said = yield from Consent(_Question(asked, self._ask_user, abort, self.patience))
         if said.always and said.granted:
             self.grants.allow(*decision.would_allow)
         if said.granted:
-            return call, wish
+            return call, request
         return failed(f"The user did not permit this.{' ' + said.remark if said.remark else ''}")
 
-    def _changed(self, call: ToolCall, wish: Wish, given: Mapping[str, Any] | None) -> _Permitted:
+    def _changed(
+        self, call: ToolCall, request: PermissionRequest, given: Mapping[str, Any] | None
+    ) -> _Permitted:
         """A call that a hook allowed, with the input it gave; what a rule forbids stays forbidden."""
         if given is None:
-            return call, wish
-        other = self.box.wish(call.name, dict(given), self.context)
+            return call, request
+        other = self.box.permission_request(call.name, dict(given), self.context)
         if isinstance(other, ToolOutput):
             return other
         decision = self.grants.now.decide(other)
@@ -369,8 +372,8 @@ def _with_hooks(output: ToolOutput, tool: str, after: HookOutcome, before: Seque
         output = replace(output, content=words)
     added = [*before, *([after.blocked] if after.blocked else []), *after.context]
     if not added:
-        return sound(output, tool)
+        return sendable(output, tool)
     words = "[From a hook: " + "\n".join(added) + "]"
     if isinstance(output.content, str):
-        return sound(replace(output, content=f"{output.content}\n\n{words}"), tool)
-    return sound(replace(output, content=[*output.content, {"type": "text", "text": words}]), tool)
+        return sendable(replace(output, content=f"{output.content}\n\n{words}"), tool)
+    return sendable(replace(output, content=[*output.content, {"type": "text", "text": words}]), tool)

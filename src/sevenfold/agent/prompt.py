@@ -1,11 +1,8 @@
-"""The prompts of an agent: its system prompt, where it runs, and the files a message mentions.
+"""The system prompt of an agent, and the description of where it runs.
 
-The system prompt is computed when a session begins and again at each compaction. What varies in it (the date, what is
+It is computed when a session begins and again at each compaction. What varies in it (the date, what is
 left of limits) is checked before each request and announced when it has changed. What a project brings (its
 instruction files, its skills, its git status) counts only in a folder the user trusts.
-
-Mentioned files are read as the model would read them: by the same reader, within the same limits, past the same
-permissions, hooks and consent. What cannot be read is reported and left out; the message itself is sent as typed.
 """
 
 from __future__ import annotations
@@ -19,31 +16,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from math import ceil
 from pathlib import Path, PurePath
-from typing import Any
 
 from msgspec import Struct
 
 from sevenfold.agent import instructions
-from sevenfold.agent.executor import Executor
 from sevenfold.agent.instructions import LoadedFile, LoadReason
 from sevenfold.agent.loop import Limits
 from sevenfold.agent.standard_tools import Fit
-from sevenfold.agent.tools import files
-from sevenfold.agent.tools.mentions import MOST_MENTIONS, Look, mentioned, plainly_a_path
-from sevenfold.agent.tools.output import ToolOutput, failed
 from sevenfold.agent.tools.skills import Skills
-from sevenfold.agent.tools.toolbox import Toolbox
-from sevenfold.conversation.flow import Flow, Gather
-from sevenfold.conversation.intake import blocks_in
-from sevenfold.conversation.transcript import Beside
-from sevenfold.errors import InputError, SettingError
+from sevenfold.errors import SettingError
 from sevenfold.ports import Clock
 from sevenfold.prompts import system
-from sevenfold.prompts.context import MentionedFile, MentionedFolder
 from sevenfold.prompts.text import cut, size
-from sevenfold.record import blocks
 from sevenfold.request.sections import Sections, SectionSource, SystemPrompt, standard
-from sevenfold.session.results import ToolCall
 
 STEPS = (1.0, 0.5, 0.25, 0.1)
 """Shares of a limit at which the model is told again how much is left of it."""
@@ -54,11 +39,6 @@ _FENCE = "---"
 GIT_SECONDS = 2.0
 """How long git may take."""
 _GIT_STATUS = ("git", "--no-optional-locks", "status", "--short", "--branch", "--ignore-submodules=all")
-CHARACTERS_PER_TOKEN = 3
-IMAGE_TOKENS = 2_000
-
-
-# -- the system prompt ---------------------------------------------------------------------------
 
 
 class PromptOptions(Struct, frozen=True, kw_only=True):
@@ -217,9 +197,6 @@ def _without_front_matter(text: str) -> str:
     return "\n".join(lines).strip()
 
 
-# -- the environment -----------------------------------------------------------------------------
-
-
 def describe_environment(
     cwd: Path,
     *,
@@ -285,97 +262,3 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
             os.killpg(child.pid, signal.SIGKILL)
         else:
             child.kill()
-
-
-# -- mentioned files -----------------------------------------------------------------------------
-
-
-class Mentions:
-    """Reads the files that messages of one session mention as ``@path``."""
-
-    def __init__(
-        self, executor: Executor, tokens: int, report: Callable[[str, ToolOutput, bool], None]
-    ) -> None:
-        """``tokens`` of files fit with one message.
-
-        ``report`` is called with each path as it was typed, what was read, and whether it is a folder.
-        """
-        self._executor = executor
-        self._tokens = tokens
-        self._report = report
-
-    @staticmethod
-    def toolbox() -> Toolbox:
-        """The one tool that is needed."""
-        return Toolbox([Look()])
-
-    def read(self, text: str) -> Flow[list[Beside]]:
-        """Read what a text mentions; returns the attachments for its message."""
-        # Gathered, so that the session is not locked while a report waits for a slow reader of events.
-        (attachments,) = yield from Gather([self._read(text)], 1)
-        return attachments
-
-    def _read(self, text: str) -> Flow[list[Beside]]:
-        calls = self._calls(text)
-        results = yield from self._executor.run(calls)
-        return self._attachments(calls, results)
-
-    def _calls(self, text: str) -> list[ToolCall]:
-        words = [word for word in mentioned(text) if self._worth_a_look(word)]
-        for word in words[MOST_MENTIONS:]:
-            self._report(
-                word, failed(f"No more than {MOST_MENTIONS} files of one message are read."), False
-            )
-        found = enumerate(words[:MOST_MENTIONS], 1)
-        return [ToolCall(f"mention-{number}", Look.name, {"path": word}) for number, word in found]
-
-    def _worth_a_look(self, word: str) -> bool:
-        """Whether to read this path. The user is never asked about a path that does not exist."""
-        context = self._executor.context
-        try:
-            real = files.place(word, context).real
-        except InputError:
-            return False
-        if files.exists(real) or not plainly_a_path(word):
-            return files.exists(real)
-        if context.inside(real):
-            return True
-        self._report(word, failed("There is no such file."), False)
-        return False
-
-    def _attachments(self, calls: Sequence[ToolCall], results: Sequence[Mapping[str, Any]]) -> list[Beside]:
-        """What was read, as far as it fits with the message."""
-        room = self._tokens * CHARACTERS_PER_TOKEN
-        made: list[Beside] = []
-        for call, result in zip(calls, results, strict=True):
-            output = ToolOutput(result["content"], is_error=bool(result.get("is_error")))
-            if not output.is_error and (characters := _characters(output)) > room:
-                output = failed(
-                    f"It has about {characters // CHARACTERS_PER_TOKEN:,} tokens, and "
-                    f"{room // CHARACTERS_PER_TOKEN:,} fit beside this message. Ask for the parts that matter."
-                )
-            path, real = call.input["path"], files.place(call.input["path"], self._executor.context).real
-            folder = Path(real).is_dir()
-            self._report(path, output, folder)
-            if not output.is_error:
-                room -= _characters(output)
-                made.append(_folder(path, real, output) if folder else _file(path, real, output))
-        return made
-
-
-def _folder(path: str, real: str, output: ToolOutput) -> Beside:
-    text = MentionedFolder(real, str(output.content)).render()
-    return Beside("directory", (blocks.text(text),), {"path": real, "displayPath": path})
-
-
-def _file(path: str, real: str, output: ToolOutput) -> Beside:
-    pictures = [] if isinstance(output.content, str) else blocks_in(output.content)
-    words = output.content if isinstance(output.content, str) else "(a picture, shown below)"
-    text = blocks.text(MentionedFile(real, words).render())
-    return Beside("file", (text, *pictures), {"filename": real, "displayPath": path})
-
-
-def _characters(output: ToolOutput) -> int:
-    if isinstance(output.content, str):
-        return len(output.content)
-    return sum(len(part.get("text", "")) or IMAGE_TOKENS * CHARACTERS_PER_TOKEN for part in output.content)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from sevenfold.agent.processes.commands import Task
+from sevenfold.agent.processes import BackgroundTask
 from sevenfold.agent.prompt import AgentPrompt
 from sevenfold.agent.state import AgentState, UsedSkill
 from sevenfold.agent.tools import files
+from sevenfold.agent.tools.session_tools import todo_text
 from sevenfold.agent.tools.skills import Skills
-from sevenfold.agent.tools.todo import as_text
 from sevenfold.conversation.transcript import Beside
 from sevenfold.layers.compact.slots import (
     BYTES_PER_TOKEN,
@@ -164,7 +164,7 @@ def state_slots(state: AgentState, skill_text: Callable[[UsedSkill], str]) -> li
     ]
 
 
-def works(tasks: Iterable[Task]) -> Iterator[Work]:
+def works(tasks: Iterable[BackgroundTask]) -> Iterator[Work]:
     """Background commands that run, or of which the model does not know yet how they ended."""
     for task in tasks:
         if task.state in ("running", "gone") or task.unread:
@@ -211,7 +211,7 @@ def _goal(state: AgentState) -> Iterator[State]:
 def _todos(state: AgentState) -> Iterator[State]:
     if todos := state.todos.get():
         listed = [{"content": todo.content, "status": todo.status} for todo in todos]
-        yield State("To-do list", as_text(todos), facts={"content": listed, "itemCount": len(todos)})
+        yield State("To-do list", todo_text(todos), facts={"content": listed, "itemCount": len(todos)})
 
 
 def _permissions(state: AgentState) -> Iterator[State]:

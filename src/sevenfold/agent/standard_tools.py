@@ -13,22 +13,17 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from sevenfold.agent.processes.commands import LocalProcesses
-from sevenfold.agent.tools import ripgrep
-from sevenfold.agent.tools.ask import AskUserTool
-from sevenfold.agent.tools.brief import Brief
+from sevenfold.agent.processes import LocalProcesses
 from sevenfold.agent.tools.context import ROOM
 from sevenfold.agent.tools.edit import Edit, Write
 from sevenfold.agent.tools.functions import function_tool
-from sevenfold.agent.tools.plan import PlanReady, PlanStart
 from sevenfold.agent.tools.read import Read
-from sevenfold.agent.tools.recall import RecallTool
 from sevenfold.agent.tools.search import FindFiles, Grep
+from sevenfold.agent.tools.searchers import find_searcher
+from sevenfold.agent.tools.session_tools import AskUserTool, PlanReady, PlanStart, RecallTool, TodoTool
 from sevenfold.agent.tools.shell import Shell, ShellOutput, ShellStop
 from sevenfold.agent.tools.skills import Skills, SkillTool
-from sevenfold.agent.tools.todo import TodoTool
-from sevenfold.agent.tools.tool import Tool
-from sevenfold.agent.tools.walk import PlainSearch
+from sevenfold.agent.tools.tool import BriefTool, Tool
 from sevenfold.agent.tools.web import WebFetch
 from sevenfold.prompts import system
 from sevenfold.prompts.system import Static
@@ -72,7 +67,7 @@ LEFT_OUT: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 def file_tools() -> list[Tool]:
     """Reading, searching and changing files."""
-    searcher = ripgrep.find() or PlainSearch()
+    searcher = find_searcher()
     return [Read(), Edit(), Write(), Grep(searcher), FindFiles(searcher)]
 
 
@@ -130,9 +125,9 @@ class Fit(Struct, frozen=True):
         if self.size == "full":
             return list(tools)
         if self.size == "small":
-            return [Brief(tool, SHORT_DESCRIPTIONS.get(tool.name, "")) for tool in tools]
+            return [BriefTool(tool, SHORT_DESCRIPTIONS.get(tool.name, "")) for tool in tools]
         return [
-            Brief(tool, SHORT_DESCRIPTIONS[tool.name], without=LEFT_OUT.get(tool.name, ()))
+            BriefTool(tool, SHORT_DESCRIPTIONS[tool.name], without=LEFT_OUT.get(tool.name, ()))
             for tool in tools
             if tool.name in SHORT_DESCRIPTIONS
         ]

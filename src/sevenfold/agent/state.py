@@ -18,17 +18,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sevenfold.agent.executor import Asked, ConsentFunction
-from sevenfold.agent.permissions.engine import Decision, Mode, Permissions, Rules
-from sevenfold.agent.permissions.grants import Grants
-from sevenfold.agent.permissions.request import Wish
-from sevenfold.agent.processes.commands import LocalProcesses, State, Task
+from sevenfold.agent.permissions.engine import Decision, Grants, Mode, Permissions
+from sevenfold.agent.permissions.rules import PermissionRequest, Rules
+from sevenfold.agent.processes import BackgroundTask, LocalProcesses, TaskState
 from sevenfold.agent.tools.context import Abort, Desk, DeskState, Todo, Verdict
 from sevenfold.agent.tools.output import FileChanged, FileRead, SkillUsed, ToolOutput
-from sevenfold.agent.tools.plan import PlanFile
-from sevenfold.agent.tools.todo import TodoList
+from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.errors import TranscriptError
 from sevenfold.session.results import ToolCall
-from sevenfold.stores.atomic import private_folder, write_whole
+from sevenfold.stores.files import private_folder, write_whole
 from sevenfold.stores.home import user_home
 from sevenfold.stores.trust import user_folder
 
@@ -94,20 +92,22 @@ class SavedTask(Struct, frozen=True):
 
     task: str
     command: str
-    state: State
+    state: TaskState
     path: str
     code: int | None = None
     read: int = 0
     mark: str = ""
 
     @classmethod
-    def of(cls, task: Task) -> SavedTask:
+    def of(cls, task: BackgroundTask) -> SavedTask:
         """What is saved of a task."""
         return cls(task.id, task.command, task.state, task.path, task.code, task.read, task.mark)
 
-    def restored(self) -> Task:
+    def restored(self) -> BackgroundTask:
         """The task that was saved."""
-        return Task(self.task, self.command, self.state, self.path, self.code, self.read, mark=self.mark)
+        return BackgroundTask(
+            self.task, self.command, self.state, self.path, self.code, self.read, mark=self.mark
+        )
 
 
 class SavedState(Struct, frozen=True):
@@ -296,7 +296,7 @@ class AgentState:
         self.save()
         self._home.remove()
 
-    def take_lost_tasks(self) -> list[Task]:
+    def take_lost_tasks(self) -> list[BackgroundTask]:
         """Commands that ended with an earlier process; each is returned once."""
         lost, self._lost = self._lost, []
         return [task for task in self.processes.tasks() if task.id in lost]
@@ -305,7 +305,7 @@ class AgentState:
         """Whether this file may be read without asking, as it is now."""
         if str(Path(path).resolve()) != path:
             return False
-        return self.grants.now.decide(Wish("Read", "read", path)).verdict == "allow"
+        return self.grants.now.decide(PermissionRequest("Read", "read", path)).verdict == "allow"
 
     def _permissions(self, mode: Mode, rules: Mapping[str, Sequence[str]]) -> Permissions:
         return Permissions(
@@ -333,7 +333,7 @@ class AgentState:
             tasks=tuple(map(self._saved_task, self.processes.tasks()[-MOST_TASKS:])),
         )
 
-    def _saved_task(self, task: Task) -> SavedTask:
+    def _saved_task(self, task: BackgroundTask) -> SavedTask:
         # Saved as running until the next process has told the model that it ended with this one.
         untold = task.id in self._ended or task.id in self._lost
         return SavedTask.of(replace(task, state="running") if untold else task)
@@ -345,7 +345,7 @@ class AgentState:
             return Verdict(free, "" if free else "Nobody can be asked in this session.")
         asked = Asked(
             ToolCall("", "PlanReady", {"plan": plan}),
-            Wish("PlanReady", "call", str(self.plans.path)),
+            PermissionRequest("PlanReady", "call", str(self.plans.path)),
             Decision("ask", "A plan needs the user's approval."),
         )
         said = self._consent(asked)

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sevenfold.agent.hooks.settings import Hook, SkippedHook
-from sevenfold.agent.mcp.server import ServerState
+from sevenfold.agent.mcp.connection import ServerState
 from sevenfold.agent.permissions.engine import Permissions
 from sevenfold.cli.chat.screen import Signs
 from sevenfold.cli.chat.status import Ledger

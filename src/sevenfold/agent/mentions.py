@@ -1,0 +1,170 @@
+"""Files that a message mentions, attached to it.
+
+They are read as the model would read them: by the same reader, within the same limits, past the same permissions,
+hooks and consent. What cannot be read is reported and left out; the message itself is sent as it was typed. Mentions
+are ``@src/app.py``, ``@"a name with spaces.md"``, or ``@docs/`` for the entries of a folder. Pasted text is full of
+other uses of the sign (decorators, packages, addresses), so a path that does not exist is only reported if it can
+hardly be anything else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from sevenfold.agent.executor import Executor
+from sevenfold.agent.tools import files
+from sevenfold.agent.tools.context import Context
+from sevenfold.agent.tools.output import ToolOutput, failed
+from sevenfold.agent.tools.read import Read, ReadInput
+from sevenfold.agent.tools.tool import Toolbox
+from sevenfold.conversation.flow import Flow, Gather
+from sevenfold.conversation.intake import blocks_in
+from sevenfold.conversation.transcript import Beside
+from sevenfold.errors import InputError, Refused
+from sevenfold.prompts.context import MentionedFile, MentionedFolder
+from sevenfold.record import blocks
+from sevenfold.session.results import ToolCall
+
+MOST_MENTIONS = 20
+"""Paths of one message that are read."""
+MOST_ENTRIES = 200
+"""Entries of a folder that are listed."""
+CHARACTERS_PER_TOKEN = 3
+IMAGE_TOKENS = 2_000
+_MENTION = re.compile(r"""(?<![^\s(\[{'"`])@(?:"([^"\n]+)"|([^\s"'`<>(){}\[\],;|]+))""")
+_MOST_LOOKED_AT = 1_000
+_ENDING = ".:!?"
+"""Ends a sentence rather than a path."""
+_PLAINLY_A_PATH = re.compile(r"~?[\w./+-]*(?:/[\w+-]*\.\w+|/)|[\w+-]+\.[a-z]{1,4}")
+
+
+def mentioned(text: str) -> tuple[str, ...]:
+    """The words after the signs, each once, in order."""
+    found: dict[str, None] = {}
+    for match in islice(_MENTION.finditer(text), _MOST_LOOKED_AT):
+        if word := match[1] or match[2].rstrip(_ENDING):
+            found[word] = None
+    return tuple(found)
+
+
+def plainly_a_path(word: str) -> bool:
+    """Whether it can hardly be anything but a path, so that its absence should be reported."""
+    return _PLAINLY_A_PATH.fullmatch(word) is not None
+
+
+class Look(Read):
+    """Shows a file as Read does, and lists the entries of a folder; the same rules and hooks apply to both."""
+
+    def act(self, given: ReadInput, context: Context) -> ToolOutput:
+        """Show the file or the folder."""
+        path = files.permitted_path(given.path, context)
+        return _entries(path) if Path(path).is_dir() else super().act(given, context)
+
+
+class Mentions:
+    """Reads the files that messages of one session mention as ``@path``."""
+
+    def __init__(
+        self, executor: Executor, tokens: int, report: Callable[[str, ToolOutput, bool], None]
+    ) -> None:
+        """``tokens`` of files fit with one message.
+
+        ``report`` is called with each path as it was typed, what was read, and whether it is a folder.
+        """
+        self._executor = executor
+        self._tokens = tokens
+        self._report = report
+
+    @staticmethod
+    def toolbox() -> Toolbox:
+        """The one tool that is needed."""
+        return Toolbox([Look()])
+
+    def read(self, text: str) -> Flow[list[Beside]]:
+        """Read what a text mentions; returns the attachments for its message."""
+        # Gathered, so that the session is not locked while a report waits for a slow reader of events.
+        (attachments,) = yield from Gather([self._read(text)], 1)
+        return attachments
+
+    def _read(self, text: str) -> Flow[list[Beside]]:
+        calls = self._calls(text)
+        results = yield from self._executor.run(calls)
+        return self._attachments(calls, results)
+
+    def _calls(self, text: str) -> list[ToolCall]:
+        words = [word for word in mentioned(text) if self._is_readable(word)]
+        for word in words[MOST_MENTIONS:]:
+            self._report(
+                word, failed(f"No more than {MOST_MENTIONS} files of one message are read."), False
+            )
+        found = enumerate(words[:MOST_MENTIONS], 1)
+        return [ToolCall(f"mention-{number}", Look.name, {"path": word}) for number, word in found]
+
+    def _is_readable(self, word: str) -> bool:
+        """Whether to read this path. The user is never asked about a path that does not exist."""
+        context = self._executor.context
+        try:
+            real = files.resolve(word, context).real
+        except InputError:
+            return False
+        if files.exists(real) or not plainly_a_path(word):
+            return files.exists(real)
+        if context.inside(real):
+            return True
+        self._report(word, failed("There is no such file."), False)
+        return False
+
+    def _attachments(self, calls: Sequence[ToolCall], results: Sequence[Mapping[str, Any]]) -> list[Beside]:
+        """What was read, as far as it fits with the message."""
+        room = self._tokens * CHARACTERS_PER_TOKEN
+        made: list[Beside] = []
+        for call, result in zip(calls, results, strict=True):
+            output = ToolOutput(result["content"], is_error=bool(result.get("is_error")))
+            if not output.is_error and (characters := _characters(output)) > room:
+                output = failed(
+                    f"It has about {characters // CHARACTERS_PER_TOKEN:,} tokens, and "
+                    f"{room // CHARACTERS_PER_TOKEN:,} fit beside this message. Ask for the parts that matter."
+                )
+            path, real = call.input["path"], files.resolve(call.input["path"], self._executor.context).real
+            folder = Path(real).is_dir()
+            self._report(path, output, folder)
+            if not output.is_error:
+                room -= _characters(output)
+                made.append(_folder(path, real, output) if folder else _file(path, real, output))
+        return made
+
+
+def _folder(path: str, real: str, output: ToolOutput) -> Beside:
+    text = MentionedFolder(real, str(output.content)).render()
+    return Beside("directory", (blocks.text(text),), {"path": real, "displayPath": path})
+
+
+def _file(path: str, real: str, output: ToolOutput) -> Beside:
+    pictures = [] if isinstance(output.content, str) else blocks_in(output.content)
+    words = output.content if isinstance(output.content, str) else "(a picture, shown below)"
+    text = blocks.text(MentionedFile(real, words).render())
+    return Beside("file", (text, *pictures), {"filename": real, "displayPath": path})
+
+
+def _characters(output: ToolOutput) -> int:
+    if isinstance(output.content, str):
+        return len(output.content)
+    return sum(len(part.get("text", "")) or IMAGE_TOKENS * CHARACTERS_PER_TOKEN for part in output.content)
+
+
+def _entries(path: str) -> ToolOutput:
+    try:
+        with os.scandir(path) as found:
+            names = sorted(f"{one.name}/" if one.is_dir() else one.name for one in found)
+    except OSError as error:
+        raise Refused(f"{path} cannot be listed: {error.strerror}.") from error
+    if not names:
+        return ToolOutput(f"{path} is empty.")
+    more = len(names) - MOST_ENTRIES
+    note = [f"(and {more:,} more)"] if more > 0 else []
+    return ToolOutput("\n".join([*names[:MOST_ENTRIES], *note]))
