@@ -95,7 +95,7 @@ def test_the_same_holds_for_an_agent_that_awaits(error: BaseException, awaited: 
             told = {event.call.id: event.output for event in ended}
             assert type(error).__name__ in str(told["c1"].content)
             assert told["c2"].content == "fine"
-            assert not made.assembly.core.transcript.view.pending_calls
+            assert not made.assembly.conversation.transcript.view.pending_calls
 
     asyncio.run(work())
 
@@ -201,7 +201,7 @@ def test_a_tool_that_closes_the_agent_ends_the_run() -> None:
 
     made = agent([[use("close", "c1")], "Good."], tools=[close])
     assert made.run("Go.").end == "interrupted"
-    assert made.assembly.core.transcript.view.pending_calls == []
+    assert made.assembly.conversation.transcript.view.pending_calls == []
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -233,7 +233,7 @@ def test_a_limit_ends_the_work_between_turns_and_the_next_run_goes_on(
         done = made.run("Count to thirty.")
         assert done.end == end
         assert 0 < done.turns < 30
-        assert made.assembly.core.transcript.view.pending_calls == []
+        assert made.assembly.conversation.transcript.view.pending_calls == []
         asked = len(model_of(made).requests)
         assert done.turns == asked
         assert made.run().turns == done.turns
@@ -339,7 +339,7 @@ def test_what_left_the_view_is_found_by_the_model_itself(folder: Path) -> None:
     steps: list[Any] = ["Noted.", [use("Recall", "c1", query="passphrase")], "Found."]
     with agent(steps, folder) as made:
         made.run("The passphrase is xylophone-42.")
-        record = made.assembly.core.transcript.view.items[0].said.uuid
+        record = made.assembly.conversation.transcript.view.items[0].said.uuid
         made.session.compact(engine="extractive")
         made.run("What was it?")
         assert "xylophone-42" in results(model_of(made).requests[-1])["c1"]

@@ -31,7 +31,7 @@ def yes(asked: Asked) -> Consented:
 
 def following(made: sevenfold.Agent, servers: McpServers) -> Following:
     assembly = made.assembly
-    return Following(servers, list(assembly.box), assembly.core, assembly.executor)
+    return Following(servers, list(assembly.box), assembly.conversation, assembly.executor)
 
 
 def test_a_server_that_connects_late_is_announced_and_its_tools_can_be_used(tmp_path: Path) -> None:
@@ -80,7 +80,9 @@ def test_nothing_is_announced_while_servers_stay_as_they_are(tmp_path: Path) -> 
     with running(tmp_path, s=hostile(tmp_path, "")) as servers:
         tools = servers.tools()
         with agent(["One.", "Two."], tools=[own, *tools]) as made:
-            follow = Following(servers, [own_tool(made)], made.assembly.core, made.assembly.executor)
+            follow = Following(
+                servers, [own_tool(made)], made.assembly.conversation, made.assembly.executor
+            )
             made.run("Begin.")
             follow()
             made.run("Go on.")

@@ -26,7 +26,7 @@ from sevenfold.agent.state import PlanMode, SavedTodos
 from sevenfold.agent.tools.skills import Skills
 from sevenfold.conversation.flow import Flow, drive, drive_async
 from sevenfold.errors import Refused
-from sevenfold.layers.compact.request import Compacted, Wish
+from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.ports import AsyncClient, Client
 from sevenfold.providers.registry import async_client_for, async_client_of, client_for, client_of
 from sevenfold.session.async_session import AsyncSession
@@ -115,7 +115,8 @@ class _BaseAgent:
     def _compact(self, instructions: str, wish: Wishes) -> Flow[Compacted | None]:
         """Claim the agent for a compaction, which can be interrupted from now on."""
         self._claim()
-        return self.assembly.loop.compact(Wish(trigger="manual", instructions=instructions, **wish))
+        request = CompactionRequest(trigger="manual", instructions=instructions, **wish)
+        return self.assembly.loop.compact(request)
 
     def _claim(self) -> None:
         if self._running:
@@ -160,7 +161,7 @@ class Agent(_BaseAgent):
         self._client = client_for(model) if given is None else client_of(given)
         self._hooks: Hooks | None = options.get("hooks")
         super().__init__(model, options, self._client)
-        self.session = Session(self.assembly.engine, self.assembly.store, self._client, self._hooks)
+        self.session = Session(self.assembly.conversation, self.assembly.store, self._client, self._hooks)
         """The session it works in: gauge, why, undo, compact, recall…"""
         self._interruptible = InterruptibleClient(self._client, lambda: self.assembly.loop.stopped)
         self._work: _Work | None = None
@@ -215,7 +216,7 @@ class Agent(_BaseAgent):
             self._interruptible,
             parts.reporter.piece,
             self._hooks,
-            parts.core.lock,
+            parts.conversation.lock,
             parts.loop.stopped,
         )
 
@@ -274,7 +275,7 @@ class AsyncAgent(_BaseAgent):
         self._client = async_client_for(model) if given is None else async_client_of(given)
         self._hooks: AsyncHooks | None = options.get("hooks")
         super().__init__(model, options, self._client)
-        session = Session(self.assembly.engine, self.assembly.store)
+        session = Session(self.assembly.conversation, self.assembly.store)
         self.session = AsyncSession(session, self._client, self._hooks)
         """The session it works in: gauge, why, undo, compact, recall…"""
         self._interruptible = AsyncInterruptibleClient(self._client, lambda: self.assembly.loop.stopped)

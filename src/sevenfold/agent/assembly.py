@@ -28,7 +28,7 @@ from sevenfold.agent.tools.shell import command_environ
 from sevenfold.agent.tools.skills import SkillInput, SkillTool
 from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.clock import SystemClock
-from sevenfold.conversation.engine import Engine
+from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.hooks import (
     HookInput,
     HookOutcome,
@@ -37,9 +37,9 @@ from sevenfold.conversation.hooks import (
     SessionStart,
 )
 from sevenfold.conversation.options import window_for
+from sevenfold.conversation.restore import FilesSlot, Slot
 from sevenfold.errors import InputError
 from sevenfold.events import Listener, SteppedAside
-from sevenfold.layers.compact.slots import FilesSlot, Slot
 from sevenfold.ports import AsyncClient, Client, Clock, Ids
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
@@ -179,8 +179,7 @@ class Assembly:
         self.box = self._toolbox()
         self._loop: Loop | None = None
         self.prompt = self._prompt(limits)
-        self.engine = self._engine()
-        self.core = self.engine.session
+        self.conversation = self._conversation()
         hooks = AgentHooks(self.common, self._report_hooks)
         self.executor = self._executor(hooks)
         self._follow = self._server_follower()
@@ -188,16 +187,18 @@ class Assembly:
         sources = LoopSources(
             news=self._news, background_tasks=self._background_tasks, mentions=self._mentions()
         )
-        self.loop = self._loop = Loop(self.engine, self.executor, hooks, limits=limits, sources=sources)
-        self._resumed = len(self.core.transcript.view) > 0
+        self.loop = self._loop = Loop(
+            self.conversation, self.executor, hooks, limits=limits, sources=sources
+        )
+        self._resumed = len(self.conversation.transcript.view) > 0
         self.started = False
         """Whether SessionStart hooks have been fired."""
         self._announced_files: tuple[LoadedFile, ...] = ()
         for file in self.state.recent.files.values():
             if file.call:
-                self.core.remember_read(file.path, file.call, file.version)
+                self.conversation.remember_read(file.path, file.call, file.version)
         self._fill_slots()
-        self.core.listen(self.reporter.happened)
+        self.conversation.listen(self.reporter.happened)
 
     def _check_usd(self, most: float | None) -> None:
         """Raise `InputError` if the limit in dollars cannot be kept."""
@@ -208,7 +209,7 @@ class Assembly:
                 f"max_usd={most} cannot be kept: what {unpriced} costs is not known, and no setting says it. Leave it "
                 "out, and limit the work by max_turns or max_output_tokens instead"
             )
-        if most is not None and self.core.exchange.account.usd is None:
+        if most is not None and self.conversation.account.usd is None:
             raise InputError(
                 f"max_usd={most} cannot be kept: it counts the whole session, in which a model was asked whose price "
                 "is not known. Begin a new session, or limit the work by max_turns or max_output_tokens instead"
@@ -233,7 +234,7 @@ class Assembly:
         from sevenfold.agent.mcp.servers import Following
 
         prompt = self.prompt.compute if self.options.get("system") is None else None
-        return Following(self.servers, self._own_tools, self.core, self.executor, prompt)
+        return Following(self.servers, self._own_tools, self.conversation, self.executor, prompt)
 
     def _prompt(self, limits: Limits) -> AgentPrompt:
         settings = self.store.settings.current()
@@ -266,7 +267,7 @@ class Assembly:
             name, [self.user_folder, *([self.workspace / ".sevenfold"] if self.trusted else [])]
         )
 
-    def _engine(self) -> Engine:
+    def _conversation(self) -> Conversation:
         options, own, kinds = self.options, self.options.get("system"), self.box.kinds()
         chosen: Options = {
             "system": self.prompt.compute() if own is None else own,
@@ -281,7 +282,7 @@ class Assembly:
             chosen["ids"] = ids
         if (thinking := options.get("thinking")) is not None:
             chosen["thinking"] = thinking
-        return factory.engine(self.store, self.model, chosen, self.profile)
+        return factory.conversation(self.store, self.model, chosen, self.profile)
 
     def _executor(self, hooks: AgentHooks) -> Executor:
         state = self.state
@@ -290,11 +291,11 @@ class Assembly:
             desk=state.desk,
             roots=(self.home.scratch,),
             environ=command_environ(os.environ, self.store.settings.current().shell_secrets or ""),
-            unchanged=self.core.unchanged,
+            unchanged=self.conversation.unchanged,
             room=self.fit.room,
             may_read=lambda path: state.grants.now.may_read(path),
             ask=self.options.get("ask"),
-            recall=StoreRecall(self.store, self.core.fetch),
+            recall=StoreRecall(self.store, self.conversation.fetch),
             todos=state.todos,
             plans=state.plans,
         )
@@ -312,20 +313,20 @@ class Assembly:
             return None
         executor = self.executor.with_tools(Mentions.toolbox(), self._learn_mentioned)
         return Mentions(
-            executor, self.core.window.effective // MENTIONS_SHARE, self.reporter.mentioned
+            executor, self.conversation.window.effective // MENTIONS_SHARE, self.reporter.mentioned
         ).read
 
     def _fill_slots(self) -> None:
-        state, compactor = self.state, self.engine.compactor
+        state, conversation = self.state, self.conversation
         files = slots.OpenFilesSlot(state, self._is_own_file)
-        before = [slot for slot in compactor.slots if not isinstance(slot, FilesSlot)]
+        before = [slot for slot in conversation.slots if not isinstance(slot, FilesSlot)]
         announced: list[Slot] = [self._follow.slot()] if self._follow is not None else []
         if self.options.get("system") is None:
             before.insert(0, slots.SectionsSlot(self.prompt, self._want_prompt))
             announced.append(slots.skill_listing_slot(self.skills))
-        compactor.slots[:] = [*before, *slots.state_slots(state, self._skill_text), *announced, files]
-        compactor.cleanups += [files.forget, state.save]
-        compactor.writer.autonomous = lambda: state.grants.mode == "autonomous"
+        conversation.slots[:] = [*before, *slots.state_slots(state, self._skill_text), *announced, files]
+        conversation.cleanups += [files.forget, state.save]
+        conversation.autonomous = lambda: state.grants.mode == "autonomous"
 
     # -- while it works -------------------------------------------------------------------------
 
@@ -365,13 +366,12 @@ class Assembly:
 
     def _want_prompt(self, prompt: SystemPrompt) -> None:
         """Set the system prompt of the next epoch; until then, its changes are announced."""
-        exchange = self.core.exchange
-        exchange.wanted = exchange.wanted.saying(prompt)
+        self.conversation.wanted = self.conversation.wanted.saying(prompt)
 
     def _note_lost_tasks(self) -> None:
         """Tell the model of commands that ended with an earlier process."""
         if lines := [work.line for work in slots.works(self.state.take_lost_tasks())]:
-            self.core.note(TasksGone("\n".join(lines)).render())
+            self.conversation.note(TasksGone("\n".join(lines)).render())
             self.state.save()
 
     def _report_unknown_rules(self) -> None:
@@ -380,7 +380,7 @@ class Assembly:
         standard = standard_tools(self.state.processes, skills=self.skills)
         known = {tool.name for tool in (*self.box, *standard)} | {SkillTool.name}
         for line in unknown_rules(rules, known):
-            self.core.announcer.tell(SteppedAside(layer="rules", reason=line))
+            self.conversation.events.tell(SteppedAside(layer="rules", reason=line))
 
     def _instructions_loaded(self, file: LoadedFile) -> InstructionsLoaded:
         return InstructionsLoaded(
@@ -411,10 +411,10 @@ class Assembly:
             self.reporter.notice(text)
         for failure in outcome.failures:
             reason = f"{outcome.event}, {failure.hook}: {failure.problem}"
-            self.core.announcer.tell(SteppedAside(layer="hooks", reason=reason))
+            self.conversation.events.tell(SteppedAside(layer="hooks", reason=reason))
 
     def _learn(self, call: ToolCall, output: ToolOutput) -> None:
-        self.state.learn(call, output, self.core.remember_read)
+        self.state.learn(call, output, self.conversation.remember_read)
 
     def _learn_mentioned(self, call: ToolCall, output: ToolOutput) -> None:
         # Without an id, as no call of the model shows the file.

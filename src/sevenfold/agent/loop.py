@@ -17,15 +17,15 @@ from msgspec import Struct
 
 from sevenfold.agent.executor import NOT_DONE, AgentHooks, Executor, result_block
 from sevenfold.agent.tools.output import failed
-from sevenfold.conversation.engine import Engine
-from sevenfold.conversation.exchange import Outcome
+from sevenfold.conversation.conversation import Conversation, Outcome
 from sevenfold.conversation.flow import Flow, Signal, Wait
 from sevenfold.conversation.hooks import HookInput, Stop, UserPromptSubmit
-from sevenfold.conversation.session import Session
 from sevenfold.conversation.transcript import Beside
+from sevenfold.conversation.turn import turn
 from sevenfold.errors import Aborted, InputError, ModelError, RateLimited
 from sevenfold.events import SteppedAside
-from sevenfold.layers.compact.request import Compacted, Wish
+from sevenfold.layers.compact.request import Compacted, CompactionRequest
+from sevenfold.layers.notes.layer import compact
 from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolUse
 from sevenfold.record.log import Answer
@@ -87,7 +87,7 @@ class Loop:
 
     def __init__(
         self,
-        engine: Engine,
+        conversation: Conversation,
         executor: Executor,
         hooks: AgentHooks,
         *,
@@ -99,7 +99,7 @@ class Loop:
         """Makes the signal of a run; a test that moves time by hand puts another one here."""
         self.stopped = Signal()
         """Happens when the current run is interrupted."""
-        self._engine = engine
+        self._conversation = conversation
         self._executor = executor
         self._hooks = hooks
         self._sources = sources
@@ -115,13 +115,9 @@ class Loop:
         self._spent = self._usd or 0.0
 
     @property
-    def _conversation(self) -> Session:
-        return self._engine.session
-
-    @property
     def _usd(self) -> float | None:
         """What the session has cost; None if a price is unknown."""
-        return self._engine.session.exchange.account.usd
+        return self._conversation.account.usd
 
     def queue(self, text: str) -> None:
         """Send a message while the agent works; the model gets it with the results of the running tools."""
@@ -158,10 +154,10 @@ class Loop:
         self._begin()
         return self._run(prompt)
 
-    def compact(self, wish: Wish) -> Flow[Compacted | None]:
-        """Compact as the user wishes; can be interrupted like a run."""
+    def compact(self, request: CompactionRequest) -> Flow[Compacted | None]:
+        """Compact at the user's request; can be interrupted like a run."""
         self._begin()
-        return self._engine.compacting(wish)
+        return compact(self._conversation, request)
 
     def _run(self, prompt: str) -> Flow[Finished]:
         self._close_calls()
@@ -210,7 +206,7 @@ class Loop:
         """Get one answer; if the provider is busy, ask again after a pause."""
         for attempt in range(RETRIES + 1):
             try:
-                outcome: Outcome = yield from self._engine.turn()
+                outcome = yield from turn(self._conversation)
             except ModelError as error:
                 pause = _pause(error, attempt)
                 if pause is None:
@@ -243,7 +239,7 @@ class Loop:
                 self._queued.appendleft(text)
                 raise
             if refused is not None:
-                self._conversation.announcer.tell(SteppedAside(layer="queue", reason=refused))
+                self._conversation.events.tell(SteppedAside(layer="queue", reason=refused))
 
     def _submit(self, text: str) -> Flow[str | None]:
         """Take in a message of the user; returns the reason if a hook refuses it."""
@@ -296,7 +292,7 @@ class Loop:
 
     def _check_something_to_do(self) -> None:
         try:
-            self._conversation.something_to_say()
+            self._conversation.must_have_news()
         except InputError:
             raise InputError(NOTHING_TO_DO) from None
 

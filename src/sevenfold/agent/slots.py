@@ -15,8 +15,7 @@ from sevenfold.agent.state import AgentState, UsedSkill
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.session_tools import todo_text
 from sevenfold.agent.tools.skills import Skills
-from sevenfold.conversation.transcript import Beside
-from sevenfold.layers.compact.slots import (
+from sevenfold.conversation.restore import (
     BYTES_PER_TOKEN,
     AnnouncedSlot,
     FilesSlot,
@@ -29,6 +28,7 @@ from sevenfold.layers.compact.slots import (
     Work,
     WorkSlot,
 )
+from sevenfold.conversation.transcript import Beside
 from sevenfold.prompts import system
 from sevenfold.record import blocks
 from sevenfold.request.sections import SystemPrompt, announcement
