@@ -24,7 +24,7 @@ from typing import Any, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.agent.executor import Hands
+from sevenfold.agent.executor import Executor
 from sevenfold.agent.mcp.config import McpConfig, load_config
 from sevenfold.agent.mcp.connection import Connection, Progress, ServerState
 from sevenfold.agent.mcp.tools import McpTool, ToolListing, usable_tools
@@ -234,13 +234,13 @@ class McpUpdater:
         servers: McpServers,
         own: Sequence[Tool],
         conversation: Conversation,
-        hands: Hands,
+        executor: Executor,
         prompt: Callable[[], SystemPrompt] | None = None,
     ) -> None:
         self._servers = servers
         self._own = tuple(own)
         self._conversation = conversation
-        self._hands = hands
+        self._executor = executor
         self._prompt = prompt
         self._seen = servers.taken
         self.announced: dict[str, str] = dict(servers.taken.instructions) if prompt is not None else {}
@@ -263,7 +263,7 @@ class McpUpdater:
 
     def _retool(self, box: Toolbox) -> None:
         conversation, kinds = self._conversation, self._conversation.kinds
-        self._hands.box = box
+        self._executor.box = box
         kinds.update({name: kind for name, kind in box.kinds().items() if name not in kinds})
         wanted = conversation.wanted
         tools = Frame.of(wanted.model, wanted.max_tokens, tools=box.schemas()).tools
