@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.agent.mcp.config import HttpServer, Server, StdioServer
+from sevenfold.agent.mcp.config import Server
 from sevenfold.agent.mcp.transport import LogTail, http_streams, stdio_streams
 from sevenfold.errors import Refused
 
@@ -90,9 +90,8 @@ class Connection:
         try:
             while True:
                 was_ready, problem = await self._session()
-                if not (was_ready or isinstance(self._server, HttpServer)) or self._failures >= len(
-                    self._pauses
-                ):
+                may_retry = was_ready or self._server.url
+                if not may_retry or self._failures >= len(self._pauses):
                     self._become("failed", problem=problem)
                     self._settled.set()
                     return
@@ -208,11 +207,9 @@ class Connection:
             yield client
 
     def _transport(self) -> AbstractAsyncContextManager[Any]:
-        match self._server:
-            case StdioServer() as program:
-                return stdio_streams(program, self._environ, self._tail, self._lose)
-            case HttpServer() as server:
-                return http_streams(server)
+        if self._server.url:
+            return http_streams(self._server)
+        return stdio_streams(self._server, self._environ, self._tail, self._lose)
 
     async def _list(self, client: Client) -> None:
         """List its tools."""
