@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sevenfold.agent.loop import Call
-from sevenfold.agent.tools.diffs import diff
+from sevenfold.agent.tools.edit import diff
 from sevenfold.agent.tools.output import (
     CommandRan,
     FileChanged,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from sevenfold.agent.mcp.server import ServerState
+from sevenfold.agent.mcp.connection import ServerState
 from sevenfold.cli.chat.pages import mcp_page
 
 

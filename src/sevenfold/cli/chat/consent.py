@@ -11,7 +11,7 @@ from rich.text import Text
 from sevenfold.agent.executor import Asked, Consented
 from sevenfold.agent.permissions.engine import Mode
 from sevenfold.agent.tools import context
-from sevenfold.agent.tools.diffs import diff
+from sevenfold.agent.tools.edit import diff
 from sevenfold.cli.chat.lines import diff_lines
 from sevenfold.cli.chat.menu import Menu, MenuAnswer, MenuItem
 from sevenfold.cli.text import clean
@@ -25,12 +25,12 @@ _VERBS = {"read": "Read", "write": "Change", "run": "Run", "fetch": "Fetch", "ca
 def permission_menu(asked: Asked, folder: str = "") -> Menu:
     """Ask for permission; paths are shown relative to the folder."""
     wish, rules = asked.wish, asked.decision.would_allow
-    what = {"run": "this command", "call": asked.call.name}.get(wish.deed, wish.subject)
+    what = {"run": "this command", "call": asked.call.name}.get(wish.action, wish.subject)
     items = [MenuItem("Yes", "y")]
     if rules:
         items.append(MenuItem("Yes, and don't ask again in this session", "a", ", ".join(rules)))
     items.append(MenuItem("No, and say why", "n", words="what it should do instead (may be empty)"))
-    title = f"{_VERBS.get(wish.deed, 'Use')} {what}? {asked.decision.reason}"
+    title = f"{_VERBS.get(wish.action, 'Use')} {what}? {asked.decision.reason}"
     return Menu(title.replace(f"{folder}/", "") if folder else title, tuple(items))
 
 
@@ -50,7 +50,7 @@ def read_permission(asked: Asked, answer: MenuAnswer | None) -> Consented:
 def preview(asked: Asked) -> Iterator[RenderableType]:
     """What the user must see to decide: the whole command, or the change to a file."""
     given = asked.call.input if isinstance(asked.call.input, dict) else {}
-    match asked.wish.deed:
+    match asked.wish.action:
         case "run":
             for number, line in enumerate(clean(asked.wish.subject).split("\n")):
                 yield Text(f"  {'$' if number == 0 else ' '} {line}", style="bold", overflow="fold")

@@ -40,7 +40,7 @@ from sevenfold.request.frame import tool_name
 from sevenfold.session.session import Explanation
 
 if TYPE_CHECKING:
-    from sevenfold.agent.mcp.server import ServerState
+    from sevenfold.agent.mcp.connection import ServerState
 
 
 def pairs(rows: Iterable[tuple[str, str, str]]) -> Table:
