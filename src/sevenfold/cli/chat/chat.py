@@ -39,8 +39,11 @@ from sevenfold.cli.chat.screen import Screen
 from sevenfold.cli.chat.start import ChatOptions
 from sevenfold.cli.chat.status import Spending, StatusLine
 from sevenfold.cli.text import clean, one_line, plural
+from sevenfold.conversation.edits import compaction_undone
 from sevenfold.errors import Aborted, Refused, SevenfoldError
 from sevenfold.events import Acted, Answered, Compacting, Event, Sending, Veto
+from sevenfold.layers.compact.compactor import Compactor
+from sevenfold.layers.ladder import background_work
 from sevenfold.ports import Piece
 
 ENDS: dict[str, tuple[Level, str]] = {
@@ -364,18 +367,18 @@ class Chat:
     def _read_status(self) -> StatusLine:
         session = self.agent.session
         return StatusLine(
-            model=session.core.profile.model,
+            model=session.conversation.profile.model,
             mode=self.agent.grants.mode,
             offline=self.options.offline,
             gauge=session.gauge,
-            compacts=session.core.settings.auto_compact,
-            taken_back=session.engine.taken_back,
+            compacts=session.conversation.settings.auto_compact,
+            taken_back=compaction_undone(session.conversation),
             cached=self.spent.cached,
         )
 
     def _stage(self, event: Compacting) -> str:
         """The stage of the compaction the user waits for; empty for one in the background."""
-        if not self.agent.session.engine.compactor.status:
+        if not self.agent.session.conversation.state(Compactor).status:
             return ""
         return f"compacting: {event.hook} hooks" if event.hook else "compacting: writing the summary"
 
@@ -383,4 +386,7 @@ class Chat:
         """What runs in the background: commands, and the engine's own work."""
         processes = self.agent.workings.standing.processes
         running = [one.command for one in processes.tasks() if one.state == "running"]
-        return (*(one_line(command, 40) for command in running), *self.agent.session.engine.beside)
+        return (
+            *(one_line(command, 40) for command in running),
+            *background_work(self.agent.session.conversation),
+        )

@@ -30,7 +30,7 @@ from sevenfold.cli.text import (
     short_count,
     times,
 )
-from sevenfold.conversation.session import Session
+from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.status import Reading
 from sevenfold.lab.profile.context import CallLabel, label_of_block, piece_of
 from sevenfold.lab.profile.figures import CacheBreak
@@ -256,15 +256,15 @@ class WindowContents(Struct, frozen=True):
     gauge: Reading
 
     @classmethod
-    def of(cls, session: Session) -> WindowContents:
-        """What is in a session's window now."""
-        with session.lock:
-            gauge, frame = session.gauge, session.exchange.frame
-            estimate = session.exchange.gauge.estimator.tokens
+    def of(cls, conversation: Conversation) -> WindowContents:
+        """What is in a conversation's window now."""
+        with conversation.lock:
+            gauge, frame = conversation.reading, conversation.frame
+            estimate = conversation.gauge.estimator.tokens
             found = [(SYSTEM, "", estimate(weight.opening(part))) for part in frame.system]
             found += [(TOOLS, tool_name(part), estimate(weight.opening(part))) for part in frame.tools]
             calls: dict[str, CallLabel] = {}
-            for item in session.transcript.view.items:
+            for item in conversation.transcript.view.items:
                 for block in item.shown:
                     if block.kind == "tool_use":
                         calls[block.id] = label_of_block(block)
