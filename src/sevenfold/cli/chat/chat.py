@@ -178,7 +178,7 @@ class Chat:
     def close(self) -> None:
         """Finish writing, and close connections."""
         self.agent.close()
-        if (client := self.agent.workings.options.get("client")) is not None:
+        if (client := self.agent.assembly.options.get("client")) is not None:
             client.close()
 
     # -- what happens ----------------------------------------------------------------------------
@@ -384,7 +384,7 @@ class Chat:
 
     def background(self) -> tuple[str, ...]:
         """What runs in the background: commands, and the engine's own work."""
-        processes = self.agent.workings.standing.processes
+        processes = self.agent.assembly.state.processes
         running = [one.command for one in processes.tasks() if one.state == "running"]
         return (
             *(one_line(command, 40) for command in running),

@@ -19,7 +19,6 @@ from rich.text import Text
 
 from sevenfold import events
 from sevenfold.agent.events import Mentioned
-from sevenfold.agent.loop import Call
 from sevenfold.agent.tools.output import (
     CommandRan,
     FileChanged,
@@ -33,6 +32,7 @@ from sevenfold.cli.chat.screen import Signs
 from sevenfold.cli.text import cause, clean, fit, money, one_line, plural, short_count, stopwatch
 from sevenfold.events import Event
 from sevenfold.lab.profile.context import label_of
+from sevenfold.session.results import ToolCall
 
 FEW_LINES = 14
 """Lines of a diff shown with its call."""
@@ -44,7 +44,7 @@ _LEAST_SECONDS = 0.5
 # -- tool calls ------------------------------------------------------------------------------
 
 
-def _head(call: Call, folder: str) -> str:
+def _head(call: ToolCall, folder: str) -> str:
     """The tool and what it is asked to do; paths are relative to the folder."""
     what = label_of(call.name, call.input).what
     if folder and what.startswith("/"):
@@ -54,7 +54,7 @@ def _head(call: Call, folder: str) -> str:
 
 
 def running_line(
-    call: Call, seconds: float, last: str, *, signs: Signs, width: int, folder: str = ""
+    call: ToolCall, seconds: float, last: str, *, signs: Signs, width: int, folder: str = ""
 ) -> Text:
     """A call in progress, with the last line it printed."""
     sign = signs.working[int(seconds * 4) % len(signs.working)]
@@ -66,7 +66,7 @@ def running_line(
 
 
 def result_lines(
-    call: Call,
+    call: ToolCall,
     output: ToolOutput,
     seconds: float,
     *,
@@ -89,7 +89,7 @@ def result_lines(
     return Group(line, *_below(output, signs, width, seen=seen))
 
 
-def full_call(call: Call, output: ToolOutput, seconds: float) -> RenderableType:
+def full_call(call: ToolCall, output: ToolOutput, seconds: float) -> RenderableType:
     """Everything about a call."""
     shown: list[RenderableType] = [
         Text.assemble((call.name, "bold"), (f"  {stopwatch(seconds)}", "dim")),
@@ -328,7 +328,7 @@ LONGEST_TAIL = 4_000
 class RunningCall(Struct, frozen=True):
     """A call in progress."""
 
-    call: Call
+    call: ToolCall
     began: float
     last: str = ""
 
@@ -353,11 +353,11 @@ class Activity(Struct, frozen=True):
     queued: tuple[str, ...] = ()
     stopping: bool = False
 
-    def began(self, call: Call, now: float) -> Activity:
+    def began(self, call: ToolCall, now: float) -> Activity:
         """After a call has started."""
         return replace(self, preparing="", running={**self.running, call.id: RunningCall(call, now)})
 
-    def progress(self, call: Call, text: str) -> Activity:
+    def progress(self, call: ToolCall, text: str) -> Activity:
         """After a call has printed something."""
         one = self.running.get(call.id)
         if one is None:
@@ -365,7 +365,7 @@ class Activity(Struct, frozen=True):
         grown = replace(one, last=(one.last + text)[-LONGEST_TAIL:])
         return replace(self, running={**self.running, call.id: grown})
 
-    def ended(self, call: Call) -> Activity:
+    def ended(self, call: ToolCall) -> Activity:
         """After a call has its result."""
         return replace(self, running={name: one for name, one in self.running.items() if name != call.id})
 

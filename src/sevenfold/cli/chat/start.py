@@ -14,10 +14,10 @@ from msgspec import Struct
 from rich.text import Text
 
 from sevenfold.agent.agent import Agent
+from sevenfold.agent.assembly import AgentOptions
 from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.agent.hooks.settings import load
 from sevenfold.agent.mcp.config import PROJECT_FILE, USER_FILE
-from sevenfold.agent.options import AgentOptions
 from sevenfold.agent.permissions.engine import Mode
 from sevenfold.cli.chat.history import SessionFile, new_name, sessions, title
 from sevenfold.cli.chat.menu import Menu, MenuItem
