@@ -16,9 +16,10 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.conversation import turn
-from sevenfold.conversation.conversation import Conversation, Outcome
+from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Fire, Run, Signal, Wait
 from sevenfold.conversation.hooks import HookInput, HookOutcome, Stop, UserPromptSubmit
+from sevenfold.conversation.request import Outcome
 from sevenfold.conversation.transcript import Beside
 from sevenfold.errors import Aborted, InputError, ModelError, RateLimited
 from sevenfold.events import SteppedAside
