@@ -63,6 +63,7 @@ class Session:
         ids         who names records; random names, unless a run is to be repeatable to the byte
         source      on whose behalf requests are made: main, or sdk for a program's own
         hooks       `Hooks`, or `AsyncHooks` for an `AsyncSession`
+        layers      what keeps it within the window, cheapest first; `sevenfold.layers.ladder.STANDARD` unless given
     """
 
     def __init__(
