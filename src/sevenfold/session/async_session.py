@@ -21,7 +21,7 @@ from sevenfold.events import Listener, Proposed
 from sevenfold.layers.compact.health import Health
 from sevenfold.layers.compact.request import Compacted, Preview, Wish
 from sevenfold.ports import AsyncClient, Call, Watcher
-from sevenfold.providers.models import Aside, Lister
+from sevenfold.providers.models import Lister, ListingClient
 from sevenfold.providers.registry import async_client_for, async_client_of, error_of, provider_for
 from sevenfold.recall.recall import Hit
 from sevenfold.session import replies
@@ -103,7 +103,7 @@ class AsyncSession:
         client, hooks = options.pop("client", None), options.pop("hooks", None)
         options["wire"] = wire = provider_for(model, client, options.get("wire")).name
         if client is not None and isinstance(asked := async_client_of(client, wire), Lister):
-            options["client"] = Aside(asked)
+            options["client"] = ListingClient(asked)
         session = await asyncio.to_thread(partial(opening, model=model, **options))
         try:
             return cls(session, client, hooks, wire)

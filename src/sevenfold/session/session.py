@@ -18,7 +18,7 @@ from sevenfold.events import Listener, Proposed
 from sevenfold.layers.compact.health import Health
 from sevenfold.layers.compact.request import Compacted, Preview, Wish
 from sevenfold.ports import Call, Client, Watcher
-from sevenfold.providers.models import Aside
+from sevenfold.providers.models import ListingClient
 from sevenfold.providers.registry import client_for, client_of, error_of, provider_for
 from sevenfold.recall.recall import Hit
 from sevenfold.record.log import title_of
@@ -117,7 +117,7 @@ class Session:
         engine = opened.engine(store, model, options)
         try:
             given = options.get("client")
-            client = None if isinstance(given, Aside) else given
+            client = None if isinstance(given, ListingClient) else given
             return cls(engine, store, client, options.get("hooks"), options.get("wire"))
         except BaseException:
             engine.session.close()
