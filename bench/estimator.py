@@ -38,7 +38,7 @@ from sevenfold.record.layout import Measured
 from sevenfold.record.tokens import COUNTED, Estimator
 from sevenfold.record.view import View
 from sevenfold.record.weight import NOTHING, Weight
-from sevenfold.stores.jsonl import lines
+from sevenfold.stores.jsonl import log as lines
 
 CORPUS = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus"
 
@@ -130,7 +130,7 @@ def _gauge(measured: Measured, prior: Prior) -> Gauge:
 def _step(gauge: Gauge, measured: Measured) -> Step:
     before = measured.before
     assert before is not None
-    start, expected = before.usage.prompt, gauge.expected(before)
+    start, expected = before.prompt, gauge.expected(before)
     chars = _characters(before.reply + before.since - before.removed)
     return Step(
         prompt=measured.usage.prompt,

@@ -18,8 +18,7 @@ from sevenfold.cli.recorded_session import append_draft, write_new
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import InputError, Refused
 from sevenfold.lab.simulator.brains import ModelPrompt
-from sevenfold.stores.jsonl.draft import DraftLog
-from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.stores.jsonl.log import DraftLog, JsonlLog
 from tests.commands.recorded import answering, files, foreign, helpful, opened, own, ran
 from tests.support import Story
 

@@ -17,7 +17,7 @@ from sevenfold.ports import Log
 from sevenfold.recall.index import RecallIndex
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata, Segment
-from sevenfold.stores.memory.log import MemoryLog
+from sevenfold.stores.memory import MemoryLog
 from tests.fidelity.making import harbour
 from tests.support import Story, answer, transcript
 

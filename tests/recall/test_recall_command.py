@@ -13,7 +13,7 @@ from sevenfold.errors import TranscriptForeign, TranscriptMissing
 from sevenfold.lab.examples import coding_session
 from sevenfold.record.decisions import Offload
 from sevenfold.record.log import decided
-from sevenfold.stores.jsonl.results import FileResults
+from sevenfold.stores.jsonl.store import FileResults
 from tests.recall.making import harbour
 from tests.support import Story, result
 

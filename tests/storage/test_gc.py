@@ -15,7 +15,7 @@ from sevenfold.record.entries import Stored
 from sevenfold.record.log import Place, said_by_user
 from sevenfold.stores.home import Home
 from sevenfold.stores.jsonl.lock import FileLock
-from sevenfold.stores.jsonl.results import FileResults
+from sevenfold.stores.jsonl.store import FileResults
 from tests.storage.making import Worker, run
 
 OLD = 100 * 86_400

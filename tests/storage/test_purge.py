@@ -22,7 +22,7 @@ from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata, Epoch, Purged, Rewound, Segment
 from sevenfold.record.redact import digest, mask
 from sevenfold.stores.home import Home
-from sevenfold.stores.jsonl import lines
+from sevenfold.stores.jsonl import log as lines
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog
 from tests.redaction.making import ALONE, Maker

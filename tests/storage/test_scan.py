@@ -9,8 +9,7 @@ import pytest
 from sevenfold.cli import scan as scan_command
 from sevenfold.record.redact import digest
 from sevenfold.stores.home import Home
-from sevenfold.stores.jsonl.pieces import SIZE, pieces
-from sevenfold.stores.jsonl.scan import scan
+from sevenfold.stores.jsonl.secrets import SIZE, pieces, scan
 from tests.redaction.making import ALONE, Maker
 from tests.storage.making import Worker, run
 

@@ -52,9 +52,9 @@ from sevenfold.prompts.system import OutputStyle
 from sevenfold.session import factory as opened
 from sevenfold.session.close import finish
 from sevenfold.session.factory import Options, Store
-from sevenfold.stores.atomic import private_folder
+from sevenfold.stores.files import private_folder
 from sevenfold.stores.home import user_home
-from sevenfold.stores.jsonl.results import FileResults
+from sevenfold.stores.jsonl.store import FileResults
 from sevenfold.stores.trust import Trust, user_folder
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from sevenfold.agent.permissions.engine import Mode
 from sevenfold.agent.processes import BackgroundTask, TaskState
 from sevenfold.agent.tools.context import DeskState, Todo
 from sevenfold.errors import TranscriptError
-from sevenfold.stores.atomic import private_folder, write_whole
+from sevenfold.stores.files import private_folder, write_whole
 
 VERSION = 1
 MOST_TASKS = 50

@@ -34,8 +34,7 @@ from sevenfold.ports import Client
 from sevenfold.providers.registry import client_for
 from sevenfold.record.weight import measure
 from sevenfold.session.session import Session, Wishes
-from sevenfold.stores.jsonl.draft import DraftLog
-from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.stores.jsonl.log import DraftLog, JsonlLog
 
 SOMETHING_LOST = 1
 """The exit code if a fact is neither in the context nor found by recall."""

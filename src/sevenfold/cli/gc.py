@@ -10,7 +10,6 @@ from sevenfold.clock import SystemClock
 from sevenfold.conversation.resume import resume
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.gc import Limits, collect
-from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.settings_files import load
 
 HELP = """\
@@ -51,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
         user_home(),
         Limits(days, megabytes),
         SystemClock().now(),
-        lambda transcript: resume(JsonlLog(transcript)),
+        resume,
         dry_run=options.dry_run,
     )
     for one in result.gone:

@@ -25,7 +25,7 @@ from sevenfold.ports import Client
 from sevenfold.providers.registry import client_for
 from sevenfold.session.session import Session
 from sevenfold.stores.jsonl.log import JsonlLog
-from sevenfold.stores.jsonl.notes import FileNotes
+from sevenfold.stores.jsonl.store import FileDocument
 
 NO_NOTES = 1
 """The exit code if there are none."""
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     recorded = recorded_sessions.inspect(transcripts.find(options.file), options.model)
     done = _update(recorded) if options.update else ""
-    text = FileNotes(recorded.notes).read()
+    text = FileDocument(recorded.notes).read()
     sections = {name: words for name, words in read(text or "").sections.items() if words.strip()}
     if options.json:
         print_json(

@@ -13,9 +13,9 @@ from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import InputError, UserError
 from sevenfold.record.redact import DIGITS_IN_MASK
 from sevenfold.stores.home import Home, user_home
-from sevenfold.stores.jsonl.purge import secrets, sessions
-from sevenfold.stores.jsonl.purge.leak import Leak
-from sevenfold.stores.jsonl.purge.rewrite import World
+from sevenfold.stores.jsonl import purge
+from sevenfold.stores.jsonl.rewrite import World
+from sevenfold.stores.jsonl.secrets import Leak
 
 DECLINED = 1
 """The exit code if the user says no."""
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _purge_session(home: Home, world: World, options: argparse.Namespace) -> int:
-    found = sessions.find(home, options.session, options.project)
+    found = purge.find(home, options.session, options.project)
     if not found:
         raise UserError(f"{options.session}: no such session under {home.root}")
     if len(found) > 1:
@@ -75,7 +75,7 @@ def _purge_session(home: Home, world: World, options: argparse.Namespace) -> int
             f"{options.session}: several sessions have this name; choose one with --project FOLDER{places}"
         )
     (session,) = found
-    there = sessions.extent(session)
+    there = purge.extent(session)
     sys.stdout.write(
         f"{session.transcript}\n  {plural(there.files, 'file')}, {there.results:,} of them stored results; "
         f"{there.bytes:,} bytes\n"
@@ -84,14 +84,14 @@ def _purge_session(home: Home, world: World, options: argparse.Namespace) -> int
         return 0
     if not confirm("Remove all of it permanently?", options):
         return DECLINED
-    sessions.remove(home, session, world)
+    purge.remove(home, session, world)
     sys.stdout.write("Removed.\n")
     return 0
 
 
 def _purge_secrets(home: Home, world: World, leaks: list[Leak], options: argparse.Namespace) -> int:
     with progress("searching") as step:
-        affected = secrets.survey(home, leaks, step) if leaks else []
+        affected = purge.survey(home, leaks, step) if leaks else []
     if not affected:
         sys.stdout.write(f"The secret is nowhere under {home.root}.\n")
         return 0
@@ -101,7 +101,7 @@ def _purge_secrets(home: Home, world: World, leaks: list[Leak], options: argpars
         return 0
     if not confirm(f"Replace it with {' and '.join(leak.mask for leak in leaks)} permanently?", options):
         return DECLINED
-    places = secrets.purge(home, leaks, affected, world)
+    places = purge.mask(home, leaks, affected, world)
     sys.stdout.write(f"Masked in {plural(places, 'place')}.\n")
     return 0
 
@@ -113,7 +113,7 @@ def _leaks(home: Home, options: argparse.Namespace) -> list[Leak]:
     if len(digest) < DIGITS_IN_MASK or not set(digest) <= set("0123456789abcdef"):
         raise InputError(f"{options.secret_digest}: this is not a digest; sevenfold scan prints them")
     with progress("searching") as step:
-        return secrets.leaks_with(home, digest, step)
+        return purge.leaks_with(home, digest, step)
 
 
 def _secret() -> str:

@@ -27,7 +27,7 @@ from sevenfold.recall.index import RecallIndex, side_file
 from sevenfold.recall.recall import Hit, Near
 from sevenfold.stores.home import SessionFiles
 from sevenfold.stores.jsonl.log import JsonlLog
-from sevenfold.stores.jsonl.results import FileResults
+from sevenfold.stores.jsonl.store import FileResults
 from sevenfold.stores.settings_files import FileSource
 
 NO_MATCHES = 1

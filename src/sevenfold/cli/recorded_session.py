@@ -30,12 +30,10 @@ from sevenfold.record.view import View
 from sevenfold.session import factory as opened
 from sevenfold.session.factory import Lifetime, Options, Recalled, Store, Tool
 from sevenfold.session.session import Session
-from sevenfold.stores.atomic import Staged
+from sevenfold.stores.files import Staged
 from sevenfold.stores.home import user_home
-from sevenfold.stores.jsonl.draft import DraftLog
-from sevenfold.stores.jsonl.log import JsonlLog
-from sevenfold.stores.jsonl.notes import FileNotes
-from sevenfold.stores.jsonl.results import FileResults
+from sevenfold.stores.jsonl.log import DraftLog, JsonlLog
+from sevenfold.stores.jsonl.store import FileDocument, FileResults
 from sevenfold.stores.settings_files import FileSource
 
 NO_MODEL = "<synthetic>"
@@ -103,7 +101,7 @@ def open_draft(
         log=log,
         results=results,
         settings=FileSource(recorded.folder),
-        notes=FileNotes(recorded.notes),
+        notes=FileDocument(recorded.notes),
         recall=recalled,
         cwd=str(recorded.folder),
         path=str(shown.absolute()),

@@ -16,7 +16,7 @@ from sevenfold.cli.output import progress_bar
 from sevenfold.cli.text import plural
 from sevenfold.errors import UserError
 from sevenfold.stores.home import user_home
-from sevenfold.stores.jsonl.scan import Hit, scan
+from sevenfold.stores.jsonl.secrets import SecretHit, scan
 
 FOUND = 1
 """The exit code if there is a secret."""
@@ -104,7 +104,7 @@ def _files(paths: list[Path]) -> list[Path]:
     return list(files)
 
 
-def _grouped(hits: Iterable[Hit]) -> list[dict[str, Any]]:
+def _grouped(hits: Iterable[SecretHit]) -> list[dict[str, Any]]:
     """One entry for each secret: its kind, its digest, and where it is."""
     secrets: dict[tuple[str, str], dict[str, Any]] = {}
     for hit in hits:

@@ -16,8 +16,8 @@ from sevenfold.cli.text import plural, size
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import Refused
 from sevenfold.stores.home import user_home
-from sevenfold.stores.jsonl.purge import sessions as purge
-from sevenfold.stores.jsonl.purge.rewrite import World
+from sevenfold.stores.jsonl import purge
+from sevenfold.stores.jsonl.rewrite import World
 
 DECLINED = 1
 """The exit code if the user says no."""

@@ -22,7 +22,7 @@ from sevenfold.record.redact import mask
 from sevenfold.record.view import View
 from sevenfold.stores.home import Project
 from sevenfold.stores.jsonl.log import JsonlLog
-from sevenfold.stores.jsonl.pieces import masked_record
+from sevenfold.stores.jsonl.secrets import masked_record
 
 LOOKED_AT = 200
 """Records at the beginning that are searched for the user's first words."""

@@ -1,8 +1,8 @@
-"""A transcript written anew without a secret: every line stays a line, and every record who it was.
+"""A transcript rewritten without a secret: every line stays a line, and every record keeps its identity.
 
-Places that records name as numbers of bytes are moved along. What the model would be sent has changed, and its
-reasoning may be bound to what it was, so the new file ends with an epoch like the last one that goes on
-without reasoning; it holds on every branch. A record says what was done.
+Positions that records hold are moved along. What the model would be sent has changed, and its reasoning may be bound
+to what it was, so the new file ends with an epoch like the last one that continues without reasoning; it holds on every
+branch. A record says what was done. The branches of a session are rewritten with it, because they begin with its lines.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from msgspec.structs import replace
 
 from sevenfold.errors import InputError, TranscriptTooNew
 from sevenfold.ports import Clock, Ids
-from sevenfold.record import entries
 from sevenfold.record.decisions import Epoch, Offload, OwnDecision, Purged, Signed, Undone
 from sevenfold.record.entries import Boundary, Damaged, Decision, Entry, Label, Said
 from sevenfold.record.log import decided
 from sevenfold.record.view import View
-from sevenfold.stores.jsonl import lines
-from sevenfold.stores.jsonl.purge.leak import Leak
+from sevenfold.stores.jsonl.branch import BranchPoint
+from sevenfold.stores.jsonl.log import Line, scan
+from sevenfold.stores.jsonl.secrets import Leak, entry_of, mask_record
 
 _CARRY = b'"kind":"carry"'
-_OFFSET = re.compile(rb'"(epoch_offset|segment_offset)":(\d+)')
+_POSITION = re.compile(rb'"(epoch_offset|segment_offset)":(\d+)')
 
 
 class World(Struct, frozen=True):
@@ -38,54 +38,78 @@ class World(Struct, frozen=True):
     ids: Ids
 
     def stamp(self) -> str:
-        """Now, as records say it."""
+        """Now, as records have it."""
         now = datetime.fromtimestamp(self.clock.now(), UTC)
         return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class Rewriting:
-    """One pass over a transcript; read `masked` when `lines` has ended."""
+class Rewrite:
+    """One pass over a transcript, or over a branch of it; read `masked` when `lines` has ended."""
 
-    def __init__(self, path: Path, leaks: Sequence[Leak], world: World) -> None:
+    def __init__(self, path: Path, leaks: Sequence[Leak], world: World, parent: Path | None = None) -> None:
+        """``parent`` is the transcript that a branch began with, as it was before it is rewritten itself."""
         self.masked = 0
+        """How often the secrets were in the file."""
         self._path = path
         self._leaks = leaks
         self._world = world
+        self._parent = parent
         self._view = View(keeps_history=False)
+        self._position = 0
         self._from = [0]
         self._by = [0]
         self._signed: list[str] = []
 
     def lines(self, results: dict[str, str]) -> Iterator[bytes]:
         """The new file's lines; ``results`` are stored results that are masked along with it."""
+        start = header = inherited = 0
+        if self._parent is not None:
+            point, header = BranchPoint.of(self._path)
+            start = point.start
+            yield self._begin(self._parent, point).header()
+            inherited, self.masked = self.masked, 0
         torn = False
-        place = 0
-        for number, line in enumerate(lines.scan(self._path, limit=sys.maxsize), 1):
-            new = self._moved(self._without(line.raw, number))
-            if len(new) != len(line.raw):
-                self._from.append(line.offset + len(line.raw))
-                self._by.append(self._by[-1] + len(new) - len(line.raw))
-            self._view.add(_entry(new), place)
-            place += len(new)
+        for number, line in enumerate(scan(self._path, header, limit=sys.maxsize), 1):
             torn = line.torn
-            yield new
+            yield self._rewritten(line, line.offset - header + start, number)
         if self._view.unknown_kinds:
             raise TranscriptTooNew(
                 f"{self._path}: it holds records this version does not know; purge with a newer Sevenfold"
             )
         if torn:
             yield b"\n"
-        yield from self._closing(results)
+        yield from self._closing(results, inherited)
+
+    def _begin(self, parent: Path, point: BranchPoint) -> BranchPoint:
+        """Go through the lines a branch begins with; returns where it will begin."""
+        if not point.fits(parent):
+            # A purge that was cut off has rewritten the branch already: it fits what the parent will be.
+            return point
+        last = b""
+        for number, line in enumerate(scan(parent, limit=sys.maxsize), 1):
+            if line.offset >= point.start:
+                break
+            last = self._rewritten(line, line.offset, number)
+        return BranchPoint.at(self._shifted(point.start), last)
+
+    def _rewritten(self, line: Line, position: int, number: int) -> bytes:
+        new = self._moved(self._without(line.raw, number))
+        if len(new) != len(line.raw):
+            self._from.append(position + len(line.raw))
+            self._by.append(self._by[-1] + len(new) - len(line.raw))
+        self._view.add(entry_of(new), self._position)
+        self._position += len(new)
+        return new
 
     def _without(self, raw: bytes, number: int) -> bytes:
         new, times = mask_record(self._leaks, raw)
-        if times and _bones(_entry(new)) != _bones(_entry(raw)):
+        if times and _identity(entry_of(new)) != _identity(entry_of(raw)):
             raise InputError(
                 f"{self._path}: line {number}: what is to be masked is part of the record's own structure, "
                 "so it is no secret in the usual sense; nothing was changed"
             )
         self.masked += times
-        match _entry(new):
+        match entry_of(new):
             case Decision(made=Signed() as made) if times:
                 self._signed.append(made.id)
             case _:
@@ -93,57 +117,31 @@ class Rewriting:
         return new
 
     def _moved(self, raw: bytes) -> bytes:
-        """A carry record with its offsets as they are in the new file."""
-        return _OFFSET.sub(self._shifted, raw) if _CARRY in raw[:200] else raw
+        """A carry record with its positions as they are in the new file."""
+        if _CARRY not in raw[:200]:
+            return raw
+        return _POSITION.sub(lambda found: b'"%s":%d' % (found[1], self._shifted(int(found[2]))), raw)
 
-    def _shifted(self, found: re.Match[bytes]) -> bytes:
-        offset = int(found[2])
-        offset += self._by[bisect_right(self._from, offset) - 1]
-        return b'"%s":%d' % (found[1], offset)
+    def _shifted(self, position: int) -> int:
+        return position + self._by[bisect_right(self._from, position) - 1]
 
-    def _closing(self, results: dict[str, str]) -> Iterator[bytes]:
+    def _closing(self, results: dict[str, str], inherited: int) -> Iterator[bytes]:
         masks = [leak.mask for leak in self._leaks]
         yield self._own(Purged(masks=masks, count=self.masked, results=results))
         # A summary the provider signed is no longer what was signed: the readable one takes its place.
         yield from (self._own(Undone(decision=signed)) for signed in self._signed)
         epoch = self._view.epoch
-        if self.masked and epoch is not None:
+        if (self.masked or inherited) and epoch is not None:
             plain = replace(epoch, drops_thinking_after=None, boundary=None)
             yield self._own(replace(plain, reason="purged", drops_thinking=True))
 
     def _own(self, made: OwnDecision) -> bytes:
-        # Made at no record, so that it holds wherever the conversation goes on from.
+        # Made at no record, so that it holds wherever the conversation continues from.
         stamped = replace(made, id=self._world.ids.new(), at=None, timestamp=self._world.stamp())
         return decided(stamped).line
 
 
-def mask_record(leaks: Sequence[Leak], raw: bytes) -> tuple[bytes, int]:
-    """A transcript's line without any of these secrets, and how many places were masked."""
-    text, masked = raw.decode(errors="surrogateescape"), 0
-    suspects = [leak for leak in leaks if leak.may_be_in(text)]
-    if not suspects:
-        return raw, 0
-    damaged = isinstance(_entry(raw), Damaged)
-    for leak in suspects:
-        text, times = leak.in_text(text) if damaged else leak.in_json(text)
-        masked += times
-    return (text.encode(errors="surrogateescape"), masked) if masked else (raw, 0)
-
-
-def mask_text(leaks: Sequence[Leak], raw: bytes) -> tuple[bytes, int]:
-    """The same for any other file."""
-    text, masked = raw.decode(errors="surrogateescape"), 0
-    for leak in leaks:
-        text, times = leak.in_text(text)
-        masked += times
-    return (text.encode(errors="surrogateescape"), masked) if masked else (raw, 0)
-
-
-def _entry(raw: bytes) -> Entry:
-    return entries.read(raw) if len(raw) <= lines.LINE_LIMIT else Damaged("the line is too long to be read")
-
-
-def _bones(entry: Entry) -> object:
+def _identity(entry: Entry) -> object:
     """What a record is, apart from what it says."""
     match entry:
         case Said():
