@@ -141,13 +141,13 @@ def test_a_model_it_serves_is_asked_through_it_whether_awaited_or_not() -> None:
     async def awaited() -> str:
         async with sevenfold.AsyncSession.in_memory(model="own-1") as session:
             await session.user("hello")
-            assert session.core.profile.window == 33_000
+            assert session.conversation.profile.window == 33_000
             return (await session.complete()).text
 
     registry.register(Own({"main": lambda request: f"own: {len(request['messages'])}"}))
     with sevenfold.Session.in_memory(model="own-1") as session:
         session.user("hello")
-        assert (session.complete().text, session.core.profile.wire) == ("own: 1", "own")
+        assert (session.complete().text, session.conversation.profile.wire) == ("own: 1", "own")
     assert asyncio.run(awaited()) == "own: 1"
 
 
