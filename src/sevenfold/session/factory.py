@@ -11,10 +11,11 @@ from msgspec import Struct
 
 import sevenfold
 from sevenfold.clock import RandomIds, SystemClock
-from sevenfold.conversation.conversation import Conversation, NotesFile, Services
+from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.layer import Layer
 from sevenfold.conversation.options import RequestOptions
-from sevenfold.conversation.stock import REPRODUCIBLE
+from sevenfold.conversation.provider_edits import REPRODUCIBLE
+from sevenfold.conversation.services import NotesFile, Services
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import InputError
 from sevenfold.events import Listener
@@ -22,7 +23,7 @@ from sevenfold.layers.ladder import STANDARD, Ladder
 from sevenfold.ports import Clock, Found, Ids, Log, Results
 from sevenfold.ports import Store as SessionStore
 from sevenfold.profiles import Profile
-from sevenfold.providers.models import Copies, Lister, Listings
+from sevenfold.providers.models import Lister, ListingCache, Listings
 from sevenfold.providers.openai.chat import from_function
 from sevenfold.providers.registry import address_for, client_of, provider_for
 from sevenfold.recall import meaning
@@ -271,7 +272,7 @@ def profile_for(store: Store, model: str, client: Any, wire: str | None = None) 
 
 def listings(store: Store) -> Listings:
     """Where a session looks models up."""
-    return Listings(Copies(store.models), switched_on=store.settings.current().model_listing)
+    return Listings(ListingCache(store.models), switched_on=store.settings.current().model_listing)
 
 
 def _conversation(store: Store, model: str, options: Options, profile: Profile) -> Conversation:
