@@ -302,29 +302,29 @@ class _ShellCommand(ChildProcess):
         shell = shutil.which("bash", path=environ.get("PATH")) or shutil.which("bash")
         if shell is None:
             raise Refused("There is no bash on this machine, and commands need it.")
-        self._told, says = os.pipe()
+        self._cwd, write_cwd = os.pipe()
         argv = [shell, "-c", _SCRIPT, "bash", command]
-        environ = {**environ, "SEVENFOLD_CWD_FD": str(says)}
+        environ = {**environ, "SEVENFOLD_CWD_FD": str(write_cwd)}
         try:
-            super().__init__(argv, cwd=cwd, environ=environ, pass_fds=(says,))
+            super().__init__(argv, cwd=cwd, environ=environ, pass_fds=(write_cwd,))
         except (OSError, ValueError) as error:
-            os.close(self._told)
+            os.close(self._cwd)
             raise Refused(f"The command could not be started in {cwd} ({error}).") from error
         finally:
-            os.close(says)
+            os.close(write_cwd)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         super().__exit__(kind)
-        os.close(self._told)
+        os.close(self._cwd)
 
     def ended_in(self) -> str:
         """The folder the command ended in."""
-        os.set_blocking(self._told, False)
+        os.set_blocking(self._cwd, False)
         try:
-            said = os.read(self._told, 65536)
+            found = os.read(self._cwd, 65536)
         except BlockingIOError:
             return ""
-        return os.fsdecode(said.removesuffix(b"\n"))
+        return os.fsdecode(found.removesuffix(b"\n"))
 
 
 class _Background:
