@@ -307,7 +307,7 @@ def read_usage(reported: Raw) -> Usage | None:
     if bytes(reported) == b"null":
         return None
     usage = Usage.read(reported)
-    return usage if usage.total else None
+    return usage if usage.input_tokens or usage.total else None
 
 
 def _blocks(content: str | list[Raw] | None) -> tuple[Block, ...]:

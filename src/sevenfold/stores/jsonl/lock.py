@@ -128,12 +128,6 @@ def exclusive(fd: int) -> Iterator[None]:
         unlock_file(fd)
 
 
-def lock_file(fd: int) -> None:
-    """Wait until no other process has locked a file, and lock it: for the moment of a write."""
-    while not _try_lock(fd):
-        time.sleep(_POLL_SECONDS / 50)
-
-
 if sys.platform == "win32":
     import msvcrt
 
@@ -146,6 +140,11 @@ if sys.platform == "win32":
         except OSError:
             return False
         return True
+
+    def lock_file(fd: int) -> None:
+        """Wait until no other process has locked a file, and lock it: for the moment of a write."""
+        while not _try_lock(fd):
+            time.sleep(_POLL_SECONDS / 50)
 
     def unlock_file(fd: int) -> None:
         """Let others lock the file."""
@@ -161,6 +160,10 @@ else:
         except BlockingIOError:
             return False
         return True
+
+    def lock_file(fd: int) -> None:
+        """Wait until no other process has locked a file, and lock it: for the moment of a write."""
+        fcntl.flock(fd, fcntl.LOCK_EX)
 
     def unlock_file(fd: int) -> None:
         """Let others lock the file."""
