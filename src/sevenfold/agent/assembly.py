@@ -49,6 +49,7 @@ from sevenfold.ports import AsyncClient, Client
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
 from sevenfold.prompts.system import OutputStyle
+from sevenfold.recall.recall import SessionRecall
 from sevenfold.session import factory as opened
 from sevenfold.session.close import finish
 from sevenfold.session.factory import Options, Store
@@ -103,7 +104,7 @@ class Workings:
         store = opened.in_memory("agent", settings)
         # The reader is a tool like any other: what it is to read must be a file.
         results = FileResults(place.results)
-        recall = opened.Recalled(store.log, None, results)
+        recall = SessionRecall(store.log, None, results)
         return place, replace(store, results=results, recall=recall, cwd=str(self.folder))
 
     def _servers(self) -> McpServers | None:

@@ -12,7 +12,7 @@ from sevenfold.agent.tools.functions import function_tool
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.agent.tools.skills import Skills
 from sevenfold.agent.tools.tool import Tool
-from sevenfold.recall.recall import Hit
+from sevenfold.recall.search import Hit
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.entries import Said

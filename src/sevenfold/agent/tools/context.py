@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sevenfold.agent.permissions.rules import PermissionRequest
-from sevenfold.recall.recall import Hit
+from sevenfold.recall.search import Hit
 
 ROOM = 48_000
 """Characters of one result, in a window of full size."""
