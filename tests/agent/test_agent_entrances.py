@@ -115,6 +115,6 @@ def test_a_first_request_that_may_well_fit_is_not_held_back_by_how_little_is_kno
     system = "A careful assistant works here, step by step, and says what it does. " * 100
     with sevenfold.Session.in_memory(model=UNPRICED, system=system, client=Model(["Hi."])) as session:
         session.user("hello")
-        size, blocking = session.core.exchange.size(), session.core.window.blocking
+        size, blocking = session.conversation.size(), session.conversation.window.blocking
         assert size.tokens < blocking < size.high
         assert session.complete().text == "Hi."

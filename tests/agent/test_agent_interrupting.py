@@ -18,6 +18,7 @@ from sevenfold.agent.loop import INTERRUPTED, NOT_DONE
 from sevenfold.agent.tools.context import Context
 from sevenfold.conversation.flow import Signal
 from sevenfold.events import Compacting, Sending
+from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.ports import Call, Piece, Reply, Watcher
 from sevenfold.providers.offline import AsyncOfflineClient, OfflineClient, Script
 from tests.agent.working import (
@@ -248,7 +249,7 @@ def test_an_interrupted_compaction_leaves_the_conversation_as_it_was() -> None:
         view = made.workings.core.transcript.view
         assert view.boundary is None
         assert [item.said.uuid for item in view.items][:-1] == before
-        assert made.session.engine.compactor.status == ""
+        assert made.session.conversation.state(Compactor).status == ""
 
 
 def test_cancelling_an_awaited_run_leaves_the_conversation_in_order() -> None:

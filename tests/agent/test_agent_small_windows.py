@@ -21,6 +21,7 @@ from sevenfold.errors import ContextFull
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
+from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.profiles import find
 from sevenfold.record.window import Window
 from sevenfold.stores.trust import Trust, user_folder
@@ -104,7 +105,7 @@ def test_at_8k_work_goes_on_for_a_hundred_turns(folder: Path) -> None:
         done = made.run("Read all files, again and again.")
         made.session.settle()
         assert (done.end, done.turns) == ("done", 101)
-        assert made.session.engine.compactor.made >= 2
+        assert made.session.conversation.state(Compactor).made >= 2
         assert {one.status for one in simulator.requests if one.path == CHAT} == {200}
         assert "Read all files, again and again." in json.dumps(bodies(simulator)[-1]["messages"])
 
@@ -147,7 +148,7 @@ def test_what_is_told_follows_from_the_window_alone(
     for _ in range(2):
         with sevenfold.Agent(LOCAL, folder=folder, settings={**QUIET, "context_window": window}) as made:
             assert made.workings.fit.size == size
-            frames.append(made.workings.core.exchange.frame)
+            frames.append(made.workings.core.frame)
             assert len(frames[-1].tools) == tools
             made.session.user("Hello.")
             assert made.session.gauge.high < made.workings.core.window.threshold

@@ -90,7 +90,10 @@ def test_a_known_model_is_looked_up_beside_a_session_and_counts_in_the_next(
         assert session.gauge.context == 1_000_000, "latched"
     for _ in range(2):
         with opened(KNOWN, claude, tmp_path) as session:
-            assert (session.core.window.context, session.core.window.source) == (333_000, "listing")
+            assert (session.conversation.window.context, session.conversation.window.source) == (
+                333_000,
+                "listing",
+            )
     assert asked_for_models(simulator) == 1
     with opened(KNOWN, claude, tmp_path, model_listing=False) as session:
         assert session.gauge.context == 1_000_000
@@ -100,7 +103,7 @@ def test_the_window_of_a_model_nobody_knows_is_its_servers(local: openai.OpenAI,
     for _ in range(2):
         with opened(HOUSE, local, tmp_path) as session:
             assert session.gauge.context == 40_960
-            assert "40,960" in session.core.profile.note
+            assert "40,960" in session.conversation.profile.note
     with sevenfold.Session.in_memory(model=HOUSE, client=local, settings=QUIET) as session:
         assert session.gauge.context == 40_960
         session.user("hello")
@@ -150,7 +153,7 @@ def test_what_the_server_cannot_do_is_not_asked_of_it(
     ) as session:
         session.user("hello")
         assert b"context_management" not in session.prepare().body
-        assert not session.core.profile.on_demand_compaction
+        assert not session.conversation.profile.on_demand_compaction
 
 
 @pytest.mark.spec("S8.5")

@@ -121,7 +121,7 @@ def test_a_session_can_be_put_for_what_is_registered_and_for_nothing_else() -> N
         request = session.prepare()
         assert (request.wire, request["MESSAGES"][0]["ROLE"]) == ("shouting", "USER")
         assert session.at() == request.body
-        assert session.core.profile.wire == "shouting"
+        assert session.conversation.profile.wire == "shouting"
         with pytest.raises(Overloaded):
             session.complete()
 

@@ -26,7 +26,7 @@ from sevenfold.agent.toolkit import KeptTodos, Plans
 from sevenfold.agent.tools.skills import Skills
 from sevenfold.conversation.flow import Flow, drive, drive_async
 from sevenfold.errors import Refused
-from sevenfold.layers.compact.request import Compacted, Wish
+from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.ports import AsyncClient, Client
 from sevenfold.providers.registry import async_client_for, async_client_of, client_for, client_of
 from sevenfold.session.async_session import AsyncSession
@@ -112,7 +112,9 @@ class _Parts:
     def _compacting(self, instructions: str, wish: Wishes) -> Flow[Compacted | None]:
         """A compaction that can be interrupted from now on."""
         self._claim()
-        return self._workings.loop.compact(Wish(trigger="manual", instructions=instructions, **wish))
+        return self._workings.loop.compact(
+            CompactionRequest(trigger="manual", instructions=instructions, **wish)
+        )
 
     def _claim(self) -> None:
         if self._running:
@@ -159,7 +161,7 @@ class Agent(_Parts):
         self._hooks: Hooks | None = options.get("hooks")
         super().__init__(model, options, self._client)
         workings = self._workings
-        self.session = Session(workings.engine, workings.store, self._client, self._hooks)
+        self.session = Session(workings.core, workings.store, self._client, self._hooks)
         """The session it works in: gauge, why, undo, compact, recall…"""
         self._asked = Interruptible(self._client, lambda: workings.loop.stopped)
         self._work: _Work | None = None
@@ -268,7 +270,7 @@ class AsyncAgent(_Parts):
         self._hooks: AsyncHooks | None = options.get("hooks")
         super().__init__(model, options, self._client)
         workings = self._workings
-        self.session = AsyncSession(Session(workings.engine, workings.store), self._client, self._hooks)
+        self.session = AsyncSession(Session(workings.core, workings.store), self._client, self._hooks)
         """The session it works in: gauge, why, undo, compact, recall…"""
         self._asked = AsyncInterruptible(self._client, lambda: workings.loop.stopped)
         self._task: asyncio.Task[Finished] | None = None

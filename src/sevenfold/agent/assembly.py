@@ -31,7 +31,7 @@ from sevenfold.agent.tools.shell import command_environ
 from sevenfold.agent.tools.skills import SkillInput, SkillTool
 from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.clock import SystemClock
-from sevenfold.conversation.engine import Engine
+from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Run
 from sevenfold.conversation.hooks import (
     HookInput,
@@ -41,10 +41,10 @@ from sevenfold.conversation.hooks import (
     SessionStart,
 )
 from sevenfold.conversation.options import window_for
+from sevenfold.conversation.restore import FilesSlot, Slot
 from sevenfold.conversation.transcript import Beside
 from sevenfold.errors import InputError
 from sevenfold.events import SteppedAside
-from sevenfold.layers.compact.slots import FilesSlot, Slot
 from sevenfold.ports import AsyncClient, Client
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
@@ -134,13 +134,12 @@ class Workings:
         self.skills = toolkit.find_skills(self.folder, user_folder(os.environ), trusted=self.trusted)
         self.box = self._box()
         self.prompting = self._prompting()
-        self.engine = self._engine()
-        self.core = self.engine.session
+        self.core = self._conversation()
         self.hands = self._hands()
         self._follow = self._following()
         self._check_usd()
         self.loop = Loop(
-            self.engine,
+            self.core,
             self.hands,
             limits=self._limits,
             common=self.common,
@@ -169,7 +168,7 @@ class Workings:
                 f"max_usd={most} cannot be kept: what {unpriced} costs is not known, and no setting says it. Leave it "
                 "out, and limit the work by max_turns or max_output_tokens instead"
             )
-        if most is not None and self.core.exchange.account.usd is None:
+        if most is not None and self.core.account.usd is None:
             raise InputError(
                 f"max_usd={most} cannot be kept: it counts the whole session, in which a model was asked whose price "
                 "is not known. Begin a new session, or limit the work by max_turns or max_output_tokens instead"
@@ -223,7 +222,7 @@ class Workings:
         folders = [user_folder(os.environ), *([self.folder / ".sevenfold"] if self.trusted else [])]
         return find_style(name, folders)
 
-    def _engine(self) -> Engine:
+    def _conversation(self) -> Conversation:
         options, own, kinds = self.options, self.options.get("system"), self.box.kinds()
         chosen: Options = {
             "system": self.prompting.prompt() if own is None else own,
@@ -239,7 +238,7 @@ class Workings:
         thinking = options.get("thinking")
         if thinking is not None:
             chosen["thinking"] = thinking
-        return opened.engine(self.store, self.model, chosen, self.profile)
+        return opened.conversation(self.store, self.model, chosen, self.profile)
 
     def _hands(self) -> Hands:
         standing = self.standing
@@ -278,14 +277,14 @@ class Workings:
         return Mentions(reader, lambda: room, self.reporter.mentioned).beside
 
     def _fill_slots(self) -> None:
-        standing, compactor = self.standing, self.engine.compactor
+        standing, compactor = self.standing, self.core
         files = slots.OpenFilesSlot(
             standing.familiar, standing.desk, may_read=standing.may_restore, own=self._is_own
         )
         before = [slot for slot in compactor.slots if not isinstance(slot, FilesSlot)]
         announced: list[Slot] = [self._follow.slot()] if self._follow is not None else []
         if self.options.get("system") is None:
-            before.insert(0, slots.SectionsSlot(self.prompting, self.core.exchange))
+            before.insert(0, slots.SectionsSlot(self.prompting, self.core))
             announced.append(slots.skill_listing_slot(self.skills))
         compactor.slots[:] = [
             *before,
@@ -294,7 +293,7 @@ class Workings:
             files,
         ]
         compactor.cleanups += [files.forget, standing.save]
-        compactor.writer.autonomous = lambda: standing.grants.mode == "autonomous"
+        compactor.autonomous = lambda: standing.grants.mode == "autonomous"
 
     # -- while it works -------------------------------------------------------------------------
 
@@ -326,7 +325,7 @@ class Workings:
             self._follow()
         self._tell_of_the_gone()
         if self.options.get("system") is None and (prompt := self.prompting.news()):
-            self.core.exchange.wanted = self.core.exchange.wanted.saying(prompt)
+            self.core.wanted = self.core.wanted.saying(prompt)
         told: list[HookInput] = []
         if not self._told_start:
             source: Literal["resume", "startup"] = "resume" if self._resumed else "startup"
@@ -349,7 +348,7 @@ class Workings:
         standard = standard_tools(self.standing.processes, skills=self.skills)
         known = {tool.name for tool in (*self.box, *standard)} | {SkillTool.name}
         for line in unknown_rules(rules, known):
-            self.core.announcer.tell(SteppedAside(layer="rules", reason=line))
+            self.core.events.tell(SteppedAside(layer="rules", reason=line))
 
     def _instruction(self, file: Loaded) -> InstructionsLoaded:
         return InstructionsLoaded(
@@ -379,7 +378,7 @@ class Workings:
         for text in outcome.messages:
             self.reporter.notice(text)
         for failure in outcome.failures:
-            self.core.announcer.tell(
+            self.core.events.tell(
                 SteppedAside(layer="hooks", reason=f"{outcome.event}, {failure.hook}: {failure.problem}")
             )
 

@@ -15,14 +15,15 @@ from typing import Any, Literal, Protocol
 import msgspec
 from msgspec import Struct
 
-from sevenfold.conversation.engine import Engine
-from sevenfold.conversation.exchange import Outcome
+from sevenfold.conversation import turn
+from sevenfold.conversation.conversation import Conversation, Outcome
 from sevenfold.conversation.flow import Fire, Run, Signal, Wait
 from sevenfold.conversation.hooks import HookInput, HookOutcome, Stop, UserPromptSubmit
 from sevenfold.conversation.transcript import Beside
 from sevenfold.errors import Aborted, InputError, ModelError, RateLimited
 from sevenfold.events import SteppedAside
-from sevenfold.layers.compact.request import Wish
+from sevenfold.layers.compact.request import CompactionRequest
+from sevenfold.layers.notes.layer import compact
 from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolUse
 from sevenfold.record.log import Answer
@@ -97,11 +98,11 @@ def unheard(outcome: HookOutcome) -> None:
 
 
 class Loop:
-    """Runs an agent on an engine."""
+    """Runs an agent on a conversation."""
 
     def __init__(
         self,
-        engine: Engine,
+        conversation: Conversation,
         hands: Hands,
         *,
         limits: Limits | None = None,
@@ -116,7 +117,7 @@ class Loop:
         """Makes what a pause waits for; whoever moves time by hand puts another one here."""
         self.stopped = Signal()
         """Happens when the present run is interrupted."""
-        self._engine = engine
+        self._conversation = conversation
         self._hands = hands
         self._common = common
         self._news = news
@@ -133,7 +134,7 @@ class Loop:
         self._hands.halted = None
         self._turns = self._tokens = self._held = 0
         self._text = ""
-        self._spent = self._engine.session.exchange.account.usd or 0.0
+        self._spent = self._conversation.account.usd or 0.0
 
     def queue(self, text: str) -> None:
         """Say something as soon as the agent can hear it: with the results of the tools it is using."""
@@ -147,7 +148,7 @@ class Loop:
     @property
     def left(self) -> Limits:
         """What is left of each limit."""
-        limits, usd = self.limits, self._engine.session.exchange.account.usd or 0.0
+        limits, usd = self.limits, self._conversation.account.usd or 0.0
         return Limits(
             None if limits.turns is None else max(0, limits.turns - self._turns),
             None if limits.usd is None else max(0.0, limits.usd - usd),
@@ -169,10 +170,10 @@ class Loop:
         self._begin()
         return self._run(prompt)
 
-    def compact(self, wish: Wish) -> Flow:
+    def compact(self, request: CompactionRequest) -> Flow:
         """Compact because somebody asked for it; can be interrupted like a run."""
         self._begin()
-        return self._engine.compacting(wish)
+        return compact(self._conversation, request)
 
     def _run(self, prompt: str) -> Flow:
         self._close_calls()
@@ -196,13 +197,13 @@ class Loop:
 
     def _close_calls(self) -> None:
         """Answer calls that something kept from being answered: nobody will any more, and all would end there."""
-        session = self._engine.session
+        session = self._conversation
         if waiting := session.waiting:
             session.tool_results([blocks.result(call, NO_RESULT, is_error=True) for call in waiting])
 
     def _must_have_something_to_do(self) -> None:
         try:
-            self._engine.session.something_to_say()
+            self._conversation.must_have_news()
         except InputError:
             raise InputError(NOTHING_TO_DO) from None
 
@@ -218,7 +219,7 @@ class Loop:
         if calls:
             self._held = 0
             results = yield self._use(calls)
-            self._engine.session.tool_results(results)
+            self._conversation.tool_results(results)
             return self._halted()
         if self._queued or answer.stop_reason == "pause_turn":
             return None
@@ -226,14 +227,14 @@ class Loop:
         if reason is None:
             return self._finished(_end_of(answer))
         self._held += 1
-        self._engine.session.note(reason)
+        self._conversation.note(reason)
         return None
 
     def _asked(self) -> Flow:
         """One answer; a provider that is busy is asked again after a while."""
         for attempt in range(RETRIES + 1):
             try:
-                outcome: Outcome = yield from self._engine.turn()
+                outcome: Outcome = yield from turn.turn(self._conversation)
             except ModelError as error:
                 pause = _pause(error, attempt)
                 if pause is None:
@@ -257,7 +258,7 @@ class Loop:
         for event in self._news():
             heard = yield from self._fire(event)
             for context in heard.context:
-                self._engine.session.note(context)
+                self._conversation.note(context)
 
     def _hear(self) -> Flow:
         """Take in what was queued; what a hook refuses is told."""
@@ -269,7 +270,7 @@ class Loop:
                 self._queued.appendleft(text)
                 raise
             if refused is not None:
-                self._engine.session.announcer.tell(SteppedAside(layer="queue", reason=refused))
+                self._conversation.events.tell(SteppedAside(layer="queue", reason=refused))
 
     def _say(self, text: str) -> Flow:
         """Take in the user's words, unless a hook refuses them; returns the reason then."""
@@ -278,11 +279,11 @@ class Loop:
         if refused is not None:
             return refused
         read: list[Beside] = (yield self._mentions(text)) if self._mentions else []
-        self._engine.session.user(text)
+        self._conversation.user(text)
         for one in read:
-            self._engine.session.attach(one)
+            self._conversation.attach(one)
         for context in heard.context:
-            self._engine.session.note(context)
+            self._conversation.note(context)
         return None
 
     def _held_back(self) -> Flow:
@@ -310,7 +311,7 @@ class Loop:
         partial = error.partial
         if not isinstance(partial, Answer) or all(block.blank for block in partial.blocks):
             return
-        session = self._engine.session
+        session = self._conversation
         session.interrupted(partial)
         calls = calls_of(partial)
         if calls:
@@ -326,7 +327,7 @@ class Loop:
             return "interrupted"
         if limits.turns is not None and self._turns >= limits.turns:
             return "max_turns"
-        usd = self._engine.session.exchange.account.usd
+        usd = self._conversation.account.usd
         if limits.usd is not None and usd is not None and usd >= limits.usd:
             return "budget"
         if limits.tokens is not None and self._tokens >= limits.tokens:
@@ -337,7 +338,7 @@ class Loop:
         return None if self._hands.halted is None else self._finished("blocked", self._hands.halted)
 
     def _finished(self, end: End, detail: str = "") -> Finished:
-        usd = self._engine.session.exchange.account.usd
+        usd = self._conversation.account.usd
         cost = None if usd is None else usd - self._spent
         return Finished(end, self._text, self._turns, self._tokens, cost, detail)
 

@@ -18,9 +18,8 @@ from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Desk, Todo
 from sevenfold.agent.tools.session_tools import PlanFile, todo_text
 from sevenfold.agent.tools.skills import Skills
-from sevenfold.conversation.exchange import Exchange
-from sevenfold.conversation.transcript import Beside
-from sevenfold.layers.compact.slots import (
+from sevenfold.conversation.conversation import Conversation
+from sevenfold.conversation.restore import (
     BYTES_PER_TOKEN,
     AnnouncedSlot,
     FilesSlot,
@@ -33,6 +32,7 @@ from sevenfold.layers.compact.slots import (
     Work,
     WorkSlot,
 )
+from sevenfold.conversation.transcript import Beside
 from sevenfold.prompts import system
 from sevenfold.record import blocks
 from sevenfold.request.sections import SystemPrompt, announcement
@@ -60,9 +60,9 @@ class SectionsSlot:
     needed = True
     kinds = frozenset({"changed_sections"})
 
-    def __init__(self, prompting: Prompting, exchange: Exchange) -> None:
+    def __init__(self, prompting: Prompting, conversation: Conversation) -> None:
         self._prompting = prompting
-        self._exchange = exchange
+        self._conversation = conversation
 
     def restore(self, moment: Moment) -> Restored:
         """What precedes the messages is wanted as it is now, or its changes are told."""
@@ -70,7 +70,7 @@ class SectionsSlot:
         if moment.keeps_front:
             return self._changes(sent, prompt, moment)
         self._prompting.sent = prompt
-        self._exchange.wanted = self._exchange.wanted.saying(prompt)
+        self._conversation.wanted = self._conversation.wanted.saying(prompt)
         return Restored()
 
     def _changes(self, sent: SystemPrompt, prompt: SystemPrompt, moment: Moment) -> Restored:

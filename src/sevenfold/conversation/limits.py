@@ -1,17 +1,10 @@
-"""The order of the layers, and when to stop climbing.
-
-The cheapest layer that can help goes first; one that brought the conversation below the threshold ends the pass.
-Whether the climb gets anywhere is told by what it frees, not by how often it was tried: a layer that keeps
-freeing next to nothing, or whose gain is filled again at once, is left alone until the conversation has changed.
-"""
+"""The most a request may hold, and what to tell a user whose next request cannot be sent."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from sevenfold.profiles import Profile
 from sevenfold.record.gauge import Budget, Check
@@ -19,52 +12,8 @@ from sevenfold.record.weight import Weight
 from sevenfold.record.window import Window
 from sevenfold.settings import Settings
 
-REMEMBERED = 8
-WASTED = 3
-"""So many passes in a row without progress, and the layer rests."""
 ASSUMED = ("family", "default")
 """Sources of a window's size that are no more than a guess."""
-LITTLE = 0.02
-"""A pass that frees a smaller share of the window got nowhere."""
-
-
-class Pass(Struct, frozen=True):
-    """One time a layer acted."""
-
-    layer: str
-    request: int
-    """How many requests had gone out before."""
-    freed: int
-    size: int
-    """Of the conversation, afterwards."""
-
-
-class Progress(Struct, frozen=True):
-    """What the layers achieved lately."""
-
-    passes: tuple[Pass, ...] = ()
-
-    def after(self, one: Pass) -> Progress:
-        """With one more pass."""
-        return replace(self, passes=(*self.passes, one)[-REMEMBERED:])
-
-    def rests(self, layer: str, window: Window, size: int) -> str:
-        """Why a layer should not be tried now, with a conversation of that size; empty if it may."""
-        lately = [one for one in self.passes if one.layer == layer][-WASTED:]
-        if len(lately) < WASTED:
-            return ""
-        little = LITTLE * window.effective
-        if all(one.freed < little for one in lately) and size - lately[-1].size < little:
-            return f"its last {WASTED} passes freed next to nothing"
-        full_again = size >= lately[-1].size + lately[-1].freed
-        if full_again and all(_refilled(earlier, later) for earlier, later in pairwise(lately)):
-            return f"what its last {WASTED} passes freed was filled again by the next request"
-        return ""
-
-
-def _refilled(earlier: Pass, later: Pass) -> bool:
-    """Was the conversation as large as before one request after a pass?"""
-    return later.request - earlier.request <= 1 and later.size + later.freed >= earlier.size + earlier.freed
 
 
 class Limits(Struct, frozen=True):

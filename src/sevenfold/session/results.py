@@ -6,9 +6,9 @@ from typing import Any, TypedDict
 
 from msgspec import Struct
 
-from sevenfold.conversation.exchange import Outcome
+from sevenfold.conversation.conversation import Outcome
 from sevenfold.conversation.history import Past
-from sevenfold.layers.compact.request import Engine as EngineName
+from sevenfold.layers.compact.request import EngineName
 from sevenfold.layers.compact.scope import Span
 from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolUse, read_fields
