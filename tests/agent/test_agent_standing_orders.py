@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sevenfold.layers.compact.flow import AFTER_SHARE
+from sevenfold.layers.compact.compactor import AFTER_SHARE
 
 import sevenfold
 from sevenfold.agent.hooks.process import run
