@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sevenfold.layers.compact.compactor import AFTER_SHARE
 
 import sevenfold
 from sevenfold.agent.hooks.process import run
 from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.agent.tools.context import Todo
+from sevenfold.layers.compact.compactor import AFTER_SHARE
 from sevenfold.stores.trust import Trust, user_folder
 from tests.agent.test_agent_slots import LONG, compact, opened, restored
 from tests.agent.working import agent, model_of, texts, use
