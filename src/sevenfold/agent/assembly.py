@@ -42,7 +42,7 @@ from sevenfold.conversation.hooks import (
 )
 from sevenfold.conversation.options import window_for
 from sevenfold.conversation.restore import FilesSlot, Slot
-from sevenfold.conversation.transcript import Beside
+from sevenfold.conversation.transcript import Attachment
 from sevenfold.errors import InputError
 from sevenfold.events import SteppedAside
 from sevenfold.ports import AsyncClient, Client
@@ -268,7 +268,7 @@ class Workings:
             heard=self._heard,
         )
 
-    def _mentions(self) -> Callable[[str], Run[list[Beside]]] | None:
+    def _mentions(self) -> Callable[[str], Run[list[Attachment]]] | None:
         """Reads what a prompt mentions, as the tools would."""
         if not self.options.get("mentions"):
             return None

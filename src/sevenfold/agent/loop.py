@@ -19,7 +19,7 @@ from sevenfold.conversation import turn
 from sevenfold.conversation.conversation import Conversation, Outcome
 from sevenfold.conversation.flow import Fire, Run, Signal, Wait
 from sevenfold.conversation.hooks import HookInput, HookOutcome, Stop, UserPromptSubmit
-from sevenfold.conversation.transcript import Beside
+from sevenfold.conversation.transcript import Attachment
 from sevenfold.errors import Aborted, InputError, ModelError, RateLimited
 from sevenfold.events import SteppedAside
 from sevenfold.layers.compact.request import CompactionRequest
@@ -110,7 +110,7 @@ class Loop:
         news: Callable[[], Iterable[HookInput]] = tuple,
         heard: Callable[[HookOutcome], None] = unheard,
         beside: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
-        mentions: Callable[[str], Run[list[Beside]]] | None = None,
+        mentions: Callable[[str], Run[list[Attachment]]] | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self.signals: Callable[[], Signal] = Signal
@@ -278,7 +278,7 @@ class Loop:
         refused = heard.blocked if heard.blocked is not None else heard.stop
         if refused is not None:
             return refused
-        read: list[Beside] = (yield self._mentions(text)) if self._mentions else []
+        read: list[Attachment] = (yield self._mentions(text)) if self._mentions else []
         self._conversation.user(text)
         for one in read:
             self._conversation.attach(one)

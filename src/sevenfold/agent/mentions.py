@@ -25,7 +25,7 @@ from sevenfold.agent.tools.read import Read, ReadInput
 from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.conversation.flow import Run
 from sevenfold.conversation.intake import blocks_in
-from sevenfold.conversation.transcript import Beside
+from sevenfold.conversation.transcript import Attachment
 from sevenfold.errors import InputError, Refused
 from sevenfold.prompts.context import MentionedFile, MentionedFolder
 from sevenfold.record import blocks
@@ -81,15 +81,15 @@ class Mentions:
         """The one tool that is needed."""
         return Toolbox([Look()])
 
-    def beside(self, text: str) -> Run[list[Beside]]:
+    def beside(self, text: str) -> Run[list[Attachment]]:
         """Reads what a text mentions; comes to what is to be put beside it."""
         return Run(lambda: self._read(text), lambda: self._read_async(text))
 
-    def _read(self, text: str) -> list[Beside]:
+    def _read(self, text: str) -> list[Attachment]:
         calls = self._calls(text)
         return self._attached(calls, self._hands.act(calls))
 
-    async def _read_async(self, text: str) -> list[Beside]:
+    async def _read_async(self, text: str) -> list[Attachment]:
         calls = self._calls(text)
         return self._attached(calls, await self._hands.act_async(calls))
 
@@ -113,10 +113,10 @@ class Mentions:
         self._tell(word, failed("There is no such file."), False)
         return False
 
-    def _attached(self, calls: Sequence[Call], results: Sequence[Mapping[str, Any]]) -> list[Beside]:
+    def _attached(self, calls: Sequence[Call], results: Sequence[Mapping[str, Any]]) -> list[Attachment]:
         """What was read, as far as it fits beside the message."""
         room = self._room() * CHARACTERS_PER_TOKEN
-        made: list[Beside] = []
+        made: list[Attachment] = []
         for call, result in zip(calls, results, strict=True):
             output = ToolOutput(result["content"], is_error=bool(result.get("is_error")))
             if not output.is_error and (size := _size(output)) > room:
@@ -133,16 +133,16 @@ class Mentions:
         return made
 
 
-def _listed(path: str, real: str, output: ToolOutput) -> Beside:
+def _listed(path: str, real: str, output: ToolOutput) -> Attachment:
     text = MentionedFolder(real, str(output.content)).render()
-    return Beside("directory", (blocks.text(text),), {"path": real, "displayPath": path})
+    return Attachment("directory", (blocks.text(text),), {"path": real, "displayPath": path})
 
 
-def _shown(path: str, real: str, output: ToolOutput) -> Beside:
+def _shown(path: str, real: str, output: ToolOutput) -> Attachment:
     pictures = [] if isinstance(output.content, str) else blocks_in(output.content)
     words = output.content if isinstance(output.content, str) else "(a picture, shown below)"
     text = blocks.text(MentionedFile(real, words).render())
-    return Beside("file", (text, *pictures), {"filename": real, "displayPath": path})
+    return Attachment("file", (text, *pictures), {"filename": real, "displayPath": path})
 
 
 def _size(output: ToolOutput) -> int:

@@ -32,7 +32,7 @@ from sevenfold.conversation.restore import (
     Work,
     WorkSlot,
 )
-from sevenfold.conversation.transcript import Beside
+from sevenfold.conversation.transcript import Attachment
 from sevenfold.prompts import system
 from sevenfold.record import blocks
 from sevenfold.request.sections import SystemPrompt, announcement
@@ -86,7 +86,7 @@ class SectionsSlot:
             return Restored()
         text = announcement({}, {section.name: section.text for section in changed})
         facts: dict[str, object] = {"names": [section.name for section in changed]}
-        return Restored((Beside("changed_sections", (blocks.text(text),), facts),), moment.count(text))
+        return Restored((Attachment("changed_sections", (blocks.text(text),), facts),), moment.count(text))
 
 
 class OpenFilesSlot:

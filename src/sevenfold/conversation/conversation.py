@@ -34,12 +34,11 @@ from sevenfold.conversation.options import (
     lifetimes_for,
     window_for,
 )
-from sevenfold.conversation.pins import pinned
 from sevenfold.conversation.queries import Finder
 from sevenfold.conversation.reads import Reads
 from sevenfold.conversation.status import Reading, Tally
 from sevenfold.conversation.stock import Stock
-from sevenfold.conversation.transcript import Beside, Transcript
+from sevenfold.conversation.transcript import Attachment, Transcript
 from sevenfold.errors import InputError, ModelError, Refused
 from sevenfold.events import Checked, Listener, Masked, SteppedAside
 from sevenfold.ports import Call, Clock, Recall, Reply, Results
@@ -237,7 +236,9 @@ class Conversation:
         self._answered_at = answered_at(log)
         entered = self._enter(frame, lifetimes)
         self.frame, self.lifetimes = entered.frame, entered.lifetimes
-        self.gauge: Gauge = learned(self.profile, transcript.told, *self.frame.tools, *self.frame.system)
+        self.gauge: Gauge = learned(
+            self.profile, transcript.size_reports, *self.frame.tools, *self.frame.system
+        )
         if entered.opens == ADOPTED:
             self.gauge = replace(self.gauge, overhead=None)
         if entered.opens and not transcript.read_only:
@@ -275,7 +276,7 @@ class Conversation:
             self.transcript.must_be_writable()
             return self.transcript.user(self.masked(intake.message(text)), meta=True)
 
-    def attach(self, beside: Beside) -> str:
+    def attach(self, beside: Attachment) -> str:
         """Take in an attachment; it never counts as the user's words."""
         with self.lock:
             masked = self.masked(beside.blocks)
@@ -786,7 +787,7 @@ class Conversation:
         """What a request is filled with, in the unit of a budget."""
         frame, size = self.frame, self.size()
         whole: Mapping[Budget, int] = {"tokens": size.tokens, "bytes": size.wire, "images": size.images}
-        kept = pinned(self.transcript)
+        kept = self.transcript.pinned()
         items = self.transcript.view.items
         fresh = {item.said.uuid for item in self.unsent()}
         newest = sum((item.weight for item in items if item.said.uuid in fresh), NOTHING)

@@ -106,7 +106,8 @@ def _refuse_other_results(c: Conversation, fresh: Sequence[Given]) -> None:
     """A call has one result for good, also on another branch; a counted name may mean another call there."""
     results = (block for message in fresh for block in message.results)
     for block in filter(lambda block: calls.drawn(block.id), results):
-        if not c.finder.same_result(block):
+        known = c.finder.result(block.id)
+        if known is not None and not same(known, block, c.transcript.log.stored(block.id)):
             raise Refused(
                 f"the call {block.id} has a result already, and the list gives another one; what a tool said once "
                 "stays. Bring the list into a new session with messages()"
