@@ -68,7 +68,7 @@ def test_an_agent_whose_closing_fails_half_way_can_be_opened_again(
         raise OSError("cannot be ended")
 
     made = agent([], folder, name="s")
-    monkeypatch.setattr(made.workings.standing, "close", failing)
+    monkeypatch.setattr(made.assembly.state, "close", failing)
     with pytest.raises(OSError, match="cannot be ended"):
         made.close()
     with agent([], folder, name="s"):
@@ -76,7 +76,7 @@ def test_an_agent_whose_closing_fails_half_way_can_be_opened_again(
 
     async def closing() -> None:
         awaited = sevenfold.AsyncAgent(MODEL, client=AsyncModel([]), **options(folder, {"name": "s"}))
-        monkeypatch.setattr(awaited.workings.standing, "close", failing)
+        monkeypatch.setattr(awaited.assembly.state, "close", failing)
         with pytest.raises(OSError, match="cannot be ended"):
             await awaited.close()
 

@@ -298,12 +298,12 @@ def test_a_task_that_ended_with_its_process_is_told_as_ended(folder: Path) -> No
 def test_state_that_cannot_be_read_is_told_and_nothing_is_granted(folder: Path) -> None:
     with opened(folder) as made:
         made.grants.allow("Shell(make:*)")
-        path = made.workings.place.state
+        path = made.assembly.home.state
     assert path.stat().st_mode & 0o077 == 0
     path.write_text("{ not json")
     with opened(folder) as made:
         assert made.grants.granted == ()
-        assert str(path) in made.workings.standing.problem
+        assert str(path) in made.assembly.state.problem
 
 
 @pytest.mark.parametrize("model", ["claude-sonnet-5-5", "claude-opus-4-6"])

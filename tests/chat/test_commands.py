@@ -319,7 +319,7 @@ def test_the_status_follows_undo_rewind_and_another_model(talk):
 
 def test_a_notice_of_a_hook_is_shown(folder):
     talk = Talk(folder)
-    held = talk.chat.agent.workings.options["hooks"]
+    held = talk.chat.agent.assembly.options["hooks"]
     held.add("UserPromptSubmit", lambda _: {"systemMessage": "Mind the step."})
     assert "Mind the step." in talk("hello")
     talk.chat.close()

@@ -20,7 +20,8 @@ class ToolCall(Struct, frozen=True):
 
     id: str
     name: str
-    input: dict[str, Any]
+    input: Any
+    """A mapping; text if the answer was cut off in the middle of it."""
 
 
 class Completion(Struct, frozen=True):

@@ -16,7 +16,7 @@ from typing import Any, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.agent.executor import Hands
+from sevenfold.agent.executor import Executor
 from sevenfold.agent.mcp.config import McpConfig, load_config
 from sevenfold.agent.mcp.connection import PAUSES, Connections, ServerState
 from sevenfold.agent.mcp.tools import McpTool, ToolListing, usable_tools
@@ -154,13 +154,13 @@ class Following:
         servers: McpServers,
         own: Sequence[Tool],
         core: Conversation,
-        hands: Hands,
+        executor: Executor,
         prompt: Callable[[], SystemPrompt] | None = None,
     ) -> None:
         self._servers = servers
         self._own = tuple(own)
         self._core = core
-        self._hands = hands
+        self._executor = executor
         self._prompt = prompt
         self._told = servers.taken
         self.announced: dict[str, str] = dict(servers.taken.instructions) if prompt is not None else {}
@@ -183,7 +183,7 @@ class Following:
 
     def _retool(self, box: Toolbox) -> None:
         core = exchange = self._core
-        self._hands.box = box
+        self._executor.box = box
         core.kinds.update({name: kind for name, kind in box.kinds().items() if name not in core.kinds})
         wanted = exchange.wanted
         tools = Frame.of(wanted.model, wanted.max_tokens, tools=box.schemas()).tools

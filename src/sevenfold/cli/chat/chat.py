@@ -160,7 +160,7 @@ class Chat:
     def close(self) -> None:
         """Write everything out, and let go of connections."""
         self.agent.close()
-        if (client := self.agent.workings.options.get("client")) is not None:
+        if (client := self.agent.assembly.options.get("client")) is not None:
             client.close()
 
     # -- what happens ----------------------------------------------------------------------------
@@ -370,7 +370,7 @@ class Chat:
 
     def background(self) -> tuple[str, ...]:
         """What runs beside the conversation: commands, and the engine's own work."""
-        processes = self.agent.workings.standing.processes
+        processes = self.agent.assembly.state.processes
         running = [one.command for one in processes.tasks() if one.state == "running"]
         beside = background_work(self.agent.session.conversation)
         return (*(one_line(command, 40) for command in running), *beside)

@@ -225,12 +225,12 @@ def _permissions(chat: Chat, rest: str) -> None:
 
 
 def _hooks(chat: Chat, rest: str) -> None:
-    held = chat.agent.workings.options.get("hooks")
+    held = chat.agent.assembly.options.get("hooks")
     chat.screen.show(pages.hooks_page(held.hooks if held else (), held.skipped if held else ()))
 
 
 def _mcp(chat: Chat, rest: str) -> None:
-    servers = chat.agent.workings.servers
+    servers = chat.agent.assembly.servers
     if servers is not None and rest:
         servers.restart(rest)
     chat.screen.show(
