@@ -8,9 +8,11 @@ from typing import Any
 from msgspec import Raw
 
 from sevenfold.clock import CountedIds, ManualClock
-from sevenfold.conversation.conversation import Conversation, Prepared, Services
+from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import drive
 from sevenfold.conversation.options import RequestOptions
+from sevenfold.conversation.request import Prepared
+from sevenfold.conversation.services import Services
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.conversation.turn import prepare
 from sevenfold.layers.ladder import Ladder

@@ -8,8 +8,8 @@ from itertools import count, pairwise
 from typing import Any
 
 from sevenfold.clock import RandomIds
-from sevenfold.conversation.conversation import Outcome
 from sevenfold.conversation.flow import drive
+from sevenfold.conversation.request import Outcome
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.conversation.turn import turn
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain

@@ -17,10 +17,10 @@ from msgspec import Struct
 
 from sevenfold.agent.executor import NOT_DONE, AgentHooks, Executor, result_block
 from sevenfold.agent.tools.output import failed
-from sevenfold.conversation.conversation import Conversation, Outcome
+from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Flow, Signal, Wait
 from sevenfold.conversation.hooks import HookInput, Stop, UserPromptSubmit
-from sevenfold.conversation.transcript import Attachment
+from sevenfold.conversation.request import Outcome
 from sevenfold.conversation.turn import turn
 from sevenfold.errors import Aborted, InputError, ModelError, RateLimited
 from sevenfold.events import SteppedAside

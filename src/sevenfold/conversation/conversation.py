@@ -14,19 +14,24 @@ from datetime import datetime
 from math import inf
 from operator import is_
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation import events, intake, provider_edits, sync
-from sevenfold.conversation.amend import tell_changes, withdraw_changes
+from sevenfold.conversation import events, intake
 from sevenfold.conversation.background import Runner
-from sevenfold.conversation.epoch import ADOPTED, Entry, enter, frame_of, learned, sizes
+from sevenfold.conversation.epoch import (
+    ADOPTED,
+    Entry,
+    enter,
+    epoch_record,
+    frame_of,
+    learned,
+    withdraw_changes,
+)
 from sevenfold.conversation.events import Events
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.history import Account, Past, answered_at, last_tail, past
-from sevenfold.conversation.limits import Limits, Parts, steps, too_full
 from sevenfold.conversation.options import (
     RequestOptions,
     against_long_lifetime,
@@ -36,31 +41,39 @@ from sevenfold.conversation.options import (
 )
 from sevenfold.conversation.queries import Finder
 from sevenfold.conversation.reads import Reads
+from sevenfold.conversation.request import (
+    Considered,
+    Outcome,
+    Pending,
+    Prepared,
+    take_answer,
+    write_request,
+)
+from sevenfold.conversation.room import Limits
+from sevenfold.conversation.services import Services
 from sevenfold.conversation.status import Reading, Tally
 from sevenfold.conversation.stock import Stock
 from sevenfold.conversation.transcript import Attachment, Transcript
 from sevenfold.errors import InputError, ModelError, Refused
-from sevenfold.events import Checked, Listener, Masked, SteppedAside
-from sevenfold.ports import Call, Clock, Recall, Reply, Results
+from sevenfold.events import Listener, Masked, SteppedAside
+from sevenfold.ports import Reply
 from sevenfold.profiles import Profile
 from sevenfold.record import calls, redact
-from sevenfold.record.blocks import THINKING, Block, read_field, read_fields
+from sevenfold.record.blocks import Block, read_field
 from sevenfold.record.blocks import text as block_of
-from sevenfold.record.decisions import Epoch, Option, Request, Rewound, Why
+from sevenfold.record.decisions import Epoch, Request, Why
 from sevenfold.record.entries import Clearing
-from sevenfold.record.gauge import Budget, Check, Gauge, Size
-from sevenfold.record.layout import Item, Measured
+from sevenfold.record.gauge import Check, Gauge, Size
+from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
 from sevenfold.record.tokens import Estimator
-from sevenfold.record.usage import Usage
 from sevenfold.record.weight import NOTHING, Weight, measure, opening
-from sevenfold.record.wire import Message
 from sevenfold.request import price
-from sevenfold.request.frame import Body, Frame, Marker, assemble
-from sevenfold.request.plan import Lifetimes, Sizes, Tail, plan, tail_of
+from sevenfold.request.frame import Frame
+from sevenfold.request.plan import Lifetimes, Sizes, Tail
 from sevenfold.request.sources import source as rules_of
-from sevenfold.request.watch import SECONDS, Break, Forecast, Sent, Watched
-from sevenfold.settings import Settings, Source, in_force, latch
+from sevenfold.request.watch import SECONDS, Watched
+from sevenfold.settings import Settings, in_force, latch
 
 if TYPE_CHECKING:
     from sevenfold.conversation.restore import Slot
@@ -71,85 +84,6 @@ UNDER_WAY = (
     "another request of this session is under way, and a conversation has one next answer: wait for that one, or ask "
     "beside it with fork()"
 )
-
-
-class NotesFile(Protocol):
-    """Where session notes are kept."""
-
-    path: str
-
-    def read(self) -> str | None:
-        """Their text, or None if there are none yet."""
-        ...
-
-    def write(self, text: str) -> None:
-        """Replace them as a whole."""
-        ...
-
-
-class Services(Struct, frozen=True, kw_only=True):
-    """What a conversation needs of the world."""
-
-    clock: Clock
-    settings: Source
-    results: Results
-    listeners: Iterable[Listener] = ()
-    recall: Recall | None = None
-    notes: NotesFile | None = None
-    """The file of the session notes; None: there are none."""
-    read_file: Callable[[str], str] | None = None
-    """Reads a file that is to be restored after a compaction; None: files are not restored."""
-    path: str = ""
-    """Where the transcript can be read; empty for one that is not kept."""
-
-
-class Considered(Struct, frozen=True):
-    """What was weighed before a request, and what was chosen."""
-
-    rule: str = "everything fits"
-    chosen: str = "nothing"
-    options: Sequence[Option] = ()
-
-
-class Pending(Struct, frozen=True):
-    """The next request, not yet written."""
-
-    why: Why
-    tip: str | None
-
-
-class Prepared(Struct, frozen=True):
-    """A request on record, and what is expected of it."""
-
-    body: Body
-    call: Call
-    messages: tuple[Message, ...]
-    size: Size
-    forecast: Forecast
-    record: Request
-    last: str | None = None
-    """The newest record in view when it was made."""
-    version: tuple[int, int] = (0, 0)
-    """The version of the view it was made from."""
-
-    @property
-    def after_compaction(self) -> str:
-        """The compaction this request is the first after; empty if it is not."""
-        return self.record.why.after_compaction if self.record.why else ""
-
-
-class Outcome(Struct, frozen=True):
-    """A request that was answered, and what it cost."""
-
-    reply: Reply
-    prepared: Prepared
-    broken: Break | None
-    cost: float | None
-    uncached_cost: float | None
-    """The cost with nothing cached."""
-    ideal_cost: float | None
-    """The cost with every token of the previous request read from the cache."""
-    usage: Usage
 
 
 class Conversation:
@@ -216,24 +150,23 @@ class Conversation:
 
     def _begin_epoch(self, frame: Frame, lifetimes: Lifetimes) -> None:
         transcript, log = self.transcript, self.transcript.log
-        self._last_answer: str | None = None
-        self._billed: price.Call | None = None
+        self.billed: price.Call | None = None
         self.watched = Watched()
         self.tail: Tail | None = last_tail(log)
         """Where the last answered request had its last cache marker."""
         self.account = Account.of(log)
         self.own_usd = 0.0
         """What the engine's own calls have cost since it was opened."""
-        self._cleared_uses = 0
+        self.cleared_uses = 0
         self.edited = 0
         """Tokens that the provider's own edits took out of the last request."""
         self.opened: list[Epoch] = []
         """Epochs not yet reported."""
         self.wanted = frame
         """What is to precede the messages as soon as it can be changed at no loss."""
-        self._amended: object = None
-        self._vouched = False
-        self._answered_at = answered_at(log)
+        self.amended: object = None
+        self.vouched = False
+        self.answered_at = answered_at(log)
         entered = self._enter(frame, lifetimes)
         self.frame, self.lifetimes = entered.frame, entered.lifetimes
         self.gauge: Gauge = learned(
@@ -309,21 +242,6 @@ class Conversation:
             sent = under_way[1].messages if under_way else ()
             return intake.still_waiting(self.transcript.view.pending_calls, sent)
 
-    def adopt(self, messages: Iterable[Mapping[str, Any]]) -> None:
-        """Take in a conversation from elsewhere, once, before anything was said here."""
-        with self.lock:
-            sync.adopt(self, messages)
-            events.epochs(self)
-            self.follow()
-
-    def sync(self, messages: Iterable[Mapping[str, Any]]) -> int:
-        """Follow a list of messages kept elsewhere; returns how many are new."""
-        with self.lock:
-            new = sync.follow(self, messages)
-            events.epochs(self)
-            self.follow()
-            return new
-
     def follow(self) -> None:
         """Let recall index what is new, in the background."""
         if self.services.recall is not None and self.settings.recall_ahead:
@@ -393,7 +311,7 @@ class Conversation:
                 raise InputError(
                     "the conversation went on since this request was prepared; prepare another one"
                 )
-            prepared = self._prepare(pending.why)
+            prepared = write_request(self, pending.why)
             self._out = pending, prepared
             events.epochs(self)
             events.sending(self, prepared)
@@ -410,88 +328,9 @@ class Conversation:
         with self.lock:
             return self._out[1].body.raw if self._out else b""
 
-    def _prepare(self, why: Why | None) -> Prepared:
-        self._amend()
-        self._mind_reasoning(self._look())
-        view = self.transcript.view
-        messages, size = view.messages(), self.size()
-        markers = plan(
-            self.frame,
-            messages,
-            self.profile.cache,
-            self.sizes(),
-            self.lifetimes,
-            before=self.tail,
-            edge=provider_edits.edge(self.frame, messages, self._cleared_uses),
-        )
-        body = assemble(self.frame, messages, markers, {})
-        forecast = self._look(markers)
-        expected = replace(why, usd=self._expected_usd(size, forecast)) if why else None
-        newest = view.items_from(len(view) - 1)[-1:] if len(view) else []
-        return Prepared(
-            body,
-            Call(body.raw, self.frame.betas, self.source.name),
-            tuple(messages),
-            size,
-            forecast,
-            self._record(body, markers, expected),
-            newest[0].said.uuid if newest else None,
-            view.version,
-        )
-
-    def _mind_reasoning(self, forecast: Forecast) -> None:
-        """Reasoning behind a changed part would be refused, so go on without it.
-
-        Unless whoever made the change vouched that what is left is valid.
-        """
-        thinks = self.profile.thinking.bound and self.transcript.view.weight.thoughts
-        if forecast.change and thinks and not self._vouched:
-            self.open_epoch(f"{forecast.change.part} changed", drops_thinking=True)
-
     def vouch(self) -> None:
         """What changed before reasoning in view is what that reasoning was produced after."""
-        self._vouched = True
-
-    def _expected_usd(self, size: Size, forecast: Forecast) -> float | None:
-        """What the prompt should cost: cached tokens are read, the rest is written."""
-        price = self.profile.price(size.tokens)
-        if price is None:
-            return None
-        read = max(0, min(self.watched.cached - forecast.tokens, size.tokens))
-        written = (size.tokens - read) * price.write(SECONDS[self.lifetimes.tail])
-        return (read * price.read + written) / 1e6
-
-    def _amend(self) -> None:
-        """Append what system and tools are now, if the model does not know it from what is in view."""
-        view = self.transcript.view
-        looking_at = view, view.version, self.wanted
-        if looking_at == self._amended:
-            return
-        self._amended = looking_at
-        cold = self.idle_seconds() > SECONDS[self.lifetimes.tail]
-        if not tell_changes(self.transcript, self.frame, self.wanted, self.profile, cold=cold):
-            self.reframe(self.wanted, "system or tools")
-            withdraw_changes(self.transcript)
-
-    def _look(self, markers: tuple[Marker, ...] = ()) -> Forecast:
-        messages = tuple(self.transcript.view.messages())
-        sending = Sent(self.frame, messages, self.lifetimes, self.clock.now(), markers)
-        self.watched = self.watched.look(sending, self.profile)
-        return self.watched.forecast
-
-    def _record(self, body: Body, markers: Sequence[Marker], why: Why | None) -> Request:
-        view = self.transcript.view
-        made = Request(
-            epoch=view.epoch.id if view.epoch else "",
-            tip=view.tip,
-            source=self.source.name,
-            markers=[(mark.level, mark.index, mark.block, mark.ttl) for mark in markers],
-            sha256=body.sha256,
-            why=why,
-        )
-        record = self.transcript.decide(self.numbered(made))
-        self.account = replace(self.account, tip=view.tip)
-        return record
+        self.vouched = True
 
     def sizes(self) -> Sizes:
         """Tokens up to the end of each part, by a rule that is the same before and after a resume."""
@@ -514,7 +353,7 @@ class Conversation:
                     if self._due is None
                     else "the request that was prepared was never looked at, so this cannot be its answer"
                 )
-            outcome = self._observe(self._out[1], reply)
+            outcome = take_answer(self, self._out[1], reply)
             self._due = self._out = None
             self.break_watch = self.settings.break_watch
             events.answered(self, outcome)
@@ -535,58 +374,12 @@ class Conversation:
             events.failed(self, error, request, again=again)
             events.epochs(self)
 
-    def _observe(self, prepared: Prepared, reply: Reply) -> Outcome:
-        reply = replace(reply, answer=self.transcript.distinct(reply.answer))
-        self.tail = tail_of(prepared.body.markers) or self.tail
-        self._last_answer = reply.answer.id
-        measured = self._answer(prepared, reply)
-        usage = Usage.read(reply.answer.usage)
-        taken_out = provider_edits.taken_out(reply)
-        moved, self.edited = taken_out != self.edited, taken_out
-        self._cleared_uses = provider_edits.cleared_uses(reply)
-        if moved and not self.watched.announced:
-            self.watched = self.watched.announce("provider edits")
-        elif measured and not moved:
-            # With other edits than last time, the growth of the prompt says nothing about what was added.
-            self.gauge = self.gauge.observe(measured)
-        self.watched, broken = self.watched.judge(usage, self.profile, provider=_miss_reason(reply))
-        cost, uncached = price.cost(usage, self.profile), price.uncached_cost(usage, self.profile)
-        self.account = self.account.billed(cost)
-        self._vouched, self._answered_at = False, self.transcript.view.answered_at
-        return Outcome(reply, prepared, broken, cost, uncached, self._ideal(usage), usage)
-
-    def _answer(self, prepared: Prepared, reply: Reply) -> Measured | None:
-        """Record the answer behind what it answers: what was said in the meantime comes after it."""
-        transcript = self.transcript
-        late = _behind(transcript.view.items, prepared.last)
-        if not late:
-            measured = transcript.model(reply.answer)
-        else:
-            self.announce("said meanwhile")
-            transcript.decide(Rewound(to=prepared.last))
-            measured = transcript.model(reply.answer)
-            for item in late:
-                transcript.again(item.said)
-        thinks = any(block.kind in THINKING for block in reply.answer.blocks)
-        if thinks and self.profile.thinking.bound and transcript.view.version != prepared.version:
-            now = transcript.view.messages()[: len(prepared.messages)]
-            if tuple(now) != prepared.messages:
-                self.open_epoch("changed while the model answered", drops_thinking=True)
-        return measured
-
-    def _ideal(self, usage: Usage) -> float | None:
-        call = price.Call(usage.prompt, usage.output_tokens, SECONDS[self.lifetimes.tail])
-        before, self._billed = self._billed, call
-        whole = price.ideal_cost([before, call] if before else [call], self.profile)
-        known = price.ideal_cost([before], self.profile) if before else 0.0
-        return None if whole is None or known is None else whole - known
-
     # -- the epoch -------------------------------------------------------------------------------
 
     def reframe(self, frame: Frame, reason: str, *, lifetimes: Lifetimes | None = None) -> None:
         """Open a new epoch with other parts before the messages; the loss of the cache is announced."""
         self.frame, self.lifetimes = frame, lifetimes or self.lifetimes
-        self.wanted, self._amended = frame, None
+        self.wanted, self.amended = frame, None
         self.gauge = self.gauge.opened(*frame.tools, *frame.system)
         self.open_epoch(reason, drops_thinking=self.profile.thinking.bound)
 
@@ -600,7 +393,7 @@ class Conversation:
     def announce(self, reason: str) -> None:
         """A decision is about to shorten what was sent: the loss of cache that follows is expected."""
         self.watched = self.watched.announce(reason)
-        self._billed = None
+        self.billed = None
 
     def open_epoch(
         self,
@@ -612,7 +405,7 @@ class Conversation:
     ) -> Epoch:
         """Open an epoch; reasoning is dropped if asked for, except up to ``after`` and from ``before`` on."""
         self.announce(reason)
-        made = _epoch(self.frame, self.lifetimes, reason, drops_thinking)
+        made = epoch_record(self.frame, self.lifetimes, reason, drops_thinking)
         epoch = self.transcript.decide(
             replace(made, drops_thinking_after=after, drops_thinking_before=before)
         )
@@ -632,7 +425,9 @@ class Conversation:
         """The epoch that a compaction opens; it is written, and takes effect, together with it."""
         frame = self.frame if keeps_frame else self.wanted
         needed = {*frame.betas, *(beta for beta in betas if beta)}
-        return _epoch(replace(frame, betas=tuple(sorted(needed))), self.lifetimes, reason, drops_thinking)
+        return epoch_record(
+            replace(frame, betas=tuple(sorted(needed))), self.lifetimes, reason, drops_thinking
+        )
 
     def compacted(self) -> None:
         """A compaction is on record: go on with the epoch it opened."""
@@ -643,7 +438,7 @@ class Conversation:
         self.frame = frame_of(epoch)
         self.gauge = self.gauge.opened(*self.frame.tools, *self.frame.system)
         self.forget_tail()
-        self.edited = self._cleared_uses = 0
+        self.edited = self.cleared_uses = 0
         self.opened.append(epoch)
         self.vouch()
 
@@ -715,7 +510,7 @@ class Conversation:
     def idle_seconds(self) -> float:
         """Seconds since the newest answer; infinite before the first."""
         try:
-            return self.clock.now() - datetime.fromisoformat(self._answered_at).timestamp()
+            return self.clock.now() - datetime.fromisoformat(self.answered_at).timestamp()
         except ValueError:
             return inf
 
@@ -739,78 +534,6 @@ class Conversation:
         """Tool results that no request has held yet."""
         found = (block for item in self.unsent() if item.said.answers for block in item.shown)
         return [block for block in found if block.kind == "tool_result"]
-
-    def overloaded(self) -> bool:
-        """Are there too many bytes or pictures, and not only in what no request has held yet?"""
-        size, limits = self.size(), self.limits
-        if not limits.passed(size.wire, size.images):
-            return False
-        newest = sum((item.weight for item in self.unsent()), NOTHING)
-        return not limits.passed(newest.wire, newest.images + newest.documents)
-
-    def check(self) -> Check:
-        """Hold the size against the limits, and report it."""
-        size, limits = self.size(), self.limits
-        check = self.gauge.check(size, self.window, wire=limits.wire, images=limits.images)
-        self.events.tell(
-            Checked(
-                used=check.used,
-                band=check.band,
-                sent=size.sent,
-                threshold=check.threshold,
-                effective=check.effective,
-                blocking=self.window.blocking,
-                freed=check.freed,
-                wire=check.wire,
-                images=check.images,
-                percent_left=self.window.status(size.tokens, band=size.band).percent_left,
-                verdict=check.verdict,
-                budget=check.budget,
-            )
-        )
-        return check
-
-    def explain(self, check: Check) -> str:
-        """Why the next request cannot be sent, and what to do about it."""
-        settings, parts, limits = self.settings, self.parts(check.budget), self.limits
-        limit = {"bytes": limits.wire, "images": limits.images}.get(check.budget) or self.window.blocking
-        possible = steps(
-            parts,
-            check.budget,
-            clears=settings.size_clearing,
-            compacts=settings.compaction and not self.ladder.dearer(self),
-            snips=settings.snip,
-        )
-        return too_full(check, self.window, parts, limit=limit, steps=possible)
-
-    def parts(self, budget: Budget = "tokens") -> Parts:
-        """What a request is filled with, in the unit of a budget."""
-        frame, size = self.frame, self.size()
-        whole: Mapping[Budget, int] = {"tokens": size.tokens, "bytes": size.wire, "images": size.images}
-        kept = self.transcript.pinned()
-        items = self.transcript.view.items
-        fresh = {item.said.uuid for item in self.unsent()}
-        newest = sum((item.weight for item in items if item.said.uuid in fresh), NOTHING)
-        pins = sum((item.weight for item in items if item.said.uuid in kept - fresh), NOTHING)
-        parts = Parts(
-            system=self._amount(opening(*frame.system), budget),
-            tools=self._amount(opening(*frame.tools), budget),
-            pinned=self._amount(pins, budget),
-            newest=self._amount(newest, budget),
-            rest=0,
-        )
-        # Bytes and pictures are counted in messages alone.
-        known = parts.fixed if budget == "tokens" else parts.pinned + parts.newest
-        return replace(parts, rest=max(0, whole[budget] - known))
-
-    def _amount(self, weight: Weight, budget: Budget) -> int:
-        match budget:
-            case "bytes":
-                return weight.wire
-            case "images":
-                return weight.images + weight.documents
-            case _:
-                return self.tokens(weight)
 
     # -- looking ---------------------------------------------------------------------------------
 
@@ -863,34 +586,3 @@ class Conversation:
     def close(self) -> None:
         """Let others write."""
         self.transcript.close()
-
-
-def _epoch(frame: Frame, lifetimes: Lifetimes, reason: str, drops_thinking: bool) -> Epoch:
-    return Epoch(
-        reason=reason,
-        model=frame.model,
-        max_tokens=frame.max_tokens,
-        system=[Raw(part) for part in frame.system],
-        sections=sizes(frame),
-        tools=[Raw(part) for part in frame.tools],
-        settings={name: Raw(raw) for name, raw in frame.settings},
-        betas=list(frame.betas),
-        lifetimes={"fixed": lifetimes.fixed, "tail": lifetimes.tail},
-        drops_thinking=drops_thinking,
-    )
-
-
-def _behind(items: Sequence[Item], last: str | None) -> Sequence[Item]:
-    """What was said after the record ``last``."""
-    for back, item in enumerate(reversed(items)):
-        if item.said.uuid == last:
-            return items[len(items) - back :]
-    return ()
-
-
-def _miss_reason(reply: Reply) -> str:
-    match read_fields(reply.diagnostics):
-        case {"cache_miss_reason": {"type": str() as reason}}:
-            return reason
-        case _:
-            return ""

@@ -27,7 +27,8 @@ from sevenfold.ports import Clock
 from sevenfold.request.watch import SECONDS
 
 if TYPE_CHECKING:
-    from sevenfold.conversation.conversation import Conversation, Outcome, Prepared
+    from sevenfold.conversation.conversation import Conversation
+    from sevenfold.conversation.request import Outcome, Prepared
 
 _log = logging.getLogger(__name__)
 E = TypeVar("E", bound=Event)

@@ -14,6 +14,7 @@ from msgspec import Raw
 
 from sevenfold.conversation import events, intake
 from sevenfold.conversation.flow import Ask, Flow
+from sevenfold.conversation.request import Outcome, Prepared
 from sevenfold.errors import InputError, ModelError
 from sevenfold.ports import Call, Reply
 from sevenfold.record import blocks
@@ -28,7 +29,7 @@ from sevenfold.request.sources import source as rules_of
 from sevenfold.request.watch import Sent
 
 if TYPE_CHECKING:
-    from sevenfold.conversation.conversation import Conversation, Outcome, Prepared
+    from sevenfold.conversation.conversation import Conversation
 
 UNDER_WAY = "[The result of this call is not known here: it is still under way in the main conversation]"
 
@@ -80,8 +81,6 @@ class Fork:
 
     def prepare(self) -> Prepared:
         """The fork's next request, on record."""
-        from sevenfold.conversation.conversation import Prepared  # it imports this module's callers
-
         if not self._own:
             raise InputError("a fork has nothing to ask before something was said in it")
         parent, messages = self._parent, (*self._shared, *self._own)
@@ -106,8 +105,6 @@ class Fork:
 
     def observe(self, reply: Reply) -> Outcome:
         """Take in the fork's answer."""
-        from sevenfold.conversation.conversation import Outcome  # it imports this module's callers
-
         if self._prepared is None:
             raise InputError("no request of this fork is under way")
         parent = self._parent

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from sevenfold.conversation.stock import REPRODUCIBLE
 from sevenfold.ports import Reply
 from sevenfold.profiles import CLEAR_THINKING, CLEAR_TOOL_USES, Profile
 from sevenfold.record.blocks import read_fields
@@ -24,6 +23,8 @@ from sevenfold.request.plan import Tail, edge_of
 from sevenfold.settings import Settings
 
 _EDITS = "context_management"
+REPRODUCIBLE = frozenset({"read", "shell", "search", "web", "edit", "write"})
+"""Kinds of tools whose results can be had again; what any other tool said stays."""
 BULKY_INPUTS = frozenset({"edit", "write"})
 """Kinds of tools whose calls hold as much as their results."""
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+from typing import Any
+
+import msgspec
 from msgspec import Struct
 
 from sevenfold.prompts.context import EmptyResult
 from sevenfold.record import blocks
 from sevenfold.record.blocks import NOT_TEXT, Block, Text, ToolResult
+from sevenfold.record.entries import Stored
 
 
 class Whole(Struct, frozen=True):
@@ -64,3 +69,34 @@ def _blank(raw: bytes) -> bool:
             return not words.strip()
         case _:
             return False
+
+
+_IGNORED = frozenset({"cache_control", "citations"})
+
+
+def same(ours: Block, theirs: Block, stored: Stored | None) -> bool:
+    """Do two blocks say the same? Of a result that was ``stored`` the whole is known by its hash."""
+    if ours.kind != theirs.kind or ours.id != theirs.id:
+        return False
+    if stored is not None:
+        text = whole(theirs).text.encode(errors="surrogatepass")
+        return hashlib.sha256(text).hexdigest() == stored.sha256
+    if ours.kind == "tool_result" and nothing(theirs):
+        theirs = filled(theirs)
+    return ours.raw == theirs.raw or _plain(ours) == _plain(theirs)
+
+
+def _plain(block: Block) -> Any:
+    """What a block says, without what SDKs add to it or leave out; a text is the same as a list with one."""
+    value = {
+        name: inner
+        for name, inner in msgspec.json.decode(block.raw, type=dict[str, Any]).items()
+        if inner is not None and name not in _IGNORED and not (name == "is_error" and inner is False)
+    }
+    if block.kind == "tool_result":
+        match value.get("content"):
+            case [{"type": "text", "text": str() as words}]:
+                value["content"] = words
+            case None | []:
+                value["content"] = ""
+    return value

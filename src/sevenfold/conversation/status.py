@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.conversation.history import Account
-from sevenfold.conversation.limits import Limits
+from sevenfold.conversation.room import Limits
 from sevenfold.record.gauge import Budget, Size, nearly
 from sevenfold.record.usage import Usage
 from sevenfold.record.window import Window

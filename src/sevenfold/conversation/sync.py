@@ -7,21 +7,17 @@ the list differs a branch begins: what was said before on the other one stays in
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Struct
 
-from sevenfold.conversation import edits, intake
+from sevenfold.conversation import edits, events, intake
 from sevenfold.conversation.history import whole
-from sevenfold.conversation.results import filled, nothing
-from sevenfold.conversation.results import whole as whole_of
+from sevenfold.conversation.results import same
 from sevenfold.errors import InputError, Refused
 from sevenfold.record import blocks, calls, redact
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED, THINKING, Block
-from sevenfold.record.entries import Stored
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
 
@@ -29,7 +25,6 @@ if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
 ROLES = ("user", "assistant")
-_IGNORED = frozenset({"cache_control", "citations"})
 
 
 class Given(Struct, frozen=True):
@@ -74,25 +69,34 @@ class Common(Struct, frozen=True):
 
 def adopt(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> None:
     """Take in a conversation from elsewhere, once, before anything was said here."""
-    view = c.transcript.view
-    if len(view) or view.boundary:
-        raise Refused("messages are taken in once, into an empty session; use sync() to follow a list")
-    _take_in(c, read(messages))
+    with c.lock:
+        view = c.transcript.view
+        if len(view) or view.boundary:
+            raise Refused("messages are taken in once, into an empty session; use sync() to follow a list")
+        _take_in(c, read(messages))
+        _taken_in(c)
 
 
 def follow(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> int:
     """Follow a list kept elsewhere; returns how many of its messages are new."""
-    given = [_as_recorded(c, message) for message in read(messages)]
-    view = c.transcript.view
-    # Everything that led to the present counts, also what was compacted since.
-    items = (view if view.boundary is None else whole(c.transcript.log)).items
-    shared = common(items, given)
-    fresh = shared.rest(given)
-    if shared.records < len(items):
-        _refuse_other_results(c, fresh)
-        edits.rewind(c, items[shared.records - 1].said.uuid if shared.records else None)
-    _take_in(c, fresh)
-    return len(fresh)
+    with c.lock:
+        given = [_as_recorded(c, message) for message in read(messages)]
+        view = c.transcript.view
+        # Everything that led to the present counts, also what was compacted since.
+        items = (view if view.boundary is None else whole(c.transcript.log)).items
+        shared = common(items, given)
+        fresh = shared.rest(given)
+        if shared.records < len(items):
+            _refuse_other_results(c, fresh)
+            edits.rewind(c, items[shared.records - 1].said.uuid if shared.records else None)
+        _take_in(c, fresh)
+        _taken_in(c)
+        return len(fresh)
+
+
+def _taken_in(c: Conversation) -> None:
+    events.epochs(c)
+    c.follow()
 
 
 def _as_recorded(c: Conversation, given: Given) -> Given:
@@ -106,8 +110,7 @@ def _refuse_other_results(c: Conversation, fresh: Sequence[Given]) -> None:
     """A call has one result for good, also on another branch; a counted name may mean another call there."""
     results = (block for message in fresh for block in message.results)
     for block in filter(lambda block: calls.drawn(block.id), results):
-        known = c.finder.result(block.id)
-        if known is not None and not same(known, block, c.transcript.log.stored(block.id)):
+        if not c.finder.same_result(block):
             raise Refused(
                 f"the call {block.id} has a result already, and the list gives another one; what a tool said once "
                 "stays. Bring the list into a new session with messages()"
@@ -211,31 +214,3 @@ def equal(ours: Block, theirs: Block, item: Item) -> bool:
 def cleared(block: Block) -> bool:
     """Is it the line that stands for a result that was cleared?"""
     return blocks.words_of(block) == PLACEHOLDER_CLEARED
-
-
-def same(ours: Block, theirs: Block, stored: Stored | None) -> bool:
-    """Do two blocks say the same? Of a result that was ``stored`` the whole is known by its hash."""
-    if ours.kind != theirs.kind or ours.id != theirs.id:
-        return False
-    if stored is not None:
-        text = whole_of(theirs).text.encode(errors="surrogatepass")
-        return hashlib.sha256(text).hexdigest() == stored.sha256
-    if ours.kind == "tool_result" and nothing(theirs):
-        theirs = filled(theirs)
-    return ours.raw == theirs.raw or _plain(ours) == _plain(theirs)
-
-
-def _plain(block: Block) -> Any:
-    """What a block says, without what SDKs add to it or leave out; a text is the same as a list with one."""
-    value = {
-        name: inner
-        for name, inner in msgspec.json.decode(block.raw, type=dict[str, Any]).items()
-        if inner is not None and name not in _IGNORED and not (name == "is_error" and inner is False)
-    }
-    if block.kind == "tool_result":
-        match value.get("content"):
-            case [{"type": "text", "text": str() as words}]:
-                value["content"] = words
-            case None | []:
-                value["content"] = ""
-    return value

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from sevenfold.conversation.conversation import Conversation, Outcome, Pending
+from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Ask, Flow
 from sevenfold.conversation.layer import TooFull
 from sevenfold.conversation.recovery import recover
+from sevenfold.conversation.request import Outcome, Pending
+from sevenfold.conversation.room import check as check_room
+from sevenfold.conversation.room import explain
 from sevenfold.errors import ContextFull, ModelError
 from sevenfold.ports import Reply
 
@@ -34,12 +37,12 @@ def prepare(c: Conversation) -> Flow[Pending]:
     for layer in c.ladder.settling(c):
         yield from layer.settle(c)
     yield from make_room(c)
-    check = c.check()
+    check = check_room(c)
     if check.verdict == "blocked":
         if (yield from c.ladder.refused(c, TooFull(check))):
-            check = c.check()
+            check = check_room(c)
         if check.verdict == "blocked":
-            raise ContextFull(c.explain(check))
+            raise ContextFull(explain(c, check))
     return c.pending(check)
 
 

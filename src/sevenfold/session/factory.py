@@ -10,10 +10,11 @@ from msgspec import Struct
 
 import sevenfold
 from sevenfold.clock import RandomIds, SystemClock
-from sevenfold.conversation.conversation import Conversation, NotesFile, Services
+from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.layer import Layer
 from sevenfold.conversation.options import RequestOptions
-from sevenfold.conversation.stock import REPRODUCIBLE
+from sevenfold.conversation.provider_edits import REPRODUCIBLE
+from sevenfold.conversation.services import NotesFile, Services
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import InputError
 from sevenfold.events import Listener

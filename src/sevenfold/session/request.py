@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from sevenfold.conversation.conversation import Conversation, Pending
+from sevenfold.conversation.conversation import Conversation
+from sevenfold.conversation.request import Pending
 from sevenfold.providers.provider import Provider, Put
 from sevenfold.record.decisions import Why
 

@@ -6,8 +6,8 @@ from typing import Any, TypedDict
 
 from msgspec import Struct
 
-from sevenfold.conversation.conversation import Outcome
 from sevenfold.conversation.history import Past
+from sevenfold.conversation.request import Outcome
 from sevenfold.layers.compact.request import EngineName
 from sevenfold.layers.compact.scope import Span
 from sevenfold.record import blocks

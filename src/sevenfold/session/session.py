@@ -8,7 +8,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from sevenfold.conversation import edits, turn
+from sevenfold.conversation import edits, sync, turn
 from sevenfold.conversation.background import Threads
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Hooks, drive
@@ -63,6 +63,7 @@ class Session:
         ids         who names records; random names, unless a run is to be repeatable to the byte
         source      on whose behalf requests are made: main, or sdk for a program's own
         hooks       `Hooks`, or `AsyncHooks` for an `AsyncSession`
+        layers      what keeps it within the window, cheapest first; `sevenfold.layers.ladder.STANDARD` unless given
     """
 
     def __init__(
@@ -179,12 +180,12 @@ class Session:
 
     def messages(self, messages: Iterable[Mapping[str, Any]]) -> None:
         """Bring in a conversation from elsewhere, once, into an empty session."""
-        self.conversation.adopt(messages)
+        sync.adopt(self.conversation, messages)
 
     def sync(self, messages: Iterable[Mapping[str, Any]]) -> int:
         """Follow a list of messages kept elsewhere: what is new is taken in, and where it differs a branch
         begins. Returns how many messages are new."""
-        return self.conversation.sync(messages)
+        return sync.follow(self.conversation, messages)
 
     # -- looking ---------------------------------------------------------------------------------
 

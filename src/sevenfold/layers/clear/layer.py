@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sevenfold.conversation.conversation import Considered, Conversation
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.layer import Offer, TooFull
+from sevenfold.conversation.request import Considered
+from sevenfold.conversation.room import overloaded
 from sevenfold.errors import BodyTooLarge, ModelError, PromptTooLong
 from sevenfold.events import Acted, Proposed
 from sevenfold.layers.breaker import Pass, Progress
@@ -25,6 +27,9 @@ from sevenfold.record.layout import Item
 from sevenfold.record.weight import NOTHING, Weight, measure, reasoning
 from sevenfold.request.watch import SECONDS
 from sevenfold.settings import Settings
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
 
 CLEARED_RESULT = blocks.result("toolu_" + "0" * 24, PLACEHOLDER_CLEARED)
 HALF_LIFE = 50
@@ -47,7 +52,7 @@ class Clear:
         if plan.chosen != "clear" and not clearer.edits.used():
             return None
         room = c.window.threshold
-        short = c.size().high >= room or c.overloaded()
+        short = c.size().high >= room or overloaded(c)
         enough = not short or (plan.chosen == "clear" and c.size().high - plan.tokens < room)
         return Offer(enough, plan)
 

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sevenfold.conversation.conversation import Conversation
 from sevenfold.events import Acted, Proposed
 from sevenfold.layers.clear.moment import Result
 from sevenfold.record.decisions import OwnDecision, Pinned
 from sevenfold.record.entries import Clearing
 from sevenfold.request.watch import SECONDS
 from sevenfold.settings import Settings
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
 
 
 class PinnedEdits:

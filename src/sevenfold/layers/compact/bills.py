@@ -6,7 +6,8 @@ written down.
 
 from __future__ import annotations
 
-from sevenfold.conversation.conversation import Conversation
+from typing import TYPE_CHECKING
+
 from sevenfold.conversation.flow import Ask
 from sevenfold.errors import ModelError
 from sevenfold.events import Answered, Failed, Sending
@@ -19,6 +20,9 @@ from sevenfold.record.tokens import Estimator
 from sevenfold.record.usage import Usage
 from sevenfold.record.weight import opening
 from sevenfold.request import price
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
 
 
 def billed(c: Conversation, flow: Asking, model: Profile) -> Asking:

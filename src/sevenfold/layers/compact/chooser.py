@@ -7,8 +7,8 @@ compactions in a row for which no model had a summary, automatic ones stop askin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.fork import fork
 from sevenfold.events import SteppedAside
@@ -22,6 +22,9 @@ from sevenfold.layers.compact.summary import Draft, Failure
 from sevenfold.record.gauge import Size
 from sevenfold.record.weight import NOTHING
 from sevenfold.request.watch import SECONDS
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
 
 Drafted = tuple[Got, EngineName, tuple[Left, ...]]
 COLLAPSE = "collapse"

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.conversation import edits, events, restore
-from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Fire, Flow, in_thread
 from sevenfold.conversation.hooks import HookOutcome, PostCompact, PreCompact, SessionStart
 from sevenfold.conversation.restore import Moment
+from sevenfold.conversation.room import overloaded
 from sevenfold.conversation.status import Health
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.errors import Aborted, Refused, SevenfoldError
@@ -38,6 +38,9 @@ from sevenfold.prompts.context import RecordedFacts
 from sevenfold.record import blocks
 from sevenfold.record.usage import Usage
 from sevenfold.request.plan import plan
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
 
 AUTO = CompactionRequest(trigger="auto")
 LAST = CompactionRequest(trigger="auto", engine="extractive")
@@ -92,7 +95,7 @@ class Compactor:
         if not c.settings.auto_compact or not c.source.compacts:
             return False
         size = c.size()
-        if size.high >= c.window.blocking or c.overloaded():
+        if size.high >= c.window.blocking or overloaded(c):
             return True
         if edits.compaction_undone(c):
             # A user who took a compaction back wants the conversation as it is, as long as it fits.
@@ -110,7 +113,7 @@ class Compactor:
         c = self._c
         if not self.allowed:
             return False
-        return self.presses() or c.size().high >= c.window.threshold or c.overloaded()
+        return self.presses() or c.size().high >= c.window.threshold or overloaded(c)
 
     @property
     def next_begins(self) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from sevenfold.conversation.conversation import Conversation
 from sevenfold.layers.compact.engines import OUTPUT_CAP
 from sevenfold.layers.compact.request import EngineName, Preview
 from sevenfold.layers.compact.scope import Scope
@@ -14,6 +14,9 @@ from sevenfold.record.gauge import Gauge
 from sevenfold.record.layout import Item
 from sevenfold.record.weight import measure
 from sevenfold.request.watch import SECONDS
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
 
 ANSWER_SHARE = 1.5
 """What a model writes for a summary, its analysis included, in lengths of that summary."""

@@ -11,10 +11,10 @@ changes less at a time, and leaves everything else as it was said. While it is o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.layer import Offer, TooFull
 from sevenfold.conversation.restore import FilesSlot, PinsSlot, Seen, Slot
@@ -29,6 +29,9 @@ from sevenfold.layers.compact.scope import Scope
 from sevenfold.record.layout import Item, rounds
 from sevenfold.record.window import Window
 from sevenfold.settings import Settings
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
 
 FRESH = 0.1
 """Of the threshold, how much must have been said since a compaction before another is prepared ahead of need."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.edits import CLEARED
 from sevenfold.conversation.epoch import in_force
 from sevenfold.conversation.transcript import Attachment
@@ -21,6 +21,9 @@ from sevenfold.record.decisions import Carry, Chain, CompactMetadata, Fidelity, 
 from sevenfold.record.log import renew_labels
 from sevenfold.record.view import View
 from sevenfold.request.frame import tool_name
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
 
 
 class Result(Struct, frozen=True, kw_only=True):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Flow, Signal, Wait, drive, in_thread
 from sevenfold.conversation.fork import fork
 from sevenfold.conversation.layer import Offer
@@ -33,6 +33,9 @@ from sevenfold.record import blocks
 from sevenfold.record.decisions import Notes as NotesMark
 from sevenfold.record.layout import Item
 from sevenfold.settings import Settings
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
 
 SOURCE = "session_memory"
 WAIT_SECONDS = 15.0

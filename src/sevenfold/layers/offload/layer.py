@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.layer import TooFull
 from sevenfold.conversation.results import filled, nothing
@@ -28,6 +28,9 @@ from sevenfold.record.decisions import Offload as OffloadDecision
 from sevenfold.record.entries import Stored
 from sevenfold.record.gauge import Check
 from sevenfold.settings import Settings
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
 
 CHARACTERS_PER_TOKEN = 3
 """To report about how much an offload saves; the gauge knows better once it is in view."""
