@@ -22,7 +22,7 @@ from sevenfold.layers.compact.request import Compacted, CompactionRequest, Previ
 from sevenfold.layers.notes.layer import compact
 from sevenfold.ports import AsyncClient, Call, Watcher
 from sevenfold.ports import Store as SessionStore
-from sevenfold.providers.models import Aside, Lister
+from sevenfold.providers.models import Lister, ListingClient
 from sevenfold.providers.registry import async_client_for, async_client_of, error_of, provider_for
 from sevenfold.recall.search import Hit
 from sevenfold.session import replies
@@ -105,7 +105,7 @@ class AsyncSession:
         client, hooks = options.pop("client", None), options.pop("hooks", None)
         options["wire"] = wire = provider_for(model, client, options.get("wire")).name
         if client is not None and isinstance(asked := async_client_of(client, wire), Lister):
-            options["client"] = Aside(asked)
+            options["client"] = ListingClient(asked)
         session = await asyncio.to_thread(partial(opening, model=model, **options))
         try:
             return cls(session, client, hooks, wire)

@@ -22,7 +22,7 @@ from sevenfold.layers.ladder import STANDARD, Ladder
 from sevenfold.ports import Clock, Ids, Log, Results
 from sevenfold.ports import Store as SessionStore
 from sevenfold.profiles import Profile
-from sevenfold.providers.models import Copies, Lister, Listings
+from sevenfold.providers.models import Lister, ListingCache, Listings
 from sevenfold.providers.openai.chat import from_function
 from sevenfold.providers.registry import address_for, client_of, provider_for
 from sevenfold.recall import meaning
@@ -209,7 +209,7 @@ def profile_for(store: Store, model: str, client: Any, wire: str | None = None) 
 
 def listings(store: Store) -> Listings:
     """Where a session looks models up."""
-    return Listings(Copies(store.models), switched_on=store.settings.current().model_listing)
+    return Listings(ListingCache(store.models), switched_on=store.settings.current().model_listing)
 
 
 def _conversation(store: Store, model: str, options: Options, profile: Profile) -> Conversation:

@@ -21,7 +21,7 @@ from sevenfold.layers.compact.request import Compacted, CompactionRequest, Previ
 from sevenfold.layers.notes.layer import compact
 from sevenfold.ports import Call, Client, Watcher
 from sevenfold.ports import Store as SessionStore
-from sevenfold.providers.models import Aside
+from sevenfold.providers.models import ListingClient
 from sevenfold.providers.registry import client_for, client_of, error_of, provider_for
 from sevenfold.recall.search import Hit
 from sevenfold.record.log import title_of
@@ -121,7 +121,7 @@ class Session:
         conversation = opened.conversation(store, model, options)
         try:
             given = options.get("client")
-            client = None if isinstance(given, Aside) else given
+            client = None if isinstance(given, ListingClient) else given
             return cls(conversation, store, client, options.get("hooks"), options.get("wire"))
         except BaseException:
             conversation.close()
