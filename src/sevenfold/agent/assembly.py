@@ -18,7 +18,7 @@ from sevenfold.agent.instructions import LoadedFile
 from sevenfold.agent.loop import Limits, Loop, LoopSources
 from sevenfold.agent.mentions import Mentions
 from sevenfold.agent.permissions.engine import Mode
-from sevenfold.agent.permissions.rules import Rules, unknown_rules
+from sevenfold.agent.permissions.rules import PermissionRules, unknown_rules
 from sevenfold.agent.prompt import AgentPrompt, PromptOptions, find_style
 from sevenfold.agent.standard_tools import Fit, StoreRecall, as_tools, find_skills, standard_tools
 from sevenfold.agent.state import AgentHome, AgentState, UsedSkill
@@ -379,7 +379,7 @@ class Assembly:
             self.state.save()
 
     def _report_unknown_rules(self) -> None:
-        if (rules := self.state.grants.now.rules) == Rules():
+        if (rules := self.state.grants.now.rules) == PermissionRules():
             return
         standard = standard_tools(self.state.processes, skills=self.skills)
         known = {tool.name for tool in (*self.box, *standard)} | {SkillTool.name}
