@@ -17,17 +17,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sevenfold
-from sevenfold.agent.toolkit import Recalling
+from sevenfold.agent.standard_tools import StoreRecall
 from sevenfold.cli.main import main
 from sevenfold.errors import InputError
 from sevenfold.recall import meaning
-from sevenfold.recall.embedder import ByMeaning, installed
-from sevenfold.recall.index import RecallIndex, side_file
-from sevenfold.recall.meaning import Likeness
-from sevenfold.recall.static_vectors import WEIGHTS, WORDS, StaticVectors, table
-from sevenfold.recall.vectors import Floats, Meaning
-from sevenfold.recall.word_pieces import Parts
+from sevenfold.recall.index import RecallIndex
+from sevenfold.recall.meaning import ByMeaning, Likeness, installed
+from sevenfold.recall.vectors import WEIGHTS, WORDS, Floats, Meaning, StaticVectors, WordParts, table
 from sevenfold.session import factory as opened
+from sevenfold.stores.home import side_file
 from sevenfold.stores.jsonl.log import JsonlLog
 from tests.recall import weights
 from tests.recall.making import indexed
@@ -264,7 +262,7 @@ def test_where_the_index_takes_no_writing_the_vectors_live_in_memory(
     index = index_of(transcript)
     with sqlite3.connect(side_file(transcript), isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
-        index._db.execute("PRAGMA busy_timeout = 1")
+        index._tables._db.execute("PRAGMA busy_timeout = 1")
         scorer = Meaning(vectors)
         assert by_meaning(index, scorer, PARAPHRASE) == ["ship"]
         assert by_meaning(index, scorer, PARAPHRASE) == ["ship"]
@@ -311,7 +309,7 @@ def test_a_word_nobody_knows_falls_into_its_parts(tmp_path: Path) -> None:
     numbers = {"▁": 0, "a": 1, "b": 2, "ab": 3, "▁ab": 4, "<0xC3>": 5}
     path = tmp_path / WORDS
     path.write_text(json.dumps({"model": {"vocab": numbers, "merges": ["a b", "▁ ab"]}}), encoding="utf-8")
-    parts = Parts(path)
+    parts = WordParts(path)
     assert parts.of("ab") == [4]
     assert parts.of("abab") == [4, 3]
     assert parts.of("baé") == [0, 2, 1, 5]
@@ -416,9 +414,9 @@ def test_a_session_and_its_agent_look_by_meaning_unless_that_is_switched_off(
     monkeypatch.syspath_prepend(str(tmp_path))
     for on in (True, False):
         store = opened.in_memory("s", {"recall_meaning": on})
-        with sevenfold.Session(opened.engine(store, FREE, {}), store) as session:
+        with sevenfold.Session(opened.conversation(store, FREE, {}), store) as session:
             session.user("The vessel shows an incorrect hour.")
-            agent = Recalling(store, session.core.fetch)
+            agent = StoreRecall(store, session.conversation.fetch)
             assert len(session.recall(PARAPHRASE)) == len(agent.search(PARAPHRASE)) == on
             assert session.recall(PARAPHRASE, by="words") == []
             assert [hit.matched for hit in session.recall(PARAPHRASE, by="meaning")] == [("meaning",)]

@@ -4,32 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from threading import Lock
 from typing import Any, Literal, TypedDict
 
 from msgspec import Struct
 
 import sevenfold
 from sevenfold.clock import RandomIds, SystemClock
-from sevenfold.conversation.engine import Engine
-from sevenfold.conversation.session import Session, Wanted
+from sevenfold.conversation.conversation import Conversation
+from sevenfold.conversation.fork import begin_branch
+from sevenfold.conversation.layer import Layer
+from sevenfold.conversation.options import RequestOptions
+from sevenfold.conversation.provider_edits import REPRODUCIBLE
+from sevenfold.conversation.services import NotesFile, Services
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import InputError
 from sevenfold.events import Listener
-from sevenfold.layers.clear.stock import REPRODUCIBLE
-from sevenfold.layers.notes.keeper import NotesFile
-from sevenfold.ports import Clock, Found, Ids, Log, Results
+from sevenfold.layers.ladder import STANDARD, Ladder
+from sevenfold.ports import Clock, Ids, Log, Results
 from sevenfold.ports import Store as SessionStore
 from sevenfold.profiles import Profile
-from sevenfold.providers.models import Copies, Lister, Listings
+from sevenfold.providers.models import Lister, ListingCache, Listings
 from sevenfold.providers.openai.chat import from_function
 from sevenfold.providers.registry import address_for, client_of, provider_for
 from sevenfold.recall import meaning
-from sevenfold.recall.embedder import ByMeaning
-from sevenfold.recall.follower import Follower
-from sevenfold.recall.index import RecallIndex, side_file
-from sevenfold.recall.meaning import Way
-from sevenfold.recall.recall import Hit
+from sevenfold.recall.recall import SessionRecall
+from sevenfold.recall.search import Hit
 from sevenfold.record import blocks
 from sevenfold.record.entries import VERSION
 from sevenfold.record.log import Place
@@ -38,7 +37,7 @@ from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.settings import Fixed, Resolved, Source, resolve
 from sevenfold.settings import Layer as SettingsLayer
-from sevenfold.stores.home import user_home
+from sevenfold.stores.home import side_file, user_home
 from sevenfold.stores.jsonl.log import Sync
 from sevenfold.stores.jsonl.store import FileStore, JsonlStore
 from sevenfold.stores.memory import MemoryStore
@@ -48,6 +47,7 @@ from sevenfold.telemetry.jsonl import JsonlSink
 from sevenfold.telemetry.otel import OtelSink
 
 Lifetime = Literal["5m", "1h"]
+_LADDER = Ladder(STANDARD)
 USUAL_ANSWER = 8_000
 """Tokens an answer may have if nobody says, and the model can give so many."""
 
@@ -101,65 +101,8 @@ class Options(TypedDict, total=False):
     """On whose behalf requests are made: ``main`` unless it is said otherwise, ``sdk`` for a program's own."""
     hooks: Any
     """`Hooks`, or `AsyncHooks` for a session that is awaited."""
-
-
-class Recalled:
-    """Recall as the core asks for it; the index is opened when it is first needed."""
-
-    def __init__(
-        self,
-        log: Log,
-        path: Path | None,
-        results: Results,
-        *,
-        index: Callable[[], RecallIndex] | None = None,
-    ) -> None:
-        """``index`` makes another one than that beside ``path``, or in memory where there is none."""
-        beside = side_file(path) if path else None
-        self._make = index or (lambda: RecallIndex(log, beside, fetch=results.fetch))
-        self._index: RecallIndex | None = None
-        self._opening = Lock()
-        self._follower = Follower(lambda: self.index.catch_up_a_little())
-        self._meaning = ByMeaning()
-
-    @property
-    def index(self) -> RecallIndex:
-        """The index itself."""
-        with self._opening:
-            if self._index is None:
-                self._index = self._make()
-            return self._index
-
-    def catch_up(self) -> None:
-        """Take in everything that was said up to now."""
-        self.index.catch_up()
-
-    def follow(self, written: int) -> None:
-        """Take in what is new beside the conversation; see `sevenfold.ports.Recall`."""
-        self._follower.follow(written)
-
-    def settle(self, seconds: float) -> None:
-        """Wait for what is being taken in, at most so long."""
-        self._follower.settle(seconds)
-
-    def search(
-        self, query: str, *, kind: str | None = None, k: int = 10, by: Way | None = None, meant: bool = True
-    ) -> list[Hit]:
-        """Look for it in everything that was said up to now; by meaning too if that is ``meant`` and installed."""
-        scorers = self._meaning.scorers(by, switched_on=meant)
-        self.catch_up()
-        return self.index.search(query, kind=kind, k=k, scorers=scorers, words=by != "meaning")
-
-    def found(self, query: str, kinds: Sequence[str], most: int) -> Sequence[Found]:
-        """The records that fit best, of these kinds."""
-        hits = self.index.search(query, kind=kinds or None, k=most, around=0)
-        return [Found(hit.uuid, hit.exact) for hit in hits]
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._follower.close()
-        if self._index is not None:
-            self._index.close()
+    layers: Sequence[Layer]
+    """The layers that keep it within the window, cheapest first; `sevenfold.layers.ladder.STANDARD` unless given."""
 
 
 class Store(Struct, frozen=True):
@@ -170,9 +113,11 @@ class Store(Struct, frozen=True):
     results: Results
     settings: Source
     notes: NotesFile
-    recall: Recalled
+    recall: SessionRecall
     cwd: str = ""
     path: str = ""
+    branch: str = ""
+    """Which branch of the session it is; empty for the session itself."""
     telemetry: Path | None = None
     models: Path | None = None
     """Where it is kept what servers say of their models."""
@@ -192,6 +137,7 @@ def on_disk(
     settings: Mapping[str, object] | Source | None,
     lock_wait: float,
     store: SessionStore | Path | str | None = None,
+    branch: str | None = None,
 ) -> Store:
     """A session in the user's home, in a file, or in a store of the caller's choice."""
     project = Path(folder) if folder is not None else Path.cwd()
@@ -210,15 +156,22 @@ def on_disk(
         place = FileStore(Path(file), home.project(project), sync=sync)
     else:
         place = JsonlStore(home.project(project).folder, sync=sync)
-    log = place.open(name, wait=lock_wait)
     results, transcript = place.results(name), place.transcript(name)
+    if branch is None:
+        log, notes = place.open(name, wait=lock_wait), place.notes(name)
+    else:
+        # Notes and the index of the session itself are about another conversation.
+        log, notes = place.branch(name, branch, wait=lock_wait), MemoryStore().notes(name)
     return Store(
         name=name,
         log=log,
         results=results,
         settings=source,
-        notes=place.notes(name),
-        recall=Recalled(log, transcript, results),
+        notes=notes,
+        recall=SessionRecall(
+            log, side_file(transcript) if transcript and branch is None else None, results
+        ),
+        branch=branch or "",
         cwd=str(project),
         path=str(transcript or ""),
         telemetry=home.telemetry,
@@ -237,24 +190,17 @@ def in_memory(name: str, settings: Mapping[str, object] | Source | None) -> Stor
         results=results,
         settings=source,
         notes=place.notes(name),
-        recall=Recalled(log, None, results),
+        recall=SessionRecall(log, None, results),
     )
 
 
-def engine(store: Store, model: str, options: Options, profile: Profile | None = None) -> Engine:
-    """The engine's side of a session, with the layers that ask a model; if it fails, the store is closed."""
-    clock = options.get("clock") or SystemClock()
+def conversation(
+    store: Store, model: str, options: Options, profile: Profile | None = None
+) -> Conversation:
+    """The conversation of a session; if it fails, the store is closed."""
     try:
         known = profile or profile_for(store, model, options.get("client"), options.get("wire"))
-        return Engine(
-            _core(store, model, options, known),
-            clock=clock,
-            recall=store.recall,
-            notes=store.notes,
-            read_file=read_text if store.path else None,
-            transcript_path=store.path,
-            source=options.get("source", "main"),
-        )
+        return _conversation(store, model, options, known)
     except BaseException:
         store.log.close()
         raise
@@ -274,26 +220,38 @@ def profile_for(store: Store, model: str, client: Any, wire: str | None = None) 
 
 def listings(store: Store) -> Listings:
     """Where a session looks models up."""
-    return Listings(Copies(store.models), switched_on=store.settings.current().model_listing)
+    return Listings(ListingCache(store.models), switched_on=store.settings.current().model_listing)
 
 
-def _core(store: Store, model: str, options: Options, profile: Profile) -> Session:
+def _conversation(store: Store, model: str, options: Options, profile: Profile) -> Conversation:
     clock = options.get("clock") or SystemClock()
     place = Place(store.name, store.cwd, f"{VERSION}{sevenfold.__version__}")
     transcript = Transcript(store.log, place, clock=clock, ids=options.get("ids") or RandomIds())
     profile = provider_for(model, options.get("client"), options.get("wire")).profile(profile)
-    return Session(
-        transcript,
-        _wanted(profile, options),
-        profile,
-        results=store.results,
+    services = Services(
         clock=clock,
         settings=store.settings,
+        results=store.results,
         listeners=[*options.get("listen", ()), *_sinks(store)],
+        recall=store.recall,
+        notes=store.notes,
+        read_file=read_text if store.path else None,
+        path=store.path,
     )
+    layers = options.get("layers")
+    made = Conversation(
+        transcript,
+        _request_options(profile, options),
+        profile,
+        services,
+        Ladder(layers) if layers is not None else _LADDER,
+    )
+    if store.branch:
+        begin_branch(made, store.branch)
+    return made
 
 
-def _wanted(profile: Profile, options: Options) -> Wanted:
+def _request_options(profile: Profile, options: Options) -> RequestOptions:
     tools = [_described(one, place) for place, one in enumerate(options.get("tools", ()))]
     given = options.get("system", ())
     system = given if isinstance(given, SystemPrompt) else _system(given)
@@ -301,7 +259,7 @@ def _wanted(profile: Profile, options: Options) -> Wanted:
     if "thinking" in options:
         fields["thinking"] = options["thinking"]
     lifetime = options.get("lifetime")
-    return Wanted(
+    return RequestOptions(
         profile.model,
         options.get("max_tokens", min(USUAL_ANSWER, profile.max_output)),
         system,
