@@ -18,7 +18,7 @@ from sevenfold.agent.permissions.rules import PermissionRequest
 
 if TYPE_CHECKING:
     from sevenfold.agent.tools.session_tools import PlanFile, TodoList
-    from sevenfold.recall.recall import Hit
+    from sevenfold.recall.search import Hit
 
 ROOM = 48_000
 """Characters of one result, in a window of full size."""

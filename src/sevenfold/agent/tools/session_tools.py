@@ -27,7 +27,7 @@ from sevenfold.agent.tools.tool import StandardTool
 from sevenfold.errors import InputError, Refused
 
 if TYPE_CHECKING:
-    from sevenfold.recall.recall import Hit
+    from sevenfold.recall.search import Hit
 
 LONGEST_PLAN = 50_000
 _SIGNS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
