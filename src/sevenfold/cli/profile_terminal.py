@@ -37,7 +37,7 @@ from sevenfold.cli.text import (
     times,
     tool_name,
 )
-from sevenfold.lab.profile.context import RESULT, TOOL_INPUTS
+from sevenfold.lab.profile.labels import RESULT, TOOL_INPUTS
 from sevenfold.lab.profile.figures import LargeItem, ProfileReport, ProfileTotal, SessionProfile, Shrinking
 
 HEIGHT = 5

@@ -38,7 +38,7 @@ from sevenfold.agent.tools.output import (
 from sevenfold.cli.chat.screen import Signs
 from sevenfold.cli.text import cause, clean, fit, money, one_line, plural, short_count, stopwatch
 from sevenfold.events import Event
-from sevenfold.lab.profile.context import label_of
+from sevenfold.lab.profile.labels import label_of
 
 # -- calls
 

@@ -39,7 +39,7 @@ from sevenfold.cli.text import (
     times,
 )
 from sevenfold.conversation.session import Reading, Session
-from sevenfold.lab.profile.context import CallLabel, label_of_block, piece_of
+from sevenfold.lab.profile.labels import CallLabel, label_of_block, piece_of
 from sevenfold.lab.profile.figures import CacheBreak
 from sevenfold.recall.recall import Hit
 from sevenfold.record import weight
