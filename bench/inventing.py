@@ -45,7 +45,7 @@ def catch(corpus: Path) -> dict[str, dict[str, Caught]]:
     for cut in all_cuts(corpus, 2):
         session, _ = opened_at(cut)
         with session:
-            items = list(session.core.transcript.view.items)
+            items = list(session.conversation.transcript.view.items)
         for name, lies in sets.items():
             for style, one in lies_caught(lies, items):
                 caught = found[name].setdefault(style, Caught())

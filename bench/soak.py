@@ -226,7 +226,7 @@ def opened(sdk: anthropic.Anthropic, folder: Path, watching: Watching) -> sevenf
         listen=[watching.hear],
         thinking={"type": "adaptive"},
     )
-    agent.workings.loop.signals = Swift
+    agent.assembly.loop.signals = Swift
     return agent
 
 

@@ -63,7 +63,7 @@ def main(url: str, folder: str, window: str, life: str, *facts: str) -> None:
             settings={"context_window": int(window)},
             thinking={"type": "adaptive"},
         )
-        core = agent.session.core
+        core = agent.session.conversation
         _tell(figures.AgentStarted(core.window.threshold, resumed=len(core.transcript.view) > 0))
         for line in sys.stdin.buffer:
             command = msgspec.json.decode(line, type=UserSpoke)
@@ -105,7 +105,7 @@ def _judged(agent: sevenfold.Agent, planted: Sequence[str]) -> figures.FactsJudg
 
     Facts are taken from all that was ever said, but not from summaries, which only repeat it.
     """
-    recall, transcript = agent.workings.store.recall, agent.session.core.transcript
+    recall, transcript = agent.assembly.store.recall, agent.session.conversation.transcript
     recall.catch_up()
     entries = [(place, entry) for place, entry in read(transcript.log) if isinstance(entry, Said)]
     own = [one for one in entries if not (one[1].sidechain or one[1].summary or one[1].attachment)]

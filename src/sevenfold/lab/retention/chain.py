@@ -27,7 +27,7 @@ from sevenfold.layers.compact import extract, fidelity
 from sevenfold.layers.compact.extract import notation
 from sevenfold.layers.compact.extract.facts import Facts
 from sevenfold.layers.compact.fidelity import Probe, Score
-from sevenfold.layers.compact.request import Engine
+from sevenfold.layers.compact.request import EngineName
 from sevenfold.ports import Client, Log
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
@@ -44,7 +44,7 @@ _CITED = re.compile(r'\[([0-9a-f]{8}[0-9a-f-]*)(?: to ([0-9a-f]{8}[0-9a-f-]*))?\
 class ChainLink(Struct, frozen=True, kw_only=True):
     """One compaction of a chain."""
 
-    engine: Engine
+    engine: EngineName
     score: Score
     """Of all facts since the chain began, those that are meant to pass aside."""
     invented: tuple[str, ...]
@@ -58,12 +58,17 @@ class ChainLink(Struct, frozen=True, kw_only=True):
 
 
 def run(
-    links: int, engine: Engine = "extractive", *, client: Client | None = None, model: str, rounds: int = 3
+    links: int,
+    engine: EngineName = "extractive",
+    *,
+    client: Client | None = None,
+    model: str,
+    rounds: int = 3,
 ) -> list[ChainLink]:
     """A session that is compacted so often, with so many rounds of work before each compaction."""
     store = opened.in_memory("chain", ALONE)
     options: opened.Options = {"system": SYSTEM, "tools": [tool_named(name) for name in ("Edit", "Bash")]}
-    session = Session(opened.engine(store, model, options), store, client)
+    session = Session(opened.conversation(store, model, options), store, client)
     made: list[ChainLink] = []
     facts: dict[tuple[str, str], Probe] = {}
     written = Facts()
@@ -108,7 +113,7 @@ def _failure(number: int) -> str:
 def _say(session: Session, words: str, *calls: Mapping[str, Any]) -> None:
     request = session.prepare()
     reason = "tool_use" if calls else "end_turn"
-    prompt = body_tokens(request.body, session.core.profile.tokenizer)
+    prompt = body_tokens(request.body, session.conversation.profile.tokenizer)
     usage = {"input_tokens": prompt, "output_tokens": 50}
     session.observe(
         {
@@ -124,12 +129,12 @@ def _say(session: Session, words: str, *calls: Mapping[str, Any]) -> None:
 
 
 def _link(
-    session: Session, store: Store, engine: Engine, facts: dict[tuple[str, str], Probe], written: Facts
+    session: Session, store: Store, engine: EngineName, facts: dict[tuple[str, str], Probe], written: Facts
 ) -> tuple[ChainLink, Facts]:
-    before = list(session.core.transcript.view.items)
+    before = list(session.conversation.transcript.view.items)
     done = session.compact(engine=engine)
     assert done is not None, "nobody is there to refuse a compaction"
-    after = list(session.core.transcript.view.items)
+    after = list(session.conversation.transcript.view.items)
     stayed = {one.said.uuid for one in after}
     hidden = [one for one in before if one.said.uuid not in stayed]
     for probe in fidelity.probes(hidden, goes_on=len(hidden) < len(before)):
@@ -146,8 +151,8 @@ def _link(
         invented=tuple(made_up([one for one in after if one not in before], _all(store.log, before))),
         drifted=tuple(sorted(drifted)),
         dangling=tuple(_dangling(done.summary, store.log)),
-        before=shown_tokens(before, session.core.profile.tokenizer),
-        after=shown_tokens(after, session.core.profile.tokenizer),
+        before=shown_tokens(before, session.conversation.profile.tokenizer),
+        after=shown_tokens(after, session.conversation.profile.tokenizer),
     )
     return link, now
 

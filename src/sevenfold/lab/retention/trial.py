@@ -32,7 +32,7 @@ from sevenfold.lab.retention.cut import Cut
 from sevenfold.lab.simulator.tokens import Counter
 from sevenfold.layers.compact import fidelity
 from sevenfold.layers.compact.fidelity import Probe, Score, judge
-from sevenfold.layers.compact.request import Compacted, Engine
+from sevenfold.layers.compact.request import Compacted, EngineName
 from sevenfold.ports import Client, Clock
 from sevenfold.profiles import find
 from sevenfold.recall.index import RecallIndex
@@ -115,7 +115,7 @@ class Trial(Struct, frozen=True, kw_only=True):
     """What came of a compaction."""
 
     name: str
-    engine: Engine
+    engine: EngineName
     left: tuple[str, ...]
     """Engines that were not used."""
     score: Score
@@ -163,16 +163,16 @@ class Trial(Struct, frozen=True, kw_only=True):
         return not wrong and self.why_large != "?"
 
 
-def hold(cut: Cut, engine: Engine | None, *, client: Client | None = None, model: str = MODEL) -> Trial:
+def hold(cut: Cut, engine: EngineName | None, *, client: Client | None = None, model: str = MODEL) -> Trial:
     """Open the session, compact it, and look at what is left; raises `Refused` if there is nothing to compact."""
     session, store = opened_at(cut, client=client, model=model)
     with session:
-        body, before = _next_body(session), list(session.core.transcript.view.items)
+        body, before = _next_body(session), list(session.conversation.transcript.view.items)
         done = session.compact(engine=engine) if engine else session.compact()
         if done is None:
             raise Refused("the compaction was refused, and nobody was asked")
         store.recall.catch_up()
-        after = list(session.core.transcript.view.items)
+        after = list(session.conversation.transcript.view.items)
         return _looked_at(cut.name, session, store, done, (body, _next_body(session)), (before, after))
 
 
@@ -191,7 +191,7 @@ def opened_at(
     given: opened.Options = {"system": SYSTEM, "tools": tools, "listen": listen}
     if clock is not None:
         given["clock"] = clock
-    return Session(opened.engine(store, model, given), store, client), store
+    return Session(opened.conversation(store, model, given), store, client), store
 
 
 def tool_named(name: str) -> opened.Tool:
@@ -223,7 +223,7 @@ def _looked_at(
     new = [item for item in after if item.said.uuid not in known]
     facts = fidelity.sample(hidden, goes_on=bool(kept))
     score = fidelity.judge(facts.probes, fidelity.texts(after), by_recall(store.recall.index))
-    view, profile = session.core.transcript.view, session.core.profile
+    view, profile = session.conversation.transcript.view, session.conversation.profile
     request = msgspec.json.decode(bodies[1])
     shared = [body.partition(_MESSAGES)[0] for body in bodies if body]
     opening = opening_tokens(bodies[1], profile.tokenizer)
@@ -308,7 +308,7 @@ class Accepted(Struct, frozen=True):
         return not self.refused and self.read >= self.shared > 0
 
 
-def send(cut: Cut, engine: Engine = "extractive", *, model: str = MODEL) -> Accepted:
+def send(cut: Cut, engine: EngineName = "extractive", *, model: str = MODEL) -> Accepted:
     """Go on with a recorded session for a request, compact it, and go on again."""
     provider, told = ReplayProvider(), list[Event]()
     provider.cue = Cue(ANSWER)
@@ -326,6 +326,6 @@ def send(cut: Cut, engine: Engine = "extractive", *, model: str = MODEL) -> Acce
                 session.complete()
             except ModelError as error:
                 return Accepted(f"{type(error).__name__}: {error}", 0, 0)
-            shared = opening_tokens(session.at(-1), session.core.profile.tokenizer)
+            shared = opening_tokens(session.at(-1), session.conversation.profile.tokenizer)
     answered = [event for event in told if isinstance(event, Answered)]
     return Accepted("", shared, answered[-1].cache_read_tokens)

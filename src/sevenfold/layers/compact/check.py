@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation.announcer import Announcer
+from sevenfold.conversation.events import Events
 from sevenfold.conversation.flow import Flow, in_thread
 from sevenfold.errors import Aborted
 from sevenfold.events import SteppedAside
@@ -48,7 +48,7 @@ class Checker:
 
     def __init__(
         self,
-        announcer: Announcer,
+        announcer: Events,
         *,
         kinds: Mapping[str, Kind],
         window: Window,

@@ -10,14 +10,12 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from sevenfold.conversation.provider_edits import REPRODUCIBLE
 from sevenfold.record import blocks
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED, Block, ToolResult, ToolUse
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
 from sevenfold.record.weight import NOTHING, Weight, measure
-
-REPRODUCIBLE = frozenset({"read", "shell", "search", "web", "edit", "write"})
-"""Kinds of tools whose results can be had again; what any other tool said stays."""
 
 _CLEARED = PLACEHOLDER_CLEARED.encode()
 

@@ -1,39 +1,41 @@
-"""Keeping the session notes: when an update is due it is made beside the conversation, and never waited for.
+"""Layer 3: running session notes, updated in the background, which serve as a summary at no cost.
 
-But for a compaction, which may wait a little for one that is under way. Updates follow each other and never
-overlap; one that takes too long is taken for dead, and what comes of it after all is thrown away.
+Updates are never awaited, except by a compaction, which waits a little for one that is under way. They follow each
+other and never overlap; one that takes too long counts as dead, and what comes of it is thrown away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation.announcer import Announcer
-from sevenfold.conversation.background import Runner
-from sevenfold.conversation.exchange import Exchange
 from sevenfold.conversation.flow import Flow, Signal, Wait, drive, in_thread
-from sevenfold.conversation.fork import Fork
-from sevenfold.conversation.transcript import Transcript
-from sevenfold.errors import ModelError, SevenfoldError
+from sevenfold.conversation.fork import fork
+from sevenfold.conversation.layer import Offer
+from sevenfold.errors import ModelError, Refused, SevenfoldError
 from sevenfold.events import Acted, SteppedAside
 from sevenfold.layers import breaker
 from sevenfold.layers.compact import summary
+from sevenfold.layers.compact.compactor import AUTO, Compactor
 from sevenfold.layers.compact.extract import facts as facts_of
 from sevenfold.layers.compact.offline import notes_of
+from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.summary import Draft, Failure
 from sevenfold.layers.notes import policy as notes
-from sevenfold.layers.notes.policy import Notes, Since
-from sevenfold.ports import Clock
+from sevenfold.layers.notes.policy import Notes as NotesText
+from sevenfold.layers.notes.policy import Since
 from sevenfold.record import blocks
 from sevenfold.record.decisions import Notes as NotesMark
 from sevenfold.record.layout import Item
-from sevenfold.record.window import Window
+from sevenfold.settings import Settings
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
 
 SOURCE = "session_memory"
 WAIT_SECONDS = 15.0
@@ -42,24 +44,89 @@ DEAD_SECONDS = 60.0
 """…unless it has been under way for so long that nobody believes in it any more."""
 
 
-class NotesFile(Protocol):
-    """Where the notes are kept."""
+class Notes:
+    """Running notes that later serve as a free summary."""
 
-    path: str
+    name = "notes"
 
-    def read(self) -> str | None:
-        """Their text, or None if there are none yet."""
-        ...
+    def on(self, settings: Settings) -> bool:
+        """Updating and serving each have a switch of their own."""
+        return settings.notes or settings.notes_compaction
 
-    def write(self, text: str) -> None:
-        """Replace them as a whole."""
-        ...
+    def offer(self, c: Conversation) -> Offer | None:
+        """The notes as the summary, whenever a compaction is due."""
+        if not serves(c) or not c.state(Compactor).due():
+            return None
+        return Offer(enough=True, urgent=c.state(Compactor).presses())
+
+    def relieve(self, c: Conversation, offer: Offer) -> Flow[bool]:
+        """Compact with the notes; False if they cannot serve."""
+        compactor = c.state(Compactor)
+        done = yield from compactor.attempt(by_notes(c, AUTO))
+        if isinstance(done, str):
+            return False
+        yield from compactor.last_resort()
+        return True
+
+    def may_follow(self, c: Conversation) -> bool:
+        """Whenever a compaction may."""
+        return serves(c) and c.state(Compactor).allowed
+
+    def would_spare(self, c: Conversation, most: int) -> bool:
+        """Would the notes serve, so that no summary need be prepared ahead? They cost no call, and no wait."""
+        return serves(c) and c.state(NotesKeeper).would_serve(most)
+
+    def after_answer(self, c: Conversation) -> None:
+        """Begin an update, if one is due."""
+        if c.services.notes is not None and c.settings.notes:
+            c.state(NotesKeeper).check()
+
+
+def serves(c: Conversation) -> bool:
+    """May notes stand in for a summary here?"""
+    return c.services.notes is not None and c.background is not None and c.settings.notes_compaction
+
+
+def keeper_of(c: Conversation) -> NotesKeeper | None:
+    """What keeps the notes of a conversation; None if it has none."""
+    return None if c.services.notes is None else c.state(NotesKeeper)
+
+
+def by_notes(c: Conversation, request: CompactionRequest) -> Flow[Compacted | str | None]:
+    """Compact with the notes, asking no model; None if that was refused, a text if they cannot serve."""
+    if not serves(c):
+        return "notes are switched off"
+    keeper, compactor = c.state(NotesKeeper), c.state(Compactor)
+    yield from keeper.waiting()
+    most = c.window.threshold if request.engine == "notes" else compactor.next_begins
+    served = yield from keeper.serving(most)
+    if isinstance(served, str):
+        done: Compacted | str | None = served
+    else:
+        done = yield from compactor.served(request, *served, most)
+    if isinstance(done, str):
+        c.events.tell(SteppedAside(layer="notes", reason=done))
+    return done
+
+
+def compact(c: Conversation, request: CompactionRequest) -> Flow[Compacted | None]:
+    """Compact because the user asked for it; notes serve as the summary unless the request asks for more."""
+    compactor = c.state(Compactor)
+    compactor.must_be_on()
+    if request.engine in (None, "notes") and not request.instructions and request.span == "whole":
+        compactor.scope(request)
+        done = yield from by_notes(c, request)
+        if isinstance(done, Compacted) or done is None:
+            return compactor.passed(done)
+        if request.engine == "notes":
+            raise Refused(f"the notes cannot serve as a summary: {done}")
+    return compactor.passed((yield from compactor.run(request)))
 
 
 class Updated(Struct, frozen=True):
     """What came of an update."""
 
-    notes: Notes
+    notes: NotesText
     covered: str
     boundary: str | None
 
@@ -80,7 +147,7 @@ class Candidate(Struct, frozen=True):
     """Notes that could be the summary."""
 
     edition: Edition
-    held: Notes
+    held: NotesText
     scope: Scope
     draft: Draft
 
@@ -99,30 +166,10 @@ Work = Flow[Updated | Failure]
 class NotesKeeper:
     """Looks after one session's notes."""
 
-    def __init__(
-        self,
-        transcript: Transcript,
-        exchange: Exchange,
-        announcer: Announcer,
-        file: NotesFile,
-        *,
-        window: Window,
-        clock: Clock,
-        fork: Callable[[str], Fork],
-        count: Callable[[str], int],
-        tokens: Callable[[Item], int],
-        load: Callable[[Sequence[Item]], int],
-    ) -> None:
-        self._transcript = transcript
-        self._exchange = exchange
-        self._announcer = announcer
-        self._file = file
-        self._window = window
-        self._clock = clock
-        self._fork = fork
-        self._count = count
-        self._tokens = tokens
-        self._load = load
+    def __init__(self, c: Conversation) -> None:
+        self._c = c
+        assert c.services.notes is not None
+        self._file = c.services.notes
         self._tried: str | None = None
         """Where the conversation stood at the last try: one that fails is not repeated until there is more."""
         self._tried_after: str | None = None
@@ -135,26 +182,26 @@ class NotesKeeper:
 
     # -- keeping --------------------------------------------------------------------------------
 
-    def check(self, runner: Runner) -> None:
+    def check(self) -> None:
         """After an answer: begin an update if one is due and none is under way."""
-        view = self._transcript.view
+        view = self._c.transcript.view
         # After a compaction there is other work to take notes of: one try is worth it.
         pause = breaker.pause(self._failures) if view.boundary == self._tried_after else 1
-        if self._alive() is not None or not notes.due(self._since(), self._window, pause):
+        if self._alive() is not None or not notes.due(self._since(), self._c.window, pause):
             return
-        job = self._job = Job(self._clock.now())
+        job = self._job = Job(self._c.clock.now())
         self._tried, self._tried_after = view.tip, view.boundary
-        runner(self.update(), lambda came: self._done(job, came))
+        self._c.run_aside(self.update(), lambda came: self._done(job, came))
 
     def update(self) -> Work:
         """Ask for an update of the notes as they are now."""
-        view = self._transcript.view
+        view = self._c.transcript.view
         covered, boundary = view.tip or "", view.boundary
         now = self._now()
-        fork = self._fork(SOURCE)
-        fork.user(notes.instruction(now, self._window, self._count))
+        asked = fork(self._c, SOURCE)
+        asked.user(notes.instruction(now, self._c.window, self._c.count))
         try:
-            outcome = yield from fork.turn()
+            outcome = yield from asked.turn()
         except ModelError as error:
             return Failure("api_error", str(error))
         said = "\n".join(blocks.words_of(block) for block in outcome.reply.answer.blocks)
@@ -163,25 +210,25 @@ class NotesKeeper:
 
     def extract(self) -> Updated | Failure:
         """An update that asks nobody: what code finds in the record, but for what might be read as the user's will."""
-        view = self._transcript.view
-        found = notes.apply(Notes(), notes_of(view.items))
+        view = self._c.transcript.view
+        found = notes.apply(NotesText(), notes_of(view.items))
         if isinstance(found, Failure):
             return found
         draft = self._draft(found)
         doubtful = [] if isinstance(draft, Failure) else self._invented(draft, view.items)
         changed = {**self._now().sections, **notes.without(found, doubtful).sections}
-        return Updated(Notes(changed), view.tip or "", view.boundary)
+        return Updated(NotesText(changed), view.tip or "", view.boundary)
 
-    def _now(self) -> Notes:
+    def _now(self) -> NotesText:
         """The notes as they are."""
         return notes.read(self._file.read() or "")
 
     def store(self, updated: Updated) -> None:
         """Write an update down; the mark only counts as long as the conversation is not compacted."""
         self._file.write(updated.notes.render())
-        self._transcript.label("ai-title", updated.notes.sections.get(notes.TITLE, ""))
-        self._transcript.decide(NotesMark(covered=updated.covered, boundary=updated.boundary))
-        self._announcer.tell(
+        self._c.transcript.label("ai-title", updated.notes.sections.get(notes.TITLE, ""))
+        self._c.transcript.decide(NotesMark(covered=updated.covered, boundary=updated.boundary))
+        self._c.events.tell(
             Acted(
                 source=SOURCE,
                 layer="notes",
@@ -228,10 +275,10 @@ class NotesKeeper:
                 f"the session notes could not be brought up to date {self._failures} times in a row ({reason}): they "
                 "are tried again after a compaction, and else more and more rarely; the setting notes stops them"
             )
-            self._announcer.tell(SteppedAside(source=SOURCE, layer="breaker", reason=told))
+            self._c.events.tell(SteppedAside(source=SOURCE, layer="breaker", reason=told))
 
     def _aside(self, reason: str) -> None:
-        self._announcer.tell(SteppedAside(source=SOURCE, layer="notes", reason=reason))
+        self._c.events.tell(SteppedAside(source=SOURCE, layer="notes", reason=reason))
 
     @property
     def busy(self) -> bool:
@@ -240,11 +287,11 @@ class NotesKeeper:
 
     def _alive(self) -> Job | None:
         job = self._job
-        return job if job is not None and self._clock.now() - job.began < DEAD_SECONDS else None
+        return job if job is not None and self._c.clock.now() - job.began < DEAD_SECONDS else None
 
     def _since(self) -> Since:
         """What happened since the last update; looked for from the end, where it is."""
-        view = self._transcript.view
+        view = self._c.transcript.view
         known = {self.covered(), self._tried} - {None}
         since, met = [], False
         for item in reversed(view.items):
@@ -256,7 +303,7 @@ class NotesKeeper:
         first = not met and view.boundary is None
         newest = next((item for item in since if item.said.role == "assistant"), None)
         return Since(
-            grown=self._exchange.size().tokens if first else sum(map(self._tokens, since)),
+            grown=self._c.size().tokens if first else sum(map(self._c.item_tokens, since)),
             first=first,
             calls=sum(len(item.said.calls) for item in since),
             resting=newest is not None and not newest.said.calls,
@@ -266,7 +313,7 @@ class NotesKeeper:
 
     def covered(self) -> str | None:
         """The newest record the notes cover; a compaction resets it."""
-        view = self._transcript.view
+        view = self._c.transcript.view
         for made in reversed(view.decisions()):
             if isinstance(made, NotesMark):
                 return made.covered if made.boundary == view.boundary else None
@@ -274,7 +321,7 @@ class NotesKeeper:
 
     def too_little(self) -> str:
         """Why even notes of everything that was said could not be the summary; empty if they could."""
-        divided = self._divided(self._transcript.view.tip or "")
+        divided = self._divided(self._c.transcript.view.tip or "")
         return divided if isinstance(divided, str) else ""
 
     def serve(self, most: int) -> tuple[Scope, Draft] | str:
@@ -299,7 +346,7 @@ class NotesKeeper:
                 )
             yield from self._look(found)
 
-    def would_serve(self, most: int, runner: Runner) -> bool:
+    def would_serve(self, most: int) -> bool:
         """Would they serve, as far as is known? What is not known yet is found out beside the conversation."""
         found = self._candidate(most)
         if isinstance(found, str):
@@ -308,11 +355,11 @@ class NotesKeeper:
             return not self._looked[1]
         if not self._looking:
             self._looking = True
-            runner(self._look(found), self._have_looked)
+            self._c.run_aside(self._look(found), self._have_looked)
         return True
 
     def _look(self, found: Candidate) -> Flow[None]:
-        items = self._transcript.view.items
+        items = self._c.transcript.view.items
         drift = yield from in_thread(partial(self._drift, found, items))
         self._looked = found.edition, drift
 
@@ -323,7 +370,7 @@ class NotesKeeper:
 
     def _candidate(self, most: int) -> Candidate | str:
         """What would stand in the place of the conversation, if the record bears it out."""
-        text, mark, view = self._file.read(), self.covered(), self._transcript.view
+        text, mark, view = self._file.read(), self.covered(), self._c.transcript.view
         if text is None:
             return "there are no notes"
         held = notes.read(text)
@@ -338,7 +385,7 @@ class NotesKeeper:
         draft = self._draft(held)
         if isinstance(draft, Failure):
             return draft.detail
-        kept = self._fixed() + self._load(divided.kept) + self._count(said)
+        kept = self._fixed() + self._c.load(divided.kept) + self._c.count(said)
         if kept >= most:
             return (
                 f"with what must be kept they would fill {kept:,} tokens, and the next is due at {most:,}"
@@ -347,20 +394,22 @@ class NotesKeeper:
         return Candidate(edition, held, divided, draft)
 
     def _divided(self, mark: str) -> Scope | str:
-        view = self._transcript.view
+        view = self._c.transcript.view
         items = view.items
-        start = notes.keep_from(items, mark, self._window, self._tokens)
+        start = notes.keep_from(items, mark, self._c.window, self._c.item_tokens)
         if start is None:
             return "what the notes cover is not in view"
         while start > 0 and not (start == len(items) or view.begins_round(items[start].said.uuid)):
             start -= 1
         if not any(item.said.role == "assistant" for item in items[:start]):
-            least = f"{self._window.budget(notes.KEEP_TOKENS):,} tokens and {notes.KEEP_MESSAGES} messages"
+            least = (
+                f"{self._c.window.budget(notes.KEEP_TOKENS):,} tokens and {notes.KEEP_MESSAGES} messages"
+            )
             return f"behind notes at least {least} stay word for word, and there is hardly more than that"
         return Scope(tuple(items[:start]), tuple(items[start:]), "up_to")
 
     def _fixed(self) -> int:
-        gauge = self._exchange.gauge
+        gauge = self._c.gauge
         return round(gauge.estimator.tokens(gauge.opening))
 
     def _drift(self, found: Candidate, items: Sequence[Item]) -> str:
@@ -373,10 +422,10 @@ class NotesKeeper:
         strange = (name for name in notes.names(found.held) if not self._mentioned(name))
         return next((f"no record mentions {name}" for name in strange), "")
 
-    def _said(self, held: Notes) -> str:
-        return notes.as_summary(held, self._file.path, self._window, self._count)
+    def _said(self, held: NotesText) -> str:
+        return notes.as_summary(held, self._file.path, self._c.window, self._c.count)
 
-    def _draft(self, held: Notes) -> Draft | Failure:
+    def _draft(self, held: NotesText) -> Draft | Failure:
         """The notes as what a model could have answered that was asked for a summary."""
         draft = summary.read(f"<summary>\n{self._said(held)}\n</summary>")
         return draft if isinstance(draft, Failure) else replace(draft, ours=notes.italics())
@@ -387,4 +436,4 @@ class NotesKeeper:
 
     def _mentioned(self, name: str) -> bool:
         """Does anything that was said hold this name, or the last part of it?"""
-        return self._transcript.log.mentions(name.rstrip("/").replace("\\", "/").rpartition("/")[2])
+        return self._c.transcript.log.mentions(name.rstrip("/").replace("\\", "/").rpartition("/")[2])

@@ -1,70 +1,26 @@
-"""The order of the layers, and when to stop climbing.
-
-The cheapest layer that can help goes first; one that brought the conversation below the threshold ends the pass.
-Whether the climb gets anywhere is told by what it frees, not by how often it was tried: a layer that keeps
-freeing next to nothing, or whose gain is filled again at once, is left alone until the conversation has changed.
-"""
+"""Is there room for the next request? Its size held against the limits, and what to do if it does not fit."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.conversation.pins import pinned
+from sevenfold.events import Checked
 from sevenfold.profiles import Profile
 from sevenfold.record.gauge import Budget, Check
-from sevenfold.record.weight import Weight
+from sevenfold.record.weight import NOTHING, Weight, opening
 from sevenfold.record.window import Window
 from sevenfold.settings import Settings
 
-REMEMBERED = 8
-WASTED = 3
-"""So many passes in a row without progress, and the layer rests."""
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
+
 ASSUMED = ("family", "default")
 """Sources of a window's size that are no more than a guess."""
-LITTLE = 0.02
-"""A pass that frees a smaller share of the window got nowhere."""
-
-
-class Pass(Struct, frozen=True):
-    """One time a layer acted."""
-
-    layer: str
-    request: int
-    """How many requests had gone out before."""
-    freed: int
-    size: int
-    """Of the conversation, afterwards."""
-
-
-class Progress(Struct, frozen=True):
-    """What the layers achieved lately."""
-
-    passes: tuple[Pass, ...] = ()
-
-    def after(self, one: Pass) -> Progress:
-        """With one more pass."""
-        return replace(self, passes=(*self.passes, one)[-REMEMBERED:])
-
-    def rests(self, layer: str, window: Window, size: int) -> str:
-        """Why a layer should not be tried now, with a conversation of that size; empty if it may."""
-        lately = [one for one in self.passes if one.layer == layer][-WASTED:]
-        if len(lately) < WASTED:
-            return ""
-        little = LITTLE * window.effective
-        if all(one.freed < little for one in lately) and size - lately[-1].size < little:
-            return f"its last {WASTED} passes freed next to nothing"
-        full_again = size >= lately[-1].size + lately[-1].freed
-        if full_again and all(_refilled(earlier, later) for earlier, later in pairwise(lately)):
-            return f"what its last {WASTED} passes freed was filled again by the next request"
-        return ""
-
-
-def _refilled(earlier: Pass, later: Pass) -> bool:
-    """Was the conversation as large as before one request after a pass?"""
-    return later.request - earlier.request <= 1 and later.size + later.freed >= earlier.size + earlier.freed
 
 
 class Limits(Struct, frozen=True):
@@ -160,3 +116,80 @@ def _used(check: Check) -> str:
             return f"{check.images:,} pictures and documents"
         case _:
             return f"{check.used:,} tokens, perhaps {check.band:,} more"
+
+
+def overloaded(c: Conversation) -> bool:
+    """Are there too many bytes or pictures, and not only in what no request has held yet?"""
+    size, limits = c.size(), c.limits
+    if not limits.passed(size.wire, size.images):
+        return False
+    newest = sum((item.weight for item in c.unsent()), NOTHING)
+    return not limits.passed(newest.wire, newest.images + newest.documents)
+
+
+def check(c: Conversation) -> Check:
+    """Hold the size against the limits, and report it."""
+    size, limits = c.size(), c.limits
+    found = c.gauge.check(size, c.window, wire=limits.wire, images=limits.images)
+    c.events.tell(
+        Checked(
+            used=found.used,
+            band=found.band,
+            sent=size.sent,
+            threshold=found.threshold,
+            effective=found.effective,
+            blocking=c.window.blocking,
+            freed=found.freed,
+            wire=found.wire,
+            images=found.images,
+            percent_left=c.window.status(size.tokens, band=size.band).percent_left,
+            verdict=found.verdict,
+            budget=found.budget,
+        )
+    )
+    return found
+
+
+def explain(c: Conversation, check: Check) -> str:
+    """Why the next request cannot be sent, and what to do about it."""
+    settings, filled, limits = c.settings, parts(c, check.budget), c.limits
+    limit = {"bytes": limits.wire, "images": limits.images}.get(check.budget) or c.window.blocking
+    possible = steps(
+        filled,
+        check.budget,
+        clears=settings.size_clearing,
+        compacts=settings.compaction and not c.ladder.dearer(c),
+        snips=settings.snip,
+    )
+    return too_full(check, c.window, filled, limit=limit, steps=possible)
+
+
+def parts(c: Conversation, budget: Budget = "tokens") -> Parts:
+    """What a request is filled with, in the unit of a budget."""
+    frame, size = c.frame, c.size()
+    whole: Mapping[Budget, int] = {"tokens": size.tokens, "bytes": size.wire, "images": size.images}
+    kept = pinned(c.transcript)
+    items = c.transcript.view.items
+    fresh = {item.said.uuid for item in c.unsent()}
+    newest = sum((item.weight for item in items if item.said.uuid in fresh), NOTHING)
+    pins = sum((item.weight for item in items if item.said.uuid in kept - fresh), NOTHING)
+    made = Parts(
+        system=_amount(c, opening(*frame.system), budget),
+        tools=_amount(c, opening(*frame.tools), budget),
+        pinned=_amount(c, pins, budget),
+        newest=_amount(c, newest, budget),
+        rest=0,
+    )
+    # Bytes and pictures are counted in messages alone.
+    known = made.fixed if budget == "tokens" else made.pinned + made.newest
+    return replace(made, rest=max(0, whole[budget] - known))
+
+
+def _amount(c: Conversation, weight: Weight, budget: Budget) -> int:
+    match budget:
+        case "bytes":
+            return weight.wire
+        case "images":
+            return weight.images + weight.documents
+        case _:
+            return c.tokens(weight)
