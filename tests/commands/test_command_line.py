@@ -118,7 +118,9 @@ def test_a_reader_that_has_had_enough_ends_every_command_in_the_same_way(
 def test_a_full_disk_behind_the_output_is_told_in_a_line(command: tuple[str, ...], session: Path) -> None:
     done = shell(*command, to="> /dev/full")
     assert done.returncode == 2
-    assert re.search(r"cannot (?:be written.*|write the output): No space left on device\n", done.stderr)
+    assert re.search(
+        r"cannot write the (?:output|answer to standard output): No space left on device\n", done.stderr
+    )
     assert "Traceback" not in done.stderr
 
 

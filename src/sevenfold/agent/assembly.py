@@ -56,7 +56,7 @@ from sevenfold.stores.jsonl.store import FileResults
 from sevenfold.stores.trust import Trust, user_folder
 
 if TYPE_CHECKING:
-    from sevenfold.agent.mcp.servers import Following, McpServers
+    from sevenfold.agent.mcp.servers import McpServers, McpUpdater
 
 MENTIONS_SHARE = 4
 """The files that a message mentions may take one part in so many of the window."""
@@ -227,14 +227,14 @@ class Assembly:
 
         return together(self._own_tools, self.servers.tools())
 
-    def _server_follower(self) -> Following | None:
+    def _server_follower(self) -> McpUpdater | None:
         """Keeps the agent in step with its servers."""
         if self.servers is None:
             return None
-        from sevenfold.agent.mcp.servers import Following
+        from sevenfold.agent.mcp.servers import McpUpdater
 
         prompt = self.prompt.compute if self.options.get("system") is None else None
-        return Following(self.servers, self._own_tools, self.conversation, self.executor, prompt)
+        return McpUpdater(self.servers, self._own_tools, self.conversation, self.executor, prompt)
 
     def _prompt(self, limits: Limits) -> AgentPrompt:
         settings = self.store.settings.current()

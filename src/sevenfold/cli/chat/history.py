@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -57,9 +58,9 @@ def sessions(project: Project) -> list[SessionFile]:
     return [one for one in found if one.title]
 
 
-def new_name(now: datetime, digits: str) -> str:
+def new_name() -> str:
     """A name for a new session: the time, and something no other session has."""
-    return f"{now:%Y-%m-%d-%H%M%S}-{digits}"
+    return f"{datetime.now():%Y-%m-%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def title(path: Path) -> str:
