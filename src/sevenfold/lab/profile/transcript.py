@@ -161,7 +161,8 @@ class _Conversation:
         self._lane: Lane = books.open_lane(side=side)
         self._call_ids = call_ids
         self._view = View()
-        self._items: list[Item] = []
+        self._layout = 0
+        """Which layout of the view the context shows."""
         self._shrunk: set[str] = set()
         """The compactions and clearings so far."""
         self._restarting = False
@@ -175,12 +176,12 @@ class _Conversation:
         if isinstance(entry, Boundary):
             self._note_repairs()
         self._view.add(entry)
-        before, self._items = self._items, self._view.items
         if isinstance(entry, Clearing):
             self._cleared(entry)
         self._note_compaction()
-        if not _grew(before, self._items) or self._restarting:
+        if self._view.version[0] != self._layout or self._restarting:
             self._relaid(entry)
+            self._layout = self._view.version[0]
         if isinstance(entry, Said):
             self._hear(entry, head)
         self.damaged = isinstance(entry, Damaged)
@@ -207,41 +208,36 @@ class _Conversation:
 
     def _relaid(self, entry: Entry) -> None:
         """The fold was made again: some of what was in the context may be gone."""
-        own = entry.uuid if isinstance(entry, Said) else ""
-        live = {
-            key: piece
-            for item in self._items
-            if item.said.uuid != own
-            for key, piece, _ in self._pieces(item)
-        }
+        own, items = entry.uuid if isinstance(entry, Said) else "", self._view.items
+        others = [item for item in items if item.said.uuid != own]
+        live = {key: piece for item in others for key, piece, _ in self._pieces(item)}
         if not self._restarting:
             if self._lane.context.show(live):
                 self._lane.happened(_cause(entry))
-        elif self._items:
+        elif items:
             # Not at the boundary itself: what it keeps is known only when its summary has come.
             self._restarting = False
             self._lane.context.restart(live)
-            in_view = {call for item in self._items for call in item.said.calls}
+            in_view = {call for item in items for call in item.said.calls}
             self._calls = {call: asked for call, asked in self._calls.items() if call in in_view}
-            self._forget()
+            self._forget(items)
 
-    def _forget(self) -> None:
+    def _forget(self, items: list[Item]) -> None:
         """Continue the fold from what is in view, so that memory does not hold all that compactions hid.
 
         Only a rewind across the compaction would need that, and finds the conversation cut there.
         """
-        boundary, first = self._view.entry(self._view.boundary or ""), self._items[0].seq
+        boundary, first = self._view.entry(self._view.boundary or ""), items[0].seq
         if not isinstance(boundary, Boundary):
             return
-        order = sorted(self._items, key=lambda item: item.seq)
         view = View()
-        for item in order:
+        for item in sorted(items, key=lambda item: item.seq):
             if item.seq == first:
                 view.add(structs.replace(boundary, own=False))
             view.add(item.said)
         # A new fold does not know what a clearing took out of a kept message: then keep the old one.
-        if [item.shown for item in view.items] == [item.shown for item in self._items]:
-            self._view, self._items = view, view.items
+        if [item.shown for item in view.items] == [item.shown for item in items]:
+            self._view = view
 
     def _note_repairs(self) -> None:
         self._repairs.update((repair.what, repair.where) for repair in self._view.repairs)
@@ -254,7 +250,7 @@ class _Conversation:
         if said.role == "assistant" and not said.synthetic:
             self._answered(said, head, at)
         self._heard_at = at or self._heard_at
-        item = next((item for item in reversed(self._items) if item.said.uuid == said.uuid), None)
+        item = self._view.item(said.uuid)
         for key, piece, block in self._pieces(item) if item else ():
             if key not in self._lane.context:
                 held = self._lane.context.enter(key, piece)
@@ -290,13 +286,6 @@ class _Conversation:
             call = self._calls.get(block.id) if block.id else None
             key = (item.said.uuid, hash(block.raw))
             yield key, labels.piece_of(item.said, block, weight, call), block
-
-
-def _grew(before: list[Item], now: list[Item]) -> bool:
-    """Whether the layout is the old one with at most one more record."""
-    if len(now) not in (len(before), len(before) + 1):
-        return False
-    return not before or before[0] is now[0]
 
 
 def _cause(entry: Entry) -> str:
