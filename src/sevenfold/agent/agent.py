@@ -23,7 +23,7 @@ from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleCli
 from sevenfold.agent.loop import Finished
 from sevenfold.agent.permissions.engine import Grants, Mode
 from sevenfold.agent.state import PlanMode, SavedTodos
-from sevenfold.agent.tools.skills import Skills
+from sevenfold.agent.tools.skills import SkillCatalog
 from sevenfold.conversation.flow import Flow, drive, drive_async
 from sevenfold.errors import Refused
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
@@ -70,7 +70,7 @@ class _BaseAgent:
         return self.assembly.state.plans
 
     @property
-    def skills(self) -> Skills:
+    def skills(self) -> SkillCatalog:
         """The skills there are."""
         return self.assembly.skills
 
@@ -131,6 +131,7 @@ class Agent(_BaseAgent):
 
         tools              functions and tools; default: the standard tools
         name               the name to keep it under, so that it can be continued; default: it is not kept
+        branch             the name of a fork of that session to work in; default: the session itself
         folder             the workspace; default: the current directory
         mode               ask, accept_edits, plan or autonomous
         rules              permission rules, in lists under allow, ask and deny

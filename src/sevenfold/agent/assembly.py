@@ -18,7 +18,7 @@ from sevenfold.agent.instructions import LoadedFile
 from sevenfold.agent.loop import Limits, Loop, LoopSources
 from sevenfold.agent.mentions import Mentions
 from sevenfold.agent.permissions.engine import Mode
-from sevenfold.agent.permissions.rules import Rules, unknown_rules
+from sevenfold.agent.permissions.rules import PermissionRules, unknown_rules
 from sevenfold.agent.prompt import AgentPrompt, PromptOptions, find_style
 from sevenfold.agent.standard_tools import Fit, StoreRecall, as_tools, find_skills, standard_tools
 from sevenfold.agent.state import AgentHome, AgentState, UsedSkill
@@ -50,7 +50,7 @@ from sevenfold.session.close import finish
 from sevenfold.session.factory import Options, Store
 from sevenfold.session.results import ToolCall
 from sevenfold.settings import Source
-from sevenfold.stores.files import private_folder
+from sevenfold.stores.files import private_folder, safe_name
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.store import FileResults
 from sevenfold.stores.trust import Trust, user_folder
@@ -69,6 +69,8 @@ class AgentOptions(TypedDict, total=False):
     """Functions and tools; None: the standard tools."""
     name: str | None
     """The name to keep it under, so that it can be continued; None: it is not kept."""
+    branch: str | None
+    """The name of a fork of that session to work in, new or continued; None: the session itself."""
     folder: str | Path
     """The workspace."""
     mode: Mode
@@ -124,7 +126,7 @@ class Assembly:
         self.user_folder = user_folder(os.environ)
         self.trusted = Trust(self.user_folder).covers(self.workspace)
         self.reporter = Reporter()
-        self.home, self.store = self._open_store(options.get("name"))
+        self.home, self.store = self._open_store(options.get("name"), options.get("branch"))
         self.servers: McpServers | None = None
         """The MCP servers whose tools it may use."""
         try:
@@ -140,12 +142,13 @@ class Assembly:
 
     # -- assembling -----------------------------------------------------------------------------
 
-    def _open_store(self, name: str | None) -> tuple[AgentHome, Store]:
+    def _open_store(self, name: str | None, branch: str | None) -> tuple[AgentHome, Store]:
         settings = self.options.get("settings")
         if name is not None:
             kept = user_home().project(self.workspace).session(name)
-            store = factory.on_disk(name, self.workspace, None, settings, 0.0)
-            return AgentHome(kept.agent.resolve(), kept.results.resolve(), temporary=False), store
+            store = factory.on_disk(name, self.workspace, None, settings, 0.0, branch=branch)
+            folder = kept.agent / "branches" / safe_name(branch) if branch else kept.agent
+            return AgentHome(folder.resolve(), kept.results.resolve(), temporary=False), store
         folder = Path(tempfile.mkdtemp(prefix="sevenfold-")).resolve()
         home = AgentHome(folder, folder / "tool-results", temporary=True)
         store = factory.in_memory("agent", settings)
@@ -375,7 +378,7 @@ class Assembly:
             self.state.save()
 
     def _report_unknown_rules(self) -> None:
-        if (rules := self.state.grants.now.rules) == Rules():
+        if (rules := self.state.grants.now.rules) == PermissionRules():
             return
         standard = standard_tools(self.state.processes, skills=self.skills)
         known = {tool.name for tool in (*self.box, *standard)} | {SkillTool.name}

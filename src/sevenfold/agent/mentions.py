@@ -20,7 +20,7 @@ from sevenfold.agent.executor import Executor
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import ToolOutput, failed
-from sevenfold.agent.tools.read import Read, ReadInput
+from sevenfold.agent.tools.read import ReadInput, ReadTool
 from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.conversation.flow import Flow, Gather
 from sevenfold.conversation.intake import blocks_in
@@ -57,7 +57,7 @@ def plainly_a_path(word: str) -> bool:
     return _PLAINLY_A_PATH.fullmatch(word) is not None
 
 
-class Look(Read):
+class Look(ReadTool):
     """Shows a file as Read does, and lists the entries of a folder; the same rules and hooks apply to both."""
 
     def act(self, given: ReadInput, context: Context) -> ToolOutput:

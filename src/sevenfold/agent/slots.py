@@ -14,7 +14,7 @@ from sevenfold.agent.prompt import AgentPrompt
 from sevenfold.agent.state import AgentState, UsedSkill
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.session_tools import todo_text
-from sevenfold.agent.tools.skills import Skills
+from sevenfold.agent.tools.skills import SkillCatalog
 from sevenfold.conversation.restore import (
     BYTES_PER_TOKEN,
     AnnouncedSlot,
@@ -172,7 +172,7 @@ def works(tasks: Iterable[BackgroundTask]) -> Iterator[Work]:
             yield Work(task.id, task.command, state, task.path, task.unread)
 
 
-def skill_listing_slot(skills: Skills) -> AnnouncedSlot:
+def skill_listing_slot(skills: SkillCatalog) -> AnnouncedSlot:
     """Announces new skills if the prompt stays as it was; those in view are not announced again."""
     return AnnouncedSlot(
         "skill listing",
