@@ -21,7 +21,7 @@ from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.agent.tools.skills import SkillCatalog
 from sevenfold.agent.tools.tool import Toolbox
-from sevenfold.recall.recall import Hit
+from sevenfold.recall.search import Hit
 from tests.tools.handling import context_in
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="POSIX files")

@@ -26,7 +26,7 @@ from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.errors import InputError, ResultMissing
 from sevenfold.prompts.system import Skills as SkillsText
 from sevenfold.recall.passages import KINDS
-from sevenfold.recall.recall import Hit, Near
+from sevenfold.recall.search import Hit, Near
 from tests.tools.handling import Hands, context_in
 
 # To-dos

@@ -44,6 +44,7 @@ from sevenfold.ports import AsyncClient, Client, Clock, Ids
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
 from sevenfold.prompts.system import OutputStyle
+from sevenfold.recall.recall import SessionRecall
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.session import factory
 from sevenfold.session.close import finish
@@ -154,7 +155,7 @@ class Assembly:
         store = factory.in_memory("agent", settings)
         # The model reads stored results with its Read tool, so they must be files.
         results = FileResults(home.results)
-        recall = factory.Recalled(store.log, None, results)
+        recall = SessionRecall(store.log, None, results)
         return home, replace(store, results=results, recall=recall, cwd=str(self.workspace))
 
     def _connect_servers(self) -> McpServers | None:

@@ -28,7 +28,7 @@ from sevenfold.conversation.restore import (
     Work,
     WorkSlot,
 )
-from sevenfold.conversation.transcript import Beside
+from sevenfold.conversation.transcript import Attachment
 from sevenfold.prompts import system
 from sevenfold.record import blocks
 from sevenfold.request.sections import SystemPrompt, announcement
@@ -82,7 +82,7 @@ class SectionsSlot:
         if not changed:
             return Restored()
         text = announcement({}, changed)
-        attachment = Beside("changed_sections", (blocks.text(text),), {"names": list(changed)})
+        attachment = Attachment("changed_sections", (blocks.text(text),), {"names": list(changed)})
         return Restored((attachment,), moment.count(text))
 
 

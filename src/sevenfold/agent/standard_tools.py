@@ -33,7 +33,7 @@ from sevenfold.agent.tools.tool import BriefTool, Tool
 from sevenfold.agent.tools.web import WebFetchTool
 from sevenfold.prompts import system
 from sevenfold.prompts.system import Static
-from sevenfold.recall.recall import Hit
+from sevenfold.recall.search import Hit
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.entries import Said

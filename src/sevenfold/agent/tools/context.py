@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sevenfold.agent.permissions.rules import PermissionRequest
-from sevenfold.recall.recall import Hit
+from sevenfold.recall.search import Hit
 
 if TYPE_CHECKING:
     from sevenfold.agent.tools.session_tools import PlanFile, TodoList

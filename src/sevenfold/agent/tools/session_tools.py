@@ -25,7 +25,7 @@ from sevenfold.agent.tools.context import (
 from sevenfold.agent.tools.output import PlanChanged, TodosChanged, ToolOutput, failed
 from sevenfold.agent.tools.tool import StandardTool
 from sevenfold.errors import InputError, Refused
-from sevenfold.recall.recall import Hit
+from sevenfold.recall.search import Hit
 
 LONGEST_PLAN = 50_000
 _SIGNS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
