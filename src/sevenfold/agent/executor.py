@@ -2,7 +2,7 @@
 
 It is a flow, written once for programs that block and programs that await. Calls of tools that may run concurrently do;
 all others run one after another. Whatever goes wrong becomes a result, and so does an interruption: a tool that does
-not stop when it is told to is left behind.
+not stop when it is interrupted is left behind.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from sevenfold.prompts.text import cut, size
 from sevenfold.request.sections import Sections, SectionSource, SystemPrompt, standard
 
 STEPS = (1.0, 0.5, 0.25, 0.1)
-"""Shares of a limit at which the model is told again how much is left of it."""
+"""Shares of a limit at which what is left of it is announced to the model."""
 APART = frozenset({system.McpInstructions.file})
 """Volatile sections whose changes are announced elsewhere, piece by piece."""
 STYLES_FOLDER = "output-styles"
