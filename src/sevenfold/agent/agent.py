@@ -131,6 +131,7 @@ class Agent(_BaseAgent):
 
         tools              functions and tools; default: the standard tools
         name               the name to keep it under, so that it can be continued; default: it is not kept
+        branch             the name of a fork of that session to work in; default: the session itself
         folder             the workspace; default: the current directory
         mode               ask, accept_edits, plan or autonomous
         rules              permission rules, in lists under allow, ask and deny

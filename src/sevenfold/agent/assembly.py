@@ -50,13 +50,13 @@ from sevenfold.session.close import finish
 from sevenfold.session.factory import Options, Store
 from sevenfold.session.results import ToolCall
 from sevenfold.settings import Source
-from sevenfold.stores.files import private_folder
+from sevenfold.stores.files import private_folder, safe_name
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.store import FileResults
 from sevenfold.stores.trust import Trust, user_folder
 
 if TYPE_CHECKING:
-    from sevenfold.agent.mcp.servers import Following, McpServers
+    from sevenfold.agent.mcp.servers import McpServers, McpUpdater
 
 MENTIONS_SHARE = 4
 """The files that a message mentions may take one part in so many of the window."""
@@ -69,6 +69,8 @@ class AgentOptions(TypedDict, total=False):
     """Functions and tools; None: the standard tools."""
     name: str | None
     """The name to keep it under, so that it can be continued; None: it is not kept."""
+    branch: str | None
+    """The name of a fork of that session to work in, new or continued; None: the session itself."""
     folder: str | Path
     """The workspace."""
     mode: Mode
@@ -124,7 +126,7 @@ class Assembly:
         self.user_folder = user_folder(os.environ)
         self.trusted = Trust(self.user_folder).covers(self.workspace)
         self.reporter = Reporter()
-        self.home, self.store = self._open_store(options.get("name"))
+        self.home, self.store = self._open_store(options.get("name"), options.get("branch"))
         self.servers: McpServers | None = None
         """The MCP servers whose tools it may use."""
         try:
@@ -140,12 +142,13 @@ class Assembly:
 
     # -- assembling -----------------------------------------------------------------------------
 
-    def _open_store(self, name: str | None) -> tuple[AgentHome, Store]:
+    def _open_store(self, name: str | None, branch: str | None) -> tuple[AgentHome, Store]:
         settings = self.options.get("settings")
         if name is not None:
             kept = user_home().project(self.workspace).session(name)
-            store = factory.on_disk(name, self.workspace, None, settings, 0.0)
-            return AgentHome(kept.agent.resolve(), kept.results.resolve(), temporary=False), store
+            store = factory.on_disk(name, self.workspace, None, settings, 0.0, branch=branch)
+            folder = kept.agent / "branches" / safe_name(branch) if branch else kept.agent
+            return AgentHome(folder.resolve(), kept.results.resolve(), temporary=False), store
         folder = Path(tempfile.mkdtemp(prefix="sevenfold-")).resolve()
         home = AgentHome(folder, folder / "tool-results", temporary=True)
         store = factory.in_memory("agent", settings)
@@ -227,14 +230,14 @@ class Assembly:
 
         return together(self._own_tools, self.servers.tools())
 
-    def _server_follower(self) -> Following | None:
+    def _server_follower(self) -> McpUpdater | None:
         """Keeps the agent in step with its servers."""
         if self.servers is None:
             return None
-        from sevenfold.agent.mcp.servers import Following
+        from sevenfold.agent.mcp.servers import McpUpdater
 
         prompt = self.prompt.compute if self.options.get("system") is None else None
-        return Following(self.servers, self._own_tools, self.conversation, self.executor, prompt)
+        return McpUpdater(self.servers, self._own_tools, self.conversation, self.executor, prompt)
 
     def _prompt(self, limits: Limits) -> AgentPrompt:
         settings = self.store.settings.current()

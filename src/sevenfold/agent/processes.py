@@ -187,24 +187,23 @@ class _Running:
         if shell is None:
             raise Refused("There is no bash on this machine, and commands need it.")
         self.mark, self._pipe = ProcessMark(), LivenessPipe()
-        told, says = os.pipe()
-        self._told = told
+        self._cwd, write_cwd = os.pipe()
         try:
             self.child = subprocess.Popen(
                 [shell, "-c", _SCRIPT, "bash", command],
                 cwd=cwd,
-                env={**environ, **self.mark.environ, "SEVENFOLD_CWD_FD": str(says)},
+                env={**environ, **self.mark.environ, "SEVENFOLD_CWD_FD": str(write_cwd)},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                pass_fds=(self._pipe.held, says),
+                pass_fds=(self._pipe.held, write_cwd),
             )
         except (OSError, ValueError) as error:
             self._close()
             raise Refused(f"The command could not be started in {cwd} ({error}).") from error
         finally:
-            os.close(says)
+            os.close(write_cwd)
         self._pipe.release()
 
     def __enter__(self) -> _Running:
@@ -254,16 +253,16 @@ class _Running:
 
     def ended_in(self) -> str:
         """The folder the command ended in."""
-        os.set_blocking(self._told, False)
+        os.set_blocking(self._cwd, False)
         try:
-            said = os.read(self._told, 65536)
+            found = os.read(self._cwd, 65536)
         except BlockingIOError:
             return ""
-        return os.fsdecode(said.removesuffix(b"\n"))
+        return os.fsdecode(found.removesuffix(b"\n"))
 
     def _close(self) -> None:
         self._pipe.__exit__()
-        os.close(self._told)
+        os.close(self._cwd)
 
 
 def _take(pipe: IO[bytes], sink: _Ends | _OutputFile) -> bool | None:

@@ -67,14 +67,19 @@ class Wire:
         self._bytes: list[bytes] = []
         self._calls: set[str] = set()
 
-    def add(self, number: int, role: str, key: str, parts: Sequence[Block]) -> None:
-        """Add an item's blocks; ``key`` is the id of the answer they belong to, empty if none."""
+    def add(
+        self, number: int, role: str, key: str, parts: Sequence[Block], *, begins: bool = False
+    ) -> None:
+        """Add an item's blocks; ``key`` is the id of the answer they belong to, empty if none.
+
+        With ``begins`` they start a message of their own.
+        """
         if not parts:
             return
         drafts = self._drafts
         if role == "assistant":
             draft = self._answer(number, key, parts)
-        elif not drafts or drafts[-1].role == "assistant":
+        elif begins or not drafts or drafts[-1].role == "assistant":
             draft = self._begin("user", "", number, parts)
         elif role == "system":
             draft = self._begin("system", "", number, parts)

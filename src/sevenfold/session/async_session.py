@@ -88,10 +88,13 @@ class AsyncSession:
         file: Path | str | None = None,
         store: SessionStore | Path | str | None = None,
         lock_wait: float = 0.0,
+        branch: str | None = None,
         **options: Unpack[Options],
     ) -> Opening[Self]:
         """See `Session.open`; to be awaited, or entered with ``async with``."""
-        opening = partial(Session.open, name, folder=folder, file=file, store=store, lock_wait=lock_wait)
+        opening = partial(
+            Session.open, name, folder=folder, file=file, store=store, lock_wait=lock_wait, branch=branch
+        )
         return Opening(partial(cls._opened, opening, model, options))
 
     @classmethod

@@ -12,6 +12,7 @@ from msgspec import Struct
 import sevenfold
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.conversation.conversation import Conversation
+from sevenfold.conversation.fork import begin_branch
 from sevenfold.conversation.layer import Layer
 from sevenfold.conversation.options import RequestOptions
 from sevenfold.conversation.provider_edits import REPRODUCIBLE
@@ -178,6 +179,8 @@ class Store(Struct, frozen=True):
     recall: Recalled
     cwd: str = ""
     path: str = ""
+    branch: str = ""
+    """Which branch of the session it is; empty for the session itself."""
     telemetry: Path | None = None
     models: Path | None = None
     """Where it is kept what servers say of their models."""
@@ -197,6 +200,7 @@ def on_disk(
     settings: Mapping[str, object] | Source | None,
     lock_wait: float,
     store: SessionStore | Path | str | None = None,
+    branch: str | None = None,
 ) -> Store:
     """A session in the user's home, in a file, or in a store of the caller's choice."""
     project = Path(folder) if folder is not None else Path.cwd()
@@ -215,15 +219,20 @@ def on_disk(
         place = FileStore(Path(file), home.project(project), sync=sync)
     else:
         place = JsonlStore(home.project(project).folder, sync=sync)
-    log = place.open(name, wait=lock_wait)
     results, transcript = place.results(name), place.transcript(name)
+    if branch is None:
+        log, notes = place.open(name, wait=lock_wait), place.notes(name)
+    else:
+        # Notes and the index of the session itself are about another conversation.
+        log, notes = place.branch(name, branch, wait=lock_wait), MemoryStore().notes(name)
     return Store(
         name=name,
         log=log,
         results=results,
         settings=source,
-        notes=place.notes(name),
-        recall=Recalled(log, transcript, results),
+        notes=notes,
+        recall=Recalled(log, transcript if branch is None else None, results),
+        branch=branch or "",
         cwd=str(project),
         path=str(transcript or ""),
         telemetry=home.telemetry,
@@ -291,13 +300,16 @@ def _conversation(store: Store, model: str, options: Options, profile: Profile) 
         path=store.path,
     )
     layers = options.get("layers")
-    return Conversation(
+    made = Conversation(
         transcript,
         _request_options(profile, options),
         profile,
         services,
         Ladder(layers) if layers is not None else _LADDER,
     )
+    if store.branch:
+        begin_branch(made, store.branch)
+    return made
 
 
 def _request_options(profile: Profile, options: Options) -> RequestOptions:

@@ -13,16 +13,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from sevenfold.agent.tools import files
-from sevenfold.agent.tools.context import (
-    Abort,
-    Context,
-    Option,
-    Plans,
-    Question,
-    Recall,
-    Todo,
-    Verdict,
-)
+from sevenfold.agent.tools.context import Abort, Context, Option, Question, RecallService, Todo, Verdict
 from sevenfold.agent.tools.output import PlanChanged, TodosChanged, ToolOutput, failed
 from sevenfold.agent.tools.tool import StandardTool
 from sevenfold.errors import InputError, Refused
@@ -246,7 +237,7 @@ class PlanFile:
         return verdict
 
 
-def _plans(context: Context) -> Plans:
+def _plans(context: Context) -> PlanFile:
     if context.plans is None:
         raise Refused("Plans are not kept in this session; tell the user what you intend to do instead.")
     return context.plans
@@ -292,7 +283,7 @@ class RecallTool(StandardTool[RecallInput]):
         return ToolOutput(_hits(hits, context.room))
 
 
-def _record(recall: Recall, given: RecallInput, room: int) -> str:
+def _record(recall: RecallService, given: RecallInput, room: int) -> str:
     words = recall.fetch(given.record).decode(errors="replace")
     shown = words[given.offset : given.offset + room]
     left = len(words) - given.offset - len(shown)
