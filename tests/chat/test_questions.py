@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sevenfold.agent.executor import Asked, Consented
-from sevenfold.agent.permissions.engine import Decision
+from sevenfold.agent.permissions.engine import PermissionDecision
 from sevenfold.agent.permissions.rules import Action, PermissionRequest
 from sevenfold.agent.tools import context
 from sevenfold.cli.chat import consent
@@ -104,7 +104,9 @@ def asked(
 ) -> Asked:
     wish = PermissionRequest("Shell", deed, subject)
     return Asked(
-        ToolCall("t", "Shell", given), wish, Decision("ask", "Commands are asked for.", would_allow=rules)
+        ToolCall("t", "Shell", given),
+        wish,
+        PermissionDecision("ask", "Commands are asked for.", would_allow=rules),
     )
 
 
@@ -144,7 +146,9 @@ def test_what_an_edit_would_change_is_seen_before_it_is_permitted(tmp_path):
 
 
 def test_an_answer_to_the_model_is_a_label_or_the_users_own_words():
-    question = context.Question("Which?", (context.Option("Tea"), context.Option("Coffee")), several=True)
+    question = context.Question(
+        "Which?", (context.QuestionOption("Tea"), context.QuestionOption("Coffee")), several=True
+    )
     assert len(consent.model_menu(question).items) == 3
     assert consent.read_model_answer(question, MenuAnswer((0, 1))) == "Tea, Coffee"
     assert consent.read_model_answer(question, MenuAnswer((2,), "water")) == "water"

@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from sevenfold.agent.mcp.config import load_config
 from sevenfold.agent.mcp.tools import input_schema, output_of, server_key, tool_name, usable_tools
 from sevenfold.agent.permissions.engine import Permissions
-from sevenfold.agent.permissions.rules import PermissionRequest, Rules
+from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRules
 from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.errors import InputError
 from sevenfold.stores.trust import Trust
@@ -112,7 +112,7 @@ def test_every_call_is_asked_for_and_rules_cover_a_server_or_a_tool() -> None:
     wish = tool.permission_request({}, context(Path("/")))
 
     def verdict(**rules: list[str]) -> str:
-        return Permissions(workspace="/w", rules=Rules.of(rules)).decide(wish).verdict
+        return Permissions(workspace="/w", rules=PermissionRules.of(rules)).decide(wish).verdict
 
     assert verdict() == "ask"
     assert verdict(allow=["mcp__docs__*"]) == "allow"

@@ -15,9 +15,8 @@ from sevenfold.cli.chat.keyboard import InputHistory
 from sevenfold.clock import ManualClock, RandomIds
 from sevenfold.errors import TranscriptLocked
 from sevenfold.events import SteppedAside
-from sevenfold.recall.index import side_file
 from sevenfold.stores.files import Staged
-from sevenfold.stores.home import Home
+from sevenfold.stores.home import Home, side_file
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.purge import remove
 from sevenfold.stores.jsonl.rewrite import World

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sevenfold.agent.tools.edit import Edit, Write, diff, replaced
+from sevenfold.agent.tools.edit import EditTool, WriteTool, diff, replaced
 from sevenfold.agent.tools.files import MOST_BYTES, version, write
-from sevenfold.agent.tools.read import Read
+from sevenfold.agent.tools.read import ReadTool
 from sevenfold.errors import Refused
 from tests.tools.handling import Hands, context_in
 
 
 @pytest.fixture
 def hands(tmp_path):
-    return Hands(context_in(tmp_path), Read(), Edit(), Write())
+    return Hands(context_in(tmp_path), ReadTool(), EditTool(), WriteTool())
 
 
 @pytest.fixture

@@ -13,15 +13,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sevenfold.agent.permissions.engine import Permissions
-from sevenfold.agent.permissions.rules import PermissionRequest, Rules
+from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRules
 from sevenfold.agent.processes import LocalProcesses
 from sevenfold.agent.standard_tools import standard_tools
-from sevenfold.agent.tools.context import Context, Verdict
+from sevenfold.agent.tools.context import Context, PlanVerdict
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
-from sevenfold.agent.tools.skills import Skills
+from sevenfold.agent.tools.skills import SkillCatalog
 from sevenfold.agent.tools.tool import Toolbox
-from sevenfold.recall.recall import Hit
+from sevenfold.recall.search import Hit
 from tests.tools.handling import context_in
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="POSIX files")
@@ -46,7 +46,7 @@ def box(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[To
     skill.mkdir()
     (skill / "SKILL.md").write_text("---\ndescription: long\n---\n" + "A rule.\n" * 20_000)
     processes = LocalProcesses(tmp_path_factory.mktemp("tasks"))
-    yield Toolbox(standard_tools(processes, skills=Skills([skill.parent])))
+    yield Toolbox(standard_tools(processes, skills=SkillCatalog([skill.parent])))
     processes.close()
 
 
@@ -89,7 +89,7 @@ def test_a_path_out_of_the_workspace_is_wished_for_by_where_it_leads(
     assert wish.subject == str(outside.resolve())
     for mode in ("ask", "accept_edits", "plan", "autonomous"):
         permissions = Permissions(
-            workspace=str(work), mode=mode, rules=Rules(), home=str(tmp_path / "home")
+            workspace=str(work), mode=mode, rules=PermissionRules(), home=str(tmp_path / "home")
         )
         assert permissions.decide(wish).verdict != "allow"
 
@@ -178,7 +178,9 @@ STRANGE = st.recursive(
 def test_no_tool_is_brought_down_by_any_input(box: Toolbox, tmp_path: Path, data: st.DataObject) -> None:
     """Inputs that fit the schema by name and not by sense; nothing that would run or fetch anything."""
     context = context_in(
-        tmp_path, todos=TodoList(), plans=PlanFile(tmp_path / "plan.md", lambda plan, abort: Verdict(True))
+        tmp_path,
+        todos=TodoList(),
+        plans=PlanFile(tmp_path / "plan.md", lambda plan, abort: PlanVerdict(True)),
     )
     for tool in box:
         if tool.name in ("Shell", "WebFetch", "PlanReady"):

@@ -12,7 +12,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from sevenfold.agent.permissions.engine import Permissions
-from sevenfold.agent.permissions.rules import PermissionRequest, Rule, Rules
+from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRule, PermissionRules
 from sevenfold.errors import InputError
 from tests.tools.handling import context_in
 
@@ -21,7 +21,7 @@ WORDS = st.text(string.ascii_lowercase + "-./", min_size=1, max_size=8).filter(l
 
 
 def permissions(mode: Any = "ask", **lists: Any) -> Permissions:
-    return Permissions(workspace="/ws", home="/home/me", mode=mode, rules=Rules.of(lists))
+    return Permissions(workspace="/ws", home="/home/me", mode=mode, rules=PermissionRules.of(lists))
 
 
 def run(line: str, *, outside: tuple[str, ...] = ()) -> PermissionRequest:
@@ -52,19 +52,19 @@ def fetching(url: str) -> PermissionRequest:
 )
 def test_a_rule_survives_being_written_down(tool, pattern):
     assume(tool not in ("Read", "Edit", "Bash"))
-    rule = Rule.parse(f"{tool}({pattern})")
-    assert Rule.parse(str(rule)) == rule
+    rule = PermissionRule.parse(f"{tool}({pattern})")
+    assert PermissionRule.parse(str(rule)) == rule
 
 
 @pytest.mark.parametrize("line", ["", "()", "Shell(", "Shell()", "Shell)x(", "a b", "1x", "(x)"])
 def test_what_is_no_rule_is_refused(line):
     with pytest.raises(InputError, match="permission rule"):
-        Rule.parse(line)
+        PermissionRule.parse(line)
 
 
 @pytest.mark.parametrize("line", ["Shell(*)", "Shell", "Shell(:*)", "Bash", "Bash(*)"])
 def test_a_rule_without_limits_has_one_form(line):
-    assert str(Rule.parse(line)) == "Shell"
+    assert str(PermissionRule.parse(line)) == "Shell"
 
 
 def test_rules_can_be_kept_as_data_and_grow():
@@ -73,7 +73,7 @@ def test_rules_can_be_kept_as_data_and_grow():
     grown = permissions(deny=["Read(.env)"]).allowing(*asked.would_allow).allowing(*asked.would_allow)
     data = grown.rules.as_data()
     assert data == {"allow": ["Shell(git status:*)"], "ask": [], "deny": ["Read(.env)"]}
-    assert Rules.of(data) == grown.rules
+    assert PermissionRules.of(data) == grown.rules
 
 
 # Which rule counts
@@ -441,7 +441,10 @@ def test_what_each_mode_leaves_free(wish, expected):
 
 def test_while_planning_rules_cannot_allow_changes_but_the_plan_is_written():
     held = Permissions(
-        workspace="/ws", mode="plan", plan="/plans/p.md", rules=Rules.of({"allow": ["Edit", "Shell"]})
+        workspace="/ws",
+        mode="plan",
+        plan="/plans/p.md",
+        rules=PermissionRules.of({"allow": ["Edit", "Shell"]}),
     )
     assert held.decide(writing("/ws/a")).verdict == "deny"
     assert held.decide(run("make")).verdict == "deny"

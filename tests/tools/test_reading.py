@@ -11,7 +11,7 @@ import pytest
 from sevenfold.agent.tools.context import ROOM
 from sevenfold.agent.tools.files import MOST_BYTES, version
 from sevenfold.agent.tools.output import FileRead
-from sevenfold.agent.tools.read import LONGEST_LINE, MOST_IMAGE_BYTES, MOST_LINES, Read
+from sevenfold.agent.tools.read import LONGEST_LINE, MOST_IMAGE_BYTES, MOST_LINES, ReadTool
 from tests.tools.handling import Hands, context_in
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
@@ -19,7 +19,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 
 @pytest.fixture
 def hands(tmp_path):
-    return Hands(context_in(tmp_path), Read())
+    return Hands(context_in(tmp_path), ReadTool())
 
 
 def test_lines_come_with_their_numbers(hands, tmp_path):

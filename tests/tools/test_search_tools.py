@@ -8,7 +8,7 @@ import pytest
 
 from sevenfold.agent.tools.context import ROOM, Abort
 from sevenfold.agent.tools.globs import Glob
-from sevenfold.agent.tools.search import LONGEST_LINE, FindFiles, Grep
+from sevenfold.agent.tools.search import LONGEST_LINE, GlobTool, GrepTool
 from sevenfold.agent.tools.searchers import PlainSearch, find_ripgrep
 from tests.tools.handling import Hands, context_in
 
@@ -28,7 +28,7 @@ def searcher(request):
 
 @pytest.fixture
 def hands(tmp_path, searcher):
-    return Hands(context_in(tmp_path), Grep(searcher), FindFiles(searcher))
+    return Hands(context_in(tmp_path), GrepTool(searcher), GlobTool(searcher))
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_ignore_files_mean_what_they_mean_to_git(hands, tmp_path, ignores, left)
 def test_an_ignore_file_that_takes_for_ever_is_given_up(tmp_path):
     (tmp_path / ".gitignore").write_text("a*" * 30 + "b\n")
     (tmp_path / ("a" * 200)).touch()
-    hands = Hands(context_in(tmp_path), FindFiles(PlainSearch(seconds=1.0)))
+    hands = Hands(context_in(tmp_path), GlobTool(PlainSearch(seconds=1.0)))
     assert "longer than 1 s" in hands.bad("Glob", pattern="*")
 
 
@@ -105,7 +105,7 @@ def test_without_pathspec_a_search_that_needs_it_says_what_to_install(tmp_path, 
     (tmp_path / "modules").mkdir()
     (tmp_path / "modules/pathspec.py").write_text("raise ImportError\n")
     monkeypatch.syspath_prepend(str(tmp_path / "modules"))
-    hands = Hands(context_in(tmp_path), FindFiles(PlainSearch()))
+    hands = Hands(context_in(tmp_path), GlobTool(PlainSearch()))
     assert hands.good("Glob", pattern="*.py") == "modules/pathspec.py"
     (tmp_path / ".gitignore").write_text("x\n")
     assert "sevenfold[agent]" in hands.bad("Glob", pattern="*")
@@ -206,7 +206,7 @@ def test_a_stopped_search_is_an_error_result(hands, tree):
 
 def test_a_pattern_that_never_ends_is_ended(tmp_path):
     (tmp_path / "a").write_text("a" * 60 + "!\n")
-    hands = Hands(context_in(tmp_path), Grep(PlainSearch(seconds=1.0)))
+    hands = Hands(context_in(tmp_path), GrepTool(PlainSearch(seconds=1.0)))
     assert "longer than 1 s" in hands.bad("Grep", pattern="(a|a)+$")
 
 
@@ -217,14 +217,16 @@ def test_a_search_runs_nothing_of_the_folder_it_is_in(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.syspath_prepend("")
-    hands = Hands(context_in(tmp_path), Grep(PlainSearch()))
+    hands = Hands(context_in(tmp_path), GrepTool(PlainSearch()))
     assert hands.good("Grep", pattern="needle") == "a"
     assert not (tmp_path / "evil").exists()
 
 
 def test_without_python_to_start_a_search_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.executable", None)
-    assert "sevenfold[agent]" in Hands(context_in(tmp_path), Grep(PlainSearch())).bad("Grep", pattern="x")
+    assert "sevenfold[agent]" in Hands(context_in(tmp_path), GrepTool(PlainSearch())).bad(
+        "Grep", pattern="x"
+    )
 
 
 def test_files_are_found_by_name_the_newest_first(hands, tree):

@@ -13,7 +13,7 @@ import pytest
 from sevenfold.agent.processes import KEPT_AT_EACH_END, MOST_IN_A_FILE, LocalProcesses
 from sevenfold.agent.tools.context import Abort
 from sevenfold.agent.tools.output import ToolOutput
-from sevenfold.agent.tools.shell import Shell, ShellOutput, ShellStop
+from sevenfold.agent.tools.shell import ShellOutputTool, ShellStopTool, ShellTool
 from tests.tools.handling import Hands, context_in
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="commands need a POSIX system")
@@ -30,7 +30,9 @@ def processes(tmp_path_factory):
 
 @pytest.fixture
 def hands(tmp_path, processes):
-    return Hands(context_in(tmp_path), Shell(processes), ShellOutput(processes), ShellStop(processes))
+    return Hands(
+        context_in(tmp_path), ShellTool(processes), ShellOutputTool(processes), ShellStopTool(processes)
+    )
 
 
 class Witness:

@@ -23,7 +23,7 @@ from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleCli
 from sevenfold.agent.loop import Finished
 from sevenfold.agent.permissions.engine import Grants, Mode
 from sevenfold.agent.state import PlanMode, SavedTodos
-from sevenfold.agent.tools.skills import Skills
+from sevenfold.agent.tools.skills import SkillCatalog
 from sevenfold.conversation.flow import Flow, drive, drive_async
 from sevenfold.errors import Refused
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
@@ -70,7 +70,7 @@ class _BaseAgent:
         return self.assembly.state.plans
 
     @property
-    def skills(self) -> Skills:
+    def skills(self) -> SkillCatalog:
         """The skills there are."""
         return self.assembly.skills
 

@@ -18,7 +18,7 @@ from sevenfold.agent.instructions import LoadedFile
 from sevenfold.agent.loop import Limits, Loop, LoopSources
 from sevenfold.agent.mentions import Mentions
 from sevenfold.agent.permissions.engine import Mode
-from sevenfold.agent.permissions.rules import Rules, unknown_rules
+from sevenfold.agent.permissions.rules import PermissionRules, unknown_rules
 from sevenfold.agent.prompt import AgentPrompt, PromptOptions, find_style
 from sevenfold.agent.standard_tools import Fit, StoreRecall, as_tools, find_skills, standard_tools
 from sevenfold.agent.state import AgentHome, AgentState, UsedSkill
@@ -44,6 +44,7 @@ from sevenfold.ports import AsyncClient, Client, Clock, Ids
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
 from sevenfold.prompts.system import OutputStyle
+from sevenfold.recall.recall import SessionRecall
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.session import factory
 from sevenfold.session.close import finish
@@ -154,7 +155,7 @@ class Assembly:
         store = factory.in_memory("agent", settings)
         # The model reads stored results with its Read tool, so they must be files.
         results = FileResults(home.results)
-        recall = factory.Recalled(store.log, None, results)
+        recall = SessionRecall(store.log, None, results)
         return home, replace(store, results=results, recall=recall, cwd=str(self.workspace))
 
     def _connect_servers(self) -> McpServers | None:
@@ -378,7 +379,7 @@ class Assembly:
             self.state.save()
 
     def _report_unknown_rules(self) -> None:
-        if (rules := self.state.grants.now.rules) == Rules():
+        if (rules := self.state.grants.now.rules) == PermissionRules():
             return
         standard = standard_tools(self.state.processes, skills=self.skills)
         known = {tool.name for tool in (*self.box, *standard)} | {SkillTool.name}

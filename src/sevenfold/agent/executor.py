@@ -25,7 +25,7 @@ from sevenfold.agent.interrupt import (
     await_interruptibly,
     run_interruptibly,
 )
-from sevenfold.agent.permissions.engine import Decision, Grants
+from sevenfold.agent.permissions.engine import Grants, PermissionDecision
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.tools.context import Abort, Context
 from sevenfold.agent.tools.functions import FunctionTool
@@ -57,7 +57,7 @@ class Asked(Struct, frozen=True):
 
     call: ToolCall
     wish: PermissionRequest
-    decision: Decision
+    decision: PermissionDecision
 
 
 class Consented(Struct, frozen=True):

@@ -21,7 +21,7 @@ from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Flow, Signal, Wait
 from sevenfold.conversation.hooks import HookInput, Stop, UserPromptSubmit
 from sevenfold.conversation.request import Outcome
-from sevenfold.conversation.transcript import Beside
+from sevenfold.conversation.transcript import Attachment
 from sevenfold.conversation.turn import turn
 from sevenfold.errors import Aborted, InputError, ModelError, RateLimited
 from sevenfold.events import SteppedAside
@@ -79,7 +79,7 @@ class LoopSources(Struct, frozen=True, kw_only=True):
     """Events that hooks have not received yet."""
     background_tasks: Callable[[], Sequence[Mapping[str, Any]]] = tuple
     """Running background commands, for Stop hooks."""
-    mentions: Callable[[str], Flow[list[Beside]]] | None = None
+    mentions: Callable[[str], Flow[list[Attachment]]] | None = None
     """Reads the files a message mentions."""
 
 

@@ -23,15 +23,16 @@ from sevenfold.errors import InputError, Refused
 from sevenfold.lab.profile.files import not_a_conversation
 from sevenfold.ports import Client
 from sevenfold.providers.offline import OfflineClient
-from sevenfold.recall.index import RecallIndex, side_file
+from sevenfold.recall.index import RecallIndex
+from sevenfold.recall.recall import SessionRecall
 from sevenfold.record.blocks import read_field
 from sevenfold.record.decisions import Segment
 from sevenfold.record.view import View
 from sevenfold.session import factory
-from sevenfold.session.factory import Lifetime, Options, Recalled, Store, Tool
+from sevenfold.session.factory import Lifetime, Options, Store, Tool
 from sevenfold.session.session import Session
 from sevenfold.stores.files import Staged
-from sevenfold.stores.home import user_home
+from sevenfold.stores.home import side_file, user_home
 from sevenfold.stores.jsonl.log import DraftLog, JsonlLog
 from sevenfold.stores.jsonl.store import FileDocument, FileResults
 from sevenfold.stores.settings_files import FileSource
@@ -97,7 +98,7 @@ def open_draft(
     """
     log = DraftLog(recorded.path)
     results = FileResults(recorded.path.parent / "tool-results" / recorded.path.stem)
-    recalled = Recalled(log, None, results, index=partial(_index, recorded, log, results))
+    recalled = SessionRecall(log, None, results, index=partial(_index, recorded, log, results))
     if recall:
         recalled.catch_up()
     store = Store(

@@ -53,7 +53,7 @@ from sevenfold.conversation.room import Limits
 from sevenfold.conversation.services import Services
 from sevenfold.conversation.status import Reading, Tally
 from sevenfold.conversation.stock import Stock
-from sevenfold.conversation.transcript import Beside, Transcript
+from sevenfold.conversation.transcript import Attachment, Transcript
 from sevenfold.errors import InputError, ModelError, Refused
 from sevenfold.events import Listener, Masked, SteppedAside
 from sevenfold.ports import Reply
@@ -169,7 +169,9 @@ class Conversation:
         self.answered_at = answered_at(log)
         entered = self._enter(frame, lifetimes)
         self.frame, self.lifetimes = entered.frame, entered.lifetimes
-        self.gauge: Gauge = learned(self.profile, transcript.told, *self.frame.tools, *self.frame.system)
+        self.gauge: Gauge = learned(
+            self.profile, transcript.size_reports, *self.frame.tools, *self.frame.system
+        )
         if entered.opens == ADOPTED:
             self.gauge = replace(self.gauge, overhead=None)
         if entered.opens and not transcript.read_only:
@@ -207,7 +209,7 @@ class Conversation:
             self.transcript.must_be_writable()
             return self.transcript.user(self.masked(intake.message(text)), meta=True)
 
-    def attach(self, beside: Beside) -> str:
+    def attach(self, beside: Attachment) -> str:
         """Take in an attachment; it never counts as the user's words."""
         with self.lock:
             masked = self.masked(beside.blocks)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation.pins import pinned
 from sevenfold.events import Checked
 from sevenfold.profiles import Profile
 from sevenfold.record.gauge import Budget, Check
@@ -168,7 +167,7 @@ def parts(c: Conversation, budget: Budget = "tokens") -> Parts:
     """What a request is filled with, in the unit of a budget."""
     frame, size = c.frame, c.size()
     whole: Mapping[Budget, int] = {"tokens": size.tokens, "bytes": size.wire, "images": size.images}
-    kept = pinned(c.transcript)
+    kept = c.transcript.pinned()
     items = c.transcript.view.items
     fresh = {item.said.uuid for item in c.unsent()}
     newest = sum((item.weight for item in items if item.said.uuid in fresh), NOTHING)

@@ -24,7 +24,7 @@ from sevenfold.ports import AsyncClient, Call, Watcher
 from sevenfold.ports import Store as SessionStore
 from sevenfold.providers.models import Lister, ListingClient
 from sevenfold.providers.registry import async_client_for, async_client_of, error_of, provider_for
-from sevenfold.recall.recall import Hit
+from sevenfold.recall.search import Hit
 from sevenfold.session import replies
 from sevenfold.session.close import finish_async
 from sevenfold.session.factory import Options

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from threading import Lock
 from typing import Any, Literal, TypedDict
 
 from msgspec import Struct
@@ -21,18 +20,15 @@ from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import InputError
 from sevenfold.events import Listener
 from sevenfold.layers.ladder import STANDARD, Ladder
-from sevenfold.ports import Clock, Found, Ids, Log, Results
+from sevenfold.ports import Clock, Ids, Log, Results
 from sevenfold.ports import Store as SessionStore
 from sevenfold.profiles import Profile
 from sevenfold.providers.models import Lister, ListingCache, Listings
 from sevenfold.providers.openai.chat import from_function
 from sevenfold.providers.registry import address_for, client_of, provider_for
 from sevenfold.recall import meaning
-from sevenfold.recall.embedder import ByMeaning
-from sevenfold.recall.follower import Follower
-from sevenfold.recall.index import RecallIndex, side_file
-from sevenfold.recall.meaning import Way
-from sevenfold.recall.recall import Hit
+from sevenfold.recall.recall import SessionRecall
+from sevenfold.recall.search import Hit
 from sevenfold.record import blocks
 from sevenfold.record.entries import VERSION
 from sevenfold.record.log import Place
@@ -41,7 +37,7 @@ from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.settings import Fixed, Resolved, Source, resolve
 from sevenfold.settings import Layer as SettingsLayer
-from sevenfold.stores.home import user_home
+from sevenfold.stores.home import side_file, user_home
 from sevenfold.stores.jsonl.log import Sync
 from sevenfold.stores.jsonl.store import FileStore, JsonlStore
 from sevenfold.stores.memory import MemoryStore
@@ -109,65 +105,6 @@ class Options(TypedDict, total=False):
     """The layers that keep it within the window, cheapest first; `sevenfold.layers.ladder.STANDARD` unless given."""
 
 
-class Recalled:
-    """Recall as the core asks for it; the index is opened when it is first needed."""
-
-    def __init__(
-        self,
-        log: Log,
-        path: Path | None,
-        results: Results,
-        *,
-        index: Callable[[], RecallIndex] | None = None,
-    ) -> None:
-        """``index`` makes another one than that beside ``path``, or in memory where there is none."""
-        beside = side_file(path) if path else None
-        self._make = index or (lambda: RecallIndex(log, beside, fetch=results.fetch))
-        self._index: RecallIndex | None = None
-        self._opening = Lock()
-        self._follower = Follower(lambda: self.index.catch_up_a_little())
-        self._meaning = ByMeaning()
-
-    @property
-    def index(self) -> RecallIndex:
-        """The index itself."""
-        with self._opening:
-            if self._index is None:
-                self._index = self._make()
-            return self._index
-
-    def catch_up(self) -> None:
-        """Take in everything that was said up to now."""
-        self.index.catch_up()
-
-    def follow(self, written: int) -> None:
-        """Take in what is new beside the conversation; see `sevenfold.ports.Recall`."""
-        self._follower.follow(written)
-
-    def settle(self, seconds: float) -> None:
-        """Wait for what is being taken in, at most so long."""
-        self._follower.settle(seconds)
-
-    def search(
-        self, query: str, *, kind: str | None = None, k: int = 10, by: Way | None = None, meant: bool = True
-    ) -> list[Hit]:
-        """Look for it in everything that was said up to now; by meaning too if that is ``meant`` and installed."""
-        scorers = self._meaning.scorers(by, switched_on=meant)
-        self.catch_up()
-        return self.index.search(query, kind=kind, k=k, scorers=scorers, words=by != "meaning")
-
-    def found(self, query: str, kinds: Sequence[str], most: int) -> Sequence[Found]:
-        """The records that fit best, of these kinds."""
-        hits = self.index.search(query, kind=kinds or None, k=most, around=0)
-        return [Found(hit.uuid, hit.exact) for hit in hits]
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._follower.close()
-        if self._index is not None:
-            self._index.close()
-
-
 class Store(Struct, frozen=True):
     """Where a session is kept."""
 
@@ -176,7 +113,7 @@ class Store(Struct, frozen=True):
     results: Results
     settings: Source
     notes: NotesFile
-    recall: Recalled
+    recall: SessionRecall
     cwd: str = ""
     path: str = ""
     branch: str = ""
@@ -231,7 +168,9 @@ def on_disk(
         results=results,
         settings=source,
         notes=notes,
-        recall=Recalled(log, transcript if branch is None else None, results),
+        recall=SessionRecall(
+            log, side_file(transcript) if transcript and branch is None else None, results
+        ),
         branch=branch or "",
         cwd=str(project),
         path=str(transcript or ""),
@@ -251,7 +190,7 @@ def in_memory(name: str, settings: Mapping[str, object] | Source | None) -> Stor
         results=results,
         settings=source,
         notes=place.notes(name),
-        recall=Recalled(log, None, results),
+        recall=SessionRecall(log, None, results),
     )
 
 

@@ -23,7 +23,7 @@ from sevenfold.ports import Call, Client, Watcher
 from sevenfold.ports import Store as SessionStore
 from sevenfold.providers.models import ListingClient
 from sevenfold.providers.registry import client_for, client_of, error_of, provider_for
-from sevenfold.recall.recall import Hit
+from sevenfold.recall.search import Hit
 from sevenfold.record.log import title_of
 from sevenfold.session import factory as opened
 from sevenfold.session import replies

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sevenfold.agent.permissions.rules import PermissionRequest
-from sevenfold.recall.recall import Hit
+from sevenfold.recall.search import Hit
 
 if TYPE_CHECKING:
     from sevenfold.agent.tools.session_tools import PlanFile, TodoList
@@ -93,7 +93,7 @@ class Desk:
         self._files = dict(state.files)
 
 
-class Option(Struct, frozen=True):
+class QuestionOption(Struct, frozen=True):
     """An answer the user may choose."""
 
     label: str
@@ -104,7 +104,7 @@ class Question(Struct, frozen=True):
     """A question to the user."""
 
     question: str
-    options: tuple[Option, ...] = ()
+    options: tuple[QuestionOption, ...] = ()
     several: bool = False
     """More than one option may be chosen."""
 
@@ -136,7 +136,7 @@ class Todo(Struct, frozen=True):
     status: Literal["pending", "in_progress", "completed"]
 
 
-class Verdict(Struct, frozen=True):
+class PlanVerdict(Struct, frozen=True):
     """The user's answer to a plan."""
 
     approved: bool

@@ -54,7 +54,7 @@ class WriteInput(Struct, forbid_unknown_fields=True):
     content: Annotated[str, Meta(description="The whole text of the file.")]
 
 
-class Edit(StandardTool[EditInput]):
+class EditTool(StandardTool[EditInput]):
     """Replaces text in a file."""
 
     name = "Edit"
@@ -80,7 +80,7 @@ class Edit(StandardTool[EditInput]):
             return _done(path, before, after, context, whole=whole)
 
 
-class Write(StandardTool[WriteInput]):
+class WriteTool(StandardTool[WriteInput]):
     """Makes a file, or replaces one."""
 
     name = "Write"

@@ -13,11 +13,19 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from sevenfold.agent.tools import files
-from sevenfold.agent.tools.context import Abort, Context, Option, Question, RecallService, Todo, Verdict
+from sevenfold.agent.tools.context import (
+    Abort,
+    Context,
+    PlanVerdict,
+    Question,
+    QuestionOption,
+    RecallService,
+    Todo,
+)
 from sevenfold.agent.tools.output import PlanChanged, TodosChanged, ToolOutput, failed
 from sevenfold.agent.tools.tool import StandardTool
 from sevenfold.errors import InputError, Refused
-from sevenfold.recall.recall import Hit
+from sevenfold.recall.search import Hit
 
 LONGEST_PLAN = 50_000
 _SIGNS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
@@ -71,7 +79,11 @@ class AskUserTool(StandardTool[AskInput]):
                 "There is nobody to ask in this session; decide yourself, and say what you assumed."
             )
         questions = [
-            Question(one.question, tuple(Option(o.label, o.description) for o in one.options), one.several)
+            Question(
+                one.question,
+                tuple(QuestionOption(o.label, o.description) for o in one.options),
+                one.several,
+            )
             for one in given.questions
         ]
         answers = context.ask(questions, context.abort)
@@ -155,7 +167,7 @@ class ReadyInput(Struct, forbid_unknown_fields=True):
     ]
 
 
-class PlanStart(StandardTool[StartInput]):
+class PlanStartTool(StandardTool[StartInput]):
     """Starts planning."""
 
     name = "PlanStart"
@@ -172,7 +184,7 @@ class PlanStart(StandardTool[StartInput]):
         return ToolOutput(words, facts=(PlanChanged(True, str(plans.path)),))
 
 
-class PlanReady(StandardTool[ReadyInput]):
+class PlanReadyTool(StandardTool[ReadyInput]):
     """Hands the plan to the user."""
 
     name = "PlanReady"
@@ -198,7 +210,7 @@ class PlanFile:
     """A plan in a file; ``approve`` asks the user about it."""
 
     def __init__(
-        self, path: Path, approve: Callable[[str, Abort], Verdict], *, planning: bool = False
+        self, path: Path, approve: Callable[[str, Abort], PlanVerdict], *, planning: bool = False
     ) -> None:
         self._path = path
         self._approve = approve
@@ -227,7 +239,7 @@ class PlanFile:
         """Stop planning, as when the user says so."""
         self._planning = False
 
-    def submit(self, plan: str, abort: Abort) -> Verdict:
+    def submit(self, plan: str, abort: Abort) -> PlanVerdict:
         """Keep the plan and ask for approval; planning ends when it is given."""
         real = str(self._path.resolve())
         before = files.version(files.content(real)) if files.exists(real) else None

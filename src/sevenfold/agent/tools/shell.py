@@ -69,7 +69,7 @@ class ShellInput(Struct, forbid_unknown_fields=True):
     description: Annotated[str, Meta(description="What it does, in five to ten words, for the user.")] = ""
 
 
-class Shell(StandardTool[ShellInput]):
+class ShellTool(StandardTool[ShellInput]):
     """Runs a command line."""
 
     name = "Shell"
@@ -126,7 +126,7 @@ class OutputInput(Struct, forbid_unknown_fields=True):
     ] = 0.0
 
 
-class ShellOutput(StandardTool[OutputInput]):
+class ShellOutputTool(StandardTool[OutputInput]):
     """Shows what a task has printed since the last look."""
 
     name = "ShellOutput"
@@ -153,7 +153,7 @@ class StopInput(Struct, forbid_unknown_fields=True):
     task: Annotated[str, Meta(description="The task's name, as Shell gave it.")]
 
 
-class ShellStop(StandardTool[StopInput]):
+class ShellStopTool(StandardTool[StopInput]):
     """Ends a task."""
 
     name = "ShellStop"

@@ -35,7 +35,7 @@ class Skill(Struct, frozen=True):
     """Its file, with links resolved."""
 
 
-class Skills:
+class SkillCatalog:
     """The skills in some folders, by name; of two with one name, that of the first folder counts."""
 
     def __init__(self, folders: Iterable[Path] = ()) -> None:
@@ -113,7 +113,7 @@ class SkillTool(StandardTool[SkillInput]):
     concurrent = True
     input = SkillInput
 
-    def __init__(self, skills: Skills) -> None:
+    def __init__(self, skills: SkillCatalog) -> None:
         super().__init__()
         self._skills = skills
 

@@ -76,7 +76,7 @@ class _Page(Struct, frozen=True):
     cut: bool
 
 
-class WebFetch(StandardTool[FetchInput]):
+class WebFetchTool(StandardTool[FetchInput]):
     """Fetches a page."""
 
     name = "WebFetch"

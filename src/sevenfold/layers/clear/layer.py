@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.layer import Offer, TooFull
-from sevenfold.conversation.pins import pinned
 from sevenfold.conversation.request import Considered
 from sevenfold.conversation.room import overloaded
 from sevenfold.errors import BodyTooLarge, ModelError, PromptTooLong
@@ -246,7 +245,7 @@ class Clearer:
 
     def _results(self) -> list[Result]:
         count = self._c.gauge.estimator.tokens
-        kept = pinned(self._c.transcript)
+        kept = self._c.transcript.pinned()
         exempt = self._exempt()
         left = round(count(measure(CLEARED_RESULT)))
         return [

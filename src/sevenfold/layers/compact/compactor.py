@@ -17,11 +17,10 @@ from msgspec.structs import replace
 from sevenfold.conversation import edits, events, restore
 from sevenfold.conversation.flow import Fire, Flow, in_thread
 from sevenfold.conversation.hooks import HookOutcome, PostCompact, PreCompact, SessionStart
-from sevenfold.conversation.pins import pinned_items
 from sevenfold.conversation.restore import Moment
 from sevenfold.conversation.room import overloaded
 from sevenfold.conversation.status import Health
-from sevenfold.conversation.transcript import Beside
+from sevenfold.conversation.transcript import Attachment
 from sevenfold.errors import Aborted, Refused, SevenfoldError
 from sevenfold.events import Acted, Compacting, Proposed, SteppedAside
 from sevenfold.events import Compacted as CompactedEvent
@@ -434,7 +433,7 @@ class Compactor:
 
     def _restore(
         self, divided: Scope, verdict: Verdict, context: Sequence[str], fixed: int
-    ) -> tuple[list[Beside], list[str], list[str]]:
+    ) -> tuple[list[Attachment], list[str], list[str]]:
         c, stays = self._c, divided.side == "before"
         front = partial(c.system_after_compaction, keeps_frame=stays)
         moment = Moment(divided.kept, c.count, budget=c.window.budget, front=front, keeps_front=stays)
@@ -442,7 +441,7 @@ class Compactor:
         given, missed = restore.restore(c.slots, moment, room)
         beside = [one for _, restored in given for one in restored.beside]
         if verdict.behind:
-            beside.insert(0, Beside("facts", (blocks.text(RecordedFacts(verdict.behind).render()),)))
+            beside.insert(0, Attachment("facts", (blocks.text(RecordedFacts(verdict.behind).render()),)))
         if context:
             beside.append(restore.from_hooks(context))
         return beside, [name for name, _ in given], missed
@@ -508,7 +507,7 @@ class Compactor:
 
     def _pins_in(self, divided: Scope) -> list[str]:
         hidden = {item.said.uuid for item in divided.hidden}
-        pins = (item for item in pinned_items(self._c.transcript) if item.said.uuid in hidden)
+        pins = (item for item in self._c.transcript.pinned_items() if item.said.uuid in hidden)
         return [text for item in pins if (text := restore.pinned_text(item))]
 
 

@@ -17,7 +17,6 @@ from msgspec import Struct
 
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.layer import Offer, TooFull
-from sevenfold.conversation.pins import pinned_items
 from sevenfold.conversation.restore import FilesSlot, PinsSlot, Seen, Slot
 from sevenfold.errors import BodyTooLarge, ContextFull, ModelError, PromptTooLong, Refused
 from sevenfold.events import SteppedAside
@@ -127,7 +126,7 @@ class Compact:
 
     def slots(self, c: Conversation) -> Sequence[Slot]:
         """Pins, and the files read most recently where the conversation can read files."""
-        pins = PinsSlot(lambda: pinned_items(c.transcript))
+        pins = PinsSlot(lambda: c.transcript.pinned_items())
         read, notes = c.services.read_file, c.services.notes
         if read is None:
             return [pins]
