@@ -23,8 +23,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from sevenfold.lab.audit import by_recall
 from sevenfold.lab.retention.cut import Cut, cuts
-from sevenfold.lab.retention.trial import Reachable, by_reading, by_recall, nowhere, opened_at
+from sevenfold.lab.retention.trial import Reachable, by_reading, nowhere, opened_at
 from sevenfold.lab.simulator.tokens import Counter
 from sevenfold.layers.compact import fidelity
 from sevenfold.layers.compact.fidelity import Count, Probe
