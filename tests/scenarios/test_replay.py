@@ -112,7 +112,7 @@ def test_the_planner_is_never_dearer_than_nothing_and_cheaper_than_the_rest(mode
 def test_a_listener_in_a_replay_hears_of_each_step_and_can_refuse():
     refused = checks._Refusing(15)
     run = replay(made_up(17), MODELS[0], listen=refused)
-    assert [step for step, _ in run.told(Acted)] == []
+    assert [step for step, _ in run.events_of(Acted)] == []
     assert run.whole
 
 

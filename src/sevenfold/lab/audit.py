@@ -1,6 +1,6 @@
 """What the compactions of a recorded session kept, left within reach, or lost.
 
-Works on any transcript in the shared format, whoever wrote it, and writes nothing. The facts of each compaction are
+Works on any transcript in the shared format, of any tool, and writes nothing. The facts of each compaction are
 looked for in what the model saw next, and by recall. What a compaction left in the context is read just before the
 model or the user speaks again: a summary is followed by what was restored with it, but the words of a later turn are
 not its merit.

@@ -1,4 +1,4 @@
-"""What the agent's process reports, what the demonstration cost, and what must hold of it."""
+"""What the agent's process reports, what the demo cost, and what must hold of it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Figures(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """A demonstration that came to its end."""
+    """A demo that came to its end."""
 
     figures: Figures
     sizes: list[int]
@@ -104,7 +104,7 @@ class Outcome(Struct, frozen=True):
 
 
 def bars(outcome: Outcome) -> dict[str, bool]:
-    """What must hold of a demonstration, and whether it does."""
+    """What must hold of a demo, and whether it does."""
     figures, lost = outcome.figures, outcome.figures.facts["lost"]
     above, part = (figures.cost_usd / usd for usd in (figures.ideal_cost_usd, figures.naive_cost_usd))
     peak, turn = figures.peak_context_tokens, max((b - a for a, b in pairwise(outcome.sizes)), default=0)

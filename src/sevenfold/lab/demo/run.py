@@ -1,6 +1,6 @@
-"""The demonstration: the user, the simulated provider, and the agent in a process of its own.
+"""The demo: the user, the simulated provider, and the agent in a process of its own.
 
-The agent is the engine as it comes, with its standard tools, asking over HTTP through the official SDK. Once, while it
+The agent is `sevenfold.Agent` with its standard tools, asking over HTTP through the official SDK. Once, while it
 waits for an answer, its process is killed, and another one resumes the session.
 """
 
@@ -43,7 +43,7 @@ _read = msgspec.json.Decoder(Report).decode
 
 
 class Scale(Struct, frozen=True):
-    """How large a demonstration is."""
+    """How large a demo is."""
 
     parts: int
     broken: int
@@ -57,7 +57,7 @@ FULL, FAST = Scale(24, 12, 60_000, 190), Scale(4, 2, 32_000, 40)
 
 
 class Stage:
-    """The user, the provider and the agent of one demonstration; ``watch`` is called with every report."""
+    """The user, the provider and the agent of one demo; ``watch`` is called with every report."""
 
     def __init__(self, scale: Scale, folder: Path, watch: Callable[[Report], None]) -> None:
         self.scale, self._watch = scale, watch
@@ -178,7 +178,7 @@ def scratch_folder(*, keep: bool) -> Iterator[Path]:
 
 
 def run(scale: Scale, folder: Path, watch: Callable[[Report], None]) -> Outcome:
-    """Hold a demonstration in a folder; ``watch`` is called with every report as it comes."""
+    """Run the demo in a folder; ``watch`` is called with every report as it comes."""
     stage = Stage(scale, folder, watch)
     log = logging.getLogger("asyncio")
     level = log.level

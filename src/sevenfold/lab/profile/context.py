@@ -199,7 +199,7 @@ class WindowContents:
         return [held for held in fresh if held.here]
 
     def _balance(self, prompt: int, fresh: list[HeldPiece], same_model: bool) -> None:
-        """Make what is held add up to the prompt."""
+        """Make the pieces add up to the prompt."""
         expected = sum(held.tokens for held in fresh)
         growth = prompt - self._size() + expected
         if same_model and growth > 0 and expected > 0:

@@ -152,14 +152,14 @@ class Saving(Struct, frozen=True):
     """One clearing after a pause, and what it saved on the next request, in US dollars."""
 
     step: int
-    foretold: float
+    expected: float
     """What the planner expected."""
     found: float
 
     @property
     def error(self) -> float:
         """The error of the forecast, as a share of what was found."""
-        return abs(self.foretold - self.found) / max(1e-9, abs(self.found))
+        return abs(self.expected - self.found) / max(1e-9, abs(self.found))
 
 
 def savings(recording: Recording, model: str, settings: Mapping[str, object] | None = None) -> list[Saving]:
@@ -184,4 +184,4 @@ class _Refusing(Struct, frozen=True):
 
 
 def _usd(run: ReplayRun, step: int) -> float:
-    return sum(answer.usd or 0.0 for place, answer in run.told(Answered) if place == step)
+    return sum(answer.usd or 0.0 for place, answer in run.events_of(Answered) if place == step)

@@ -34,7 +34,7 @@ NO_CALLS: Mapping[str, object] = {"compaction": False, "notes": False, "extracti
 MAX_TOKENS = 64_000
 """More than any recorded answer, so that none is cut short."""
 
-Told = TypeVar("Told", bound=Event)
+Kind = TypeVar("Kind", bound=Event)
 Hook = Callable[[Session], None]
 """Called before every request, when the session has everything that belongs to it."""
 Listen = Callable[[int, Event], Veto | None]
@@ -112,7 +112,7 @@ class ReplayRun(Struct, frozen=True):
     full: bool = False
     """Whether it ended because nothing more fits without a compaction."""
 
-    def told(self, kind: type[Told]) -> list[tuple[int, Told]]:
+    def events_of(self, kind: type[Kind]) -> list[tuple[int, Kind]]:
         """All events of a kind, each with its step."""
         return [(step, event) for step, event in self.events if isinstance(event, kind)]
 
@@ -124,32 +124,32 @@ class ReplayRun(Struct, frozen=True):
     @property
     def usd(self) -> float:
         """Its cost."""
-        return sum(answer.usd or 0.0 for _, answer in self.told(Answered))
+        return sum(answer.usd or 0.0 for _, answer in self.events_of(Answered))
 
     @property
     def prompts(self) -> list[int]:
         """The size of every prompt, as the provider counts."""
-        return [_prompt(answer) for _, answer in self.told(Answered)]
+        return [_prompt(answer) for _, answer in self.events_of(Answered)]
 
     @property
     def read(self) -> int:
         """Tokens read from the cache."""
-        return sum(answer.cache_read_tokens for _, answer in self.told(Answered))
+        return sum(answer.cache_read_tokens for _, answer in self.events_of(Answered))
 
     @property
     def refused(self) -> list[Failed]:
         """Requests that the provider refused."""
-        return [failed for _, failed in self.told(Failed)]
+        return [failed for _, failed in self.events_of(Failed)]
 
     @property
     def broken(self) -> list[CacheBroke]:
         """Cache breaks."""
-        return [broke for _, broke in self.told(CacheBroke)]
+        return [broke for _, broke in self.events_of(CacheBroke)]
 
     @property
     def cleared(self) -> list[tuple[int, Acted]]:
         """Clearings, with their steps."""
-        return [(step, acted) for step, acted in self.told(Acted) if acted.layer == "clear"]
+        return [(step, acted) for step, acted in self.events_of(Acted) if acted.layer == "clear"]
 
 
 def replay(

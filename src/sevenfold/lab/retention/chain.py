@@ -18,7 +18,7 @@ from sevenfold.lab.retention.trial import (
     ALONE,
     SYSTEM,
     body_tokens,
-    made_up,
+    invented_statements,
     shown_tokens,
     tool_named,
 )
@@ -30,7 +30,7 @@ from sevenfold.layers.compact.request import EngineName
 from sevenfold.ports import Client, Log
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
-from sevenfold.session import factory as opened
+from sevenfold.session import factory
 from sevenfold.session.factory import Store
 from sevenfold.session.session import Session
 
@@ -66,9 +66,9 @@ def run(
     rounds: int = 3,
 ) -> list[ChainLink]:
     """Compact a session ``links`` times, with ``rounds`` rounds of work before each compaction."""
-    store = opened.in_memory("chain", ALONE)
-    options: opened.Options = {"system": SYSTEM, "tools": [tool_named(name) for name in ("Edit", "Bash")]}
-    session = Session(opened.conversation(store, model, options), store, client)
+    store = factory.in_memory("chain", ALONE)
+    options: factory.Options = {"system": SYSTEM, "tools": [tool_named(name) for name in ("Edit", "Bash")]}
+    session = Session(factory.conversation(store, model, options), store, client)
     made: list[ChainLink] = []
     facts: dict[tuple[str, str], Probe] = {}
     written = Facts()
@@ -133,7 +133,7 @@ def _link(
 ) -> tuple[ChainLink, Facts]:
     before = list(session.conversation.transcript.view.items)
     done = session.compact(engine=engine)
-    assert done is not None, "nobody is there to refuse a compaction"
+    assert done is not None, "no listener can refuse a compaction here"
     after = list(session.conversation.transcript.view.items)
     stayed = {one.said.uuid for one in after}
     hidden = [one for one in before if one.said.uuid not in stayed]
@@ -148,7 +148,9 @@ def _link(
     link = ChainLink(
         engine=done.engine,
         score=score,
-        invented=tuple(made_up([one for one in after if one not in before], _all(store.log, before))),
+        invented=tuple(
+            invented_statements([one for one in after if one not in before], _all(store.log, before))
+        ),
         drifted=tuple(sorted(drifted)),
         dangling=tuple(_dangling(done.summary, store.log)),
         before=shown_tokens(before, session.conversation.profile.tokenizer),

@@ -8,7 +8,7 @@ cache what it can.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -25,17 +25,15 @@ from sevenfold.lab.retention.bad_models import PLANTED
 from sevenfold.lab.retention.cut import Cut
 from sevenfold.lab.simulator.tokens import Counter
 from sevenfold.layers.compact import fidelity
-from sevenfold.layers.compact.fidelity import Probe, Score, judge
+from sevenfold.layers.compact.fidelity import Score
 from sevenfold.layers.compact.request import Compacted, EngineName
 from sevenfold.ports import Client, Clock
 from sevenfold.profiles import find
 from sevenfold.record.layout import Item
 from sevenfold.record.rules import RuleFacts, refusals
-from sevenfold.session import factory as opened
+from sevenfold.session import factory
 from sevenfold.session.factory import Store, tool
 from sevenfold.session.session import Session
-
-Reachable = Callable[[Probe], bool]
 
 MODEL = "claude-sonnet-5-5"
 SYSTEM = "You are a careful engineer who reads before writing, and who says what was done and why. " * 60
@@ -132,20 +130,22 @@ class Trial(Struct, frozen=True, kw_only=True):
         return not wrong and self.why_large != "?"
 
 
-def hold(cut: Cut, engine: EngineName | None, *, client: Client | None = None, model: str = MODEL) -> Trial:
+def run_trial(
+    cut: Cut, engine: EngineName | None, *, client: Client | None = None, model: str = MODEL
+) -> Trial:
     """Open the session, compact it, and judge the result; raises `Refused` if there is nothing to compact."""
-    session, store = opened_at(cut, client=client, model=model)
+    session, store = open_session(cut, client=client, model=model)
     with session:
         body, before = _next_body(session), list(session.conversation.transcript.view.items)
         done = session.compact(engine=engine) if engine else session.compact()
         if done is None:
-            raise Refused("the compaction was refused, and nobody was asked")
+            raise Refused("the compaction was refused, and no listener was asked")
         store.recall.catch_up()
         after = list(session.conversation.transcript.view.items)
         return _looked_at(cut.name, session, store, done, (body, _next_body(session)), (before, after))
 
 
-def opened_at(
+def open_session(
     cut: Cut,
     *,
     client: Client | None = None,
@@ -154,16 +154,16 @@ def opened_at(
     listen: Iterable[Listener] = (),
 ) -> tuple[Session, Store]:
     """The session in memory, as it was before the call, with the tools it uses."""
-    store = opened.in_memory(cut.name, ALONE)
+    store = factory.in_memory(cut.name, ALONE)
     store.log.append(cut.lines)
     tools = [tool_named(name) for name in KINDS]
-    given: opened.Options = {"system": SYSTEM, "tools": tools, "listen": listen}
+    given: factory.Options = {"system": SYSTEM, "tools": tools, "listen": listen}
     if clock is not None:
         given["clock"] = clock
-    return Session(opened.conversation(store, model, given), store, client), store
+    return Session(factory.conversation(store, model, given), store, client), store
 
 
-def tool_named(name: str) -> opened.Tool:
+def tool_named(name: str) -> factory.Tool:
     """A tool with a name that coding agents use."""
     schema = {"name": name, "description": DESCRIPTION, "input_schema": {"type": "object"}}
     return tool(schema, kind=KINDS[name])
@@ -202,7 +202,7 @@ def _looked_at(
         left=tuple(f"{one.engine}: {one.reason}" for one in done.left),
         score=score,
         unsampled=sum(facts.left_out.values()),
-        invented=tuple(made_up(new, before)),
+        invented=tuple(invented_statements(new, before)),
         refused=tuple(
             one.message for one in refusals(request["messages"], facts=RuleFacts.of(find(profile.model)))
         ),
@@ -215,7 +215,7 @@ def _looked_at(
     )
 
 
-def made_up(new: Sequence[Item], before: Sequence[Item]) -> Iterator[str]:
+def invented_statements(new: Sequence[Item], before: Sequence[Item]) -> Iterator[str]:
     """Planted lies that got through, and statements that no record supports."""
     shown = fidelity.texts(new)
     planted = [lie for lie in PLANTED if any(lie in text for text in shown)]
@@ -258,18 +258,6 @@ def _tokens(parts: Sequence[Mapping[str, Any]], tokenizer: str) -> int:
     return sum(counter.block(part, tokenizer) for part in parts)
 
 
-def by_reading(probes: Iterable[Probe], texts: Sequence[str]) -> Reachable:
-    """Facts are reachable if they are in texts that the model may open, as if it knew where to look."""
-    score = judge(probes, texts, nowhere)
-    held = {one.probe for one in score.judged if one.state == "in_context"}
-    return held.__contains__
-
-
-def nowhere(probe: Probe) -> bool:
-    """Nothing is reachable."""
-    return False
-
-
 class Accepted(Struct, frozen=True):
     """The simulated provider's reply to the request after a compaction."""
 
@@ -288,14 +276,14 @@ class Accepted(Struct, frozen=True):
 
 def send(cut: Cut, engine: EngineName = "extractive", *, model: str = MODEL) -> Accepted:
     """Continue a recorded session for one request, compact it, and continue again."""
-    provider, told = ReplayProvider(), list[Event]()
+    provider, events = ReplayProvider(), list[Event]()
     provider.cue = Cue(ANSWER)
 
     def hear(event: Event) -> None:
-        told.append(event)
+        events.append(event)
 
     with provider.client() as client:
-        session, _ = opened_at(cut, client=client, model=model, clock=provider.clock, listen=[hear])
+        session, _ = open_session(cut, client=client, model=model, clock=provider.clock, listen=[hear])
         with session:
             try:
                 session.complete()
@@ -305,5 +293,5 @@ def send(cut: Cut, engine: EngineName = "extractive", *, model: str = MODEL) -> 
             except ModelError as error:
                 return Accepted(f"{type(error).__name__}: {error}", 0, 0)
             shared = opening_tokens(session.at(-1), session.conversation.profile.tokenizer)
-    answered = [event for event in told if isinstance(event, Answered)]
+    answered = [event for event in events if isinstance(event, Answered)]
     return Accepted("", shared, answered[-1].cache_read_tokens)
