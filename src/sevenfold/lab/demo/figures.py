@@ -80,7 +80,7 @@ class Figures(Struct, frozen=True):
     facts: dict[str, int]
 
 
-class Outcome(Struct, frozen=True):
+class DemoOutcome(Struct, frozen=True):
     """A demo that came to its end."""
 
     figures: Figures
@@ -103,7 +103,7 @@ class Outcome(Struct, frozen=True):
     lost: tuple[str, ...] = ()
 
 
-def bars(outcome: Outcome) -> dict[str, bool]:
+def bars(outcome: DemoOutcome) -> dict[str, bool]:
     """What must hold of a demo, and whether it does."""
     figures, lost = outcome.figures, outcome.figures.facts["lost"]
     above, part = (figures.cost_usd / usd for usd in (figures.ideal_cost_usd, figures.naive_cost_usd))

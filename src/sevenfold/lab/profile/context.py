@@ -103,7 +103,7 @@ class SessionTally:
         return sorted(shown, key=lambda held: -held.tokens)[:LARGEST]
 
 
-class WindowContents:
+class WindowHistory:
     """The window of one conversation."""
 
     def __init__(self, tally: SessionTally) -> None:
@@ -236,7 +236,7 @@ class FileReads:
         self._after_loss = 0
 
     def note(
-        self, key: Hashable, held: HeldPiece, block: Block, call: CallLabel | None, context: WindowContents
+        self, key: Hashable, held: HeldPiece, block: Block, call: CallLabel | None, context: WindowHistory
     ) -> None:
         """Note a result that entered the context under ``key``."""
         body = block.body()

@@ -43,7 +43,7 @@ OPENING = "Please begin."
 """The first message of a recording that begins with an answer."""
 
 
-class Step(Struct, frozen=True):
+class RecordedStep(Struct, frozen=True):
     """What the session got after an answer, and the next answer."""
 
     results: tuple[Block, ...]
@@ -57,7 +57,7 @@ class Recording(Struct, frozen=True):
     """A session as it was recorded."""
 
     name: str
-    steps: tuple[Step, ...]
+    steps: tuple[RecordedStep, ...]
 
     @property
     def tools(self) -> list[str]:
@@ -90,7 +90,7 @@ def _uncompacted(entry: Entry) -> Entry | None:
             return entry
 
 
-def _steps(items: Iterable[Item]) -> Iterator[Step]:
+def _steps(items: Iterable[Item]) -> Iterator[RecordedStep]:
     said = [item.said for item in items if not item.said.synthetic]
     incoming: list[Said] = []
     open_calls: list[str] = []
@@ -103,7 +103,9 @@ def _steps(items: Iterable[Item]) -> Iterator[Step]:
         if not any(block["type"] != "thinking" for block in answer):
             continue
         asked, answered = _time(incoming[-1:] or answers), _time(answers[-1:])
-        yield Step(_results(incoming, open_calls), _words(incoming, open_calls), asked, answer, answered)
+        yield RecordedStep(
+            _results(incoming, open_calls), _words(incoming, open_calls), asked, answer, answered
+        )
         incoming, open_calls = [], [block["id"] for block in answer if block["type"] == "tool_use"]
 
 

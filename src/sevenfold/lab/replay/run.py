@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from sevenfold.errors import ContextFull, ModelError
 from sevenfold.events import Acted, Answered, CacheBroke, Event, Failed, Veto
-from sevenfold.lab.replay.recording import KINDS, Recording, Step
+from sevenfold.lab.replay.recording import KINDS, RecordedStep, Recording
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.clock import VirtualClock
 from sevenfold.lab.simulator.provider import RateLimits, Setup, Simulator
@@ -202,7 +202,7 @@ def replay(
     return ReplayRun(recording.name, model, len(recording.steps[:until]), tuple(events), ended, full)
 
 
-def _give(session: Session, provider: ReplayProvider, step: Step) -> None:
+def _give(session: Session, provider: ReplayProvider, step: RecordedStep) -> None:
     provider.at(step.asked_at)
     provider.cue = Cue(step.answer, step.answered_at)
     if step.results:
