@@ -22,7 +22,7 @@ from sevenfold.record.log import Answer
 Made = TypeVar("Made", bound=OwnDecision)
 
 
-class Identity(Struct, frozen=True):
+class LogIdentity(Struct, frozen=True):
     """Which session a log is of."""
 
     session: str = field(default="", name="sessionId")
@@ -104,7 +104,7 @@ class Log(Protocol):
         """Does anything that was said contain this text?"""
         ...
 
-    def identity(self) -> Identity:
+    def identity(self) -> LogIdentity:
         """The session and its folder, as the newest record that names both has them."""
         ...
 
@@ -129,7 +129,7 @@ class Results(Protocol):
         ...
 
 
-class Document(Protocol):
+class StoredText(Protocol):
     """A text that is replaced as a whole: a session's notes, an agent's state."""
 
     path: str
@@ -194,11 +194,11 @@ class Store(Protocol):
         """The session's tool results that were too big for the context."""
         ...
 
-    def notes(self, session: str) -> Document:
+    def notes(self, session: str) -> StoredText:
         """The session's notes."""
         ...
 
-    def agent_state(self, session: str) -> Document:
+    def agent_state(self, session: str) -> StoredText:
         """The state of the session's agent: permissions, to-dos, open files."""
         ...
 
@@ -219,7 +219,7 @@ class Store(Protocol):
         ...
 
 
-class Found(Struct, frozen=True):
+class FoundRecord(Struct, frozen=True):
     """A record that recall came upon."""
 
     uuid: str
@@ -241,7 +241,7 @@ class Recall(Protocol):
         """
         ...
 
-    def found(self, query: str, kinds: Sequence[str], most: int) -> Sequence[Found]:
+    def found(self, query: str, kinds: Sequence[str], most: int) -> Sequence[FoundRecord]:
         """The records that fit best, of these kinds."""
         ...
 

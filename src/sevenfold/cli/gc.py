@@ -9,7 +9,7 @@ from sevenfold.cli.text import plural
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.resume import resume
 from sevenfold.stores.home import user_home
-from sevenfold.stores.jsonl.gc import Limits, collect
+from sevenfold.stores.jsonl.gc import RetentionLimits, collect
 from sevenfold.stores.settings_files import load
 
 HELP = """\
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     megabytes = settings.keep_results_megabytes if options.megabytes is None else options.megabytes
     result = collect(
         user_home(),
-        Limits(days, megabytes),
+        RetentionLimits(days, megabytes),
         SystemClock().now(),
         resume,
         dry_run=options.dry_run,

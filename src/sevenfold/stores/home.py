@@ -40,7 +40,7 @@ INDEX = ".recall.sqlite"
 """How the name of a transcript's index ends; that of its journal goes on."""
 
 
-class SessionFile(Struct, frozen=True):
+class TranscriptFile(Struct, frozen=True):
     """A transcript that is there."""
 
     path: Path
@@ -140,13 +140,13 @@ class Project(Struct, frozen=True):
         """Where a session's notes are."""
         return self.session(session).notes
 
-    def sessions(self) -> list[SessionFile]:
+    def sessions(self) -> list[TranscriptFile]:
         """The transcripts that are there, the newest first."""
         found = []
         for path in _files(self.folder):
             if path.suffix == _TRANSCRIPT:
                 state = path.stat()
-                found.append(SessionFile(path, state.st_mtime, state.st_size))
+                found.append(TranscriptFile(path, state.st_mtime, state.st_size))
         return sorted(found, key=lambda file: (-file.modified, file.path.name))
 
     def all_sessions(self) -> list[SessionFiles]:

@@ -39,7 +39,7 @@ from sevenfold.recall.index import RecallIndex
 from sevenfold.record.layout import Item
 from sevenfold.record.rules import RuleFacts, refusals
 from sevenfold.session import factory as opened
-from sevenfold.session.factory import Store, tool
+from sevenfold.session.factory import SessionParts, tool
 from sevenfold.session.session import Session
 
 MOST_HITS = 10
@@ -183,7 +183,7 @@ def opened_at(
     model: str = MODEL,
     clock: Clock | None = None,
     listen: Iterable[Listener] = (),
-) -> tuple[Session, Store]:
+) -> tuple[Session, SessionParts]:
     """The session in memory, as it was before the call, with the tools it uses."""
     store = opened.in_memory(cut.name, ALONE)
     store.log.append(cut.lines)
@@ -211,7 +211,7 @@ def _next_body(session: Session) -> bytes:
 def _looked_at(
     name: str,
     session: Session,
-    store: Store,
+    store: SessionParts,
     done: Compacted,
     bodies: tuple[bytes, bytes],
     items: tuple[Sequence[Item], Sequence[Item]],
