@@ -1,8 +1,8 @@
 """What the core may ask of the world.
 
 Each protocol here is one thing the engine needs and does not do itself. Every implementation of a port
-passes the same contract suite; the ones that keep everything in memory are shipped, because whoever
-builds on the engine tests with them too.
+passes the same contract suite; those that keep everything in memory are shipped, so that programs built on
+the engine can test with them too.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class Store(Protocol):
 
 
 class FoundRecord(Struct, frozen=True):
-    """A record that recall came upon."""
+    """A record that recall found."""
 
     uuid: str
     exact: bool
@@ -235,7 +235,7 @@ class Recall(Protocol):
         ...
 
     def follow(self, written: int) -> None:
-        """Take in what is new beside the conversation; never waits and never fails.
+        """Take in what is new while the conversation goes on; never waits and never fails.
 
         ``written`` is how many bytes were written since the session was opened: it tells how much is new.
         """
@@ -255,7 +255,7 @@ class Clock(Protocol):
 
 
 class Ids(Protocol):
-    """Gives out names that nobody else has."""
+    """Gives out unique names."""
 
     def new(self) -> str:
         """A new UUID as text."""

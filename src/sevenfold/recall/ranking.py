@@ -174,7 +174,7 @@ def _terms(word: str) -> list[str]:
 
 
 def rarity(holding: int, total: int) -> float:
-    """What a feature counts that so many of all pieces hold; most if none does."""
+    """What a feature counts that ``holding`` of all pieces have; most if none does."""
     return math.log(1 + (total - holding + 0.5) / (holding + 0.5))
 
 

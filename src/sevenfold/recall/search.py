@@ -149,7 +149,7 @@ class Scorer(Protocol):
     """Scores what fits in another way than by words: by meaning, for example."""
 
     name: str
-    """What a hit is said to be matched by."""
+    """What a hit names as its match."""
     weight: float
     """How much it counts, where the words count 1."""
 
