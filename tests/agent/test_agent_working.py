@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.agent.events import Ended, EventQueue, Happened, ToolBegan, ToolEnded, ToolProgress
-from sevenfold.agent.loop import Finished
+from sevenfold.agent.events import Ended, EventQueue, Finished, Happened, ToolBegan, ToolEnded, ToolProgress
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.read import ReadTool
 from sevenfold.errors import InputError, Refused

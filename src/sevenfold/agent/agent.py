@@ -17,10 +17,9 @@ from types import MappingProxyType, TracebackType
 from typing import Self, TypeVar, Unpack, get_args
 
 from sevenfold.agent.assembly import AgentOptions, Assembly
-from sevenfold.agent.events import AgentEvent, AsyncEventQueue, Ended, EventQueue
+from sevenfold.agent.events import AgentEvent, AsyncEventQueue, Ended, EventQueue, Finished
 from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
 from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
-from sevenfold.agent.loop import Finished
 from sevenfold.agent.permissions.engine import Grants, Mode
 from sevenfold.agent.state import PlanMode, SavedTodos
 from sevenfold.agent.tools.skills import SkillCatalog
@@ -215,7 +214,7 @@ class Agent(_BaseAgent):
         return drive(
             flow,
             self._interruptible,
-            parts.reporter.piece,
+            parts.reporter.put,
             self._hooks,
             parts.conversation.lock,
             parts.loop.stopped,
@@ -324,7 +323,7 @@ class AsyncAgent(_BaseAgent):
     async def _drive(self, flow: Flow[R]) -> R:
         parts = self.assembly
         return await drive_async(
-            flow, self._interruptible, parts.reporter.piece, self._hooks, parts.loop.stopped
+            flow, self._interruptible, parts.reporter.put, self._hooks, parts.loop.stopped
         )
 
     async def _stop(self, task: asyncio.Task[Finished]) -> None:

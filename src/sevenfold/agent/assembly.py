@@ -12,7 +12,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from sevenfold.agent import slots
-from sevenfold.agent.events import Reporter
+from sevenfold.agent.events import Notice, Reporter
 from sevenfold.agent.executor import AgentHooks, Callbacks, ConsentFunction, Executor, refuse
 from sevenfold.agent.instructions import LoadedFile
 from sevenfold.agent.loop import Limits, Loop, LoopSources
@@ -202,7 +202,7 @@ class Assembly:
             if file.call:
                 self.conversation.remember_read(file.path, file.call, file.version)
         self._fill_slots()
-        self.conversation.listen(self.reporter.happened)
+        self.conversation.listen(self.reporter.listen)
 
     def _check_usd(self, most: float | None) -> None:
         """Raise `InputError` if the limit in dollars cannot be kept."""
@@ -305,7 +305,7 @@ class Assembly:
         )
         callbacks = Callbacks(
             consent=self.options.get("consent") or refuse,
-            observer=self.reporter,
+            report=self.reporter.put,
             learn=self._learn,
             save=state.save,
         )
@@ -317,7 +317,7 @@ class Assembly:
             return None
         executor = self.executor.with_tools(Mentions.toolbox(), self._learn_mentioned)
         return Mentions(
-            executor, self.conversation.window.effective // MENTIONS_SHARE, self.reporter.mentioned
+            executor, self.conversation.window.effective // MENTIONS_SHARE, self.reporter.put
         ).read
 
     def _fill_slots(self) -> None:
@@ -412,7 +412,7 @@ class Assembly:
     def _report_hooks(self, outcome: HookOutcome) -> None:
         """Show messages of hooks, and report those that failed."""
         for text in outcome.messages:
-            self.reporter.notice(text)
+            self.reporter.put(Notice(text))
         for failure in outcome.failures:
             reason = f"{outcome.event}, {failure.hook}: {failure.problem}"
             self.conversation.events.tell(SteppedAside(layer="hooks", reason=reason))

@@ -12,12 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from sevenfold.agent.events import AgentEvent, ToolBegan, ToolEnded, ToolProgress
 from sevenfold.agent.interrupt import (
     GRACE,
     SHORT_GRACE,
@@ -77,22 +78,6 @@ def refuse(asked: Asked) -> Consented:
     return Consented(False, remark=NOBODY)
 
 
-class CallObserver(Protocol):
-    """Watches tool calls."""
-
-    def began(self, call: ToolCall) -> None:
-        """A call is about to be carried out."""
-        ...
-
-    def progress(self, call: ToolCall, text: str) -> None:
-        """Output of a call that is still running."""
-        ...
-
-    def ended(self, call: ToolCall, output: ToolOutput, seconds: float) -> None:
-        """A call has its result."""
-        ...
-
-
 class AgentHooks(Struct, frozen=True):
     """How an agent's flows fire hooks."""
 
@@ -112,7 +97,8 @@ class Callbacks(Struct, frozen=True, kw_only=True):
     """What an executor calls while it works."""
 
     consent: ConsentFunction = refuse
-    observer: CallObserver | None = None
+    report: Callable[[AgentEvent], None] = lambda event: None
+    """Called when a call begins, goes on and ends."""
     learn: Callable[[ToolCall, ToolOutput], None] | None = None
     """Called with each call that was carried out, before its result goes anywhere."""
     save: Callable[[], None] = lambda: None
@@ -180,8 +166,8 @@ class Executor:
         self._children: list[Executor] = []
 
     def with_tools(self, box: Toolbox, learn: Callable[[ToolCall, ToolOutput], None]) -> Executor:
-        """An executor with other tools, the same permissions and no observer."""
-        callbacks = replace(self._callbacks, observer=None, learn=learn)
+        """An executor with other tools and the same permissions, whose calls are not reported."""
+        callbacks = Callbacks(consent=self._callbacks.consent, learn=learn, save=self._callbacks.save)
         child = Executor(box, self.context, self.grants, self._hooks, callbacks)
         self._children.append(child)
         return child
@@ -229,8 +215,7 @@ class Executor:
             output = failed(LEFT if isinstance(stop, LeftBehind) else NOT_DONE)
         except Exception as error:  # noqa: BLE001 (a call without a result would end the conversation)
             output = failed(f"{call.name} could not be carried out: {type(error).__name__}: {error}")
-        if self._callbacks.observer:
-            self._callbacks.observer.ended(call, output, time.monotonic() - began)
+        self._callbacks.report(ToolEnded(call, output, time.monotonic() - began))
         return result_block(call, output)
 
     def _use(self, call: ToolCall) -> Flow[ToolOutput]:
@@ -238,8 +223,7 @@ class Executor:
         abort = self.context.abort
         if abort.is_set():
             raise Aborted()
-        if self._callbacks.observer:
-            self._callbacks.observer.began(call)
+        self._callbacks.report(ToolBegan(call))
         request = self.box.permission_request(call.name, call.input, self.context)
         if isinstance(request, ToolOutput):
             return request
@@ -344,12 +328,12 @@ class Executor:
         return min(SHORT_GRACE, self.patience) if deaf else self.patience
 
     def _progress(self, call: ToolCall) -> Callable[[str], None]:
-        abort, observer = self.context.abort, self._callbacks.observer
+        abort = self.context.abort
 
         def report(text: str) -> None:
             # After an interrupt the call may have been left behind, and its result reported.
-            if observer and not abort.is_set():
-                observer.progress(call, text)
+            if not abort.is_set():
+                self._callbacks.report(ToolProgress(call, text))
 
         return report
 

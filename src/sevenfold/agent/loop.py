@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from sevenfold.agent.events import End, Finished
 from sevenfold.agent.executor import NOT_DONE, AgentHooks, Executor, result_block
 from sevenfold.agent.tools.output import failed
 from sevenfold.conversation.conversation import Conversation
@@ -45,8 +46,6 @@ NOTHING_TO_DO = 'there is nothing left to do, and nothing new was said: say what
 NOT_TAKEN_IN = "the message was not taken in, send it again if it is still meant"
 """Detail of a run that was interrupted before it began."""
 
-End = Literal["done", "interrupted", "max_turns", "budget", "refused", "blocked", "cut"]
-
 
 class Limits(Struct, frozen=True):
     """When to stop, even if there is more to do."""
@@ -57,19 +56,6 @@ class Limits(Struct, frozen=True):
     """Dollars in the whole session."""
     tokens: int | None = None
     """Tokens the model writes in one run."""
-
-
-class Finished(Struct, frozen=True):
-    """Why a run ended, and what the model said last."""
-
-    end: End
-    text: str = ""
-    turns: int = 0
-    tokens: int = 0
-    """Tokens the model wrote."""
-    usd: float | None = None
-    """What the run cost."""
-    detail: str = ""
 
 
 class LoopSources(Struct, frozen=True, kw_only=True):

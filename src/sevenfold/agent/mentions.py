@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from sevenfold.agent.events import Mentioned
 from sevenfold.agent.executor import Executor
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Context
@@ -69,12 +70,10 @@ class Look(ReadTool):
 class Mentions:
     """Reads the files that messages of one session mention as ``@path``."""
 
-    def __init__(
-        self, executor: Executor, tokens: int, report: Callable[[str, ToolOutput, bool], None]
-    ) -> None:
+    def __init__(self, executor: Executor, tokens: int, report: Callable[[Mentioned], None]) -> None:
         """``tokens`` of files fit with one message.
 
-        ``report`` is called with each path as it was typed, what was read, and whether it is a folder.
+        ``report`` is called with each path that was read, or could not be.
         """
         self._executor = executor
         self._tokens = tokens
@@ -99,9 +98,8 @@ class Mentions:
     def _calls(self, text: str) -> list[ToolCall]:
         words = [word for word in mentioned(text) if self._is_readable(word)]
         for word in words[MOST_MENTIONS:]:
-            self._report(
-                word, failed(f"No more than {MOST_MENTIONS} files of one message are read."), False
-            )
+            over = failed(f"No more than {MOST_MENTIONS} files of one message are read.")
+            self._report(Mentioned(word, over))
         found = enumerate(words[:MOST_MENTIONS], 1)
         return [ToolCall(f"mention-{number}", Look.name, {"path": word}) for number, word in found]
 
@@ -116,7 +114,7 @@ class Mentions:
             return files.exists(real)
         if context.inside(real):
             return True
-        self._report(word, failed("There is no such file."), False)
+        self._report(Mentioned(word, failed("There is no such file.")))
         return False
 
     def _attachments(
@@ -134,7 +132,7 @@ class Mentions:
                 )
             path, real = call.input["path"], files.resolve(call.input["path"], self._executor.context).real
             folder = Path(real).is_dir()
-            self._report(path, output, folder)
+            self._report(Mentioned(path, output, folder))
             if not output.is_error:
                 room -= _characters(output)
                 made.append(_folder(path, real, output) if folder else _file(path, real, output))

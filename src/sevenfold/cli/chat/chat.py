@@ -19,6 +19,7 @@ from sevenfold.agent.agent import Agent
 from sevenfold.agent.events import (
     AgentEvent,
     Ended,
+    Finished,
     Happened,
     Mentioned,
     Notice,
@@ -27,7 +28,6 @@ from sevenfold.agent.events import (
     ToolProgress,
 )
 from sevenfold.agent.executor import Asked, Consented
-from sevenfold.agent.loop import Finished
 from sevenfold.agent.tools import context
 from sevenfold.agent.tools.context import Abort
 from sevenfold.cli.chat import consent, lines

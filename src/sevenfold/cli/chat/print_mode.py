@@ -17,13 +17,13 @@ from sevenfold.agent.agent import Agent
 from sevenfold.agent.events import (
     AgentEvent,
     Ended,
+    Finished,
     Happened,
     Mentioned,
     ToolBegan,
     ToolEnded,
     ToolProgress,
 )
-from sevenfold.agent.loop import Finished
 from sevenfold.cli.chat.lines import event_line, text_of
 from sevenfold.cli.chat.status import Spending
 from sevenfold.cli.text import clean
