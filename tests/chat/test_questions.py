@@ -97,15 +97,15 @@ def test_without_a_cursor_a_line_answers():
 
 
 def asked(
-    deed: Action = "run",
+    action: Action = "run",
     subject: str = "make all",
     rules: tuple[str, ...] = ("Shell(make *)",),
     **given: str,
 ) -> Asked:
-    wish = PermissionRequest("Shell", deed, subject)
+    requested = PermissionRequest("Shell", action, subject)
     return Asked(
         ToolCall("t", "Shell", given),
-        wish,
+        requested,
         PermissionDecision("ask", "Commands are asked for.", would_allow=rules),
     )
 

@@ -109,10 +109,10 @@ def test_words_are_cut_and_hidden_characters_dropped() -> None:
 def test_every_call_is_asked_for_and_rules_cover_a_server_or_a_tool() -> None:
     (tool,) = usable_tools("docs", [{"name": "find", "inputSchema": {}}], never).tools
     assert tool.kind == ""
-    wish = tool.permission_request({}, context(Path("/")))
+    requested = tool.permission_request({}, context(Path("/")))
 
     def verdict(**rules: list[str]) -> str:
-        return Permissions(workspace="/w", rules=PermissionRules.of(rules)).decide(wish).verdict
+        return Permissions(workspace="/w", rules=PermissionRules.of(rules)).decide(requested).verdict
 
     assert verdict() == "ask"
     assert verdict(allow=["mcp__docs__*"]) == "allow"

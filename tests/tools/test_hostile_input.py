@@ -51,10 +51,10 @@ def box(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[To
 
 
 def run(box: Toolbox, context: Context, name: str, /, **sent: Any) -> ToolOutput:
-    wish = box.permission_request(name, sent, context)
-    if isinstance(wish, ToolOutput):
-        return wish
-    return box.run(name, sent, context.for_call("c", permitted=wish))
+    requested = box.permission_request(name, sent, context)
+    if isinstance(requested, ToolOutput):
+        return requested
+    return box.run(name, sent, context.for_call("c", permitted=requested))
 
 
 @pytest.mark.parametrize(
@@ -82,16 +82,16 @@ def test_a_path_out_of_the_workspace_is_wished_for_by_where_it_leads(
     (work / "link").symlink_to(tmp_path)
     outside = tmp_path / "outside.txt"
     outside.write_text("a secret\n")
-    wish = box.permission_request(
+    requested = box.permission_request(
         name, {"path": path.format(real=tmp_path), **PATHS[name]}, context_in(work)
     )
-    assert isinstance(wish, PermissionRequest)
-    assert wish.subject == str(outside.resolve())
+    assert isinstance(requested, PermissionRequest)
+    assert requested.subject == str(outside.resolve())
     for mode in ("ask", "accept_edits", "plan", "autonomous"):
         permissions = Permissions(
             workspace=str(work), mode=mode, rules=PermissionRules(), home=str(tmp_path / "home")
         )
-        assert permissions.decide(wish).verdict != "allow"
+        assert permissions.decide(requested).verdict != "allow"
 
 
 def test_a_pipe_a_device_and_a_socket_hold_no_tool_up(box: Toolbox, tmp_path: Path) -> None:
@@ -129,11 +129,11 @@ def test_a_folder_swapped_for_a_link_after_permission_leads_nowhere(box: Toolbox
     run(box, context, "Read", path="sub/a.txt")
     for name, more in PATHS.items():
         sent = {"path": "sub/a.txt", **more}
-        wish = box.permission_request(name, sent, context)
-        assert isinstance(wish, PermissionRequest)
+        requested = box.permission_request(name, sent, context)
+        assert isinstance(requested, PermissionRequest)
         (work / "sub").rename(work / "kept")
         (work / "sub").symlink_to(outside)
-        output = box.run(name, sent, context.for_call("c", permitted=wish))
+        output = box.run(name, sent, context.for_call("c", permitted=requested))
         assert output.is_error
         assert "secret" not in str(output.content)
         assert (outside / "a.txt").read_text() == "a secret\n"

@@ -37,12 +37,12 @@ class Workspace:
         self._hands = Hands(context_in(folder), ShellTool(LocalProcesses(home)))
 
     def decide(self, line: str, mode: Any = "ask", **lists: Any) -> PermissionDecision:
-        wish = self._hands.box.permission_request("Shell", {"command": line}, self._hands.context)
-        assert isinstance(wish, PermissionRequest)
+        requested = self._hands.box.permission_request("Shell", {"command": line}, self._hands.context)
+        assert isinstance(requested, PermissionRequest)
         held = Permissions(
             workspace=str(self.folder), home=str(self.home), mode=mode, rules=PermissionRules.of(lists)
         )
-        return held.decide(wish)
+        return held.decide(requested)
 
 
 @pytest.fixture

@@ -28,8 +28,8 @@ def run(line: str, *, outside: tuple[str, ...] = ()) -> PermissionRequest:
     return PermissionRequest("Shell", "run", line, outside=outside)
 
 
-def verdict(wish: Any, mode: str = "ask", **lists: Any) -> str:
-    return permissions(mode, **lists).decide(wish).verdict
+def verdict(requested: Any, mode: str = "ask", **lists: Any) -> str:
+    return permissions(mode, **lists).decide(requested).verdict
 
 
 def reading(path: str) -> PermissionRequest:
@@ -343,9 +343,9 @@ def test_commands_that_only_look_are_free(line, expected):
 
 @pytest.mark.parametrize("mode", ["ask", "autonomous"])
 def test_a_command_that_names_a_file_not_to_be_read_is_refused(mode):
-    wish = PermissionRequest("Shell", "run", "base64 .env", paths=("/ws/.env",))
-    assert verdict(wish, mode, deny=["Read(.env)"], allow=["Shell"]) == "deny"
-    assert verdict(wish, mode, ask=["Read(.env)"], allow=["Shell"]) == "ask"
+    requested = PermissionRequest("Shell", "run", "base64 .env", paths=("/ws/.env",))
+    assert verdict(requested, mode, deny=["Read(.env)"], allow=["Shell"]) == "deny"
+    assert verdict(requested, mode, ask=["Read(.env)"], allow=["Shell"]) == "ask"
 
 
 def test_where_files_are_not_to_be_read_commands_that_show_files_are_asked_for():
@@ -425,7 +425,7 @@ def test_further_folders_count_as_the_workspace():
 
 
 @pytest.mark.parametrize(
-    ("wish", "expected"),
+    ("requested", "expected"),
     [
         (writing("/ws/a"), ["ask", "allow", "deny", "allow"]),
         (run("make"), ["ask", "ask", "deny", "allow"]),
@@ -435,8 +435,8 @@ def test_further_folders_count_as_the_workspace():
         (PermissionRequest("Todo"), ["allow", "allow", "allow", "allow"]),
     ],
 )
-def test_what_each_mode_leaves_free(wish, expected):
-    assert [verdict(wish, mode) for mode in MODES] == expected
+def test_what_each_mode_leaves_free(requested, expected):
+    assert [verdict(requested, mode) for mode in MODES] == expected
 
 
 def test_while_planning_rules_cannot_allow_changes_but_the_plan_is_written():
@@ -488,11 +488,11 @@ def test_patterns_of_addresses(pattern, url, allowed, denied):
         st.sampled_from(["a && b", "a | b c", "python x.py; rm y"]).map(run),
     )
 )
-def test_what_is_said_to_allow_a_wish_allows_it(wish):
+def test_what_is_said_to_allow_a_wish_allows_it(requested):
     held = permissions()
-    decision = held.decide(wish)
+    decision = held.decide(requested)
     if decision.verdict == "ask" and decision.would_allow:
-        assert held.allowing(*decision.would_allow).decide(wish).verdict == "allow"
+        assert held.allowing(*decision.would_allow).decide(requested).verdict == "allow"
 
 
 def test_mighty_commands_are_offered_only_as_they_are():

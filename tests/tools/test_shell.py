@@ -340,7 +340,7 @@ def test_words_that_lead_out_of_the_workspace_are_seen(hands, tmp_path, command,
 def test_files_a_line_names_are_known_by_where_they_lead(hands, tmp_path):
     (tmp_path / ".env").touch()
     (tmp_path / "innocent").symlink_to(".env")
-    wish = hands.box.permission_request(
+    requested = hands.box.permission_request(
         "Shell", {"command": "base64 --wrap=0 'inno'cent none"}, hands.context
     )
-    assert wish.paths == (str(tmp_path.resolve() / "innocent"), str(tmp_path.resolve() / ".env"))
+    assert requested.paths == (str(tmp_path.resolve() / "innocent"), str(tmp_path.resolve() / ".env"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -57,8 +58,14 @@ class Asked(Struct, frozen=True):
     """A tool call that needs the user's consent."""
 
     call: ToolCall
-    wish: PermissionRequest
+    request: PermissionRequest
     decision: PermissionDecision
+
+    @property
+    def wish(self) -> PermissionRequest:
+        """The old name of `request`."""
+        warnings.warn("asked.wish is called asked.request now", DeprecationWarning, stacklevel=2)
+        return self.request
 
 
 class Consented(Struct, frozen=True):
@@ -305,7 +312,7 @@ class Executor:
     def _ask_user(self, asked: Asked) -> Consented:
         """Ask one question at a time, and none that an earlier answer has settled."""
         with self._asking:
-            if asked.decision.verdict == "ask" and self.grants.now.decide(asked.wish).verdict == "allow":
+            if asked.decision.verdict == "ask" and self.grants.now.decide(asked.request).verdict == "allow":
                 return Consented(True)
             try:
                 said: Any = self._callbacks.consent(asked)

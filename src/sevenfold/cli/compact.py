@@ -27,7 +27,7 @@ from sevenfold.cli.output import ReportConsole, heading, plain_table, sections, 
 from sevenfold.cli.recorded_session import RecordedSession, is_offline
 from sevenfold.cli.text import category, count, money, plural, printable, share, shorten
 from sevenfold.errors import InputError, Refused
-from sevenfold.lab.profile.context import CallLabel, label_of_block, piece_of
+from sevenfold.lab.profile.labels import CallLabel, label_of_block, piece_of
 from sevenfold.layers.compact.extract.words import users_words
 from sevenfold.layers.compact.request import Compacted, EngineName, Left, Preview
 from sevenfold.layers.notes.layer import keeper_of

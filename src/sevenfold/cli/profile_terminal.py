@@ -37,8 +37,8 @@ from sevenfold.cli.text import (
     times,
     tool_name,
 )
-from sevenfold.lab.profile.context import RESULT, TOOL_INPUTS
 from sevenfold.lab.profile.figures import LargeItem, ProfileReport, ProfileTotal, SessionProfile, Shrinking
+from sevenfold.lab.profile.labels import RESULT, TOOL_INPUTS
 
 HEIGHT = 5
 """Rows of the chart of the context."""

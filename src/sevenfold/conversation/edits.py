@@ -35,6 +35,7 @@ CLEARED = "clear"
 def pin(c: Conversation, record: str) -> None:
     """Keep a record verbatim, if the budget for pins has room for it."""
     with c.lock:
+        c.refresh()
         budget = c.window.budget(c.settings.pins_tokens)
         item = c.finder.in_view(record)
         others = c.transcript.pinned() - {record}
@@ -59,6 +60,7 @@ def unpin(c: Conversation, record: str) -> None:
 def snip(c: Conversation, first: str, last: str) -> str:
     """Remove whole rounds from the context, from one record to another; returns the decision's id."""
     with c.lock:
+        c.refresh()
         if not c.settings.snip:
             raise Refused("snipping is switched off (setting snip)")
         span = _span(c, first, last)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import fsum
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from sevenfold.profiles import Profile, find
 from sevenfold.record.usage import Usage
@@ -56,6 +56,8 @@ def ideal_cost(calls: Iterable[Call], profile: Profile) -> float | None:
 
 def _parts(usage: Usage, profile: Profile) -> list[tuple[Usage, Profile]]:
     """The parts a call is billed in, each with the profile of the model that ran it."""
+    if not usage.iterations:
+        return [(usage, profile)]
     parts = [(part.usage, find(part.model) if part.model else profile) for part in usage.iterations]
     # The totals are the sum of the answering rounds: they count only where no such round is listed.
     return parts if any(part.answers for part in usage.iterations) else [*parts, (usage, profile)]
@@ -85,5 +87,6 @@ def _plain(usage: Usage, profile: Profile) -> float | None:
 
 def _sum(micro_dollars: list[float | None]) -> float | None:
     """Dollars from millionths; one unknown term makes the sum unknown."""
-    known = [term for term in micro_dollars if term is not None]
-    return fsum(known) / MILLION if len(known) == len(micro_dollars) else None
+    if None in micro_dollars:
+        return None
+    return fsum(cast(list[float], micro_dollars)) / MILLION

@@ -19,23 +19,25 @@ from concurrent.futures import Future
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.agent.executor import Executor
 from sevenfold.agent.mcp.config import McpConfig, load_config
 from sevenfold.agent.mcp.connection import Connection, Progress, ServerState
 from sevenfold.agent.mcp.tools import McpTool, ToolListing, usable_tools
 from sevenfold.agent.tools.tool import Tool, Toolbox
 from sevenfold.conversation import provider_edits as edits
-from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.restore import AnnouncedSlot
 from sevenfold.errors import InputError, Refused
 from sevenfold.prompts.system import McpInstructions, McpServer
 from sevenfold.request.frame import Frame
 from sevenfold.request.sections import SectionSource, SystemPrompt
+
+if TYPE_CHECKING:
+    from sevenfold.agent.executor import Executor
+    from sevenfold.conversation.conversation import Conversation
 
 PAUSES = (0.5, 2.0, 8.0, 30.0)
 """Seconds before a server that went away is started again; after the last it is left alone."""

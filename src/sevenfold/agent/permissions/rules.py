@@ -15,6 +15,7 @@ Rules that deny or ask are read broadly (any case, subdomains, behind ``sudo`` a
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -75,6 +76,12 @@ class PermissionRequest(Struct, frozen=True):
     """For a command line: the files its words name, as named and with links resolved."""
     writes: tuple[str, ...] = ()
     """For a command line: the files it is seen to write, likewise."""
+
+    @property
+    def deed(self) -> Action:
+        """The old name of `action`."""
+        warnings.warn("request.deed is called request.action now", DeprecationWarning, stacklevel=2)
+        return self.action
 
 
 class RuleScope(Struct, frozen=True):

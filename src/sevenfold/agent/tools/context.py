@@ -15,10 +15,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sevenfold.agent.permissions.rules import PermissionRequest
-from sevenfold.recall.search import Hit
 
 if TYPE_CHECKING:
     from sevenfold.agent.tools.session_tools import PlanFile, TodoList
+    from sevenfold.recall.search import Hit
 
 ROOM = 48_000
 """Characters of one result, in a window of full size."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -25,7 +25,9 @@ from sevenfold.agent.tools.context import (
 from sevenfold.agent.tools.output import PlanChanged, TodosChanged, ToolOutput, failed
 from sevenfold.agent.tools.tool import StandardTool
 from sevenfold.errors import InputError, Refused
-from sevenfold.recall.search import Hit
+
+if TYPE_CHECKING:
+    from sevenfold.recall.search import Hit
 
 LONGEST_PLAN = 50_000
 _SIGNS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}

@@ -24,13 +24,13 @@ _VERBS = {"read": "Read", "write": "Change", "run": "Run", "fetch": "Fetch", "ca
 
 def permission_menu(asked: Asked, folder: str = "") -> Menu:
     """Ask for permission; paths are shown relative to the folder."""
-    wish, rules = asked.wish, asked.decision.would_allow
-    what = {"run": "this command", "call": asked.call.name}.get(wish.action, wish.subject)
+    request, rules = asked.request, asked.decision.would_allow
+    what = {"run": "this command", "call": asked.call.name}.get(request.action, request.subject)
     items = [MenuItem("Yes", "y")]
     if rules:
         items.append(MenuItem("Yes, and don't ask again in this session", "a", ", ".join(rules)))
     items.append(MenuItem("No, and say why", "n", words="what it should do instead (may be empty)"))
-    title = f"{_VERBS.get(wish.action, 'Use')} {what}? {asked.decision.reason}"
+    title = f"{_VERBS.get(request.action, 'Use')} {what}? {asked.decision.reason}"
     return Menu(title.replace(f"{folder}/", "") if folder else title, tuple(items))
 
 
@@ -50,17 +50,17 @@ def read_permission(asked: Asked, answer: MenuAnswer | None) -> Consented:
 def preview(asked: Asked) -> Iterator[RenderableType]:
     """What the user must see to decide: the whole command, or the change to a file."""
     given = asked.call.input if isinstance(asked.call.input, dict) else {}
-    match asked.wish.action:
+    match asked.request.action:
         case "run":
-            for number, line in enumerate(clean(asked.wish.subject).split("\n")):
+            for number, line in enumerate(clean(asked.request.subject).split("\n")):
                 yield Text(f"  {'$' if number == 0 else ' '} {line}", style="bold", overflow="fold")
-            for word in asked.wish.outside:
+            for word in asked.request.outside:
                 yield Text(f"    outside the workspace: {clean(word)}", style="yellow")
         case "write":
-            old, new = _change(given, asked.wish.subject)
-            yield from diff_lines(diff(old, new, asked.wish.subject).text, _LINES)
-            if asked.wish.named:
-                yield Text(f"    {clean(asked.wish.named)} is a link to it", style="yellow")
+            old, new = _change(given, asked.request.subject)
+            yield from diff_lines(diff(old, new, asked.request.subject).text, _LINES)
+            if asked.request.named:
+                yield Text(f"    {clean(asked.request.named)} is a link to it", style="yellow")
         case "call":
             for name, value in given.items():
                 yield Text(f"  {clean(str(name))}: {clean(str(value))[:2_000]}", overflow="fold")

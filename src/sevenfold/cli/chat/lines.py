@@ -31,7 +31,7 @@ from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.chat.screen import Signs
 from sevenfold.cli.text import cause, clean, fit, money, one_line, plural, short_count, stopwatch
 from sevenfold.events import Event
-from sevenfold.lab.profile.context import label_of
+from sevenfold.lab.profile.labels import label_of
 from sevenfold.session.results import ToolCall
 
 FEW_LINES = 14

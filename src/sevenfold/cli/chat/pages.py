@@ -32,8 +32,8 @@ from sevenfold.cli.text import (
 )
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.status import Reading
-from sevenfold.lab.profile.context import CallLabel, label_of_block, piece_of
 from sevenfold.lab.profile.figures import CacheBreak
+from sevenfold.lab.profile.labels import CallLabel, label_of_block, piece_of
 from sevenfold.recall.search import Hit
 from sevenfold.record import weight
 from sevenfold.request.frame import tool_name

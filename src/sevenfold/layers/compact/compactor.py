@@ -36,6 +36,7 @@ from sevenfold.layers.compact.summary import Draft
 from sevenfold.layers.compact.writer import Result
 from sevenfold.prompts.context import RecordedFacts
 from sevenfold.record import blocks
+from sevenfold.record.gauge import Size
 from sevenfold.record.usage import Usage
 from sevenfold.request.plan import plan
 
@@ -86,16 +87,15 @@ class Compactor:
     def allowed(self) -> bool:
         """May the conversation be compacted by itself in this pass?"""
         if self._allowed[0] != self._c.passes:
-            self._allowed = self._c.passes, self.may_run()
+            self._allowed = self._c.passes, self.may_run(self._c.size())
         return self._allowed[1]
 
-    def may_run(self) -> bool:
-        """May the conversation be compacted by itself now?"""
+    def may_run(self, size: Size) -> bool:
+        """May the conversation be compacted by itself at this size?"""
         c = self._c
         if not c.settings.auto_compact or not c.source.compacts:
             return False
-        size = c.size()
-        if size.high >= c.window.blocking or overloaded(c):
+        if size.high >= c.window.blocking or overloaded(c, size):
             return True
         if edits.compaction_undone(c):
             # A user who took a compaction back wants the conversation as it is, as long as it fits.
@@ -106,14 +106,14 @@ class Compactor:
 
     def presses(self) -> bool:
         """Is so much sent that the provider could soon not summarise it any more?"""
-        return self.chooser.presses(self._c.size())
+        return self.chooser.presses(self._c.seen)
 
     def due(self) -> bool:
         """Should the conversation be compacted by itself, if clearing is not enough?"""
         c = self._c
         if not self.allowed:
             return False
-        return self.presses() or c.size().high >= c.window.threshold or overloaded(c)
+        return c.seen.high >= c.window.threshold or self.presses() or overloaded(c, c.seen)
 
     @property
     def next_begins(self) -> int:
@@ -246,8 +246,9 @@ class Compactor:
 
     def preview(self, request: CompactionRequest) -> Preview:
         """What a compaction would do, without doing it."""
-        self.must_be_on()
         with self._c.lock:
+            self._c.refresh()
+            self.must_be_on()
             return self._preview(request, self.scope(request))
 
     def must_be_on(self) -> None:

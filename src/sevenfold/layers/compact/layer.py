@@ -85,7 +85,7 @@ class Compact:
         if compactor.due():
             return Offer(enough=True, urgent=compactor.presses())
         collapses = c.settings.collapse and c.source.compacts
-        if collapses and _collapse_due(c.size().high, c.window):
+        if collapses and _collapse_due(c.seen.high, c.window):
             return Offer(enough=True, plan="collapse", urgent=True)
         return None
 
@@ -121,7 +121,7 @@ class Compact:
             return
         if last is not None and size.tokens < last.tokens_after + FRESH * c.window.threshold:
             return
-        if compactor.may_run() and not c.ladder.spared(c, compactor.next_begins):
+        if compactor.may_run(size) and not c.ladder.spared(c, compactor.next_begins):
             ahead.begin()
 
     def slots(self, c: Conversation) -> Sequence[Slot]:
