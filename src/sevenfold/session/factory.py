@@ -20,7 +20,7 @@ from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import InputError
 from sevenfold.events import Listener
 from sevenfold.layers.ladder import STANDARD, Ladder
-from sevenfold.ports import Clock, Ids, Log, Results, SessionParts, StoredText
+from sevenfold.ports import Clock, Ids, Log, Results, Store, StoredText
 from sevenfold.profiles import Profile
 from sevenfold.providers.models import Lister, ListingCache, Listings
 from sevenfold.providers.openai.chat import from_function
@@ -135,7 +135,7 @@ def on_disk(
     file: Path | str | None,
     settings: Mapping[str, object] | Source | None,
     lock_wait: float,
-    store: SessionParts | Path | str | None = None,
+    store: Store | Path | str | None = None,
     branch: str | None = None,
 ) -> SessionParts:
     """A session in the user's home, in a file, or in a store of the caller's choice."""
@@ -148,7 +148,7 @@ def on_disk(
     if file is not None and store is not None:
         raise InputError("a session is kept in a file or in a store; give one of the two")
     home, sync = user_home(), Sync(source.current().fsync)
-    place: SessionParts
+    place: Store
     if store is not None:
         place = open_store(store, sync=sync)
     elif file is not None:
