@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from msgspec.structs import replace
 from rich.console import RenderableType
@@ -82,18 +81,12 @@ class FoldedLines:
         )
 
 
-class OpenAgent(Protocol):
-    """Opens an agent for a chat."""
-
-    def __call__(self, options: ChatOptions, chat: Chat) -> Agent:
-        """The agent; raises `UserError` if it cannot be opened."""
-        ...
-
-
 class Chat:
-    """One conversation at a time."""
+    """One conversation at a time, with the agent that ``open_agent`` opens for it."""
 
-    def __init__(self, screen: Screen, open_agent: OpenAgent, options: ChatOptions) -> None:
+    def __init__(
+        self, screen: Screen, open_agent: Callable[[ChatOptions, Chat], Agent], options: ChatOptions
+    ) -> None:
         self.screen = screen
         self.options = options
         self.live = Activity()
@@ -235,7 +228,10 @@ class Chat:
         if isinstance(event, Answered | Acted):
             self.update()
         if isinstance(event, Compacting):
-            self.live = replace(self.live, stage=self._stage(event))
+            # A compaction in the background has no status: the user does not wait for it.
+            waits = self.agent.session.conversation.state(Compactor).status
+            what = f"{event.hook} hooks" if event.hook else "writing the summary"
+            self.live = replace(self.live, stage=f"compacting: {what}" if waits else "")
             self.screen.changed()
         line = lines.event_line(event)
         if line is None:
@@ -267,7 +263,11 @@ class Chat:
     def consent(self, asked: Asked) -> Consented:
         """Ask for permission to carry out a call, or for approval of a plan."""
         if asked.call.name == consent.PLAN_READY:
-            return self._approve(str(asked.call.input.get("plan", "")))
+            plan, grants = str(asked.call.input.get("plan", "")), self.agent.grants
+            self.screen.show(Text("The plan", style="bold"), render_markdown(plan))
+            approval = self.screen.ask(consent.plan_menu(grants.after_planning))
+            consented, grants.after_planning = consent.read_plan_answer(grants.after_planning, approval)
+            return consented
         self.screen.show(*consent.preview(asked))
         began = time.monotonic()
         answer = self.screen.ask(consent.permission_menu(asked, str(self.options.folder)))
@@ -286,13 +286,6 @@ class Chat:
                 Text(f"  {one_line(one.question)} {self.screen.signs.arrow} {clean(answers[-1])}")
             )
         return answers
-
-    def _approve(self, plan: str) -> Consented:
-        self.screen.show(Text("The plan", style="bold"), render_markdown(plan))
-        grants = self.agent.grants
-        answer = self.screen.ask(consent.plan_menu(grants.after_planning))
-        consented, grants.after_planning = consent.read_plan_answer(grants.after_planning, answer)
-        return consented
 
     def ask(self, menu: Menu) -> int:
         """Which item the user chooses; -1 for none."""
@@ -375,12 +368,6 @@ class Chat:
             taken_back=compaction_undone(session.conversation),
             cached=self.spent.cached,
         )
-
-    def _stage(self, event: Compacting) -> str:
-        """The stage of the compaction the user waits for; empty for one in the background."""
-        if not self.agent.session.conversation.state(Compactor).status:
-            return ""
-        return f"compacting: {event.hook} hooks" if event.hook else "compacting: writing the summary"
 
     def background(self) -> tuple[str, ...]:
         """What runs in the background: commands, and the engine's own work."""

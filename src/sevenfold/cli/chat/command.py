@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sevenfold.cli.options import positive
+from sevenfold.cli.options import number, positive
 from sevenfold.errors import Refused, UserError
 
 if TYPE_CHECKING:
@@ -67,7 +67,12 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add("--allow", action="append", default=[], metavar="RULE", help="allow, as in 'Shell(git *)'")
     add("--deny", action="append", default=[], metavar="RULE", help="forbid, in every mode")
     add("--max-turns", type=positive, metavar="N", help="limit the requests of one run")
-    add("--max-usd", type=_dollars, metavar="USD", help="limit the dollars of the whole session")
+    add(
+        "--max-usd",
+        type=number(float, sys.float_info.min, "an amount above 0"),
+        metavar="USD",
+        help="limit the dollars of the whole session",
+    )
     add("--folder", type=Path, default=Path(), help="the folder to work in (default: this one)")
 
 
@@ -163,13 +168,3 @@ def _open(options: argparse.Namespace, folder: Path, screen: InlineScreen | Plai
     if chat.options.resumed:
         show_resumed(chat)
     return chat
-
-
-def _dollars(text: str) -> float:
-    try:
-        amount = float(text)
-    except ValueError:
-        amount = -1.0
-    if not 0 < amount < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not an amount above 0")
-    return amount
