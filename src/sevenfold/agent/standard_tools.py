@@ -38,7 +38,7 @@ from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.entries import Said
 from sevenfold.record.window import Window
-from sevenfold.session.factory import Store
+from sevenfold.session.factory import SessionParts
 
 SKILL_FOLDERS = (".sevenfold/skills", ".claude/skills", ".agents/skills")
 """Where a project keeps its skills; the user's are in ``skills`` next to the user's settings."""
@@ -147,7 +147,7 @@ class Fit(Struct, frozen=True):
 class StoreRecall:
     """Recall for the tool of that name, from the store of a session."""
 
-    def __init__(self, store: Store, result: Callable[[str], bytes]) -> None:
+    def __init__(self, store: SessionParts, result: Callable[[str], bytes]) -> None:
         """``result`` fetches a stored tool result."""
         self._store = store
         self._result = result
