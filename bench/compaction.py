@@ -28,7 +28,7 @@ from sevenfold.lab.replay.run import ReplayProvider
 from sevenfold.lab.retention import chain
 from sevenfold.lab.retention.bad_models import FAILURES, HABITS, Habit, Misleading
 from sevenfold.lab.retention.cut import Cut, cuts
-from sevenfold.lab.retention.trial import ALONE, MODEL, SYSTEM, Accepted, Trial, hold, send, tool_named
+from sevenfold.lab.retention.trial import ALONE, MODEL, SYSTEM, Accepted, Trial, run_trial, send, tool_named
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.layers.compact.request import Compacted, EngineName
@@ -122,7 +122,7 @@ def compact_all(corpus: Path, points: int = POINTS, most: int | None = None) -> 
     for place, cut in enumerate(all_cuts(corpus, points)[:most]):
         for sort, engine, habit in jobs(place):
             try:
-                trial = hold(cut, engine, client=Misleading(habit) if habit else None)
+                trial = run_trial(cut, engine, client=Misleading(habit) if habit else None)
             except Refused:
                 break
             tallies.setdefault(sort, Tally()).add(trial)

@@ -24,7 +24,7 @@ from sevenfold.lab.retention.catch_rate import (
 )
 from sevenfold.lab.retention.honest import FRESH_HONEST, KNOWN_HONEST
 from sevenfold.lab.retention.lies import FRESH_LIES, KNOWN_LIES
-from sevenfold.lab.retention.trial import opened_at
+from sevenfold.lab.retention.trial import open_session
 from sevenfold.layers.compact import fidelity
 from sevenfold.stores.jsonl.log import JsonlLog
 
@@ -43,7 +43,7 @@ def catch(corpus: Path) -> dict[str, dict[str, Caught]]:
     }
     found: dict[str, dict[str, Caught]] = {name: {} for name in sets}
     for cut in all_cuts(corpus, 2):
-        session, _ = opened_at(cut)
+        session, _ = open_session(cut)
         with session:
             items = list(session.conversation.transcript.view.items)
         for name, lies in sets.items():

@@ -10,7 +10,7 @@ from rich.console import Console
 from bench.make_picture import FRAME
 from sevenfold.cli.demo import DemoProgress, report
 from sevenfold.events import Acted
-from sevenfold.lab.demo.figures import AgentStarted, Outcome, Report, TaskEnded
+from sevenfold.lab.demo.figures import AgentStarted, DemoOutcome, Report, TaskEnded
 from sevenfold.lab.demo.run import FULL, run, scratch_folder
 
 WIDTH = 96
@@ -19,14 +19,14 @@ FIRST_LINES = 12
 PICTURE = Path(__file__).parent.parent / "docs" / "demo.svg"
 
 
-def held() -> tuple[Outcome, list[Report]]:
+def held() -> tuple[DemoOutcome, list[Report]]:
     """A whole demonstration, and all that was told on the way."""
     told: list[Report] = []
     with scratch_folder(keep=False) as folder:
         return run(FULL, folder, told.append), told
 
 
-def draw(outcome: Outcome, told: list[Report]) -> str:
+def draw(outcome: DemoOutcome, told: list[Report]) -> str:
     """The picture as SVG: how it begins, and how it ends."""
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False)
     console.print("$ ./dev demo", style="bold")

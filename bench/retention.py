@@ -16,15 +16,16 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from sevenfold.lab.audit import by_recall
 from sevenfold.lab.retention.cut import Cut, cuts
-from sevenfold.lab.retention.trial import Reachable, by_reading, by_recall, nowhere, opened_at
+from sevenfold.lab.retention.trial import open_session
 from sevenfold.lab.simulator.tokens import Counter
 from sevenfold.layers.compact import fidelity
 from sevenfold.layers.compact.fidelity import Count, Probe
@@ -56,6 +57,21 @@ PEERS = {
 """The module with what has to be installed, and the name the work is asked for by."""
 
 Json = dict[str, Any]
+
+
+Reachable = Callable[[Probe], bool]
+
+
+def by_reading(probes: Iterable[Probe], texts: Sequence[str]) -> Reachable:
+    """Facts are reachable if they are in texts that the model may open, as if it knew where to look."""
+    score = fidelity.judge(probes, texts, nowhere)
+    held = {one.probe for one in score.judged if one.state == "in_context"}
+    return held.__contains__
+
+
+def nowhere(probe: Probe) -> bool:
+    """Nothing is reachable."""
+    return False
 
 
 class Left(Struct, frozen=True):
@@ -103,7 +119,7 @@ def conversations(corpus: Path, most: int | None = None) -> Iterator[Conversatio
     files = [path for path in sorted(corpus.rglob("*.jsonl")) if kind_of(path) == "claude"]
     found = 0
     for cut in (cut for path in files for cut in cuts(path, 2)):
-        session, _ = opened_at(cut)
+        session, _ = open_session(cut)
         with session:
             items = list(session.conversation.transcript.view.items)
             messages = [msgspec.json.decode(raw) for raw in session.conversation.transcript.view.encoded()]
@@ -116,7 +132,7 @@ def ours(engine: EngineName) -> Way:
     """By this engine, with the offline model to ask."""
 
     def compact(conversation: Conversation) -> Left:
-        session, store = opened_at(conversation.cut, client=OfflineClient(OFFLINE.script()))
+        session, store = open_session(conversation.cut, client=OfflineClient(OFFLINE.script()))
         with session:
             session.compact(engine=engine)
             store.recall.catch_up()

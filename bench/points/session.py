@@ -31,7 +31,7 @@ class Held(Struct, frozen=True):
     @property
     def over(self) -> int:
         """Prompts above the size at which sending stops."""
-        limit = max(check.blocking for _, check in self.run.told(Checked))
+        limit = max(check.blocking for _, check in self.run.events_of(Checked))
         return sum(prompt > limit for prompt in self.run.prompts)
 
     @property

@@ -19,8 +19,8 @@ from sevenfold.events import Acted, Answered
 from sevenfold.lab.demo.figures import (
     MODEL,
     AgentStarted,
+    DemoOutcome,
     Figures,
-    Outcome,
     Report,
     TaskEnded,
     ToolUsed,
@@ -227,7 +227,7 @@ def test_the_naive_way_sends_everything_and_cuts_off_the_oldest() -> None:
 
 # What is shown
 
-OUTCOME = Outcome(
+OUTCOME = DemoOutcome(
     Figures(
         turns=80,
         peak_context_tokens=20_000,

@@ -15,7 +15,7 @@ import pytest
 
 from sevenfold.events import Acted
 from sevenfold.lab.demo import run as demonstration
-from sevenfold.lab.demo.figures import AgentStarted, Outcome, Report, bars
+from sevenfold.lab.demo.figures import AgentStarted, DemoOutcome, Report, bars
 
 SMALL = demonstration.Scale(parts=2, broken=1, window=25_000, killed=24)
 KEYS = {
@@ -43,7 +43,7 @@ class Held:
         shutil.rmtree(folder)
         self.again = self._run(folder)
 
-    def _run(self, folder: Path) -> Outcome:
+    def _run(self, folder: Path) -> DemoOutcome:
         folder.mkdir()
         return demonstration.run(SMALL, folder, self.told.append)
 

@@ -132,7 +132,7 @@ def test_a_state_over_its_budget_keeps_its_head_and_says_where_the_rest_is() -> 
         lambda: [State(f"Skill {n}", "how to do it\n" * 3_000, f"/skills/{n}.md") for n in range(14)],
         each=5_000,
         together=25_000,
-        kind="invoked_skills",
+        kinds=("invoked_skills",),
     )
     restored = skills.restore(Moment((), count))
     assert restored.tokens <= 25_000

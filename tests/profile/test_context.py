@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.lab.profile.context import SessionTally, WindowContents
+from sevenfold.lab.profile.context import SessionTally, WindowHistory
 from sevenfold.lab.profile.labels import ContextPiece
 from sevenfold.record import blocks
 from sevenfold.record.weight import measure
@@ -206,7 +206,7 @@ def test_whatever_happens_the_tokens_carried_are_the_tokens_reported(
     happened: list[tuple[str, int, int]],
 ) -> None:
     tally = SessionTally()
-    context, reported = WindowContents(tally), 0
+    context, reported = WindowHistory(tally), 0
     live: dict[Hashable, ContextPiece] = {}
     for number, (what, size, prompt) in enumerate(happened):
         if what == "add":

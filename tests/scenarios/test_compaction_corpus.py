@@ -16,7 +16,7 @@ from sevenfold.lab.retention import bad_models as misleading
 from sevenfold.lab.retention import chain
 from sevenfold.lab.retention.bad_models import FAILURES, HABITS, PLANTED, Misleading
 from sevenfold.lab.retention.cut import cuts
-from sevenfold.lab.retention.trial import MODEL, hold, made_up, send
+from sevenfold.lab.retention.trial import MODEL, invented_statements, run_trial, send
 from sevenfold.layers.compact.extract import facts, notation, outline
 from sevenfold.layers.compact.offline import summarise
 from sevenfold.layers.compact.summary import Draft, combine, extractive, verify
@@ -101,7 +101,7 @@ def test_cuts_are_spread_over_the_calls_and_end_with_the_last(folder):
 @pytest.mark.spec("S4.12", "S10.3")
 def test_a_compaction_by_code_alone_loses_nothing_and_leaves_little(folder):
     for cut in cuts(folder / "working.jsonl", 3):
-        trial = hold(cut, "extractive")
+        trial = run_trial(cut, "extractive")
         assert wrong(trial) == {}
         assert trial.engine == "extractive"
         assert trial.score.total.in_context > 20
@@ -114,7 +114,7 @@ def test_a_compaction_by_code_alone_loses_nothing_and_leaves_little(folder):
 def test_a_model_that_summarises_badly_loses_no_fact_and_puts_no_words_in_the_users_mouth(
     folder, habit, engine
 ):
-    trial = hold(cuts(folder / "working.jsonl", 1)[0], engine, client=Misleading(HABITS[habit]))
+    trial = run_trial(cuts(folder / "working.jsonl", 1)[0], engine, client=Misleading(HABITS[habit]))
     assert wrong(trial) == {}
     assert trial.engine == engine
 
@@ -123,7 +123,7 @@ def test_a_model_that_summarises_badly_loses_no_fact_and_puts_no_words_in_the_us
 @pytest.mark.parametrize("habit", FAILURES)
 def test_an_answer_that_is_no_summary_is_not_taken_for_one(folder, habit):
     model = Misleading(FAILURES[habit])
-    trial = hold(cuts(folder / "working.jsonl", 1)[0], "plain", client=model)
+    trial = run_trial(cuts(folder / "working.jsonl", 1)[0], "plain", client=model)
     assert model.asked
     assert wrong(trial) == {}
     assert trial.engine == "extractive"
@@ -133,7 +133,7 @@ def test_an_answer_that_is_no_summary_is_not_taken_for_one(folder, habit):
 @pytest.mark.spec("S4.12")
 def test_a_provider_that_forgets_half_loses_no_fact(folder):
     model = Misleading(HABITS["forgets half"])
-    trial = hold(cuts(folder / "working.jsonl", 1)[0], "provider", client=model)
+    trial = run_trial(cuts(folder / "working.jsonl", 1)[0], "provider", client=model)
     assert wrong(trial) == {}
     assert trial.engine == "provider"
     assert trial.after.signed
@@ -149,7 +149,7 @@ def test_after_a_compaction_the_provider_takes_the_request_and_reads_what_is_sha
 def test_what_nobody_said_is_found_where_it_stands():
     story = Story()
     story.summary(f"## 9. Next step\n{PLANTED[0]}\nThe user insisted on a purple elephant for the lobby.")
-    assert len(list(made_up(story.view().items, items()))) == 2
+    assert len(list(invented_statements(story.view().items, items()))) == 2
 
 
 # One after the other
@@ -313,7 +313,7 @@ def test_real_sessions_lose_nothing_whoever_summarises_them(corpus):
     for place, cut in islice(enumerate(found), 2, None, 3):
         for _, engine, habit in islice(compaction.jobs(place), place % 3, 7, 3):
             try:
-                trial = hold(cut, engine, client=Misleading(habit) if habit else None)
+                trial = run_trial(cut, engine, client=Misleading(habit) if habit else None)
             except Refused:
                 continue
             assert (cut.name, engine, wrong(trial)) == (cut.name, engine, {})

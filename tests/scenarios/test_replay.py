@@ -14,7 +14,7 @@ from sevenfold.conversation.transcript import Transcript
 from sevenfold.events import Acted
 from sevenfold.lab.replay import checks, recording
 from sevenfold.lab.replay.checks import ReplayChecker
-from sevenfold.lab.replay.recording import Recording, Step
+from sevenfold.lab.replay.recording import RecordedStep, Recording
 from sevenfold.lab.replay.run import replay
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata
@@ -30,7 +30,7 @@ SAMPLED = ("agent-9fa17969", "0cd9edf7")
 
 def made_up(steps: int = 40, *, pause_every: int = 15) -> Recording:
     """A session in which the model reads file after file, and the user goes for coffee now and then."""
-    made, now, before = list[Step](), START, ""
+    made, now, before = list[RecordedStep](), START, ""
     for number in range(steps):
         now += PAUSE if number and number % pause_every == 0 else 20.0
         results = (blocks.result(before, f"line {number} of the file\n" * 250),) if before else ()
@@ -41,7 +41,7 @@ def made_up(steps: int = 40, *, pause_every: int = 15) -> Recording:
             {"type": "text", "text": f"I look at part {number}."},
             {"type": "tool_use", "id": before, "name": "Read", "input": {"path": f"src/{number}.py"}},
         )
-        made.append(Step(results, spoken, now, answer, now + 5.0))
+        made.append(RecordedStep(results, spoken, now, answer, now + 5.0))
     return Recording("made-up", tuple(made))
 
 
@@ -112,7 +112,7 @@ def test_the_planner_is_never_dearer_than_nothing_and_cheaper_than_the_rest(mode
 def test_a_listener_in_a_replay_hears_of_each_step_and_can_refuse():
     refused = checks._Refusing(15)
     run = replay(made_up(17), MODELS[0], listen=refused)
-    assert [step for step, _ in run.told(Acted)] == []
+    assert [step for step, _ in run.events_of(Acted)] == []
     assert run.whole
 
 

@@ -15,7 +15,7 @@ from sevenfold.agent import slots
 from sevenfold.agent.events import Notice, Reporter
 from sevenfold.agent.executor import AgentHooks, Callbacks, ConsentFunction, Executor, refuse
 from sevenfold.agent.instructions import LoadedFile
-from sevenfold.agent.loop import Limits, Loop, LoopSources
+from sevenfold.agent.loop import Loop, LoopSources, RunLimits
 from sevenfold.agent.mentions import Mentions
 from sevenfold.agent.permissions.engine import Mode
 from sevenfold.agent.permissions.rules import PermissionRules, unknown_rules
@@ -177,7 +177,9 @@ class Assembly:
             rules=options.get("rules") or {},
             consent=options.get("consent"),
         )
-        limits = Limits(options.get("max_turns"), options.get("max_usd"), options.get("max_output_tokens"))
+        limits = RunLimits(
+            options.get("max_turns"), options.get("max_usd"), options.get("max_output_tokens")
+        )
         self.fit = Fit.of(window_for(self.profile, self.store.settings.current()))
         self.skills = find_skills(self.workspace, self.user_folder, trusted=self.trusted)
         self.box = self._toolbox()
@@ -240,7 +242,7 @@ class Assembly:
         prompt = self.prompt.compute if self.options.get("system") is None else None
         return McpUpdater(self.servers, self._own_tools, self.conversation, self.executor, prompt)
 
-    def _prompt(self, limits: Limits) -> AgentPrompt:
+    def _prompt(self, limits: RunLimits) -> AgentPrompt:
         settings = self.store.settings.current()
         options = PromptOptions(
             workspace=self.workspace,

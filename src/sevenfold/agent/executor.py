@@ -2,7 +2,7 @@
 
 It is a flow, written once for programs that block and programs that await. Calls of tools that may run concurrently do;
 all others run one after another. Whatever goes wrong becomes a result, and so does an interruption: a tool that does
-not stop when it is told to is left behind.
+not stop when it is interrupted is left behind.
 """
 
 from __future__ import annotations
@@ -235,8 +235,8 @@ class Executor:
         if isinstance(request, ToolOutput):
             return request
         before = yield from self._fire(PreToolUse(**self._hooks.common(), **_about(call)))
-        if before.blocked is not None:
-            return failed(f"A hook refused this call: {before.blocked}")
+        if refusal := _refusal(before):
+            return refusal
         if before.updated_input is not None:
             call = replace(call, input=dict(before.updated_input))
             request = self.box.permission_request(call.name, call.input, self.context)
@@ -270,8 +270,6 @@ class Executor:
         decision, hook = self.grants.now.decide(request), before.permission
         if decision.verdict == "deny":
             return failed(decision.reason)
-        if hook is not None and hook.verdict == "deny":
-            return failed(f"A hook refused this call: {hook.reason or 'no reason given'}")
         by_rule = decision.verdict == "ask" and decision.rule
         verdict = hook.verdict if hook is not None and not by_rule else decision.verdict
         if verdict == "allow":
@@ -279,10 +277,8 @@ class Executor:
         answered = yield from self._fire(
             hook_inputs.PermissionRequest(**self._hooks.common(), **_about(call))
         )
-        if answered.blocked is not None:
-            return failed(f"A hook refused this call: {answered.blocked}")
-        if answered.permission is not None and answered.permission.verdict == "deny":
-            return failed(f"A hook refused this call: {answered.permission.reason or 'no reason given'}")
+        if refusal := _refusal(answered):
+            return refusal
         if answered.permission is not None and answered.permission.verdict == "allow":
             return self._changed(call, request, answered.updated_input)
         with self.grants.asking(f"{request.tool}: {request.subject or request.action}"):
@@ -353,6 +349,15 @@ def result_block(call: ToolCall, output: ToolOutput) -> Mapping[str, Any]:
 
 def _about(call: ToolCall) -> dict[str, Any]:
     return {"tool_name": call.name, "tool_input": call.input, "tool_use_id": call.id}
+
+
+def _refusal(outcome: HookOutcome) -> ToolOutput | None:
+    """The result of a call that hooks refuse; None if they do not."""
+    denied = outcome.permission if outcome.permission and outcome.permission.verdict == "deny" else None
+    if outcome.blocked is None and denied is None:
+        return None
+    reason = outcome.blocked or (denied.reason if denied else "") or "no reason given"
+    return failed(f"A hook refused this call: {reason}")
 
 
 def _with_hooks(output: ToolOutput, tool: str, after: HookOutcome, before: Sequence[str]) -> ToolOutput:

@@ -47,7 +47,7 @@ NOT_TAKEN_IN = "the message was not taken in, send it again if it is still meant
 """Detail of a run that was interrupted before it began."""
 
 
-class Limits(Struct, frozen=True):
+class RunLimits(Struct, frozen=True):
     """When to stop, even if there is more to do."""
 
     turns: int | None = None
@@ -78,7 +78,7 @@ class Loop:
         executor: Executor,
         hooks: AgentHooks,
         *,
-        limits: Limits,
+        limits: RunLimits,
         sources: LoopSources,
     ) -> None:
         self.limits = limits
@@ -117,10 +117,10 @@ class Loop:
         self._executor.stop()
 
     @property
-    def left(self) -> Limits:
+    def left(self) -> RunLimits:
         """What is left of each limit."""
         limits = self.limits
-        return Limits(
+        return RunLimits(
             None if limits.turns is None else max(0, limits.turns - self._turns),
             None if limits.usd is None else max(0.0, limits.usd - (self._usd or 0.0)),
             None if limits.tokens is None else max(0, limits.tokens - self._tokens),

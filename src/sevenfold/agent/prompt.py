@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from sevenfold.agent import instructions
 from sevenfold.agent.instructions import LoadedFile, LoadReason
-from sevenfold.agent.loop import Limits
+from sevenfold.agent.loop import RunLimits
 from sevenfold.agent.standard_tools import Fit
 from sevenfold.agent.tools.skills import SkillCatalog
 from sevenfold.errors import SettingError
@@ -31,7 +31,7 @@ from sevenfold.prompts.text import cut, size
 from sevenfold.request.sections import Sections, SectionSource, SystemPrompt, standard
 
 STEPS = (1.0, 0.5, 0.25, 0.1)
-"""Shares of a limit at which the model is told again how much is left of it."""
+"""Shares of a limit at which what is left of it is announced to the model."""
 APART = frozenset({system.McpInstructions.file})
 """Volatile sections whose changes are announced elsewhere, piece by piece."""
 STYLES_FOLDER = "output-styles"
@@ -70,7 +70,7 @@ class AgentPrompt:
         fit: Fit,
         skills: SkillCatalog,
         clock: Clock,
-        limits: Callable[[], tuple[Limits, Limits]],
+        limits: Callable[[], tuple[RunLimits, RunLimits]],
         others: Iterable[SectionSource] = (),
     ) -> None:
         """``limits`` returns the limits of a run, and what is left of each."""
@@ -152,7 +152,7 @@ def _today(clock: Clock) -> system.Today:
     return system.Today(datetime.fromtimestamp(clock.now()).date().isoformat())
 
 
-def _budgets(limits: Limits, left: Limits) -> system.Budgets | None:
+def _budgets(limits: RunLimits, left: RunLimits) -> system.Budgets | None:
     turns, tokens = _step(limits.turns, left.turns), _step(limits.tokens, left.tokens)
     usd = _step(limits.usd, left.usd)
     if turns is tokens is usd is None:

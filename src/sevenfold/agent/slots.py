@@ -153,14 +153,13 @@ def state_slots(state: AgentState, skill_text: Callable[[UsedSkill], str]) -> li
             lambda: _plan(state),
             needed=True,
             each=PLAN_TOKENS,
-            kind="plan_file_reference",
-            other_kinds=[PLANNING],
+            kinds=("plan_file_reference", PLANNING),
         ),
-        StateSlot("goal", lambda: _goal(state), needed=True, each=GOAL_TOKENS, kind="goal_status"),
-        StateSlot("todos", lambda: _todos(state), needed=True, each=TODO_TOKENS, kind="todo_reminder"),
+        StateSlot("goal", lambda: _goal(state), needed=True, each=GOAL_TOKENS, kinds=("goal_status",)),
+        StateSlot("todos", lambda: _todos(state), needed=True, each=TODO_TOKENS, kinds=("todo_reminder",)),
         StateSlot("permissions", lambda: _permissions(state), each=PERMISSIONS_TOKENS, needed=True),
         WorkSlot("tasks", TASKS, lambda: works(state.processes.tasks()), kind="task_status"),
-        StateSlot("skills", skills, each=SKILL_TOKENS, together=SKILLS_TOKENS, kind="invoked_skills"),
+        StateSlot("skills", skills, each=SKILL_TOKENS, together=SKILLS_TOKENS, kinds=("invoked_skills",)),
     ]
 
 

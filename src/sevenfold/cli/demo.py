@@ -25,7 +25,7 @@ from sevenfold.events import Acted, Answered
 from sevenfold.lab.demo.figures import (
     MODEL,
     AgentStarted,
-    Outcome,
+    DemoOutcome,
     Report,
     TaskEnded,
     ToolUsed,
@@ -178,7 +178,7 @@ KILLED = "†"
 _MARGIN = 10
 
 
-def report(outcome: Outcome, width: int) -> RenderableType:
+def report(outcome: DemoOutcome, width: int) -> RenderableType:
     """The whole report, for a terminal of this width."""
     simulated = (
         "Simulated: the assistant's words are a script; tokens and dollars are the simulator's, by the price list of "
@@ -201,7 +201,7 @@ def report(outcome: Outcome, width: int) -> RenderableType:
     )
 
 
-def _chart(outcome: Outcome, width: int) -> RenderableType:
+def _chart(outcome: DemoOutcome, width: int) -> RenderableType:
     """The size of the context over time, with what the layers did below it."""
     rows = area_chart(outcome.sizes, width, HEIGHT)
     lines = [
@@ -212,7 +212,7 @@ def _chart(outcome: Outcome, width: int) -> RenderableType:
     return Group(*lines, _signs(outcome, width), Padding(Text(legend, style="dim"), (0, 0, 0, _MARGIN)))
 
 
-def _signs(outcome: Outcome, width: int) -> Text:
+def _signs(outcome: DemoOutcome, width: int) -> Text:
     """What the layers did, below its column; the more important signs overwrite the others."""
     turns = len(outcome.sizes)
     places: list[tuple[str, str]] = [(" ", "")] * min(width, turns)
@@ -228,7 +228,7 @@ def _signs(outcome: Outcome, width: int) -> Text:
     return Text.assemble(" " * _MARGIN, *places)
 
 
-def _figures(outcome: Outcome) -> Table:
+def _figures(outcome: DemoOutcome) -> Table:
     figures, facts, fired = outcome.figures, outcome.figures.facts, outcome.figures.layers
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold")

@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from time import monotonic
 from typing import Protocol, TypeAlias, TypeVar
 
-from sevenfold.conversation.flow import AsyncHooks, Flow, Guard, Hooks, drive, drive_async
+from sevenfold.conversation.flow import AsyncHookRunner, Flow, Guard, HookRunner, drive, drive_async
 from sevenfold.ports import AsyncClient, Client
 
 Result = TypeVar("Result")
@@ -38,7 +38,7 @@ class Threads:
     """Runs work in threads; `close` waits for what is under way, for a while."""
 
     def __init__(
-        self, client: Callable[[], Client], hooks: Hooks | None = None, guard: Guard | None = None
+        self, client: Callable[[], Client], hooks: HookRunner | None = None, guard: Guard | None = None
     ) -> None:
         self._client = client
         self._hooks = hooks
@@ -80,7 +80,7 @@ class Threads:
 class Tasks:
     """The same with tasks of the running event loop."""
 
-    def __init__(self, client: Callable[[], AsyncClient], hooks: AsyncHooks | None = None) -> None:
+    def __init__(self, client: Callable[[], AsyncClient], hooks: AsyncHookRunner | None = None) -> None:
         self._client = client
         self._hooks = hooks
         self._running: set[asyncio.Task[None]] = set()

@@ -28,7 +28,7 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Hooks(Protocol):
+class HookRunner(Protocol):
     """Runs the hooks of an event for a driver that blocks."""
 
     def fire(self, event: HookInput, stopped: Callable[[], bool] = ...) -> HookOutcome:
@@ -40,7 +40,7 @@ class Hooks(Protocol):
         ...
 
 
-class AsyncHooks(Protocol):
+class AsyncHookRunner(Protocol):
     """Runs the hooks of an event for a driver that awaits."""
 
     async def fire(self, event: HookInput) -> HookOutcome:
@@ -211,7 +211,7 @@ def drive(
     flow: Flow[R],
     client: Client | None,
     watch: Watcher | None = None,
-    hooks: Hooks | None = None,
+    hooks: HookRunner | None = None,
     guard: Guard | None = None,
     stopped: Signal | None = None,
 ) -> R:
@@ -259,7 +259,7 @@ async def drive_async(
     flow: Flow[R],
     client: AsyncClient | None,
     watch: Watcher | None = None,
-    hooks: AsyncHooks | None = None,
+    hooks: AsyncHookRunner | None = None,
     stopped: Signal | None = None,
 ) -> R:
     """Run a flow to its end without blocking; see `drive` for ``stopped``."""
@@ -297,7 +297,7 @@ async def drive_async(
         flow.close()
 
 
-def _fired(event: HookInput, hooks: Hooks | None, stopped: Signal | None) -> HookOutcome:
+def _fired(event: HookInput, hooks: HookRunner | None, stopped: Signal | None) -> HookOutcome:
     if stopped is None:
         return hooks.fire(event) if hooks else _nothing(event)
     if stopped.wait(0):

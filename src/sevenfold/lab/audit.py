@@ -1,12 +1,10 @@
-"""A transcript read to the moments before and after each compaction.
+"""What the compactions of a recorded session kept, left within reach, or lost.
 
-What a compaction left in the context is read just before the model speaks again, or the user does: a summary is
-followed by what was restored with it, and the words of a later turn are not its merit.
-
-
----
-
-The facts of each compaction looked for in what the model saw next, and by recall."""
+Works on any transcript in the shared format, of any tool, and writes nothing. The facts of each compaction are
+looked for in what the model saw next, and by recall. What a compaction left in the context is read just before the
+model or the user speaks again: a summary is followed by what was restored with it, but the words of a later turn are
+not its merit.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +22,14 @@ from sevenfold.record.entries import Boundary, Decision, Entry, Said
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
 
+MOST_HITS = 10
+"""A fact is reachable if its record is among this many hits of recall."""
 Progress = Callable[[int], None]
-"""Told how far in the log reading has come."""
+"""Called with how far in the log reading has come."""
 
 
 class CompactionMoment(Struct, frozen=True):
-    """A compaction with what the model saw before it and after."""
+    """A compaction, with what the model saw before and after it."""
 
     boundary: Boundary
     before: tuple[Item, ...]
@@ -37,25 +37,25 @@ class CompactionMoment(Struct, frozen=True):
 
     @property
     def hidden(self) -> tuple[Item, ...]:
-        """The records it took out of sight."""
+        """The records it hid."""
         kept = {one.said.uuid for one in self.after}
         return tuple(one for one in self.before if one.said.uuid not in kept)
 
     @property
     def kept(self) -> tuple[Item, ...]:
-        """The records it left where they were."""
+        """The records it kept."""
         known = {one.said.uuid for one in self.before}
         return tuple(one for one in self.after if one.said.uuid in known)
 
     @property
     def summary(self) -> tuple[Item, ...]:
-        """The summary it put in their place."""
+        """The summary that replaced the hidden records."""
         known = {one.said.uuid for one in self.before}
         return tuple(one for one in self.after if one.said.summary and one.said.uuid not in known)
 
     @property
     def goes_on(self) -> bool:
-        """Does the newest record from before stay in view?"""
+        """Whether the newest record from before stays in view."""
         return bool(self.before) and any(one.said.uuid == self.before[-1].said.uuid for one in self.after)
 
 
@@ -63,34 +63,31 @@ def compactions(log: Log, progress: Progress | None = None) -> Iterator[Compacti
     """The compactions of the live conversation in a log, in order."""
     view = View(keeps_history=False)
     boundaries: dict[str, Boundary] = {}
-    opened: tuple[str, list[Item]] | None = None
+    opened: tuple[Boundary, tuple[Item, ...]] | None = None
     for offset, entry in read(log):
         if opened and _ends(entry):
-            yield _closed(boundaries[opened[0]], opened[1], view)
+            yield CompactionMoment(*opened, tuple(view.items))
             opened = None
         if isinstance(entry, Boundary):
             boundaries[entry.uuid] = entry
-        before, last = (view.items, view.boundary) if _compacts(entry) else ([], view.boundary)
+        compacts, last = _compacts(entry), view.boundary
+        before = tuple(view.items) if compacts else ()
         view.add(entry, offset)
-        if _compacts(entry) and view.boundary not in (None, last) and view.boundary in boundaries:
-            opened = view.boundary, before
+        if compacts and view.boundary not in (None, last) and view.boundary in boundaries:
+            opened = boundaries[view.boundary], before
         if progress:
             progress(offset)
     if opened:
-        yield _closed(boundaries[opened[0]], opened[1], view)
-
-
-def _closed(boundary: Boundary, before: list[Item], view: View) -> CompactionMoment:
-    return CompactionMoment(boundary, tuple(before), tuple(view.items))
+        yield CompactionMoment(*opened, tuple(view.items))
 
 
 def _compacts(entry: Entry) -> bool:
-    """A compaction of ours counts from its commit on, another tool's from its boundary."""
+    """Whether an entry makes a compaction count: for ours its commit, for another tool's its boundary."""
     return isinstance(entry, Boundary) or (isinstance(entry, Decision) and isinstance(entry.made, Commit))
 
 
 def _ends(entry: Entry) -> bool:
-    """Does something else happen now?"""
+    """Whether an entry ends the moment after a compaction."""
     match entry:
         case Said(sidechain=True):
             return False
@@ -105,12 +102,8 @@ def _ends(entry: Entry) -> bool:
 
 
 def _asks_to_compact(said: Said) -> bool:
-    """Some tools write down the command that asked for a compaction behind it."""
+    """Some tools record the command that asked for a compaction after it."""
     return any(b"<command-name>/compact<" in block.raw for block in said.blocks)
-
-
-MOST_HITS = 10
-"""A fact is reachable if its record is among so many hits of recall."""
 
 
 class LostFact(Struct, frozen=True):
@@ -122,7 +115,7 @@ class LostFact(Struct, frozen=True):
 
 
 class AuditedCompaction(Struct, frozen=True):
-    """What became of the facts a compaction took out of sight."""
+    """What became of the facts that a compaction hid."""
 
     uuid: str
     timestamp: str
@@ -135,7 +128,7 @@ class AuditedCompaction(Struct, frozen=True):
     lost_facts: tuple[LostFact, ...]
     invented_statements: tuple[str, ...]
     left_out: dict[str, int]
-    """Facts of each kind beyond those that were looked for."""
+    """How many facts of each kind were not looked for, because there were too many."""
 
 
 class AuditTotal(Struct, frozen=True):
@@ -156,13 +149,19 @@ class Audit(Struct, frozen=True):
     total: AuditTotal
 
 
-def audit(log: Log, index: RecallIndex, progress: Progress | None = None) -> Audit:
-    """Audit every compaction of a log; ``index`` must have read it."""
+def by_recall(index: RecallIndex) -> Callable[[Probe], bool]:
+    """Whether recall finds the record of a fact."""
 
     def reachable(probe: Probe) -> bool:
         return probe.found_among(index.search(probe.text, kind=probe.sought, k=MOST_HITS, around=0))
 
-    audited = []
+    return reachable
+
+
+def audit(log: Log, index: RecallIndex, progress: Progress | None = None) -> Audit:
+    """Audit every compaction of a log; ``index`` must have read it."""
+
+    reachable, audited = by_recall(index), []
     scores: list[Score] = []
     for compaction in compactions(log, progress):
         facts = sample(compaction.hidden, goes_on=compaction.goes_on)
@@ -172,9 +171,9 @@ def audit(log: Log, index: RecallIndex, progress: Progress | None = None) -> Aud
     return Audit(tuple(audited), _total(audited, scores))
 
 
-def _audited(compaction: CompactionMoment, score: Score, left_out: dict[str, int]) -> AuditedCompaction:
-    statements = invented(texts(compaction.summary), (*compaction.before, *compaction.kept))
-    boundary, total = compaction.boundary, score.total
+def _audited(moment: CompactionMoment, score: Score, left_out: dict[str, int]) -> AuditedCompaction:
+    statements = invented(texts(moment.summary), (*moment.before, *moment.kept))
+    boundary, total = moment.boundary, score.total
     return AuditedCompaction(
         uuid=boundary.uuid,
         timestamp=boundary.timestamp,
@@ -192,12 +191,7 @@ def _audited(compaction: CompactionMoment, score: Score, left_out: dict[str, int
 
 def _total(audited: list[AuditedCompaction], scores: list[Score]) -> AuditTotal:
     every = Score(tuple(judged for score in scores for judged in score.judged))
-    total = every.total
+    total, made_up = every.total, sum(one.invented for one in audited)
     return AuditTotal(
-        boundaries=len(audited),
-        in_context=total.in_context,
-        reachable=total.reachable,
-        lost=total.lost,
-        by_kind=every.by_kind,
-        invented=sum(one.invented for one in audited),
+        len(audited), total.in_context, total.reachable, total.lost, every.by_kind, invented=made_up
     )

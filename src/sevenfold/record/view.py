@@ -108,13 +108,18 @@ class View:
     @property
     def newest(self) -> Item | None:
         """The last record of which anything is sent."""
-        return next((item for item in reversed(self.layout.items) if item.shown), None)
+        for item in reversed(self.layout.items):
+            if item.shown:
+                return item
+        return None
 
     @property
     def answered_at(self) -> str:
         """When the newest answer in view came; empty before the first."""
-        items = reversed(self.layout.items)
-        return next((item.said.timestamp for item in items if item.said.role == "assistant"), "")
+        for item in reversed(self.layout.items):
+            if item.said.role == "assistant":
+                return item.said.timestamp
+        return ""
 
     @property
     def undone(self) -> frozenset[str]:

@@ -13,7 +13,7 @@ from typing import Any, Generic, Self, TypeVar, Unpack
 from sevenfold.conversation import turn
 from sevenfold.conversation.background import Tasks
 from sevenfold.conversation.conversation import Conversation
-from sevenfold.conversation.flow import AsyncHooks, drive_async
+from sevenfold.conversation.flow import AsyncHookRunner, drive_async
 from sevenfold.conversation.fork import Fork
 from sevenfold.conversation.intake import Content
 from sevenfold.conversation.status import Health, Reading
@@ -64,7 +64,7 @@ class AsyncSession:
         self,
         session: Session,
         client: Any = None,
-        hooks: AsyncHooks | None = None,
+        hooks: AsyncHookRunner | None = None,
         wire: str | None = None,
     ) -> None:
         self._session = session

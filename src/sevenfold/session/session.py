@@ -11,7 +11,7 @@ from typing import Any, Self, Unpack
 from sevenfold.conversation import edits, sync, turn
 from sevenfold.conversation.background import Threads
 from sevenfold.conversation.conversation import Conversation
-from sevenfold.conversation.flow import Hooks, drive
+from sevenfold.conversation.flow import HookRunner, drive
 from sevenfold.conversation.fork import Fork, fork
 from sevenfold.conversation.intake import Content
 from sevenfold.conversation.status import Health, Reading
@@ -71,7 +71,7 @@ class Session:
         conversation: Conversation,
         store: Store,
         client: Any = None,
-        hooks: Hooks | None = None,
+        hooks: HookRunner | None = None,
         wire: str | None = None,
     ) -> None:
         self.conversation = conversation

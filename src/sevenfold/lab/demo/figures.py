@@ -1,4 +1,4 @@
-"""What the agent's process reports, what the demonstration cost, and what must hold of it."""
+"""What the agent's process reports, what the demo cost, and what must hold of it."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ class Figures(Struct, frozen=True):
     facts: dict[str, int]
 
 
-class Outcome(Struct, frozen=True):
-    """A demonstration that came to its end."""
+class DemoOutcome(Struct, frozen=True):
+    """A demo that came to its end."""
 
     figures: Figures
     sizes: list[int]
@@ -103,8 +103,8 @@ class Outcome(Struct, frozen=True):
     lost: tuple[str, ...] = ()
 
 
-def bars(outcome: Outcome) -> dict[str, bool]:
-    """What must hold of a demonstration, and whether it does."""
+def bars(outcome: DemoOutcome) -> dict[str, bool]:
+    """What must hold of a demo, and whether it does."""
     figures, lost = outcome.figures, outcome.figures.facts["lost"]
     above, part = (figures.cost_usd / usd for usd in (figures.ideal_cost_usd, figures.naive_cost_usd))
     peak, turn = figures.peak_context_tokens, max((b - a for a, b in pairwise(outcome.sizes)), default=0)

@@ -1,6 +1,6 @@
-"""The demonstration: the user, the simulated provider, and the agent in a process of its own.
+"""The demo: the user, the simulated provider, and the agent in a process of its own.
 
-The agent is the engine as it comes, with its standard tools, asking over HTTP through the official SDK. Once, while it
+The agent is `sevenfold.Agent` with its standard tools, asking over HTTP through the official SDK. Once, while it
 waits for an answer, its process is killed, and another one resumes the session.
 """
 
@@ -23,9 +23,9 @@ from msgspec import Struct
 from sevenfold.errors import UserError
 from sevenfold.events import Acted, Answered
 from sevenfold.lab.demo import figures
-from sevenfold.lab.demo.figures import AgentStarted, FactsJudged, Outcome, Report, TaskEnded, UserSpoke
+from sevenfold.lab.demo.figures import AgentStarted, DemoOutcome, FactsJudged, Report, TaskEnded, UserSpoke
 from sevenfold.lab.demo.harbour import check, harbour, write
-from sevenfold.lab.demo.script import TASKS, Assistant, Task, plan
+from sevenfold.lab.demo.script import TASKS, Assistant, UserTask, plan
 from sevenfold.lab.simulator.clock import VirtualClock
 from sevenfold.lab.simulator.provider import RateLimits, Setup, Simulator
 from sevenfold.lab.simulator.server import serve
@@ -43,7 +43,7 @@ _read = msgspec.json.Decoder(Report).decode
 
 
 class Scale(Struct, frozen=True):
-    """How large a demonstration is."""
+    """How large a demo is."""
 
     parts: int
     broken: int
@@ -57,7 +57,7 @@ FULL, FAST = Scale(24, 12, 60_000, 190), Scale(4, 2, 32_000, 40)
 
 
 class Stage:
-    """The user, the provider and the agent of one demonstration; ``watch`` is called with every report."""
+    """The user, the provider and the agent of one demo; ``watch`` is called with every report."""
 
     def __init__(self, scale: Scale, folder: Path, watch: Callable[[Report], None]) -> None:
         self.scale, self._watch = scale, watch
@@ -83,7 +83,7 @@ class Stage:
         finally:
             self._end()
 
-    def work(self, task: Task) -> str:
+    def work(self, task: UserTask) -> str:
         """Let the user ask for something and the agent do it; returns its last words."""
         self._clock.advance(task.after)
         text = task.text
@@ -177,8 +177,8 @@ def scratch_folder(*, keep: bool) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def run(scale: Scale, folder: Path, watch: Callable[[Report], None]) -> Outcome:
-    """Hold a demonstration in a folder; ``watch`` is called with every report as it comes."""
+def run(scale: Scale, folder: Path, watch: Callable[[Report], None]) -> DemoOutcome:
+    """Run the demo in a folder; ``watch`` is called with every report as it comes."""
     stage = Stage(scale, folder, watch)
     log = logging.getLogger("asyncio")
     level = log.level
@@ -192,7 +192,7 @@ def run(scale: Scale, folder: Path, watch: Callable[[Report], None]) -> Outcome:
     return _outcome(stage, answers[-1], judged)
 
 
-def _outcome(stage: Stage, answer: str, judged: FactsJudged) -> Outcome:
+def _outcome(stage: Stage, answer: str, judged: FactsJudged) -> DemoOutcome:
     # What was asked after the last answer, for turns that never come, is not part of the bill.
     requests = [one for one in stage.simulator.requests.answered() if one.number <= stage.last_request]
     paid, ideal, share = figures.costs((one.body, Usage.of(one.usage or {})) for one in requests)
@@ -212,7 +212,7 @@ def _outcome(stage: Stage, answer: str, judged: FactsJudged) -> Outcome:
     layers = {layer: fired[layer] for layer in LAYERS}
     facts = {"in_context": judged.in_context, "reachable": judged.reachable, "lost": len(judged.lost)}
     usd = round(paid, 6), round(naive, 6), round(ideal, 6), round(share, 6)
-    return Outcome(
+    return DemoOutcome(
         figures.Figures(len(sizes), max(sizes), threshold, *usd, layers, facts),
         sizes,
         acted,

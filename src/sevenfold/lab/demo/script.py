@@ -41,7 +41,7 @@ Plan = Generator[Move, Sequence[str], str]
 """Yields moves, is sent the results that are still in the prompt, and returns its last words."""
 
 
-class Task(Struct, frozen=True):
+class UserTask(Struct, frozen=True):
     """Something the user asks for, and the moves that answer it; ``script.toml`` describes the fields."""
 
     says: str
@@ -64,10 +64,10 @@ class Task(Struct, frozen=True):
         return re.findall(r"\[\[(.*?)\]\]", self.says)
 
 
-TASKS = msgspec.convert(TEXTS["tasks"], list[Task])
+TASKS = msgspec.convert(TEXTS["tasks"], list[UserTask])
 
 
-def plan(task: Task, parts: Sequence[Part]) -> Plan:
+def plan(task: UserTask, parts: Sequence[Part]) -> Plan:
     """Answer one task, by what the tools return."""
     known = {name: otherwise for name, (_, otherwise) in TEXTS["find"].items()}
     known |= {"python": PYTHON, "index": "\n".join(fill("- [$plural]($plural.md)", part) for part in parts)}

@@ -85,8 +85,8 @@ def _tell(report: Report) -> None:
 
 def _report(event: AgentEvent) -> Report | None:
     match event:
-        case Happened(event=Answered(source="main") | Acted() as told):
-            return told
+        case Happened(event=Answered(source="main") | Acted() as engine_event):
+            return engine_event
         case ToolEnded(call=call, output=output):
             result = {"type": "tool_result", "content": output.content}
             given = call.input if isinstance(call.input, dict) else {}

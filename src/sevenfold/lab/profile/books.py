@@ -16,7 +16,7 @@ from msgspec import structs
 
 from sevenfold.lab.profile import cache as caching
 from sevenfold.lab.profile.cache import CacheFollower, CallReport, is_fall, lifetime_of
-from sevenfold.lab.profile.context import FileReads, SessionTally, WindowContents, added
+from sevenfold.lab.profile.context import FileReads, SessionTally, WindowHistory, added
 from sevenfold.lab.profile.figures import CacheBreak, Point, SessionProfile, Shrinking, UsageSums
 from sevenfold.profiles import Profile, find
 from sevenfold.record.usage import Usage
@@ -187,7 +187,7 @@ class Lane:
     def __init__(self, books: Books, number: int) -> None:
         self.number = number
         self.calls = 0
-        self.context = WindowContents(books.tally)
+        self.context = WindowHistory(books.tally)
         self.run = PrefixRun()
         self.reads = FileReads()
         self._books = books

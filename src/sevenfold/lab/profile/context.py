@@ -103,7 +103,7 @@ class SessionTally:
         return sorted(shown, key=lambda held: -held.tokens)[:LARGEST]
 
 
-class WindowContents:
+class WindowHistory:
     """The window of one conversation."""
 
     def __init__(self, tally: SessionTally) -> None:
@@ -199,7 +199,7 @@ class WindowContents:
         return [held for held in fresh if held.here]
 
     def _balance(self, prompt: int, fresh: list[HeldPiece], same_model: bool) -> None:
-        """Make what is held add up to the prompt."""
+        """Make the pieces add up to the prompt."""
         expected = sum(held.tokens for held in fresh)
         growth = prompt - self._size() + expected
         if same_model and growth > 0 and expected > 0:
@@ -236,7 +236,7 @@ class FileReads:
         self._after_loss = 0
 
     def note(
-        self, key: Hashable, held: HeldPiece, block: Block, call: CallLabel | None, context: WindowContents
+        self, key: Hashable, held: HeldPiece, block: Block, call: CallLabel | None, context: WindowHistory
     ) -> None:
         """Note a result that entered the context under ``key``."""
         body = block.body()

@@ -1,8 +1,7 @@
-"""What must hold at every step of a replay: what was let go can be had again, and be put back as it was.
+"""What must hold at every step of a replay, and what clearing after a pause saves.
 
----
-
-What clearing after a pause saves: what was foretold, beside two replays that differ in nothing else."""
+What left the context must be fetched as it was, and a clearing must be undone and redone to the byte.
+"""
 
 from __future__ import annotations
 
@@ -21,27 +20,27 @@ from sevenfold.record.decisions import Offload
 from sevenfold.record.entries import Clearing
 from sevenfold.session.session import Session
 
+EXPIRED = "the cache has expired"
+"""In the planner's reason for a clearing after a pause."""
+
 
 class CheckFindings(Struct, frozen=True):
-    """What the checks of one replay came to."""
+    """The results of the checks of one replay."""
 
     undone: int = 0
-    """Clearings that were taken back and made again at once…"""
+    """Clearings that were undone and redone."""
     refused: int = 0
-    """…those that could not be, because what they took out would not fit…"""
+    """Clearings that could not be undone, because what they took out would not fit."""
     altered: Sequence[str] = ()
-    """…and those after which the messages were not the bytes they had been."""
+    """Clearings after which the messages were not the same bytes."""
     fetched: int = 0
-    """Results that had left the context and could be fetched…"""
+    """Results that had left the context and were fetched."""
     lost: Sequence[str] = ()
-    """…and those that came back otherwise than they went, or not at all."""
+    """Results that came back altered, or not at all."""
 
 
 class ReplayChecker:
-    """Looks at a session before each of its requests, and at its end.
-
-    Given to `replay` as ``before``; what it finds is in `found` afterwards.
-    """
+    """Checks a session before each of its requests: given to `replay` as ``before``, its results are in `found`."""
 
     def __init__(self, recording: Recording) -> None:
         self._originals = {block.id: whole(block) for step in recording.steps for block in step.results}
@@ -55,13 +54,13 @@ class ReplayChecker:
 
     @property
     def found(self) -> CheckFindings:
-        """What was found so far."""
+        """The results so far."""
         return CheckFindings(
             self._undone, self._refused, self._altered, len(self._fetched), list(self._lost.values())
         )
 
     def __call__(self, session: Session) -> None:
-        """Let the session do what is due; take that back, and make it again."""
+        """Let the session prepare its next request; undo and redo every clearing."""
         if self._listening is not session:
             session.listen(self._hear)
             self._listening = session
@@ -71,7 +70,7 @@ class ReplayChecker:
                 break
 
     def _prepared(self, session: Session) -> list[Acted]:
-        """One pass of the layers, with every clearing taken back and made again."""
+        """One pass of the layers, with every clearing undone and redone."""
         self._acted = []
         session.prepare()
         acted, self._acted = self._acted, []
@@ -110,7 +109,7 @@ class ReplayChecker:
                 continue
             try:
                 came = session.fetch(call)
-            except Exception as error:  # noqa: BLE001 - whatever went wrong, the result is not to be had
+            except Exception as error:  # noqa: BLE001 - whatever the error, the result is lost
                 self._lost[call] = f"{call}: {error}"
                 continue
             if came == self._originals[call]:
@@ -134,9 +133,9 @@ def gone(session: Session) -> list[str]:
 
 
 def whole(block: Block) -> bytes:
-    """What a fetch must give back for a result: its text, or its parts where they are more than text.
+    """What a fetch must return for a result: its text, or all its parts if they are more than text.
 
-    An empty result has a word put in before it is ever sent.
+    An empty result gets a text before it is ever sent.
     """
     block = filled(block) if nothing(block) else block
     body = block.body()
@@ -149,25 +148,22 @@ def whole(block: Block) -> bytes:
     return b"[" + b",".join(bytes(part) for part in content) + b"]"
 
 
-EXPIRED = "the cache has expired"
-"""What the planner says of a clearing that a pause brought about."""
-
-
 class Saving(Struct, frozen=True):
-    """One clearing after a pause, and what the request behind it cost less, in US dollars."""
+    """One clearing after a pause, and what it saved on the next request, in US dollars."""
 
     step: int
-    foretold: float
+    expected: float
+    """What the planner expected."""
     found: float
 
     @property
     def error(self) -> float:
-        """How far off the forecast was, as a share of what was found."""
-        return abs(self.foretold - self.found) / max(1e-9, abs(self.found))
+        """The error of the forecast, as a share of what was found."""
+        return abs(self.expected - self.found) / max(1e-9, abs(self.found))
 
 
 def savings(recording: Recording, model: str, settings: Mapping[str, object] | None = None) -> list[Saving]:
-    """Every clearing after a pause in a session, held against the same session with that clearing refused."""
+    """Every clearing after a pause in a session, compared with the same session without that clearing."""
     cleared = replay(recording, model, settings=settings)
     found = []
     for step, acted in cleared.cleared:
@@ -178,7 +174,7 @@ def savings(recording: Recording, model: str, settings: Mapping[str, object] | N
 
 
 class _Refusing(Struct, frozen=True):
-    """Refuses to clear in one step."""
+    """Vetoes clearings in one step."""
 
     step: int
 
@@ -188,4 +184,4 @@ class _Refusing(Struct, frozen=True):
 
 
 def _usd(run: ReplayRun, step: int) -> float:
-    return sum(answer.usd or 0.0 for place, answer in run.told(Answered) if place == step)
+    return sum(answer.usd or 0.0 for place, answer in run.events_of(Answered) if place == step)

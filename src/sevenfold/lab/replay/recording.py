@@ -1,7 +1,7 @@
 """A recorded session as a list of steps: what came in, and what the model answered.
 
-Compactions and clearings of the recorded tool are passed over: what was said stands here in full, in the order
-of the live branch, and it is for the engine to decide what to let go.
+Compactions and clearings of the recorded tool are skipped: everything said is here in full, in the order of the live
+branch, and the engine decides what to let go.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ KINDS: Mapping[str, str] = {
     "MultiEdit": "edit",
     "Write": "write",
 }
-"""What kind of tool stands behind a name that coding agents use."""
+"""The kinds of tools by the names that coding agents use."""
 SPOKEN = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
-"""Blocks a replayed model can say; results of the provider's own tools cannot be made here."""
+"""Blocks that a replayed model can say; results of the provider's own tools it cannot."""
 NO_RESULT = "No result was recorded for this call."
 OPENING = "Please begin."
-"""For a recording that begins with an answer."""
+"""The first message of a recording that begins with an answer."""
 
 
-class Step(Struct, frozen=True):
-    """What came in after an answer, and the next answer."""
+class RecordedStep(Struct, frozen=True):
+    """What the session got after an answer, and the next answer."""
 
     results: tuple[Block, ...]
     words: tuple[Block, ...]
@@ -57,7 +57,7 @@ class Recording(Struct, frozen=True):
     """A session as it was recorded."""
 
     name: str
-    steps: tuple[Step, ...]
+    steps: tuple[RecordedStep, ...]
 
     @property
     def tools(self) -> list[str]:
@@ -78,7 +78,7 @@ def read(path: Path) -> Recording:
 
 
 def _uncompacted(entry: Entry) -> Entry | None:
-    """The entry as it would be if nothing had ever been compacted."""
+    """The entry as it would be if nothing had been compacted."""
     match entry:
         case Boundary(uuid=uuid, logical_parent=parent) | Clearing(uuid=uuid, parent=parent):
             return Link(uuid, parent)
@@ -90,7 +90,7 @@ def _uncompacted(entry: Entry) -> Entry | None:
             return entry
 
 
-def _steps(items: Iterable[Item]) -> Iterator[Step]:
+def _steps(items: Iterable[Item]) -> Iterator[RecordedStep]:
     said = [item.said for item in items if not item.said.synthetic]
     incoming: list[Said] = []
     open_calls: list[str] = []
@@ -103,12 +103,14 @@ def _steps(items: Iterable[Item]) -> Iterator[Step]:
         if not any(block["type"] != "thinking" for block in answer):
             continue
         asked, answered = _time(incoming[-1:] or answers), _time(answers[-1:])
-        yield Step(_results(incoming, open_calls), _words(incoming, open_calls), asked, answer, answered)
+        yield RecordedStep(
+            _results(incoming, open_calls), _words(incoming, open_calls), asked, answer, answered
+        )
         incoming, open_calls = [], [block["id"] for block in answer if block["type"] == "tool_use"]
 
 
 def _results(incoming: Iterable[Said], calls: Iterable[str]) -> tuple[Block, ...]:
-    """A result for every call; where none was recorded, one that says so."""
+    """A result for every call; one that says so if none was recorded."""
     given = {block.id: block for one in incoming for block in one.blocks if block.kind == "tool_result"}
     return tuple(given.get(call) or blocks.result(call, NO_RESULT, is_error=True) for call in calls)
 
@@ -124,7 +126,7 @@ def _words(incoming: Iterable[Said], calls: list[str]) -> tuple[Block, ...]:
 
 
 def _spoken(block: Block) -> Mapping[str, Any]:
-    """The block as a model says it; signatures are the provider's to make."""
+    """The block as a model says it; the provider makes signatures."""
     match block.body():
         case ToolUse(id=call, name=name, input=given):
             return {"type": "tool_use", "id": call, "name": name, "input": msgspec.json.decode(given)}

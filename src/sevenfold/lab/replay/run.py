@@ -1,8 +1,4 @@
-"""The simulated provider in a replay: it says what the recorded model said, and enforces and bills as ever.
-
----
-
-One recorded session held once more, and what came of it."""
+"""A replay of one recorded session: the provider, the run, and what happened."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from msgspec import Struct
 
 from sevenfold.errors import ContextFull, ModelError
 from sevenfold.events import Acted, Answered, CacheBroke, Event, Failed, Veto
-from sevenfold.lab.replay.recording import KINDS, Recording, Step
+from sevenfold.lab.replay.recording import KINDS, RecordedStep, Recording
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.clock import VirtualClock
 from sevenfold.lab.simulator.provider import RateLimits, Setup, Simulator
@@ -29,18 +25,30 @@ from sevenfold.session.session import Session
 
 KEY = "simulated-key"
 UNLIMITED = RateLimits(requests=10**9, input_tokens=10**12, output_tokens=10**12)
-"""A replay takes no time, so a limit per minute would mean nothing."""
+"""A replay takes no time, so limits per minute make no sense."""
+SYSTEM = "You are a careful engineer who reads before writing, and who says what was done and why. " * 500
+"""About as long as the instructions of a real coding agent."""
+DESCRIPTION = "What this tool is for, what it takes, when to use it and when not to. " * 20
+NO_CALLS: Mapping[str, object] = {"compaction": False, "notes": False, "extraction": False, "dream": False}
+"""Layers that ask a model are off: the replayed model knows only the recorded answers."""
+MAX_TOKENS = 64_000
+"""More than any recorded answer, so that none is cut short."""
+
+Kind = TypeVar("Kind", bound=Event)
+Hook = Callable[[Session], None]
+"""Called before every request, when the session has everything that belongs to it."""
+Listen = Callable[[int, Event], Veto | None]
 
 
 class Cue(Struct, frozen=True):
-    """What the model says next, and when it has said it."""
+    """The next answer of the model, and when it is complete."""
 
     answer: Sequence[Mapping[str, Any]] = ()
     at: float = 0.0
 
 
 class ReplayProvider:
-    """A simulator with a clock of its own, whose model speaks on cue."""
+    """A simulator with its own clock, whose model answers on cue."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock(0.0)
@@ -53,12 +61,12 @@ class ReplayProvider:
         return self.cue.answer
 
     def at(self, seconds: float) -> None:
-        """Let it be that time, unless it is later already."""
+        """Move the clock to that time, unless it is later already."""
         self.clock.advance(max(0.0, seconds - self.clock.now()))
 
     @contextmanager
     def client(self, *, socket: bool = False) -> Iterator[Client]:
-        """Whoever asks it: over a socket, or by the same requests without one."""
+        """A client that asks it over a socket, or with the same requests in process."""
         if socket:
             with serve(self.simulator) as url:
                 asking = AnthropicClient(api_key=KEY, base_url=url, max_retries=0)
@@ -71,7 +79,7 @@ class ReplayProvider:
 
 
 class _Inside:
-    """Asks a simulator in this process through the official SDK, HTTP and all but the socket."""
+    """Asks a simulator in this process through the official SDK: HTTP without the socket."""
 
     def __init__(self, simulator: Simulator) -> None:
         transport = httpx2.ASGITransport(create_app(simulator))
@@ -90,72 +98,58 @@ class _Inside:
         self._loop.close()
 
 
-SYSTEM = "You are a careful engineer who reads before writing, and who says what was done and why. " * 500
-"""About as long as the instructions of a coding agent, with which real sessions begin."""
-DESCRIPTION = "What this tool is for, what it takes, when to use it and when not to. " * 20
-NO_CALLS: Mapping[str, object] = {"compaction": False, "notes": False, "extraction": False, "dream": False}
-"""The layers that ask a model are off: the replayed one knows only what the recorded one said."""
-MAX_TOKENS = 64_000
-"""More than any recorded answer: one that was cut short would not be the recorded one."""
-
-Told = TypeVar("Told", bound=Event)
-Hook = Callable[[Session], None]
-"""Called before every request, when everything that belongs to it was taken in."""
-Listen = Callable[[int, Event], Veto | None]
-
-
 class ReplayRun(Struct, frozen=True):
     """What happened in a replay."""
 
     name: str
     model: str
     steps: int
-    """Of the recording…"""
+    """How many steps the recording has."""
     events: tuple[tuple[int, Event], ...]
-    """…and everything that was told, with the step in which it was."""
+    """All events, each with its step."""
     ended: str = ""
     """Why it ended before the recording did; empty if it did not."""
     full: bool = False
-    """It ended because nothing more may be sent until something is compacted."""
+    """Whether it ended because nothing more fits without a compaction."""
 
-    def told(self, kind: type[Told]) -> list[tuple[int, Told]]:
+    def events_of(self, kind: type[Kind]) -> list[tuple[int, Kind]]:
         """All events of a kind, each with its step."""
         return [(step, event) for step, event in self.events if isinstance(event, kind)]
 
     @property
     def whole(self) -> bool:
-        """Was it held to its end?"""
+        """Whether it came to its end."""
         return not self.ended
 
     @property
     def usd(self) -> float:
-        """What it cost."""
-        return sum(answer.usd or 0.0 for _, answer in self.told(Answered))
+        """Its cost."""
+        return sum(answer.usd or 0.0 for _, answer in self.events_of(Answered))
 
     @property
     def prompts(self) -> list[int]:
-        """The size of every prompt, as the provider counted it."""
-        return [_prompt(answer) for _, answer in self.told(Answered)]
+        """The size of every prompt, as the provider counts."""
+        return [_prompt(answer) for _, answer in self.events_of(Answered)]
 
     @property
     def read(self) -> int:
         """Tokens read from the cache."""
-        return sum(answer.cache_read_tokens for _, answer in self.told(Answered))
+        return sum(answer.cache_read_tokens for _, answer in self.events_of(Answered))
 
     @property
     def refused(self) -> list[Failed]:
-        """Requests the provider did not take."""
-        return [failed for _, failed in self.told(Failed)]
+        """Requests that the provider refused."""
+        return [failed for _, failed in self.events_of(Failed)]
 
     @property
     def broken(self) -> list[CacheBroke]:
-        """Losses of the cache."""
-        return [broke for _, broke in self.told(CacheBroke)]
+        """Cache breaks."""
+        return [broke for _, broke in self.events_of(CacheBroke)]
 
     @property
     def cleared(self) -> list[tuple[int, Acted]]:
         """Clearings, with their steps."""
-        return [(step, acted) for step, acted in self.told(Acted) if acted.layer == "clear"]
+        return [(step, acted) for step, acted in self.events_of(Acted) if acted.layer == "clear"]
 
 
 def replay(
@@ -168,9 +162,9 @@ def replay(
     until: int | None = None,
     socket: bool = False,
 ) -> ReplayRun:
-    """Hold a recorded session once more, or its first ``until`` steps, with a model and settings of choice.
+    """Replay a recorded session, or its first ``until`` steps, with a model and settings.
 
-    ``before`` is called before every request; ``listen`` hears of every event and in which step it happens.
+    ``before`` is called before every request, ``listen`` with every event and its step.
     """
     provider, events = ReplayProvider(), list[tuple[int, Event]]()
     place, ended, full = 0, "", False
@@ -196,7 +190,7 @@ def replay(
     ):
         try:
             for step in recording.steps[:until]:
-                _take_in(session, provider, step)
+                _give(session, provider, step)
                 if before is not None:
                     before(session)
                 session.complete()
@@ -208,7 +202,7 @@ def replay(
     return ReplayRun(recording.name, model, len(recording.steps[:until]), tuple(events), ended, full)
 
 
-def _take_in(session: Session, provider: ReplayProvider, step: Step) -> None:
+def _give(session: Session, provider: ReplayProvider, step: RecordedStep) -> None:
     provider.at(step.asked_at)
     provider.cue = Cue(step.answer, step.answered_at)
     if step.results:

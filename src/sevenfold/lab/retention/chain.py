@@ -1,8 +1,7 @@
-"""Compactions one after the other, with work between them: nothing may fade, grow or change its spelling.
+"""Compactions in a row, with work between them: nothing may fade, grow or change its spelling.
 
-The work is made up: a request of the user with something to remember in it, a file that is changed, a command that
-fails and one that does not, an entry on the to-do list. What was said in the first round must be as good after the
-last compaction as it was after the first.
+The work is made up: a request of the user with something to remember, a file that is edited, a command that fails and
+one that does not. What was said in the first round must be as well kept after the last compaction as after the first.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from typing import Any
 from msgspec import Struct
 
 from sevenfold.conversation.resume import read
+from sevenfold.lab.audit import by_recall
 from sevenfold.lab.retention.trial import (
     ALONE,
     SYSTEM,
     body_tokens,
-    by_recall,
-    made_up,
+    invented_statements,
     shown_tokens,
     tool_named,
 )
@@ -31,12 +30,12 @@ from sevenfold.layers.compact.request import EngineName
 from sevenfold.ports import Client, Log
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
-from sevenfold.session import factory as opened
+from sevenfold.session import factory
 from sevenfold.session.factory import Store
 from sevenfold.session.session import Session
 
 PASSING = frozenset({"current_step", "pending_task"})
-"""Facts that are meant to give way to newer ones."""
+"""Kinds of facts that newer ones replace."""
 OUTPUT = "a line of the output, with nothing in it that anybody will ask for again\n" * 150
 _CITED = re.compile(r'\[([0-9a-f]{8}[0-9a-f-]*)(?: to ([0-9a-f]{8}[0-9a-f-]*))?\]|<said record="([^"]+)"')
 
@@ -46,15 +45,16 @@ class ChainLink(Struct, frozen=True, kw_only=True):
 
     engine: EngineName
     score: Score
-    """Of all facts since the chain began, those that are meant to pass aside."""
+    """Of all facts since the chain began, except those that newer ones replace."""
     invented: tuple[str, ...]
     drifted: tuple[str, ...]
-    """Entries of its lists that neither the work nor the summary before has."""
+    """Entries of its lists that are neither in the work nor in the summary before."""
     dangling: tuple[str, ...]
-    """Records it cites that cannot be found, or not told apart, by what it calls them."""
+    """Records it cites by a name that fits none, or more than one."""
     before: int
+    """Tokens of the messages before it."""
     after: int
-    """Tokens of the messages, as the simulated provider counts."""
+    """Tokens of the messages after it, as the simulated provider counts."""
 
 
 def run(
@@ -65,10 +65,10 @@ def run(
     model: str,
     rounds: int = 3,
 ) -> list[ChainLink]:
-    """A session that is compacted so often, with so many rounds of work before each compaction."""
-    store = opened.in_memory("chain", ALONE)
-    options: opened.Options = {"system": SYSTEM, "tools": [tool_named(name) for name in ("Edit", "Bash")]}
-    session = Session(opened.conversation(store, model, options), store, client)
+    """Compact a session ``links`` times, with ``rounds`` rounds of work before each compaction."""
+    store = factory.in_memory("chain", ALONE)
+    options: factory.Options = {"system": SYSTEM, "tools": [tool_named(name) for name in ("Edit", "Bash")]}
+    session = Session(factory.conversation(store, model, options), store, client)
     made: list[ChainLink] = []
     facts: dict[tuple[str, str], Probe] = {}
     written = Facts()
@@ -82,7 +82,7 @@ def run(
 
 
 def _work(session: Session, number: int) -> None:
-    """One request of the user, worked on."""
+    """One request of the user, and the work it asks for."""
     port = 8000 + number
     session.user(
         f"Please move service {number} to port {port}. Never touch config/prod-{number}.yaml while you do so."
@@ -133,7 +133,7 @@ def _link(
 ) -> tuple[ChainLink, Facts]:
     before = list(session.conversation.transcript.view.items)
     done = session.compact(engine=engine)
-    assert done is not None, "nobody is there to refuse a compaction"
+    assert done is not None, "no listener can refuse a compaction here"
     after = list(session.conversation.transcript.view.items)
     stayed = {one.said.uuid for one in after}
     hidden = [one for one in before if one.said.uuid not in stayed]
@@ -148,7 +148,9 @@ def _link(
     link = ChainLink(
         engine=done.engine,
         score=score,
-        invented=tuple(made_up([one for one in after if one not in before], _all(store.log, before))),
+        invented=tuple(
+            invented_statements([one for one in after if one not in before], _all(store.log, before))
+        ),
         drifted=tuple(sorted(drifted)),
         dangling=tuple(_dangling(done.summary, store.log)),
         before=shown_tokens(before, session.conversation.profile.tokenizer),
@@ -158,13 +160,13 @@ def _link(
 
 
 def _all(log: Log, items: Sequence[Item]) -> list[Item]:
-    """Everything said so far: a summary of a summary may rest on any of it."""
+    """Everything said so far: a summary of a summary may be based on any of it."""
     said = [entry for _, entry in read(log) if isinstance(entry, Said) and not entry.summary]
     return [*(Item.of(one, place) for place, one in enumerate(said)), *items]
 
 
 def _spellings(facts: Facts) -> set[str]:
-    """The entries of all lists as they are spelt, without how often and where."""
+    """The spelling of all entries of all lists, without counts and places."""
     texts: list[Iterable[str]] = [
         (f"{words.head}{words.tail}" for words in facts.messages if words.whole),
         (one.text for one in (*facts.corrections, *facts.outcomes, *facts.replies)),

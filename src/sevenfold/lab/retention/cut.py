@@ -1,7 +1,7 @@
 """A recorded session as it was just before one of its calls to the model.
 
-Sub-agents are recorded as conversations beside another one. A file that holds nothing else is taken for a session of
-its own.
+Sub-agents are recorded as side conversations of another one. A file that holds nothing else counts as a session of its
+own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Struct
 from sevenfold.record import entries
 from sevenfold.record.entries import Boundary, Said
 
-BESIDE, OWN = b'"isSidechain":true', b'"isSidechain":false'
+SIDE, MAIN = b'"isSidechain":true', b'"isSidechain":false'
 
 
 class Cut(Struct, frozen=True):
@@ -22,20 +22,20 @@ class Cut(Struct, frozen=True):
 
     name: str
     call: int
-    """Which call it is, counted from 1…"""
+    """The number of the call, counted from 1."""
     calls: int
-    """…of how many in the whole recording."""
+    """How many calls the whole recording has."""
     lines: tuple[bytes, ...]
 
 
 def cuts(path: Path, most: int) -> list[Cut]:
-    """The session before so many of its calls, spread evenly over them, the last one included.
+    """The session before ``most`` of its calls, spread evenly over them, including the last one.
 
     Only calls with an answer before them count: before the first there is nothing to compact.
     """
     lines = path.read_bytes().splitlines(keepends=True)
-    if _is_beside(lines):
-        lines = [line.replace(BESIDE, OWN) for line in lines]
+    if _is_side(lines):
+        lines = [line.replace(SIDE, MAIN) for line in lines]
     calls = list(_calls(lines))
     usable = [number for number, (_, answered) in enumerate(calls) if answered]
     wanted = {round(len(usable) * part / most) - 1 for part in range(1, most + 1)} - {-1}
@@ -45,7 +45,7 @@ def cuts(path: Path, most: int) -> list[Cut]:
     ]
 
 
-def _is_beside(lines: Sequence[bytes]) -> bool:
+def _is_side(lines: Sequence[bytes]) -> bool:
     said = [entry for line in lines if isinstance(entry := entries.read(line), Said)]
     return bool(said) and all(one.sidechain for one in said)
 

@@ -1,21 +1,14 @@
-"""Where facts may be within reach once they have left the context.
+"""One compaction of a recorded session, and everything that must hold of it.
 
----
-
-One compaction of a recorded session through the engine, and everything that must hold of it.
-
-What is looked at is what the next model would get: the request before and the request after, byte for byte, sized as
-the simulated provider counts. Facts are looked for in the context and by recall, by code that has no part in making
-summaries.
-
-
----
-
-The request after a compaction, sent: does the provider take it, and what of it does it know already?"""
+The trial looks at what the next model would get: the request before and the request after, byte for byte, sized as the
+simulated provider counts. Facts are looked for in the context and by recall, by code that has no part in making
+summaries. `send` also sends the request after a compaction, to see whether the provider accepts it and reads from the
+cache what it can.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -25,49 +18,22 @@ from msgspec import Struct
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import ContextFull, ModelError, Refused
 from sevenfold.events import Answered, Event, Listener
+from sevenfold.lab.audit import by_recall
 from sevenfold.lab.replay.recording import KINDS
 from sevenfold.lab.replay.run import Cue, ReplayProvider
 from sevenfold.lab.retention.bad_models import PLANTED
 from sevenfold.lab.retention.cut import Cut
 from sevenfold.lab.simulator.tokens import Counter
 from sevenfold.layers.compact import fidelity
-from sevenfold.layers.compact.fidelity import Probe, Score, judge
+from sevenfold.layers.compact.fidelity import Score
 from sevenfold.layers.compact.request import Compacted, EngineName
 from sevenfold.ports import Client, Clock
 from sevenfold.profiles import find
-from sevenfold.recall.index import RecallIndex
 from sevenfold.record.layout import Item
 from sevenfold.record.rules import RuleFacts, refusals
-from sevenfold.session import factory as opened
+from sevenfold.session import factory
 from sevenfold.session.factory import Store, tool
 from sevenfold.session.session import Session
-
-MOST_HITS = 10
-"""A fact is within reach if its record is among so many hits of recall."""
-
-Reachable = Callable[[Probe], bool]
-
-
-def by_recall(index: RecallIndex) -> Reachable:
-    """Whatever recall finds."""
-
-    def reachable(probe: Probe) -> bool:
-        return probe.found_among(index.search(probe.text, kind=probe.sought, k=MOST_HITS, around=0))
-
-    return reachable
-
-
-def by_reading(probes: Iterable[Probe], texts: Sequence[str]) -> Reachable:
-    """Whatever stands in texts the model may open, as if it knew where to look."""
-    score = judge(probes, texts, nowhere)
-    held = {one.probe for one in score.judged if one.state == "in_context"}
-    return held.__contains__
-
-
-def nowhere(probe: Probe) -> bool:
-    """Nothing at all."""
-    return False
-
 
 MODEL = "claude-sonnet-5-5"
 SYSTEM = "You are a careful engineer who reads before writing, and who says what was done and why. " * 60
@@ -85,25 +51,26 @@ ALONE: Final[Mapping[str, object]] = MappingProxyType(
         False,
     )
 )
-"""Settings with which nothing but the compaction that is asked for happens."""
+"""Settings with which only the requested compaction happens."""
 LARGEST_SHARE = 0.25
-"""Of the context before, what the one after may be…"""
+"""How large the context may be after a compaction, as a share of the one before."""
 LEAST_SUMMARY = 3_500
-"""…unless the summary is as short as a summary of nine sections can be, with the note around it."""
+"""Tokens of the shortest summary with nine sections and the note around it: that is never too large."""
 _MESSAGES = b',"messages":['
+ANSWER = ({"type": "text", "text": "I see, and go on from there."},)
 
 
 class ContextSizes(Struct, frozen=True):
-    """The parts of a context in tokens, as the simulated provider counts."""
+    """The parts of a context, in tokens as the simulated provider counts."""
 
     opening: int
-    """System and tools, which no compaction can change."""
+    """System and tools, which a compaction does not change."""
     kept: int
-    """Messages that are kept word for word, because the work goes on from them."""
+    """Messages that are kept word for word, because the work continues from them."""
     signed: int
-    """The provider's own summary, which nobody else can shorten."""
+    """The provider's own summary, which cannot be shortened."""
     rest: int
-    """Everything else: what can be summarised, or the summary of it."""
+    """Everything else: what can be summarised, or its summary."""
 
     @property
     def whole(self) -> int:
@@ -112,7 +79,7 @@ class ContextSizes(Struct, frozen=True):
 
 
 class Trial(Struct, frozen=True, kw_only=True):
-    """What came of a compaction."""
+    """The result of a compaction."""
 
     name: str
     engine: EngineName
@@ -120,28 +87,28 @@ class Trial(Struct, frozen=True, kw_only=True):
     """Engines that were not used."""
     score: Score
     unsampled: int
-    """Facts beyond those that were looked for."""
+    """How many facts were not looked for, because there were too many."""
     invented: tuple[str, ...]
     refused: tuple[str, ...]
-    """Rules the next request breaks."""
+    """Rules that the next request breaks."""
     moved: bool
-    """Is a byte before the messages another one than in the request before?"""
+    """Whether a byte before the messages differs from the request before."""
     reopened: bool
-    """Does the session, opened again, show the same messages?"""
+    """Whether the session, opened again, shows the same messages."""
     before: ContextSizes
     after: ContextSizes
     handed_on: int
-    """Tokens of the summary before this one, which must not wear away."""
+    """Tokens of the summary before this one, which must not fade."""
     summary: str
 
     @property
     def share(self) -> float:
-        """What the context is of what it was."""
+        """The size of the context, as a share of the one before."""
         return self.after.whole / self.before.whole
 
     @property
     def why_large(self) -> str:
-        """Why it is more than it should be: empty if it is not, a question mark if nothing explains it."""
+        """Why the context is too large: empty if it is not, a question mark if nothing explains it."""
         if self.share <= LARGEST_SHARE:
             return ""
         allowed = self.handed_on + LARGEST_SHARE * (self.before.rest - self.handed_on)
@@ -158,25 +125,27 @@ class Trial(Struct, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool:
-        """Is everything as it must be?"""
+        """Whether everything is as it must be."""
         wrong = self.score.lost or self.invented or self.refused or self.moved or not self.reopened
         return not wrong and self.why_large != "?"
 
 
-def hold(cut: Cut, engine: EngineName | None, *, client: Client | None = None, model: str = MODEL) -> Trial:
-    """Open the session, compact it, and look at what is left; raises `Refused` if there is nothing to compact."""
-    session, store = opened_at(cut, client=client, model=model)
+def run_trial(
+    cut: Cut, engine: EngineName | None, *, client: Client | None = None, model: str = MODEL
+) -> Trial:
+    """Open the session, compact it, and judge the result; raises `Refused` if there is nothing to compact."""
+    session, store = open_session(cut, client=client, model=model)
     with session:
         body, before = _next_body(session), list(session.conversation.transcript.view.items)
         done = session.compact(engine=engine) if engine else session.compact()
         if done is None:
-            raise Refused("the compaction was refused, and nobody was asked")
+            raise Refused("the compaction was refused, and no listener was asked")
         store.recall.catch_up()
         after = list(session.conversation.transcript.view.items)
         return _looked_at(cut.name, session, store, done, (body, _next_body(session)), (before, after))
 
 
-def opened_at(
+def open_session(
     cut: Cut,
     *,
     client: Client | None = None,
@@ -185,17 +154,17 @@ def opened_at(
     listen: Iterable[Listener] = (),
 ) -> tuple[Session, Store]:
     """The session in memory, as it was before the call, with the tools it uses."""
-    store = opened.in_memory(cut.name, ALONE)
+    store = factory.in_memory(cut.name, ALONE)
     store.log.append(cut.lines)
     tools = [tool_named(name) for name in KINDS]
-    given: opened.Options = {"system": SYSTEM, "tools": tools, "listen": listen}
+    given: factory.Options = {"system": SYSTEM, "tools": tools, "listen": listen}
     if clock is not None:
         given["clock"] = clock
-    return Session(opened.conversation(store, model, given), store, client), store
+    return Session(factory.conversation(store, model, given), store, client), store
 
 
-def tool_named(name: str) -> opened.Tool:
-    """A tool by a name that coding agents use."""
+def tool_named(name: str) -> factory.Tool:
+    """A tool with a name that coding agents use."""
     schema = {"name": name, "description": DESCRIPTION, "input_schema": {"type": "object"}}
     return tool(schema, kind=KINDS[name])
 
@@ -233,7 +202,7 @@ def _looked_at(
         left=tuple(f"{one.engine}: {one.reason}" for one in done.left),
         score=score,
         unsampled=sum(facts.left_out.values()),
-        invented=tuple(made_up(new, before)),
+        invented=tuple(invented_statements(new, before)),
         refused=tuple(
             one.message for one in refusals(request["messages"], facts=RuleFacts.of(find(profile.model)))
         ),
@@ -246,8 +215,8 @@ def _looked_at(
     )
 
 
-def made_up(new: Sequence[Item], before: Sequence[Item]) -> Iterator[str]:
-    """Lies that were planted and got through, and statements that no record supports."""
+def invented_statements(new: Sequence[Item], before: Sequence[Item]) -> Iterator[str]:
+    """Planted lies that got through, and statements that no record supports."""
     shown = fidelity.texts(new)
     planted = [lie for lie in PLANTED if any(lie in text for text in shown)]
     yield from planted
@@ -266,20 +235,20 @@ def _sizes(opening: int, kept: Sequence[Item], others: Sequence[Item], tokenizer
 
 
 def shown_tokens(items: Sequence[Item], tokenizer: str, kind: str = "") -> int:
-    """What is shown of these records, or only blocks of one kind, in tokens as the simulated provider counts."""
+    """The tokens of what these records show, or only of their blocks of one kind."""
     shown = [block for item in items for block in item.shown if kind in ("", block.kind)]
     return _tokens([msgspec.json.decode(block.raw) for block in shown], tokenizer)
 
 
 def body_tokens(body: bytes, tokenizer: str) -> int:
-    """A whole request in tokens as the simulated provider counts."""
+    """The tokens of a whole request."""
     messages = msgspec.json.decode(body)["messages"]
     said = [block for message in messages for block in message["content"]]
     return opening_tokens(body, tokenizer) + _tokens(said, tokenizer)
 
 
 def opening_tokens(body: bytes, tokenizer: str) -> int:
-    """System and tools of a request, counted the same way."""
+    """The tokens of system and tools in a request."""
     request = msgspec.json.decode(body)
     return _tokens([*request.get("tools", ()), *request.get("system", ())], tokenizer)
 
@@ -289,35 +258,32 @@ def _tokens(parts: Sequence[Mapping[str, Any]], tokenizer: str) -> int:
     return sum(counter.block(part, tokenizer) for part in parts)
 
 
-ANSWER = ({"type": "text", "text": "I see, and go on from there."},)
-
-
 class Accepted(Struct, frozen=True):
-    """What the simulated provider said to the request after a compaction."""
+    """The simulated provider's reply to the request after a compaction."""
 
     refused: str
-    """Its error; empty if it took the request."""
+    """Its error; empty if it accepted the request."""
     shared: int
-    """Tokens of system and tools, which are the same in every request…"""
+    """Tokens of system and tools, which are the same in every request."""
     read: int
-    """…and tokens it read from the cache."""
+    """Tokens it read from the cache."""
 
     @property
     def holds(self) -> bool:
-        """Was it taken, and everything read from the cache that could be?"""
+        """Whether it was accepted, and everything read from the cache that could be."""
         return not self.refused and self.read >= self.shared > 0
 
 
 def send(cut: Cut, engine: EngineName = "extractive", *, model: str = MODEL) -> Accepted:
-    """Go on with a recorded session for a request, compact it, and go on again."""
-    provider, told = ReplayProvider(), list[Event]()
+    """Continue a recorded session for one request, compact it, and continue again."""
+    provider, events = ReplayProvider(), list[Event]()
     provider.cue = Cue(ANSWER)
 
     def hear(event: Event) -> None:
-        told.append(event)
+        events.append(event)
 
     with provider.client() as client:
-        session, _ = opened_at(cut, client=client, model=model, clock=provider.clock, listen=[hear])
+        session, _ = open_session(cut, client=client, model=model, clock=provider.clock, listen=[hear])
         with session:
             try:
                 session.complete()
@@ -327,5 +293,5 @@ def send(cut: Cut, engine: EngineName = "extractive", *, model: str = MODEL) -> 
             except ModelError as error:
                 return Accepted(f"{type(error).__name__}: {error}", 0, 0)
             shared = opening_tokens(session.at(-1), session.conversation.profile.tokenizer)
-    answered = [event for event in told if isinstance(event, Answered)]
+    answered = [event for event in events if isinstance(event, Answered)]
     return Accepted("", shared, answered[-1].cache_read_tokens)

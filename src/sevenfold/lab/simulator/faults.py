@@ -90,10 +90,9 @@ def refusal(fault: Fault) -> ApiError | None:
             return None
 
 
-async def broken(stream: AsyncIterator[bytes], fault: Fault | None) -> AsyncIterator[bytes]:
+async def broken(stream: Iterable[bytes], fault: Fault | None) -> AsyncIterator[bytes]:
     """A stream of events with a fault in it."""
-    sent = 0
-    async for piece in stream:
+    for sent, piece in enumerate(stream):
         if fault is not None and sent == fault.after:
             match fault.kind:
                 case "cut_stream" if fault.clean:
@@ -106,4 +105,3 @@ async def broken(stream: AsyncIterator[bytes], fault: Fault | None) -> AsyncIter
                 case "malformed_event":
                     yield b'event: content_block_delta\ndata: {"type": "content_block_delta", "index\n\n'
         yield piece
-        sent += 1

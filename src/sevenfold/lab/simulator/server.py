@@ -6,7 +6,7 @@ import json
 import re
 import socket
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,6 +30,8 @@ from sevenfold.lab.simulator.responses import compact, respond, response_events
 from sevenfold.lab.simulator.schema import check_shape
 from sevenfold.providers.anthropic import MESSAGES
 
+STOPPING = 10.0
+"""Seconds a server in a thread may take to stop."""
 VERSIONS = ("2023-01-01", "2023-06-01", "2026-10-21")
 Endpoint = Callable[["HttpExchange"], Awaitable[Response]]
 
@@ -69,11 +71,13 @@ class HttpExchange:
             raw = raw[: len(raw) // 2]
         return Response(raw, status, {**self.headers, **(headers or {})}, "application/json")
 
-    def stream(self, pieces: Iterator[bytes], whole: Any) -> Response:
-        """A streamed answer, broken if a fault says so."""
+    def answer(self, whole: dict[str, Any], events: Iterator[bytes] | None = None) -> Response:
+        """An answer with usage, as JSON or as a stream of events; the stream is broken if a fault says so."""
+        self.received.usage = whole["usage"]
+        if events is None:
+            return self.json(whole)
         self.received.status, self.received.answer = 200, whole
-        body = broken(_each(pieces), self.fault)
-        return StreamingResponse(body, 200, self.headers, "text/event-stream")
+        return StreamingResponse(broken(events, self.fault), 200, self.headers, "text/event-stream")
 
 
 def create_app(sim: Simulator) -> Starlette:
@@ -103,9 +107,8 @@ def create_app(sim: Simulator) -> Starlette:
 async def _exchange(sim: Simulator, request: Request, endpoint: Endpoint, asks: bool) -> Response:
     """Log a request, apply its fault, answer it, and turn every refusal into the provider's body."""
     raw = await request.body()
-    received = sim.requests.add(
-        sim.clock.now(), request.method, request.url.path, request.url.query, dict(request.headers), raw
-    )
+    url, headers = request.url, dict(request.headers)
+    received = sim.requests.add(sim.clock.now(), request.method, url.path, url.query, headers, raw)
     exchange = HttpExchange(sim, request, received)
     try:
         _check_key(exchange)
@@ -197,20 +200,16 @@ def _prepared(exchange: HttpExchange, *, counting: bool) -> PreparedRequest:
 
 
 async def _messages(exchange: HttpExchange) -> Response:
-    sim = exchange.sim
-    started = exchange.received.at
-    ready = _prepared(exchange, counting=False)
+    sim, ready = exchange.sim, _prepared(exchange, counting=False)
     answered = answer(sim, ready)
     await exchange.delay()
     for plan in answered.plans:
         sim.cache.commit(plan)
-    message = answered.message
-    exchange.received.usage = usage = message["usage"]
+    usage = answered.message["usage"]
     charged = usage["input_tokens"] + usage["cache_creation_input_tokens"]
-    sim.meter.spend(started, charged, usage["output_tokens"])
-    if ready.body.get("stream"):
-        return exchange.stream(events(message, sim.setup.chunk), message)
-    return exchange.json(message)
+    sim.meter.spend(exchange.received.at, charged, usage["output_tokens"])
+    streamed = events(answered.message, sim.setup.chunk) if ready.body.get("stream") else None
+    return exchange.answer(answered.message, streamed)
 
 
 async def _count_tokens(exchange: HttpExchange) -> Response:
@@ -230,40 +229,26 @@ async def _chat(exchange: HttpExchange) -> Response:
     body = _decode(exchange)
     completion = complete(exchange.sim, body)
     await exchange.delay()
-    exchange.received.usage = completion["usage"]
-    if body.get("stream"):
-        return exchange.stream(chunks(completion, body, exchange.sim.setup.chunk), completion)
-    return exchange.json(completion)
+    streamed = chunks(completion, body, exchange.sim.setup.chunk) if body.get("stream") else None
+    return exchange.answer(completion, streamed)
 
 
 async def _responses(exchange: HttpExchange) -> Response:
     body = _decode(exchange)
     response = respond(exchange.sim, body)
     await exchange.delay()
-    exchange.received.usage = response["usage"]
-    if body.get("stream"):
-        return exchange.stream(response_events(response, exchange.sim.setup.chunk), response)
-    return exchange.json(response)
+    streamed = response_events(response, exchange.sim.setup.chunk) if body.get("stream") else None
+    return exchange.answer(response, streamed)
 
 
 async def _compact(exchange: HttpExchange) -> Response:
     compacted = compact(exchange.sim, _decode(exchange))
     await exchange.delay()
-    exchange.received.usage = compacted["usage"]
-    return exchange.json(compacted)
+    return exchange.answer(compacted)
 
 
 async def _nothing(exchange: HttpExchange) -> Response:
     raise ApiError(404, "not_found_error", f"{exchange.received.path}: not simulated")
-
-
-async def _each(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
-    for piece in pieces:
-        yield piece
-
-
-STARTING = 10.0
-"""Seconds a server in a thread may take to start or to stop."""
 
 
 @contextmanager
@@ -271,15 +256,14 @@ def serve(sim: Simulator, port: int = 0, host: str = "127.0.0.1") -> Iterator[st
     """Run a simulator in a thread and yield its base URL; it stops at the end."""
     listener = socket.create_server((host, port))
     server = uvicorn.Server(_config(sim))
-    thread = threading.Thread(
-        target=server.run, kwargs={"sockets": [listener]}, name="simulator", daemon=True
-    )
+    given = {"sockets": [listener]}
+    thread = threading.Thread(target=server.run, kwargs=given, name="simulator", daemon=True)
     thread.start()
     try:
         yield f"http://{host}:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join(STARTING)
+        thread.join(STOPPING)
         listener.close()
 
 
