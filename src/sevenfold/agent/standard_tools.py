@@ -53,11 +53,11 @@ BYTES_PER_TOKEN = 3
 SHORT_DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "Read": "Shows lines of a file with their numbers, from offset on.",
-        "Edit": "Replaces old, which must stand in the file once and exactly, by new. Read the file first.",
-        "Write": "Writes a whole file. Read it first if it is there.",
+        "Edit": "Replaces old, which must occur exactly once in the file, with new. Read the file first.",
+        "Write": "Writes a whole file. Read it first if it exists.",
         "Shell": "Runs a bash command without input; timeout in seconds.",
-        "Grep": "Finds a regular expression in files; show: files, lines or counts.",
-        "Recall": "Finds what has left the view by words, or shows a record by its id.",
+        "Grep": "Searches files for a regular expression; show: files, lines or counts.",
+        "Recall": "Finds what has left your view by words, or shows a record by its id.",
     }
 )
 LEFT_OUT: Mapping[str, tuple[str, ...]] = MappingProxyType(
