@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +33,14 @@ def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test leaves anything in the home of whoever runs it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SEVENFOLD_HOME", str(tmp_path_factory.mktemp("home")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_certificates() -> Iterator[None]:
+    """Reading the certificates of the world's authorities takes 30 ms a client, and no test speaks TLS."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
         yield
 
 
