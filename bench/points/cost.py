@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench import importing, open_cost, resume, turn_cost
-from bench.points import Outcome, Point, at_most
+from bench.points import Outcome, Point, at_most, is_quick
+
+QUICK_SIZE = 100 * resume.MB
 
 
 def turns(_: Path | None) -> list[Outcome]:
@@ -33,7 +35,7 @@ def opening_foreign(_: Path | None) -> list[Outcome]:
 
 
 def _opening(shape: str, whole: tuple[str, ...]) -> list[Outcome]:
-    found = resume.measure(shape=shape, whole=whole)
+    found = resume.measure(QUICK_SIZE if is_quick() else resume.SIZE, shape=shape, whole=whole)
     head = f"{found['size'] / 1e9:.1f} GB, {shape} shape"
     outcomes = [at_most(f"{head}, {name}", figure, bar) for name, figure, bar, _ in found["bars"]]
     spent = found["tails"][0]["open"]["cpu_ms"]

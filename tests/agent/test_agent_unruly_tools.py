@@ -159,7 +159,7 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(anything, anything)
 def test_whatever_tools_return_each_call_has_one_valid_result_and_the_next_run_works(
     one: Any, other: Any
