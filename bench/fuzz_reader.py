@@ -98,7 +98,7 @@ def _ours() -> Lines:
     script.user([blocks.result("t3", "three")])
     script.attach("todo", {"n": 1}, [blocks.text("remember")])
     script.decide(decisions.Pin(record=first))
-    script.decide(decisions.Offload(tool_use_id="t1", preview="o\u2026", path="p", size=3, sha256="00"))
+    script.decide(decisions.Offloaded(tool_use_id="t1", preview="o\u2026", path="p", size=3, sha256="00"))
     script.clear(decisions.MicrocompactMetadata(compacted_tool_ids=["t2"]))
     script.model(_answer(3))
     items = [item.said.uuid for item in script.view.items]

@@ -77,7 +77,7 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Cached tokens are reported in multiples of this."""
 
 
-class Thinking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ThinkingRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The rules for reasoning blocks."""
 
     modes: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     prices: tuple[Price, ...] = ()
     """Price rows by rising `above`; empty where prices are unknown."""
     cache: Cache = Cache()
-    thinking: Thinking = Thinking()
+    thinking: ThinkingRules = ThinkingRules()
     betas: Betas = Betas()
     effort: str | None = None
     """The effort that holds when a request names none."""

@@ -12,8 +12,8 @@ import pytest
 
 import sevenfold
 from sevenfold.layers.notes.layer import NotesKeeper, keeper_of
-from sevenfold.layers.notes.policy import Notes
-from sevenfold.record.decisions import Notes as Mark
+from sevenfold.layers.notes.policy import NotesText
+from sevenfold.record.decisions import NotesMark as Mark
 from tests.engine.working import FREE, QUIET
 
 LOOKED = {"verify", "facts", "_stems"}
@@ -60,7 +60,7 @@ def full_of_notes(session: sevenfold.Session) -> None:
     keeper = keeper_of(session.conversation)
     assert keeper is not None
     names = ", ".join(f"src/part{number}.py" for number in range(40))
-    keeper._file.write(Notes({"Session Title": "Parts", "Files and Functions": names}).render())
+    keeper._file.write(NotesText({"Session Title": "Parts", "Files and Functions": names}).render())
     view = session.conversation.transcript.view
     session.conversation.transcript.decide(Mark(covered=view.tip or "", boundary=view.boundary))
 

@@ -18,7 +18,7 @@ from sevenfold.events import Acted, Compacted, SteppedAside
 from sevenfold.lab.simulator.brains import ModelPrompt
 from sevenfold.layers.notes import policy as notes
 from sevenfold.layers.notes.layer import NotesKeeper, keeper_of
-from sevenfold.layers.notes.policy import SECTIONS, Notes, Since
+from sevenfold.layers.notes.policy import SECTIONS, NotesText, Since
 from sevenfold.profiles import find
 from sevenfold.record import blocks
 from sevenfold.record.entries import Said
@@ -64,7 +64,7 @@ def taking_notes(here: World, turns: int = 8, size: int = 2_000, **more: Any) ->
 
 @pytest.mark.spec("S3.1")
 def test_the_template_has_ten_sections_each_with_a_line_in_italics() -> None:
-    text = Notes().render()
+    text = NotesText().render()
     assert list(SECTIONS) == [
         "Session Title",
         "Current State",
@@ -188,10 +188,10 @@ def test_after_a_compaction_notes_that_rested_are_tried_again_and_a_success_ends
 
 @pytest.mark.spec("S3.3")
 def test_an_update_changes_nothing_but_sections_it_names() -> None:
-    before = Notes({"Worklog": "did a", "Learnings": "x"})
+    before = NotesText({"Worklog": "did a", "Learnings": "x"})
     answer = '<section name="Worklog">\n# did b\n</section><section name="Evil">y</section>'
     after = notes.apply(before, answer)
-    assert isinstance(after, Notes)
+    assert isinstance(after, NotesText)
     assert after.sections == {"Worklog": "## did b", "Learnings": "x"}
     assert notes.read(after.render()).render() == after.render()
 
@@ -199,7 +199,7 @@ def test_an_update_changes_nothing_but_sections_it_names() -> None:
 @pytest.mark.spec("S3.4")
 def test_over_its_limit_a_section_is_named_with_growing_urgency() -> None:
     def asked(size: int) -> str:
-        return notes.instruction(Notes({"Worklog": "word " * size}), WIDE, count)
+        return notes.instruction(NotesText({"Worklog": "word " * size}), WIDE, count)
 
     assert "Worklog (" not in asked(1_000)
     assert "getting long" in asked(1_700)
@@ -269,7 +269,7 @@ def test_what_the_notes_cover_survives_a_resume(tmp_path: Path, monkeypatch: Any
 @pytest.mark.spec("S3.5")
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(None, "no notes"), (Notes().render(), "still empty"), ("# Worklog\ndone\n", "nobody knows")],
+    [(None, "no notes"), (NotesText().render(), "still empty"), ("# Worklog\ndone\n", "nobody knows")],
 )
 def test_notes_that_cannot_serve_are_passed_over_with_a_reason(content: str | None, reason: str) -> None:
     with world() as here, here.session(settings=KEEPS) as session:
@@ -397,7 +397,7 @@ def test_only_messages_with_words_count_as_messages() -> None:
 
 @pytest.mark.spec("S3.8")
 def test_a_section_that_is_too_long_is_cut_and_says_where_the_rest_is() -> None:
-    held = Notes({"Worklog": "\n".join(f"step {n} was done" for n in range(4_000)), "Learnings": "x"})
+    held = NotesText({"Worklog": "\n".join(f"step {n} was done" for n in range(4_000)), "Learnings": "x"})
     text = notes.as_summary(held, "/home/notes.md", WIDE, count)
     assert "[Cut here. The whole of this section is in /home/notes.md]" in text
     assert "### Worklog\n_Step by step" in text

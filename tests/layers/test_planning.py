@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sevenfold.layers.clear import policy as clear
-from sevenfold.layers.clear.moment import Moment, Plan, Result, Stake
+from sevenfold.layers.clear.moment import ClearingMoment, OldResult, Plan, Stake
 from sevenfold.profiles import find
 from sevenfold.record.window import Window
 from sevenfold.settings import Settings
@@ -20,12 +20,12 @@ WINDOW = Window.of(PROFILE, override=200_000)
 PRICE = PROFILE.prices[0]
 
 
-def moment(*tokens: int, results: list[Result] | None = None, **known: Any) -> Moment:
+def moment(*tokens: int, results: list[OldResult] | None = None, **known: Any) -> ClearingMoment:
     """A warm session that has cost a lot; results of these sizes, oldest first."""
     held = (
         results
         if results is not None
-        else [Result(f"t{n}", size, wire=3 * size) for n, size in enumerate(tokens)]
+        else [OldResult(f"t{n}", size, wire=3 * size) for n, size in enumerate(tokens)]
     )
     total = sum(one.tokens for one in held)
     usual: dict[str, Any] = {
@@ -41,17 +41,17 @@ def moment(*tokens: int, results: list[Result] | None = None, **known: Any) -> M
         "spent": 1_000.0,
     }
     made = {**usual, **known}
-    return Moment(**{"most": made["size"], **made})
+    return ClearingMoment(**{"most": made["size"], **made})
 
 
-def after(was: Moment, made: Plan) -> Moment:
+def after(was: ClearingMoment, made: Plan) -> ClearingMoment:
     """The session once the plan was carried out."""
     left = [one for one in was.results if one.call not in made.targets]
     return replace(was, results=left, size=was.size - made.tokens, most=was.most - made.tokens)
 
 
 held = st.builds(
-    Result,
+    OldResult,
     call=st.uuids().map(str),
     tokens=st.integers(0, 30_000),
     error=st.booleans(),
@@ -62,7 +62,7 @@ held = st.builds(
 
 
 @st.composite
-def moments(draw: st.DrawFn) -> Moment:
+def moments(draw: st.DrawFn) -> ClearingMoment:
     results = draw(st.lists(held, max_size=25, unique_by=lambda one: one.call))
     return moment(
         results=results,
@@ -87,7 +87,7 @@ def moments(draw: st.DrawFn) -> Moment:
 
 
 @st.composite
-def large(draw: st.DrawFn) -> Moment:
+def large(draw: st.DrawFn) -> ClearingMoment:
     """Sessions whose results have grown large, warm or after a pause."""
     return moment(
         *draw(st.lists(st.integers(4_000, 8_000), min_size=12, max_size=16)),
@@ -100,7 +100,7 @@ def large(draw: st.DrawFn) -> Moment:
 
 @pytest.mark.spec("S2.4")
 @given(moments())
-def test_what_must_stay_stays_and_errors_use_up_no_slot(now: Moment) -> None:
+def test_what_must_stay_stays_and_errors_use_up_no_slot(now: ClearingMoment) -> None:
     made = clear.plan(now)
     stays = {one.call for one in now.results if one.kept}
     keep = {"pause": 5, "full": 3, "size": 3, "room": 1}.get(made.cause, 0)
@@ -113,14 +113,14 @@ def test_what_must_stay_stays_and_errors_use_up_no_slot(now: Moment) -> None:
 
 @pytest.mark.spec("S8.2")
 @given(moments())
-def test_with_both_switches_off_nothing_is_ever_cleared(now: Moment) -> None:
+def test_with_both_switches_off_nothing_is_ever_cleared(now: ClearingMoment) -> None:
     off = Settings(size_clearing=False, gap_clearing=False)
     assert clear.plan(replace(now, settings=off)).chosen == "nothing"
 
 
 @pytest.mark.spec("S2.2", "S8.2")
 @given(moments())
-def test_each_switch_alone_turns_its_own_rules_off(now: Moment) -> None:
+def test_each_switch_alone_turns_its_own_rules_off(now: ClearingMoment) -> None:
     by_size = replace(now, settings=Settings(gap_clearing=False))
     assert clear.plan(by_size).cause in ("", "room", "full", "size")
     by_gap = replace(now, settings=Settings(size_clearing=False))
@@ -130,7 +130,7 @@ def test_each_switch_alone_turns_its_own_rules_off(now: Moment) -> None:
 @pytest.mark.spec("S2.5", "S9.6")
 @given(large())
 def test_a_clearing_for_its_own_sake_never_costs_more_than_a_hundredth_of_what_was_spent(
-    now: Moment,
+    now: ClearingMoment,
 ) -> None:
     made = clear.plan(replace(now, idle=10.0))
     if made.chosen == "clear":
@@ -144,7 +144,7 @@ def test_a_clearing_for_its_own_sake_never_costs_more_than_a_hundredth_of_what_w
 
 @pytest.mark.spec("S9.2")
 @given(moments())
-def test_bound_reasoning_is_given_up_only_where_something_forces_or_repays_it(now: Moment) -> None:
+def test_bound_reasoning_is_given_up_only_where_something_forces_or_repays_it(now: ClearingMoment) -> None:
     made = clear.plan(replace(now, bound=True))
     assert made.cause != "size"
     if made.targets:
@@ -155,7 +155,7 @@ def test_bound_reasoning_is_given_up_only_where_something_forces_or_repays_it(no
 
 @pytest.mark.spec("S2.4")
 @given(large())
-def test_planning_again_changes_nothing(now: Moment) -> None:
+def test_planning_again_changes_nothing(now: ClearingMoment) -> None:
     made = clear.plan(now)
     again = clear.plan(after(now, made))
     assert again.chosen == "nothing", again
@@ -186,8 +186,8 @@ def test_under_the_trigger_or_for_little_nothing_is_cleared(tokens: list[int], b
 
 @pytest.mark.spec("S2.4")
 def test_error_results_leave_the_slots_to_others() -> None:
-    results = [Result(f"t{n}", 8_000) for n in range(6)] + [
-        Result(f"e{n}", 8_000, error=True) for n in range(3)
+    results = [OldResult(f"t{n}", 8_000) for n in range(6)] + [
+        OldResult(f"e{n}", 8_000, error=True) for n in range(3)
     ]
     made = clear.plan(moment(results=results))
     assert made.targets == ("t0", "t1", "t2")
@@ -266,9 +266,9 @@ def test_whatever_lets_a_request_be_sent_at_all_is_done_where_nothing_else_can()
 
 @pytest.mark.spec("S2.4")
 def test_too_many_bytes_and_too_many_pictures_are_mended_in_one_batch_pictures_first() -> None:
-    results = [Result("text", 900, wire=400_000)]
-    results += [Result(f"p{n}", 2_000, images=1, wire=1_000_000) for n in range(8)]
-    results += [Result("new", 100, wire=500)]
+    results = [OldResult("text", 900, wire=400_000)]
+    results += [OldResult(f"p{n}", 2_000, images=1, wire=1_000_000) for n in range(8)]
+    results += [OldResult("new", 100, wire=500)]
     now = moment(results=results, wire=8_500_000, wire_limit=6_000_000, images=8, images_limit=4)
     made = clear.plan(now)
     assert made.cause == "room"
@@ -279,7 +279,7 @@ def test_too_many_bytes_and_too_many_pictures_are_mended_in_one_batch_pictures_f
     )
     only_bytes = clear.plan(replace(now, images_limit=None))
     assert only_bytes.targets == ("p0", "p1", "p2", "p3")
-    nobody = clear.plan(replace(now, results=[Result("new", 100, images=9)], images=9))
+    nobody = clear.plan(replace(now, results=[OldResult("new", 100, images=9)], images=9))
     assert nobody.chosen == "nothing"
     assert "no result that may go" in nobody.options[0].because
 
@@ -297,7 +297,7 @@ def test_a_stake_is_paid_back_by_the_requests_that_follow() -> None:
 
 @pytest.mark.spec("S0.5")
 @given(moments(), st.integers(8_000, 100_000))
-def test_in_small_windows_the_same_rules_hold_in_proportion(now: Moment, context: int) -> None:
+def test_in_small_windows_the_same_rules_hold_in_proportion(now: ClearingMoment, context: int) -> None:
     window = Window.of(PROFILE, override=context)
     scale = context / 100_000
     results = [replace(one, tokens=int(one.tokens * scale)) for one in now.results]
@@ -321,7 +321,9 @@ def test_a_clearing_that_frees_little_does_not_put_off_a_compaction() -> None:
 
 @given(moments(), st.integers(0, 150_000))
 @pytest.mark.spec("S2.2")
-def test_what_the_provider_leaves_out_already_is_not_freed_again(now: Moment, left_out: int) -> None:
+def test_what_the_provider_leaves_out_already_is_not_freed_again(
+    now: ClearingMoment, left_out: int
+) -> None:
     now = replace(now, provider=True, edited=left_out, thinking=0, reasoning=0)
     made = clear.plan(now)
     held = {one.call: one.tokens - one.left for one in now.results}

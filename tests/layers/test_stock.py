@@ -7,7 +7,7 @@ import pytest
 from sevenfold.conversation.stock import Stock
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.record import blocks
-from sevenfold.record.decisions import MicrocompactMetadata, Offload
+from sevenfold.record.decisions import MicrocompactMetadata, Offloaded
 from tests.support import Story, answer, call, result, transcript
 
 KINDS = {"Read": "read", "Ask": ""}
@@ -48,7 +48,7 @@ def test_cleared_and_replaced_results_are_no_longer_in_it() -> None:
     stock.follow(script.view)
     whole = stock.weight
     script.clear(MicrocompactMetadata(compacted_tool_ids=["a"]))
-    script.decide(Offload(tool_use_id="b", preview="begins…", path="p", size=1, sha256=""))
+    script.decide(Offloaded(tool_use_id="b", preview="begins…", path="p", size=1, sha256=""))
     stock.follow(script.view)
     assert held(stock) == ["c", "d"]
     assert stock.weight.text < whole.text

@@ -13,7 +13,7 @@ import pytest
 
 from sevenfold.errors import ResultMissing
 from sevenfold.recall.index import LINES_AT_ONCE, RecallIndex
-from sevenfold.record.decisions import Offload
+from sevenfold.record.decisions import Offloaded
 from sevenfold.record.entries import Decision, Entry
 from sevenfold.stores.home import side_file
 from sevenfold.stores.jsonl.log import JsonlLog
@@ -311,7 +311,7 @@ def test_the_full_text_of_a_result_that_was_moved_out_is_found(decided: str) -> 
     story.user([result("t1", "The beginning of it [more on disk]")], uuid="preview")
     answered = read(story)[1:]
     moved: list[tuple[int, Entry]] = [
-        (0, Decision(Offload(id="d", tool_use_id="t1", preview="", path="p/t1.txt", size=1, sha256="")))
+        (0, Decision(Offloaded(id="d", tool_use_id="t1", preview="", path="p/t1.txt", size=1, sha256="")))
     ]
     stored = {"p/t1.txt": b"The beginning of it " + b"and on " * 2_000 + b"error LNK2019 at the end"}
     index = RecallIndex(MemoryLog(), fetch=stored.__getitem__)
@@ -328,6 +328,6 @@ def test_a_result_that_is_gone_leaves_its_preview() -> None:
     story = Story()
     story.user([result("t1", "The beginning")], uuid="preview")
     index = RecallIndex(MemoryLog(), fetch=missing)
-    moved = Decision(Offload(id="d", tool_use_id="t1", preview="", path="p", size=1, sha256=""))
+    moved = Decision(Offloaded(id="d", tool_use_id="t1", preview="", path="p", size=1, sha256=""))
     index.add([*read(story), (0, moved)])
     assert holds(index, "The beginning")

@@ -11,7 +11,7 @@ import pytest
 from sevenfold.cli import recall as recall_command
 from sevenfold.errors import TranscriptForeign, TranscriptMissing
 from sevenfold.lab.examples import coding_session
-from sevenfold.record.decisions import Offload
+from sevenfold.record.decisions import Offloaded
 from sevenfold.record.log import decided
 from sevenfold.stores.jsonl.store import FileResults
 from tests.recall.making import harbour
@@ -101,7 +101,7 @@ def test_results_that_were_moved_to_disk_are_searched_too(
     story.user([result("t1", "The beginning")], uuid="preview")
     path = FileResults(tmp_path / "tool-results" / "s").keep("t1", b"The beginning and then error LNK2019")
     moved = decided(
-        Offload(id="d", tool_use_id="t1", preview="The beginning", path=path, size=36, sha256="")
+        Offloaded(id="d", tool_use_id="t1", preview="The beginning", path=path, size=36, sha256="")
     )
     (tmp_path / "s.jsonl").write_bytes(b"".join([*story.lines, moved.line]))
     code, out = recall(capsys, tmp_path / "s.jsonl", "LNK2019")

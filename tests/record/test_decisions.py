@@ -17,7 +17,7 @@ from sevenfold.record.decisions import (
     Epoch,
     Fold,
     MicrocompactMetadata,
-    Offload,
+    Offloaded,
     Rewound,
     Segment,
     Snip,
@@ -93,7 +93,7 @@ def test_a_fold_puts_its_summary_in_the_place_of_what_it_hides():
 @pytest.mark.spec("S1.3")
 def test_an_offloaded_result_shows_its_preview_for_good():
     script, _ = _worked()
-    script.decide(Offload(tool_use_id="a", preview="first lines…", path="x", size=14, sha256=""))
+    script.decide(Offloaded(tool_use_id="a", preview="first lines…", path="x", size=14, sha256=""))
     assert shown(script.view)[2] == ("user", "a=first lines…")
     script.clear(MicrocompactMetadata(compacted_tool_ids=["a"]))
     assert shown(script.view)[2] == ("user", "a=first lines…")

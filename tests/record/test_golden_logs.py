@@ -21,8 +21,8 @@ from sevenfold.record.decisions import (
     Fold,
     Keep,
     MicrocompactMetadata,
-    Notes,
-    Offload,
+    NotesMark,
+    Offloaded,
     Pin,
     Request,
     Rewound,
@@ -58,7 +58,7 @@ def _log() -> list[bytes]:
     script.decide(Keep(tool_use_ids=["t1"]))
     script.clear(MicrocompactMetadata(pre_tokens=9, tokens_saved=3, compacted_tool_ids=["t1"]))
     script.decide(Pin(record=first))
-    script.decide(Notes(covered=first))
+    script.decide(NotesMark(covered=first))
     aside = script.user([blocks.text("an aside")])
     snip = script.decide(Snip(first=aside, last=aside))
     script.decide(Undone(decision=snip.id))
@@ -70,7 +70,7 @@ def _log() -> list[bytes]:
     second = blocks.read(b'{"type":"tool_use","id":"t2","name":"Read","input":{}}')
     script.model(answer(second, id="msg_c"))
     script.user([blocks.result("t2", "x" * 50, is_error=True)])
-    script.decide(Offload(tool_use_id="t2", preview="xxx…", path="t2.txt", size=50, sha256="1" * 64))
+    script.decide(Offloaded(tool_use_id="t2", preview="xxx…", path="t2.txt", size=50, sha256="1" * 64))
     script.model(answer("done", id="msg_d"))
     last = script.user([blocks.text("thanks")])
     script.decide(Fold(first=last, last=last, summary="the user was content"))

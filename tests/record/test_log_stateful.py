@@ -22,7 +22,7 @@ from sevenfold.record.decisions import (
     CompactMetadata,
     Fold,
     MicrocompactMetadata,
-    Offload,
+    Offloaded,
     Rewound,
     Segment,
     Snip,
@@ -125,7 +125,7 @@ class Transcripts(RuleBasedStateMachine):
     @rule(which=NUMBERS)
     def a_result_is_offloaded(self, which: int) -> None:
         name = self.calls[which % len(self.calls)]
-        made = Offload(tool_use_id=name, preview=f"preview of {name}", path="p", size=1, sha256="")
+        made = Offloaded(tool_use_id=name, preview=f"preview of {name}", path="p", size=1, sha256="")
         self.script.decide(made)
 
     @precondition(lambda self: self.script.view.items)

@@ -22,7 +22,7 @@ from sevenfold.providers.offline import OfflineClient, Script
 from sevenfold.session import factory as opened
 from sevenfold.session.factory import Options, Tool, tool
 from sevenfold.session.session import Completion, Session
-from sevenfold.settings import Layer, Settings, resolve
+from sevenfold.settings import Settings, SettingsLayer, resolve
 
 KINDS = {"Read": "read", "Shell": "shell", "Grep": "search", "Edit": "edit", "Ask": ""}
 TOOLS: list[Tool | Mapping[str, Any]] = [
@@ -49,7 +49,7 @@ class Flexible:
         self.set(**given)
 
     def set(self, **given: object) -> None:
-        self._now = resolve([Layer("code", {**ALONE, **given})]).settings
+        self._now = resolve([SettingsLayer("code", {**ALONE, **given})]).settings
 
     def current(self) -> Settings:
         """The settings as of now."""

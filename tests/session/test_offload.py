@@ -10,7 +10,7 @@ import pytest
 
 from sevenfold.errors import ResultMissing, TranscriptDenied, TranscriptError, TranscriptFull
 from sevenfold.record import entries
-from sevenfold.record.decisions import Keep, Offload
+from sevenfold.record.decisions import Keep, Offloaded
 from sevenfold.record.entries import Decision, Said
 from sevenfold.stores.jsonl.store import FileResults
 from sevenfold.stores.memory import MemoryLog, MemoryResults
@@ -173,9 +173,9 @@ def test_results_too_big_together_are_decided_about_when_the_request_is_prepared
     assert all(said_in_full(held, words) for words in sizes)
     (proposed,) = held.session.dry_run()
     assert (proposed.layer, proposed.mechanism, proposed.targets) == ("offload", "share", (made[0],))
-    assert not recorded(held, Offload), "a dry run decides nothing"
+    assert not recorded(held, Offloaded), "a dry run decides nothing"
     held.session.prepare()
-    assert [one.tool_use_id for one in recorded(held, Offload)] == [made[0]]
+    assert [one.tool_use_id for one in recorded(held, Offloaded)] == [made[0]]
     assert [one.tool_use_ids for one in recorded(held, Keep)] == [made[1:]]
     assert held.session.fetch(made[0]) == sizes[0].encode()
     shown = held.shown()
@@ -192,7 +192,7 @@ def test_what_was_sent_once_is_not_offloaded_later_also_if_that_request_failed()
     assert held.session.prepare().body == sent
     held.opened()
     assert held.session.prepare().body == sent
-    assert not recorded(held, Offload)
+    assert not recorded(held, Offloaded)
 
 
 @pytest.mark.spec("S1.3")

@@ -19,7 +19,7 @@ from openfeature.provider.in_memory_provider import InMemoryFlag, InMemoryProvid
 from sevenfold.clock import ManualClock
 from sevenfold.errors import SettingError
 from sevenfold.session.flags import DOMAIN, FlagSource, Report, in_memory
-from sevenfold.settings import Fixed, Layer, Settings, Source, resolve
+from sevenfold.settings import Fixed, Settings, SettingsLayer, Source, resolve
 from sevenfold.stores.settings_files import FileSource
 
 
@@ -56,7 +56,7 @@ def served(flags: dict[str, Any], report: Report | None = None, base: Source | N
 
 @pytest.mark.spec("S8.2")
 def test_a_flag_wins_over_whatever_else_was_set():
-    base = resolve([Layer("code", {"offload": True, "size_least_tokens": 5})])
+    base = resolve([SettingsLayer("code", {"offload": True, "size_least_tokens": 5})])
     source = served({"offload": False, "size_least_tokens": 7}, base=base)
     assert source.current().offload is False
     assert source.current().size_least_tokens == 7

@@ -15,8 +15,8 @@ from sevenfold.profiles import find
 from sevenfold.record.window import Window
 from sevenfold.settings import (
     DEFAULT,
-    Layer,
     Settings,
+    SettingsLayer,
     by_name,
     checked,
     described,
@@ -30,7 +30,7 @@ NAMES = sorted(by_name())
 
 
 def settled(**values: object) -> Settings:
-    return resolve([Layer("code", values)]).settings
+    return resolve([SettingsLayer("code", values)]).settings
 
 
 # Defaults and precedence
@@ -53,9 +53,9 @@ def test_only_what_would_replace_auto_compaction_is_off_by_default():
 def test_a_later_layer_wins_and_is_named_as_the_origin():
     resolved = resolve(
         [
-            Layer("user file", {"gap_keep": 1, "size_keep": 1, "offload": False}),
-            Layer("project file", {"gap_keep": 2, "size_keep": 2}),
-            Layer("code", {"gap_keep": 3}),
+            SettingsLayer("user file", {"gap_keep": 1, "size_keep": 1, "offload": False}),
+            SettingsLayer("project file", {"gap_keep": 2, "size_keep": 2}),
+            SettingsLayer("code", {"gap_keep": 3}),
         ]
     )
     assert (resolved.settings.gap_keep, resolved.settings.size_keep, resolved.settings.offload) == (
@@ -71,7 +71,7 @@ def test_a_later_layer_wins_and_is_named_as_the_origin():
 
 def test_a_wrong_value_is_an_error_even_if_a_later_layer_replaces_it():
     with pytest.raises(SettingError, match="user file: gap_keep = 0"):
-        resolve([Layer("user file", {"gap_keep": 0}), Layer("code", {"gap_keep": 3})])
+        resolve([SettingsLayer("user file", {"gap_keep": 0}), SettingsLayer("code", {"gap_keep": 3})])
 
 
 # Wrong values
@@ -106,7 +106,7 @@ def test_a_wrong_value_is_an_error_even_if_a_later_layer_replaces_it():
 )
 def test_a_value_that_cannot_be_used_is_named_with_its_place_and_what_is_allowed(name, value, allowed):
     with pytest.raises(SettingError) as caught:
-        resolve([Layer("user file /there/settings.toml", {name: value})])
+        resolve([SettingsLayer("user file /there/settings.toml", {name: value})])
     message = str(caught.value)
     assert message.startswith(f"user file /there/settings.toml: {name} = ")
     assert allowed in message
@@ -141,7 +141,7 @@ def test_the_value_itself_is_shown_but_not_at_length():
 )
 def test_an_unknown_name_is_an_error_that_offers_the_nearest(wrong, meant):
     with pytest.raises(SettingError) as caught:
-        resolve([Layer("project file", {wrong: True})])
+        resolve([SettingsLayer("project file", {wrong: True})])
     assert str(caught.value) == f'project file: there is no setting "{wrong}"; {meant}'
 
 
@@ -248,7 +248,7 @@ anything = st.recursive(
 )
 raw_layers = st.lists(
     st.builds(
-        Layer,
+        SettingsLayer,
         st.just("somewhere"),
         st.dictionaries(
             st.sampled_from(NAMES) | st.text(st.characters()) | st.integers(), anything, max_size=3
@@ -266,7 +266,7 @@ def test_whatever_the_layers_hold_there_are_valid_settings_or_a_setting_error(la
         told = str(error)
     else:
         told = "somewhere"
-        again = resolve([Layer("again", structs.asdict(resolved.settings))])
+        again = resolve([SettingsLayer("again", structs.asdict(resolved.settings))])
         assert again.settings == resolved.settings
     assert "somewhere" in told
 
@@ -307,7 +307,7 @@ def allowed(chosen: dict[str, Any]) -> dict[str, Any]:
 def test_laid_over_others_values_that_clash_are_left_out_and_told(chosen):
     chosen = allowed(chosen)
     settings, complaints = overlaid(Settings(), chosen, "flag")
-    assert resolve([Layer("again", structs.asdict(settings))]).settings == settings
+    assert resolve([SettingsLayer("again", structs.asdict(settings))]).settings == settings
     left_out = {name for name, value in chosen.items() if getattr(settings, name) != value}
     assert bool(left_out) == bool(complaints)
     for name in left_out:
@@ -323,7 +323,7 @@ def test_a_session_keeps_what_is_latched_and_follows_the_rest(before, after):
     for setting in described():
         assert getattr(went_by, setting.name) == getattr(opened if setting.latched else now, setting.name)
     # Rules between two settings hold across the two moments as well.
-    assert resolve([Layer("again", structs.asdict(went_by))]).settings == went_by
+    assert resolve([SettingsLayer("again", structs.asdict(went_by))]).settings == went_by
 
 
 @pytest.mark.spec("S6.4")

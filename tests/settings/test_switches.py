@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from sevenfold.settings import (
-    Layer,
     Settings,
+    SettingsLayer,
     described,
     in_force,
     overruled,
@@ -64,7 +64,7 @@ def test_with_auto_compaction_switched_off_reactive_is_off_too():
 
 @given(st.dictionaries(st.sampled_from(SWITCHES), st.booleans()))
 def test_no_combination_of_switches_is_an_error_and_each_has_one_meaning(chosen):
-    settings = resolve([Layer("code", chosen)]).settings
+    settings = resolve([SettingsLayer("code", chosen)]).settings
     assert {name for name in SWITCHES if getattr(settings, name)} - overruled(settings).keys() == on(
         settings
     )

@@ -14,7 +14,7 @@ from sevenfold.conversation.resume import resume
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
-from sevenfold.record.decisions import Epoch, Offload
+from sevenfold.record.decisions import Epoch, Offloaded
 from sevenfold.record.log import Place
 from sevenfold.stores.home import Home, Project
 from sevenfold.stores.jsonl.log import JsonlLog
@@ -69,7 +69,7 @@ class Worker:
         self.script.user([blocks.result(id, content)])
         path = self.results.keep(id, content.encode())
         self.script.decide(
-            Offload(tool_use_id=id, preview="see there", path=path, size=len(content), sha256="0" * 64)
+            Offloaded(tool_use_id=id, preview="see there", path=path, size=len(content), sha256="0" * 64)
         )
         return path
 

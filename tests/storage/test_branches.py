@@ -15,7 +15,7 @@ from sevenfold.conversation.resume import fold, resume
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import TranscriptError, TranscriptLocked
 from sevenfold.record import blocks
-from sevenfold.record.decisions import CompactMetadata, Offload, Purged, Segment
+from sevenfold.record.decisions import CompactMetadata, Offloaded, Purged, Segment
 from sevenfold.record.log import Place
 from sevenfold.record.redact import mask
 from sevenfold.record.view import View
@@ -161,7 +161,7 @@ def test_results_that_only_a_branch_refers_to_are_needed(home):
     fork.model(answer(call("t1"), id="msg_t1"))
     fork.user([blocks.result("t1", "long")])
     path = worker.results.keep("t1", b"long")
-    fork.decide(Offload(tool_use_id="t1", preview="see there", path=path, size=4, sha256="0" * 64))
+    fork.decide(Offloaded(tool_use_id="t1", preview="see there", path=path, size=4, sha256="0" * 64))
     gone = worker.results.keep("t2", b"nobody refers to it")
     fork.close()
     worker.close()

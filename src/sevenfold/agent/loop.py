@@ -10,29 +10,33 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
-from sevenfold.agent.events import End, Finished
-from sevenfold.agent.executor import NOT_DONE, AgentHooks, Executor, result_block
+from sevenfold.agent.events import Finished
+from sevenfold.agent.executor import NOT_DONE, result_block
 from sevenfold.agent.tools.output import failed
-from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Flow, Signal, Wait
 from sevenfold.conversation.hooks import HookInput, Stop, UserPromptSubmit
-from sevenfold.conversation.request import Outcome
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.conversation.turn import turn
 from sevenfold.errors import Aborted, InputError, ModelError, RateLimited
 from sevenfold.events import SteppedAside
-from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.layers.notes.layer import compact
 from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolUse
 from sevenfold.record.log import Answer
 from sevenfold.record.wire import NO_RESULT
 from sevenfold.session.results import ToolCall
+
+if TYPE_CHECKING:
+    from sevenfold.agent.events import End
+    from sevenfold.agent.executor import AgentHooks, Executor
+    from sevenfold.conversation.conversation import Conversation
+    from sevenfold.conversation.request import Outcome
+    from sevenfold.layers.compact.request import Compacted, CompactionRequest
 
 RETRIES = 4
 """How often a request is repeated that a provider could not answer just then."""

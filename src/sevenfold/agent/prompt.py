@@ -16,19 +16,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from math import ceil
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from sevenfold.agent import instructions
-from sevenfold.agent.instructions import LoadedFile, LoadReason
-from sevenfold.agent.loop import RunLimits
-from sevenfold.agent.standard_tools import Fit
-from sevenfold.agent.tools.skills import SkillCatalog
 from sevenfold.errors import SettingError
-from sevenfold.ports import Clock
 from sevenfold.prompts import system
 from sevenfold.prompts.text import cut, size
-from sevenfold.request.sections import Sections, SectionSource, SystemPrompt, standard
+from sevenfold.request.sections import SectionSource, SystemPrompt, standard
+
+if TYPE_CHECKING:
+    from sevenfold.agent.instructions import LoadedFile, LoadReason
+    from sevenfold.agent.loop import RunLimits
+    from sevenfold.agent.standard_tools import Fit
+    from sevenfold.agent.tools.skills import SkillCatalog
+    from sevenfold.ports import Clock
+    from sevenfold.request.sections import Sections
 
 STEPS = (1.0, 0.5, 0.25, 0.1)
 """Shares of a limit at which what is left of it is announced to the model."""

@@ -77,7 +77,7 @@ class Threads:
             done(came)
 
 
-class Tasks:
+class TaskRunner:
     """The same with tasks of the running event loop."""
 
     def __init__(self, client: Callable[[], AsyncClient], hooks: AsyncHookRunner | None = None) -> None:

@@ -14,7 +14,7 @@ from sevenfold.conversation import events, history
 from sevenfold.errors import Refused
 from sevenfold.events import Acted, Proposed
 from sevenfold.ports import Log
-from sevenfold.record.decisions import Epoch, Fold, Offload, OwnDecision, Pin, Rewound, Snip, Undone
+from sevenfold.record.decisions import Epoch, Fold, Offloaded, OwnDecision, Pin, Rewound, Snip, Undone
 from sevenfold.record.entries import Boundary, Clearing
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
@@ -226,7 +226,7 @@ def _why_not(view: View, reference: str) -> str:
     if reference in view.undone:
         return f"{reference} was undone already; redo makes it again"
     for made in view.decisions():
-        if isinstance(made, Offload) and reference in (made.id, made.path, made.tool_use_id):
+        if isinstance(made, Offloaded) and reference in (made.id, made.path, made.tool_use_id):
             return (
                 f"{reference} is an offload: what was sent of a result stays as it is, so it cannot be undone; "
                 "fetch gives its whole text"

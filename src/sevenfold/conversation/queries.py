@@ -12,7 +12,7 @@ from sevenfold.errors import Refused, ResultMissing
 from sevenfold.ports import Results
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block, ToolResult
-from sevenfold.record.decisions import Offload
+from sevenfold.record.decisions import Offloaded
 from sevenfold.record.entries import Clearing, Stored
 from sevenfold.record.layout import Item
 
@@ -80,7 +80,7 @@ class Finder:
         """Where the whole of a result is: on disk, or under the call it answers."""
         for made in self._transcript.view.decisions():
             match made:
-                case Offload() if reference in (made.id, made.path, made.tool_use_id):
+                case Offloaded() if reference in (made.id, made.path, made.tool_use_id):
                     return Stored(made.path, made.size, made.sha256) if made.path else made.tool_use_id
                 case Clearing(uuid=uuid, about=about) if uuid == reference:
                     return self._cleared(uuid, about.compacted_tool_ids)

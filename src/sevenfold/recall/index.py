@@ -29,7 +29,7 @@ from sevenfold.recall.passages import CALL, EDIT, ERROR, RESULT, Passage, passag
 from sevenfold.recall.ranking import RecordPlace
 from sevenfold.recall.search import Hit, IndexedPiece, Row, Scorer, Search, SearchOptions, kinds
 from sevenfold.record import entries
-from sevenfold.record.decisions import Offload
+from sevenfold.record.decisions import Offloaded
 from sevenfold.record.entries import Decision, Entry, Said
 
 SCHEMA_VERSION = 1
@@ -301,7 +301,7 @@ class Tables:
             case Said(uuid=uuid, sidechain=aside, timestamp=timestamp):
                 row = (uuid, int(aside), timestamp, position)
                 return self._add_record(row, passages(entry), fetch)
-            case Decision(made=Offload(tool_use_id=call, path=path)):
+            case Decision(made=Offloaded(tool_use_id=call, path=path)):
                 self._db.execute(
                     "INSERT INTO call (id, path) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET path = excluded.path",
                     (call, path),

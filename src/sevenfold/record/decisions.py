@@ -28,7 +28,7 @@ class Segment(Struct, frozen=True, rename="camel"):
     tail_uuid: str
 
 
-class Chain(Struct, frozen=True, rename="camel", omit_defaults=True):
+class CompactionChain(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Where a compaction stands in the row of a session's compactions."""
 
     recompaction: bool = False
@@ -62,7 +62,7 @@ class CompactMetadata(Struct, frozen=True, rename="camel", omit_defaults=True):
     pre_compact_discovered_tools: list[str] | None = None
     preserved_segment: Segment | None = None
     engine: str | None = None
-    chain: Chain | None = None
+    chain: CompactionChain | None = None
     fidelity: Fidelity | None = None
     taken_out: tuple[str, ...] = ()
     """Statements of a model's summary that had no source, and are not in it."""
@@ -203,7 +203,7 @@ class Signed(Own, frozen=True, tag="signed"):
     """Whose it is; to other models ours goes alone. Empty in older records: anybody's."""
 
 
-class Offload(Own, frozen=True, tag="offload"):
+class Offloaded(Own, frozen=True, tag="offload"):
     """A big result moved to disk; ``preview`` is what stays in its place, for good."""
 
     tool_use_id: str
@@ -259,7 +259,7 @@ class Forked(Own, frozen=True, tag="fork"):
     source: str = ""
 
 
-class Notes(Own, frozen=True, tag="notes"):
+class NotesMark(Own, frozen=True, tag="notes"):
     """How far the session notes cover the conversation."""
 
     covered: str | None
@@ -306,14 +306,14 @@ OwnDecision = (
     | Carry
     | Commit
     | Signed
-    | Offload
+    | Offloaded
     | Keep
     | Pinned
     | Snip
     | Fold
     | Pin
     | Forked
-    | Notes
+    | NotesMark
     | Undone
     | Amended
     | Purged

@@ -16,7 +16,7 @@ from sevenfold.record.chain import Chain
 from sevenfold.record.decisions import (
     Epoch,
     Fold,
-    Offload,
+    Offloaded,
     OwnDecision,
     Pinned,
     Signed,
@@ -46,7 +46,7 @@ class Span(Struct, frozen=True):
     summary: str = ""
 
 
-class Replaced(Struct, frozen=True):
+class Replacement(Struct, frozen=True):
     """A result whose content another text stands for; results that come later are not meant."""
 
     decision: str
@@ -67,7 +67,7 @@ class Replaced(Struct, frozen=True):
 class Effects(Struct, frozen=True):
     """What is out of sight, and by which decision."""
 
-    results: dict[str, list[Replaced]] = {}
+    results: dict[str, list[Replacement]] = {}
     """By the id of the tool call, the oldest first: it is the one that holds."""
     attachments: dict[str, str] = {}
     """Record → decision that cleared it."""
@@ -121,7 +121,7 @@ class Made(Struct, frozen=True):
 
 def changes_view(what: OwnDecision) -> bool:
     """Must the view be laid out again when this is decided?"""
-    return isinstance(what, Offload | Pinned | Signed | Snip | Fold | Undone) or (
+    return isinstance(what, Offloaded | Pinned | Signed | Snip | Fold | Undone) or (
         isinstance(what, Epoch) and what.drops_thinking
     )
 
@@ -157,7 +157,7 @@ class Ledger:
     def effects(self, seq: int | None = None) -> Effects:
         """What is out of sight, now or when the file was only ``seq`` long."""
         undone, answers = self._undone(seq), self._model(seq)
-        results: dict[str, list[Replaced]] = {}
+        results: dict[str, list[Replacement]] = {}
         attachments: dict[str, str] = {}
         spans: list[Span] = []
         thinking: list[tuple[int, int]] = []
@@ -169,10 +169,14 @@ class Ledger:
             match made.what:
                 case Clearing(uuid=name, about=about):
                     for call in about.compacted_tool_ids:
-                        results.setdefault(call, []).append(Replaced(name, PLACEHOLDER_CLEARED, made.seq))
+                        results.setdefault(call, []).append(
+                            Replacement(name, PLACEHOLDER_CLEARED, made.seq)
+                        )
                     attachments.update(dict.fromkeys(about.cleared_attachment_uuids, name))
-                case Offload(id=name, tool_use_id=call, preview=preview):
-                    results.setdefault(call, []).append(Replaced(name, preview, made.seq, words_only=True))
+                case Offloaded(id=name, tool_use_id=call, preview=preview):
+                    results.setdefault(call, []).append(
+                        Replacement(name, preview, made.seq, words_only=True)
+                    )
                 case Pinned(calls=calls, record=record):
                     references = True
                     deletions = {**deletions, record: blocks.deletion(calls)} if calls else {}
@@ -288,7 +292,7 @@ def trims(item: Item, effects: Effects) -> set[str]:
     return {one.decision for one in replaced if one}
 
 
-def _replacement(block: Block, seq: int, effects: Effects) -> Replaced | None:
+def _replacement(block: Block, seq: int, effects: Effects) -> Replacement | None:
     """What stands for a result's content, if anything does."""
     if block.kind != "tool_result" or block.id not in effects.results:
         return None

@@ -48,7 +48,7 @@ class Finding(Struct, frozen=True):
     end: int
 
 
-class Masked(Struct, frozen=True):
+class Redacted(Struct, frozen=True):
     """A text without its secrets, and what was found in it as it had been."""
 
     text: str
@@ -62,16 +62,16 @@ class MaskedBlocks(Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
 
-def mask(text: str) -> Masked:
+def mask(text: str) -> Redacted:
     """The text with every secret in it masked."""
     findings = find(text)
     if not findings:
-        return Masked(text)
+        return Redacted(text)
     parts, place = [], 0
     for found in findings:
         parts += [text[place : found.start], label(found.kind, found.digest)]
         place = found.end
-    return Masked("".join([*parts, text[place:]]), tuple(findings))
+    return Redacted("".join([*parts, text[place:]]), tuple(findings))
 
 
 def find(text: str) -> list[Finding]:
@@ -184,7 +184,7 @@ def _raw(block: Block) -> tuple[bytes, tuple[Finding, ...]]:
             return block.raw, ()
 
 
-def _replaced(raw: bytes, name: str, masked: Masked) -> tuple[bytes, tuple[Finding, ...]]:
+def _replaced(raw: bytes, name: str, masked: Redacted) -> tuple[bytes, tuple[Finding, ...]]:
     if not masked.findings:
         return raw, ()
     return _with_field(raw, name, _encoder.encode(masked.text)), masked.findings

@@ -10,7 +10,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class Source(Struct, frozen=True):
+class QuerySource(Struct, frozen=True):
     """The rules for one kind of request."""
 
     name: str
@@ -24,22 +24,22 @@ class Source(Struct, frozen=True):
 _TABLE = {
     source.name: source
     for source in (
-        Source("main", compacts=True),
-        Source("sdk", compacts=True),
-        Source("agent", compacts=True),
-        Source("compact", writes_tail=False),
-        Source("session_memory", writes_tail=False),
-        Source("extract_memories"),
-        Source("dream"),
-        Source("agent_summary", writes_tail=False),
-        Source("prompt_suggestion", writes_tail=False),
-        Source("collapse", writes_tail=False),
+        QuerySource("main", compacts=True),
+        QuerySource("sdk", compacts=True),
+        QuerySource("agent", compacts=True),
+        QuerySource("compact", writes_tail=False),
+        QuerySource("session_memory", writes_tail=False),
+        QuerySource("extract_memories"),
+        QuerySource("dream"),
+        QuerySource("agent_summary", writes_tail=False),
+        QuerySource("prompt_suggestion", writes_tail=False),
+        QuerySource("collapse", writes_tail=False),
     )
 }
 
 
-def source(name: str) -> Source:
+def source(name: str) -> QuerySource:
     """The rules for a query source; ``agent:reviewer`` follows those of ``agent`` under its own name."""
     kind, _, rest = name.partition(":")
-    known = _TABLE.get(kind, Source(kind))
-    return Source(name, known.compacts, known.writes_tail) if rest else known
+    known = _TABLE.get(kind, QuerySource(kind))
+    return QuerySource(name, known.compacts, known.writes_tail) if rest else known

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack
 
 from sevenfold.conversation import turn
-from sevenfold.conversation.background import Tasks
+from sevenfold.conversation.background import TaskRunner
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import AsyncHookRunner, drive_async
 from sevenfold.conversation.fork import Fork
@@ -71,7 +71,7 @@ class AsyncSession:
         self._wire = wire
         self._provider = provider_for(session.conversation.profile.model, client, wire)
         self._client: AsyncClient | None = None
-        self._tasks = Tasks(self._asker, hooks)
+        self._tasks = TaskRunner(self._asker, hooks)
         self._hooks = hooks
         if client is not None:
             self._asker()

@@ -34,8 +34,7 @@ from sevenfold.record.log import Place
 from sevenfold.record.redact import mask
 from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import SystemPrompt
-from sevenfold.settings import Fixed, Resolved, Source, resolve
-from sevenfold.settings import Layer as SettingsLayer
+from sevenfold.settings import Fixed, Resolved, SettingsLayer, Source, resolve
 from sevenfold.stores.home import side_file, user_home
 from sevenfold.stores.jsonl.log import Sync
 from sevenfold.stores.jsonl.store import FileStore, JsonlStore

@@ -10,8 +10,8 @@ from sevenfold.settings.fields import Settings, Stage
 from sevenfold.settings.resolve import (
     DEFAULT,
     Fixed,
-    Layer,
     Resolved,
+    SettingsLayer,
     Source,
     checked,
     from_text,
@@ -24,10 +24,10 @@ from sevenfold.settings.resolve import (
 __all__ = [
     "DEFAULT",
     "Fixed",
-    "Layer",
     "Resolved",
     "Setting",
     "Settings",
+    "SettingsLayer",
     "Source",
     "Stage",
     "by_name",

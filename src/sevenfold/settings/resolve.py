@@ -34,7 +34,7 @@ _WORDS = {
 _LONGEST_SHOWN = 60
 
 
-class Layer(Struct, frozen=True):
+class SettingsLayer(Struct, frozen=True):
     """Values from one place."""
 
     origin: str
@@ -62,7 +62,7 @@ class _Clash(Struct, frozen=True):
     rule: str
 
 
-def resolve(layers: Iterable[Layer], notes: tuple[str, ...] = ()) -> Resolved:
+def resolve(layers: Iterable[SettingsLayer], notes: tuple[str, ...] = ()) -> Resolved:
     """The settings that the layers give together, later ones over earlier ones; raises `SettingError`."""
     values: dict[str, Any] = {}
     origins = dict.fromkeys(by_name(), DEFAULT)

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from sevenfold.errors import SettingError, UserError
-from sevenfold.settings import Layer, Resolved, Settings, by_name, from_text, resolve, unknown
+from sevenfold.settings import Resolved, Settings, SettingsLayer, by_name, from_text, resolve, unknown
 from sevenfold.stores.trust import HOME_VARIABLE, Trust, user_folder
 
 FILE = "settings.toml"
@@ -50,19 +50,19 @@ def load(
     """
     environ = os.environ if environ is None else environ
     folder = user_folder(environ)
-    layers = [Layer(f"user file {folder / FILE}", _values(folder / FILE))]
+    layers = [SettingsLayer(f"user file {folder / FILE}", _values(folder / FILE))]
     notes: tuple[str, ...] = ()
     if project is not None and os.path.lexists(project / PROJECT_FILE):
         if Trust(folder).covers(project):
             path = _inside(project.resolve())
-            layers.append(Layer(f"project file {path}", _values(path)))
+            layers.append(SettingsLayer(f"project file {path}", _values(path)))
         else:
             notes = (
                 f"{project / PROJECT_FILE} is ignored, because its folder is not trusted; "
                 f"to use it, run: sevenfold trust {project}",
             )
     layers += _variables(environ)
-    layers.append(Layer("code", code))
+    layers.append(SettingsLayer("code", code))
     return resolve(layers, notes)
 
 
@@ -186,7 +186,7 @@ def _values(path: Path) -> Mapping[str, object]:
         raise SettingError(f"{path}: cannot be understood: {error}") from error
 
 
-def _variables(environ: Mapping[str, str]) -> Iterator[Layer]:
+def _variables(environ: Mapping[str, str]) -> Iterator[SettingsLayer]:
     """A layer for each variable that sets something, so that errors name it; an empty one sets nothing."""
     for variable in sorted(environ):
         text = environ[variable]
@@ -195,4 +195,4 @@ def _variables(environ: Mapping[str, str]) -> Iterator[Layer]:
         origin, name = f"environment variable {variable}", variable.removeprefix(PREFIX).lower()
         if name not in by_name():
             raise unknown(name, origin)
-        yield Layer(origin, {name: from_text(by_name()[name], text)})
+        yield SettingsLayer(origin, {name: from_text(by_name()[name], text)})

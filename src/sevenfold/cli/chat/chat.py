@@ -9,16 +9,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from rich.console import RenderableType
 from rich.text import Text
 
-from sevenfold.agent.agent import Agent
 from sevenfold.agent.events import (
-    AgentEvent,
     Ended,
-    Finished,
     Happened,
     Mentioned,
     Notice,
@@ -26,24 +24,33 @@ from sevenfold.agent.events import (
     ToolEnded,
     ToolProgress,
 )
-from sevenfold.agent.executor import Asked, Consented
-from sevenfold.agent.tools import context
-from sevenfold.agent.tools.context import Abort
 from sevenfold.cli.chat import consent, lines
-from sevenfold.cli.chat.lines import STYLES, Activity, Level
+from sevenfold.cli.chat.lines import STYLES, Activity
 from sevenfold.cli.chat.markdown import MarkdownStream, render_markdown
-from sevenfold.cli.chat.menu import Menu
 from sevenfold.cli.chat.pages import pairs
-from sevenfold.cli.chat.screen import Screen
-from sevenfold.cli.chat.start import ChatOptions
 from sevenfold.cli.chat.status import Spending, StatusLine
 from sevenfold.cli.text import clean, one_line, plural
 from sevenfold.conversation.edits import compaction_undone
 from sevenfold.errors import Aborted, Refused, SevenfoldError
-from sevenfold.events import Acted, Answered, Compacting, Event, Sending, Veto
+from sevenfold.events import Acted, Answered, Compacting, Sending
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.ladder import background_work
 from sevenfold.ports import Piece
+
+if TYPE_CHECKING:
+    from sevenfold.agent.agent import Agent
+    from sevenfold.agent.events import (
+        AgentEvent,
+        Finished,
+    )
+    from sevenfold.agent.executor import Asked, Consented
+    from sevenfold.agent.tools import context
+    from sevenfold.agent.tools.context import Abort
+    from sevenfold.cli.chat.lines import Level
+    from sevenfold.cli.chat.menu import Menu
+    from sevenfold.cli.chat.screen import Screen
+    from sevenfold.cli.chat.start import ChatOptions
+    from sevenfold.events import Event, Veto
 
 ENDS: dict[str, tuple[Level, str]] = {
     "interrupted": ("warning", "interrupted; say what it should do instead"),

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from sevenfold.agent.executor import Asked, Consented
-from sevenfold.agent.permissions.engine import Mode
-from sevenfold.agent.tools import context
+from sevenfold.agent.executor import Consented
 from sevenfold.agent.tools.edit import diff
 from sevenfold.cli.chat.lines import diff_lines
 from sevenfold.cli.chat.menu import Menu, MenuAnswer, MenuItem
 from sevenfold.cli.text import clean
+
+if TYPE_CHECKING:
+    from sevenfold.agent.executor import Asked
+    from sevenfold.agent.permissions.engine import Mode
+    from sevenfold.agent.tools import context
 
 LARGEST_READ = 2_000_000
 """Bytes of a file that is read to show what a write would change."""

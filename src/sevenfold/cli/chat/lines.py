@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -18,21 +18,25 @@ from rich.padding import Padding
 from rich.text import Text
 
 from sevenfold import events
-from sevenfold.agent.events import Mentioned
 from sevenfold.agent.tools.output import (
     CommandRan,
     FileChanged,
     FileRead,
     TaskChanged,
     TodosChanged,
-    ToolOutput,
 )
 from sevenfold.cli.chat.markdown import render_markdown
-from sevenfold.cli.chat.screen import Signs
 from sevenfold.cli.text import cause, clean, fit, money, one_line, plural, short_count, stopwatch
-from sevenfold.events import Event
 from sevenfold.lab.profile.labels import label_of
 from sevenfold.session.results import ToolCall
+
+if TYPE_CHECKING:
+    from sevenfold.agent.events import Mentioned
+    from sevenfold.agent.tools.output import (
+        ToolOutput,
+    )
+    from sevenfold.cli.chat.screen import Signs
+    from sevenfold.events import Event
 
 FEW_LINES = 14
 """Lines of a diff shown with its call."""

@@ -7,6 +7,7 @@ the app with the keyboard moves from one state to the next.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,8 +15,10 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from sevenfold.cli.chat.screen import Signs
 from sevenfold.cli.text import fit, one_line
+
+if TYPE_CHECKING:
+    from sevenfold.cli.chat.screen import Signs
 
 PAGE = 10
 """Items shown at a time."""

@@ -12,10 +12,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from sevenfold.agent.hooks.settings import Hook, SkippedHook
-from sevenfold.agent.permissions.engine import Permissions
-from sevenfold.cli.chat.screen import Signs
-from sevenfold.cli.chat.status import Spending
 from sevenfold.cli.output import mark_matches, plain_table
 from sevenfold.cli.text import (
     category,
@@ -30,17 +26,22 @@ from sevenfold.cli.text import (
     short_count,
     times,
 )
-from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.status import Reading
-from sevenfold.lab.profile.figures import CacheBreak
-from sevenfold.lab.profile.labels import CallLabel, label_of_block, piece_of
-from sevenfold.recall.search import Hit
+from sevenfold.lab.profile.labels import label_of_block, piece_of
 from sevenfold.record import weight
 from sevenfold.request.frame import tool_name
-from sevenfold.session.session import Explanation
 
 if TYPE_CHECKING:
+    from sevenfold.agent.hooks.settings import Hook, SkippedHook
     from sevenfold.agent.mcp.connection import ServerState
+    from sevenfold.agent.permissions.engine import Permissions
+    from sevenfold.cli.chat.screen import Signs
+    from sevenfold.cli.chat.status import Spending
+    from sevenfold.conversation.conversation import Conversation
+    from sevenfold.lab.profile.figures import CacheBreak
+    from sevenfold.lab.profile.labels import CallLabel
+    from sevenfold.recall.search import Hit
+    from sevenfold.session.session import Explanation
 
 
 def pairs(rows: Iterable[tuple[str, str, str]]) -> Table:

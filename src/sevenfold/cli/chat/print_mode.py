@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import msgspec
 from msgspec import Struct
 
-from sevenfold.agent.agent import Agent
 from sevenfold.agent.events import (
-    AgentEvent,
     Ended,
     Finished,
     Happened,
@@ -30,6 +28,12 @@ from sevenfold.cli.text import clean
 from sevenfold.errors import ModelError, UserError
 from sevenfold.events import Answered
 from sevenfold.ports import Piece
+
+if TYPE_CHECKING:
+    from sevenfold.agent.agent import Agent
+    from sevenfold.agent.events import (
+        AgentEvent,
+    )
 
 Format = Literal["text", "json", "stream-json"]
 DONE, NOT_DONE, INTERRUPTED = 0, 1, 130

@@ -14,17 +14,14 @@ from msgspec import Struct
 from rich.text import Text
 
 from sevenfold.agent.agent import Agent
-from sevenfold.agent.assembly import AgentOptions
 from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.agent.hooks.settings import load
 from sevenfold.agent.mcp.config import PROJECT_FILE, USER_FILE
 from sevenfold.agent.permissions.engine import Mode
-from sevenfold.cli.chat.history import KeptSession, new_name, sessions, title
+from sevenfold.cli.chat.history import new_name, sessions, title
 from sevenfold.cli.chat.menu import Menu, MenuItem
-from sevenfold.cli.chat.screen import Screen
 from sevenfold.cli.text import one_line, size
 from sevenfold.errors import Refused, TranscriptLocked
-from sevenfold.ports import Call, Client, Reply, Watcher
 from sevenfold.providers.models import Lister
 from sevenfold.providers.registry import address_for, client_for, provider_for
 from sevenfold.stores.home import user_home
@@ -35,8 +32,12 @@ from sevenfold.stores.trust import Trust, user_folder
 if TYPE_CHECKING:
     import argparse
 
+    from sevenfold.agent.assembly import AgentOptions
     from sevenfold.agent.mcp.servers import McpServers
     from sevenfold.cli.chat.chat import Chat
+    from sevenfold.cli.chat.history import KeptSession
+    from sevenfold.cli.chat.screen import Screen
+    from sevenfold.ports import Call, Client, Reply, Watcher
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
 """The model of a new chat if none is named."""

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.text import Text
 
-from sevenfold.cli.chat.screen import Signs
 from sevenfold.cli.text import fit, money, short_count
 from sevenfold.conversation.resume import read
 from sevenfold.conversation.status import Reading
-from sevenfold.events import Answered, CacheBroke, Event
-from sevenfold.ports import Log
+from sevenfold.events import Answered, CacheBroke
 from sevenfold.profiles import find
 from sevenfold.record.decisions import Billed, Request
 from sevenfold.record.entries import Decision, Said
 from sevenfold.record.usage import Usage
 from sevenfold.request import price
+
+if TYPE_CHECKING:
+    from sevenfold.cli.chat.screen import Signs
+    from sevenfold.events import Event
+    from sevenfold.ports import Log
 
 
 class Spending(Struct, frozen=True):

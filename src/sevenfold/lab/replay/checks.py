@@ -16,7 +16,7 @@ from sevenfold.events import Acted, Answered, Event, Proposed, Veto
 from sevenfold.lab.replay.recording import Recording
 from sevenfold.lab.replay.run import ReplayRun, replay
 from sevenfold.record.blocks import Block, ToolResult
-from sevenfold.record.decisions import Offload
+from sevenfold.record.decisions import Offloaded
 from sevenfold.record.entries import Clearing
 from sevenfold.session.session import Session
 
@@ -125,7 +125,7 @@ def gone(session: Session) -> list[str]:
     for made in view.decisions():
         if isinstance(made, Clearing):
             found.update(dict.fromkeys(made.about.compacted_tool_ids))
-        elif isinstance(made, Offload):
+        elif isinstance(made, Offloaded):
             found[made.tool_use_id] = None
     for item in view.items:
         found.update(dict.fromkeys(item.said.stored))

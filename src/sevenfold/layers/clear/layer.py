@@ -16,7 +16,7 @@ from sevenfold.errors import BodyTooLarge, ModelError, PromptTooLong
 from sevenfold.events import Acted, Proposed
 from sevenfold.layers.breaker import Pass, Progress
 from sevenfold.layers.clear import policy as clear
-from sevenfold.layers.clear.moment import Moment, Plan, Result, Stake
+from sevenfold.layers.clear.moment import ClearingMoment, OldResult, Plan, Stake
 from sevenfold.layers.clear.pinned import PinnedEdits
 from sevenfold.record import blocks
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED
@@ -194,7 +194,7 @@ class Clearer:
 
     # -- what the planner looks at --------------------------------------------------------------
 
-    def _moment(self, size: Size) -> Moment:
+    def _moment(self, size: Size) -> ClearingMoment:
         c, settings = self._c, self._c.settings
         profile, view = c.profile, c.transcript.view
         idle, price = c.idle_seconds(), profile.price(size.tokens)
@@ -205,7 +205,7 @@ class Clearer:
             item for item in reversed(view.items_from(self._c.stock.answered + 1)) if not item.said.meta
         )
         mid_turn = bool((newest := next(since, None)) and newest.said.answers)
-        return Moment(
+        return ClearingMoment(
             results=(),
             size=size.tokens,
             most=size.high,
@@ -242,13 +242,13 @@ class Clearer:
             found += reasoning(item.weight)
         return round(self._c.gauge.estimator.tokens(found))
 
-    def _results(self) -> list[Result]:
+    def _results(self) -> list[OldResult]:
         count = self._c.gauge.estimator.tokens
         kept = self._c.transcript.pinned()
         exempt = self._exempt()
         left = round(count(measure(CLEARED_RESULT)))
         return [
-            Result(
+            OldResult(
                 held.call,
                 round(count(held.weight)),
                 held.error,

@@ -13,7 +13,7 @@ from sevenfold.record.window import Window
 from sevenfold.settings import Settings
 
 
-class Result(Struct, frozen=True):
+class OldResult(Struct, frozen=True):
     """A result that may be cleared."""
 
     call: str
@@ -27,10 +27,10 @@ class Result(Struct, frozen=True):
     """Tokens that remain of it when it is cleared."""
 
 
-class Moment(Struct, frozen=True, kw_only=True):
+class ClearingMoment(Struct, frozen=True, kw_only=True):
     """Everything the planner looks at."""
 
-    results: Sequence[Result]
+    results: Sequence[OldResult]
     size: int
     """The conversation in tokens…"""
     most: int

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from sevenfold.events import Acted, Proposed
-from sevenfold.layers.clear.moment import Result
+from sevenfold.layers.clear.moment import OldResult
 from sevenfold.record.decisions import OwnDecision, Pinned
 from sevenfold.record.entries import Clearing
 from sevenfold.request.watch import SECONDS
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class PinnedEdits:
     """Decides before each request what is deleted; all it knows follows from the log."""
 
-    def __init__(self, c: Conversation, results: Callable[[], Sequence[Result]]) -> None:
+    def __init__(self, c: Conversation, results: Callable[[], Sequence[OldResult]]) -> None:
         self._c = c
         self._results = results
 
@@ -111,7 +111,7 @@ def deleted(decisions: Iterable[OwnDecision | Clearing]) -> Deleted:
     return found
 
 
-def due(results: Sequence[Result], gone: Deleted, settings: Settings) -> tuple[str, ...]:
+def due(results: Sequence[OldResult], gone: Deleted, settings: Settings) -> tuple[str, ...]:
     """The oldest results beyond the newest that stay, once there are enough of them."""
     active = [result for result in results if result.call not in gone.calls]
     if len(active) < settings.pinned_trigger:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.layers.clear.moment import Moment, Plan, Result
+from sevenfold.layers.clear.moment import ClearingMoment, OldResult, Plan
 from sevenfold.profiles import Price
 from sevenfold.record.decisions import Option
 
@@ -39,7 +39,7 @@ SHIFTED = Price(input=1.0, output=5.0, write_5m=1.25, write_1h=2.0, read=0.1)
 """How prices usually relate to each other, where a model's own are not known."""
 
 
-def plan(moment: Moment) -> Plan:
+def plan(moment: ClearingMoment) -> Plan:
     """What to clear now."""
     considered: list[Option] = []
     for rule in (_room, _full, _pause, _size):
@@ -49,7 +49,7 @@ def plan(moment: Moment) -> Plan:
     return Plan(rule="nothing is due", options=tuple(considered))
 
 
-def could_matter(moment: Moment, results_tokens: float) -> bool:
+def could_matter(moment: ClearingMoment, results_tokens: float) -> bool:
     """A quick look that needs no list of results: is there anything to plan at all?"""
     settings, window = moment.settings, moment.window
     large = (
@@ -61,7 +61,7 @@ def could_matter(moment: Moment, results_tokens: float) -> bool:
     return bool(too_heavy(moment) or large or paused or moment.most >= window.threshold)
 
 
-def might_pay(moment: Moment, results_tokens: float) -> bool:
+def might_pay(moment: ClearingMoment, results_tokens: float) -> bool:
     """Could clearing in a warm cache pay? If not even all results together would, no part of them does."""
     if moment.provider or moment.bound:
         return False
@@ -70,12 +70,12 @@ def might_pay(moment: Moment, results_tokens: float) -> bool:
     return gain > cost and (moment.price is None or cost / 1e6 + moment.owed <= STAKE * moment.spent)
 
 
-def too_heavy(moment: Moment) -> bool:
+def too_heavy(moment: ClearingMoment) -> bool:
     """Are there too many bytes or pictures?"""
     return _over(moment.wire, moment.wire_limit) or _over(moment.images, moment.images_limit)
 
 
-def cannot_be_sent(moment: Moment) -> bool:
+def cannot_be_sent(moment: ClearingMoment) -> bool:
     """Would nobody take the request as it is?"""
     return too_heavy(moment) or moment.most >= moment.window.blocking
 
@@ -84,11 +84,11 @@ class Need(Struct, frozen=True):
     """So much of something must go."""
 
     amount: float
-    worth: Callable[[Result], int]
+    worth: Callable[[OldResult], int]
     """How much of it a result holds."""
 
 
-def _room(moment: Moment, considered: list[Option]) -> Plan | None:
+def _room(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
     """Too many bytes or pictures; if the tokens are too many as well, they go in the same batch."""
     if not (moment.settings.size_clearing and too_heavy(moment)):
         return None
@@ -114,14 +114,14 @@ def _room(moment: Moment, considered: list[Option]) -> Plan | None:
     return _clear(moment, "room", targets, " and ".join(reasons), considered)
 
 
-def _stays_heavy(moment: Moment, targets: Sequence[Result]) -> bool:
+def _stays_heavy(moment: ClearingMoment, targets: Sequence[OldResult]) -> bool:
     """Would there still be too many bytes or pictures?"""
     wire = moment.wire - sum(map(_bytes, targets))
     images = moment.images - sum(map(_pictures, targets))
     return too_heavy(replace(moment, wire=wire, images=images))
 
 
-def _full(moment: Moment, considered: list[Option]) -> Plan | None:
+def _full(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
     """At the threshold."""
     window, settings = moment.window, moment.settings
     if moment.most < window.threshold or not settings.size_clearing:
@@ -146,7 +146,7 @@ def _full(moment: Moment, considered: list[Option]) -> Plan | None:
     return None
 
 
-def _pause(moment: Moment, considered: list[Option]) -> Plan | None:
+def _pause(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
     """The cache is gone anyway."""
     if not (moment.settings.gap_clearing and moment.cold):
         return None
@@ -164,7 +164,7 @@ def _pause(moment: Moment, considered: list[Option]) -> Plan | None:
     return _clear(moment, "pause", targets, rule, considered, thinking=thinking)
 
 
-def _too_dear_a_pause(moment: Moment, freed: int) -> str:
+def _too_dear_a_pause(moment: ClearingMoment, freed: int) -> str:
     """Why results should stay although nothing of them is cached; empty if they may go."""
     if not moment.bound or not freed:
         return ""
@@ -175,7 +175,7 @@ def _too_dear_a_pause(moment: Moment, freed: int) -> str:
     return ""
 
 
-def _size(moment: Moment, considered: list[Option]) -> Plan | None:
+def _size(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
     """Results have grown large, and the cache is warm."""
     settings, budget = moment.settings, moment.window.budget
     if not settings.size_clearing or moment.total <= budget(settings.size_trigger_tokens):
@@ -207,9 +207,9 @@ def _size(moment: Moment, considered: list[Option]) -> Plan | None:
 
 
 def _clear(
-    moment: Moment,
+    moment: ClearingMoment,
     cause: str,
-    targets: list[Result],
+    targets: list[OldResult],
     rule: str,
     considered: list[Option],
     *,
@@ -233,7 +233,7 @@ def _clear(
     )
 
 
-def _oldest(moment: Moment, keep: int, needs: Sequence[Need] = ()) -> list[Result]:
+def _oldest(moment: ClearingMoment, keep: int, needs: Sequence[Need] = ()) -> list[OldResult]:
     """The oldest results that may go, until enough of everything has gone; without needs, all of them.
 
     The newest ``keep`` stay, errors not counted. Where bytes or pictures must go, results with pictures go first:
@@ -248,7 +248,7 @@ def _oldest(moment: Moment, keep: int, needs: Sequence[Need] = ()) -> list[Resul
     may.reverse()
     if any(need.worth is not _tokens for need in needs):
         may.sort(key=lambda result: result.images == 0)
-    chosen: list[Result] = []
+    chosen: list[OldResult] = []
     missing = [need.amount for need in needs]
     for result in may:
         gains = [need.worth(result) for need in needs]
@@ -259,7 +259,7 @@ def _oldest(moment: Moment, keep: int, needs: Sequence[Need] = ()) -> list[Resul
     return chosen
 
 
-def _need(moment: Moment) -> Need:
+def _need(moment: ClearingMoment) -> Need:
     """Tokens to let go of at the threshold: enough not to be there again at once."""
     budget, settings = moment.window.budget, moment.settings
     seen = max(
@@ -269,12 +269,12 @@ def _need(moment: Moment) -> Need:
     return Need(seen + moment.edited, _tokens)
 
 
-def _freed(moment: Moment, targets: Sequence[Result]) -> int:
+def _freed(moment: ClearingMoment, targets: Sequence[OldResult]) -> int:
     """What the model sees less of; what the provider leaves out already is not freed again."""
     return max(0, sum(map(_tokens, targets)) - moment.edited)
 
 
-def _rewrite(moment: Moment, freed: int) -> float:
+def _rewrite(moment: ClearingMoment, freed: int) -> float:
     """What is written anew that would have been read, less what is no longer read.
 
     That is everything behind system and tools: no cache entry behind a changed result is found again, and those
@@ -285,13 +285,13 @@ def _rewrite(moment: Moment, freed: int) -> float:
     return rest * (write - read) - freed * read
 
 
-def _rates(moment: Moment) -> tuple[float, float]:
+def _rates(moment: ClearingMoment) -> tuple[float, float]:
     """Of a million tokens read and written."""
     price = moment.price or SHIFTED
     return price.read, price.write(moment.lifetime)
 
 
-def _usd(moment: Moment, units: float) -> float | None:
+def _usd(moment: ClearingMoment, units: float) -> float | None:
     return None if moment.price is None else units / 1e6
 
 
@@ -303,15 +303,15 @@ def _over(used: int, limit: int | None) -> bool:
     return limit is not None and used > limit
 
 
-def _tokens(result: Result) -> int:
+def _tokens(result: OldResult) -> int:
     return result.tokens - result.left
 
 
-def _bytes(result: Result) -> int:
+def _bytes(result: OldResult) -> int:
     return result.wire - PLACEHOLDER_BYTES
 
 
-def _pictures(result: Result) -> int:
+def _pictures(result: OldResult) -> int:
     return result.images
 
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from sevenfold.layers.compact.fidelity import Score
 from sevenfold.layers.compact.scope import Span
-from sevenfold.record.decisions import Chain
+from sevenfold.record.decisions import CompactionChain
 from sevenfold.record.usage import Usage
 
 EngineName = Literal["notes", "provider", "fork", "plain", "extractive"]
@@ -59,7 +59,7 @@ class Compacted(Struct, frozen=True, kw_only=True):
     summary: str
     """As the next model reads it."""
     score: Score
-    chain: Chain
+    chain: CompactionChain
     invented: tuple[str, ...]
     """Statements about the user's words that had no source; they were taken out."""
     cut: tuple[str, ...]

@@ -17,7 +17,7 @@ from sevenfold.layers.compact.scope import Scope
 from sevenfold.prompts.compact import Continued
 from sevenfold.prompts.context import Folded
 from sevenfold.record import blocks, redact
-from sevenfold.record.decisions import Carry, Chain, CompactMetadata, Fidelity, Fold, Segment
+from sevenfold.record.decisions import Carry, CompactionChain, CompactMetadata, Fidelity, Fold, Segment
 from sevenfold.record.log import renew_labels
 from sevenfold.record.view import View
 from sevenfold.request.frame import tool_name
@@ -34,7 +34,7 @@ class Result(Struct, frozen=True, kw_only=True):
     got: Got
     engine: EngineName
     verdict: Verdict
-    chain: Chain
+    chain: CompactionChain
     beside: Sequence[Attachment] = ()
     before: int = 0
     after: int = 0
@@ -131,14 +131,14 @@ def _masked(words: str) -> str:
     return redact.mask(words).text
 
 
-def chain(view: View, turn: str, threshold: int, source: str) -> Chain:
+def chain(view: View, turn: str, threshold: int, source: str) -> CompactionChain:
     """Where a compaction made now stands in the row, from the record alone; ``turn`` names it."""
     if view.boundary is None:
-        return Chain(turn=turn, threshold=threshold, query_source=source)
+        return CompactionChain(turn=turn, threshold=threshold, query_source=source)
     begun = next((item.seq for item in view.items if item.said.summary), -1)
     answers = {
         item.said.message_id or item.said.uuid
         for item in view.items
         if item.said.role == "assistant" and item.seq > begun
     }
-    return Chain(True, len(answers), view.boundary, turn, threshold, source)
+    return CompactionChain(True, len(answers), view.boundary, turn, threshold, source)

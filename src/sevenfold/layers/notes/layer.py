@@ -27,10 +27,10 @@ from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.summary import Draft, Failure
 from sevenfold.layers.notes import policy as notes
-from sevenfold.layers.notes.policy import Notes as NotesText
+from sevenfold.layers.notes.policy import NotesText as NotesText
 from sevenfold.layers.notes.policy import Since
 from sevenfold.record import blocks
-from sevenfold.record.decisions import Notes as NotesMark
+from sevenfold.record.decisions import NotesMark as NotesMark
 from sevenfold.record.layout import Item
 from sevenfold.settings import Settings
 

@@ -54,7 +54,7 @@ _NO_CHANGE = re.compile(r"<no-changes\s*/?>", re.IGNORECASE)
 Count = Callable[[str], int]
 
 
-class Notes(Struct, frozen=True):
+class NotesText(Struct, frozen=True):
     """The text of each section, without header and italic line."""
 
     sections: Mapping[str, str] = {}
@@ -73,7 +73,7 @@ class Notes(Struct, frozen=True):
         return "\n".join(parts)
 
 
-def read(text: str) -> Notes:
+def read(text: str) -> NotesText:
     """Notes from a file, whatever was done to it: what stands under a known header is its section's."""
     found: dict[str, str] = {}
     headers = list(_HEADER.finditer(text))
@@ -89,7 +89,7 @@ def read(text: str) -> Notes:
         body = text[header.end() : end].strip("\n")
         first, _, rest = body.partition("\n")
         found[name] = (rest if first.strip() == f"_{SECTIONS[name]}_" else body).strip("\n")
-    return Notes(found)
+    return NotesText(found)
 
 
 class Since(Struct, frozen=True):
@@ -116,7 +116,7 @@ def due(since: Since, window: Window, pause: int = 1) -> bool:
     return enough and (since.calls >= CALLS or since.resting)
 
 
-def instruction(notes: Notes, window: Window, count: Count) -> str:
+def instruction(notes: NotesText, window: Window, count: Count) -> str:
     """What the model is told when the notes are to be brought up to date."""
     return NotesUpdate(
         limit=window.budget(SECTION_TOKENS),
@@ -126,7 +126,7 @@ def instruction(notes: Notes, window: Window, count: Count) -> str:
     ).render()
 
 
-def apply(notes: Notes, answer: str) -> Notes | Failure:
+def apply(notes: NotesText, answer: str) -> NotesText | Failure:
     """The notes with the sections an answer changes; a failure if it changes none and does not say so."""
     changed = {name: text for name, text in _CHANGED.findall(answer) if name in SECTIONS}
     unknown = [name for name, _ in _CHANGED.findall(answer) if name not in SECTIONS]
@@ -135,16 +135,16 @@ def apply(notes: Notes, answer: str) -> Notes | Failure:
             return notes
         named = f"; it names {unknown[0]!r}, which is no section" if unknown else ""
         return Failure("no_summary", f"the answer changes no section of the notes{named}")
-    return Notes({**notes.sections, **{name: _plain(text) for name, text in changed.items()}})
+    return NotesText({**notes.sections, **{name: _plain(text) for name, text in changed.items()}})
 
 
-def without(notes: Notes, doubtful: Sequence[str]) -> Notes:
+def without(notes: NotesText, doubtful: Sequence[str]) -> NotesText:
     """The notes without the lines in which any of this stands."""
     kept = {
         name: "\n".join(line for line in text.split("\n") if not any(words in line for words in doubtful))
         for name, text in notes.sections.items()
     }
-    return Notes({name: text for name, text in kept.items() if text.strip()})
+    return NotesText({name: text for name, text in kept.items() if text.strip()})
 
 
 def italics() -> frozenset[str]:
@@ -152,7 +152,7 @@ def italics() -> frozenset[str]:
     return frozenset(f"_{says}_" for says in SECTIONS.values())
 
 
-def as_summary(notes: Notes, path: str, window: Window, count: Count) -> str:
+def as_summary(notes: NotesText, path: str, window: Window, count: Count) -> str:
     """The notes as a summary; a section that is too long is cut, and says where the rest is."""
     most = window.budget(SECTION_TOKENS)
     parts = []
@@ -166,7 +166,7 @@ def as_summary(notes: Notes, path: str, window: Window, count: Count) -> str:
     return "\n\n".join(parts)
 
 
-def names(notes: Notes) -> list[str]:
+def names(notes: NotesText) -> list[str]:
     """What the notes name to the letter and cannot have from themselves: paths, addresses, ids."""
     text = "\n".join(notes.sections.values())
     found = identifiers([Source(text, "notes", by_user=True)])
@@ -197,7 +197,7 @@ def keep_from(
     return start
 
 
-def _urgent(notes: Notes, window: Window, count: Count) -> str | None:
+def _urgent(notes: NotesText, window: Window, count: Count) -> str | None:
     """Which sections must become shorter, the more pressing the further they are over."""
     most, total = window.budget(SECTION_TOKENS), window.budget(TOTAL_TOKENS)
     sizes = {name: count(text) for name, text in notes.sections.items() if text.strip()}

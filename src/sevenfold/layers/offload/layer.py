@@ -24,7 +24,7 @@ from sevenfold.layers.offload.policy import Big, Budget
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import Keep
-from sevenfold.record.decisions import Offload as OffloadDecision
+from sevenfold.record.decisions import Offloaded as OffloadDecision
 from sevenfold.record.entries import Stored
 from sevenfold.record.gauge import Check
 from sevenfold.settings import Settings
@@ -72,7 +72,7 @@ class Offload:
         return c.state(Offloader).propose()
 
 
-class Problem(Struct, frozen=True):
+class StorageProblem(Struct, frozen=True):
     """Why a result could not be stored."""
 
     says: str
@@ -98,7 +98,7 @@ class Offloader:
         shown: list[Block] = []
         stored: dict[str, Stored] = {}
         refused: list[str] = []
-        failed: list[tuple[Big, Problem]] = []
+        failed: list[tuple[Big, StorageProblem]] = []
         for block in given:
             block = filled(block) if nothing(block) else block
             big = offload.too_big(block, tool_of(block.id), budget) if budget.settings.offload else None
@@ -106,7 +106,7 @@ class Offloader:
                 case Stored(path=path) as place if big:
                     stored[block.id] = place
                     block = blocks.with_words(block, offload.stored(big, path, budget))
-                case Problem() as problem if big:
+                case StorageProblem() as problem if big:
                     failed.append((big, problem))
                 case None if big:
                     refused.append(block.id)
@@ -173,12 +173,12 @@ class Offloader:
         match self._put_away(big, budget):
             case Stored(path=path) as place:
                 return self._decide(big, offload.stored(big, path, budget), place)
-            case Problem(says=says) if big.mechanism == "store":
+            case StorageProblem(says=says) if big.mechanism == "store":
                 return self._decide(big, offload.truncated(big, says), _nowhere(big))
             case _:
                 return False
 
-    def _put_away(self, big: Big, budget: Budget) -> Stored | Problem | None:
+    def _put_away(self, big: Big, budget: Budget) -> Stored | StorageProblem | None:
         """Where the whole is now; None if a listener refuses."""
         if not self._c.events.may(self._proposal(big, budget)):
             return None
@@ -187,7 +187,7 @@ class Offloader:
             path = self._c.services.results.keep(big.block.id + big.found.name_ending, content)
         except TranscriptError as error:
             self._stepped_aside(error)
-            return Problem(str(error))
+            return StorageProblem(str(error))
         self._tell(big, budget, path)
         return Stored(path, len(content), hashlib.sha256(content).hexdigest())
 
@@ -195,7 +195,7 @@ class Offloader:
         self,
         shown: list[Block],
         stored: dict[str, Stored],
-        failed: Sequence[tuple[Big, Problem]],
+        failed: Sequence[tuple[Big, StorageProblem]],
         refused: list[str],
     ) -> str:
         cut = {big.block.id: offload.truncated(big, problem.says) for big, problem in failed}

@@ -16,7 +16,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from sevenfold.ports import Call
-from sevenfold.profiles import Betas, Profile, Thinking
+from sevenfold.profiles import Betas, Profile, ThinkingRules
 from sevenfold.providers.openai.chat import ChatReader, chat_request
 from sevenfold.providers.openai.responses import (
     ResponsesReader,
@@ -57,7 +57,7 @@ class OpenAIProvider(SdkProvider):
         if profile.wire not in (ChatCompletions.name, Responses.name):
             lost |= {
                 "cache": replace(profile.cache, automatic=True, markers=0),
-                "thinking": Thinking(modes=profile.thinking.modes),
+                "thinking": ThinkingRules(modes=profile.thinking.modes),
                 "betas": Betas(),
                 "tool_changes": False,
                 "edits": (),

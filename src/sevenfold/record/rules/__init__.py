@@ -27,10 +27,10 @@ from sevenfold.record.rules.base import (
     wrong_role,
 )
 from sevenfold.record.rules.cache import Prompt, cache_refusals
-from sevenfold.record.rules.repair import Repair, RepairTexts, repair
+from sevenfold.record.rules.repair import RepairTexts, RuleRepair, repair
 from sevenfold.record.rules.tools import tool_refusals
 
-__all__ = ["Refusal", "Repair", "RepairTexts", "RuleFacts", "refusals", "repair"]
+__all__ = ["Refusal", "RepairTexts", "RuleFacts", "RuleRepair", "refusals", "repair"]
 
 EMPTY_MESSAGE = "all messages must have non-empty content except for the optional final assistant message"
 

@@ -18,7 +18,7 @@ UNMARKABLE = THINKING
 LIFETIMES = ("5m", "1h")
 
 
-class Marker(Struct, frozen=True):
+class CacheMark(Struct, frozen=True):
     """One `cache_control`: where it stands and how long its entry lives."""
 
     path: str
@@ -45,7 +45,7 @@ def cache_refusals(prompt: Prompt, facts: RuleFacts) -> Iterator[Refusal]:
         ttl = lifetime(prompt.automatic)
         standing = next((marker for marker in markers if marker.path == last), None)
         if standing is None:
-            markers.append(Marker(last, ttl))
+            markers.append(CacheMark(last, ttl))
         elif standing.ttl != ttl:
             words = (
                 f"cache_control: the last cacheable block already has a marker with ttl='{standing.ttl}'"
@@ -61,16 +61,16 @@ def _is_marked(block: Json) -> bool:
     return block.get("cache_control") is not None or block.get("type") == "tool_result"
 
 
-def _markers(marked: list[tuple[str, Json]]) -> Iterator[Marker]:
+def _markers(marked: list[tuple[str, Json]]) -> Iterator[CacheMark]:
     """The markers written into the request, in the order the server reads them."""
     for path, block in marked:
         if (control := block.get("cache_control")) is not None:
-            yield Marker(path, lifetime(control))
+            yield CacheMark(path, lifetime(control))
         content = block.get("content")
         if isinstance(content, list) and kind_of(block) == "tool_result":
             for inner in content:
                 if isinstance(inner, dict) and inner.get("cache_control") is not None:
-                    yield Marker(path, lifetime(inner["cache_control"]))
+                    yield CacheMark(path, lifetime(inner["cache_control"]))
 
 
 def last_markable(prompt: Prompt) -> str:
@@ -122,7 +122,7 @@ def _badly_placed(prompt: Prompt, marked: list[tuple[str, Json]]) -> Iterator[Re
             yield Refusal(where, f"{where}.ttl: Input should be '5m' or '1h'", "cache_control_form")
 
 
-def _wrong_order(markers: list[Marker]) -> Iterator[Refusal]:
+def _wrong_order(markers: list[CacheMark]) -> Iterator[Refusal]:
     short = False
     for marker in markers:
         if marker.ttl == "1h" and short:

@@ -41,7 +41,7 @@ from sevenfold.record.wire import CUT_START, NO_RESULT, ORPHAN
 MARKERS = 4
 
 
-class Repair(Struct, frozen=True):
+class RuleRepair(Struct, frozen=True):
     """One thing that was mended."""
 
     path: str
@@ -58,7 +58,9 @@ class RepairTexts(Struct, frozen=True):
     opening: str = CUT_START
 
 
-def repair(messages: Sequence[Json], texts: RepairTexts | None = None) -> tuple[list[Json], list[Repair]]:
+def repair(
+    messages: Sequence[Json], texts: RepairTexts | None = None
+) -> tuple[list[Json], list[RuleRepair]]:
     """The messages as the server takes them, and what had to be done for that."""
     work = _Work(messages, texts or RepairTexts())
     mended = -1
@@ -75,10 +77,10 @@ class _Work:
     def __init__(self, messages: Sequence[Json], texts: RepairTexts) -> None:
         self.messages: list[Json] = list(messages)
         self.texts = texts
-        self.done: list[Repair] = []
+        self.done: list[RuleRepair] = []
 
     def note(self, path: str, what: str) -> None:
-        self.done.append(Repair(path, what))
+        self.done.append(RuleRepair(path, what))
 
     def drop(self, parts: Iterable[Placed], what: str) -> None:
         """Take these blocks out of their messages."""

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from sevenfold.errors import TranscriptLocked
 from sevenfold.record import entries
-from sevenfold.record.decisions import Carry, Offload, Pin
+from sevenfold.record.decisions import Carry, Offloaded, Pin
 from sevenfold.record.entries import Boundary, Decision, Entry, Said
 from sevenfold.record.view import View
 from sevenfold.stores.files import explain, is_temporary
@@ -205,7 +205,7 @@ def _references(offset: int, entry: Entry) -> Iterator[_Reference]:
         case Said(uuid=uuid, stored=stored):
             for call, one in stored.items():
                 yield _Reference(offset, _key(one.path), call, uuid)
-        case Decision(made=Offload() as made):
+        case Decision(made=Offloaded() as made):
             yield _Reference(offset, _key(made.path), made.tool_use_id, "")
         case _:
             pass

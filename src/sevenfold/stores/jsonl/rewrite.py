@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from sevenfold.errors import InputError, TranscriptTooNew
 from sevenfold.ports import Clock, Ids
-from sevenfold.record.decisions import Epoch, Offload, OwnDecision, Purged, Signed, Undone
+from sevenfold.record.decisions import Epoch, Offloaded, OwnDecision, Purged, Signed, Undone
 from sevenfold.record.entries import Boundary, Damaged, Decision, Entry, Label, Said
 from sevenfold.record.log import decided
 from sevenfold.record.view import View
@@ -150,7 +150,7 @@ def _identity(entry: Entry) -> object:
             return replace(entry, blocks=(), stored={}, usage=None), kinds, stored
         case Boundary():
             return replace(entry, about=replace(entry.about, user_context=None))
-        case Decision(made=Offload() as made):
+        case Decision(made=Offloaded() as made):
             return type(made), made.id, made.at, made.tool_use_id, made.path, made.sha256
         case Decision(made=Epoch() as made):
             return type(made), made.id, made.at, made.model, sorted(made.settings)
