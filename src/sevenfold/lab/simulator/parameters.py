@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from types import GenericAlias
+from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec import Struct
@@ -32,132 +33,58 @@ class ApiFeatures(Struct, frozen=True):
         return self.version >= "2026-10-21"
 
 
-class _Config(Struct, forbid_unknown_fields=True):
-    """A setting that takes no fields but its own."""
+def _config(tag: str = "", /, **fields: Any) -> Any:
+    """A setting with these fields and no others; with ``tag`` as its type. Fields that may be None may be left out."""
+    optional = {name: type(None) in get_args(kind) for name, kind in fields.items()}
+    listed = [(name, kind, None) if optional[name] else (name, kind) for name, kind in fields.items()]
+    tagged: dict[str, Any] = {"tag_field": "type", "tag": tag} if tag else {}
+    return msgspec.defstruct(tag or "Config", listed, forbid_unknown_fields=True, kw_only=True, **tagged)
 
 
-class _Tokens(_Config):
-    type: Literal["input_tokens"]
-    value: int
-
-
-class _Trigger(_Config):
-    type: Literal["input_tokens", "tool_uses"]
-    value: int
-
-
-class _KeepUses(_Config):
-    type: Literal["tool_uses"]
-    value: int
-
-
-class _KeepTurns(_Config, tag_field="type", tag="thinking_turns"):
-    value: int
-
-
-class _KeepAll(_Config, tag_field="type", tag="all"):
-    pass
-
-
-class _ClearToolUses(_Config, tag_field="type", tag="clear_tool_uses_20250919"):
-    """Clear old tool results."""
-
-    trigger: _Trigger | None = None
-    keep: _KeepUses | None = None
-    clear_at_least: _Tokens | None = None
-    exclude_tools: list[str] | None = None
-    clear_tool_inputs: bool | list[str] | None = None
-
-
-class _ClearThinking(_Config, tag_field="type", tag="clear_thinking_20251015"):
-    """Clear old thinking."""
-
-    keep: _KeepTurns | _KeepAll | Literal["all"] | None = None
-
-
-class _CompactEdit(_Config, tag_field="type", tag="compact_20260112"):
-    """Summarise at a threshold."""
-
-    trigger: _Tokens | None = None
-    pause_after_compaction: bool | None = None
-    instructions: str | None = None
-
-
-class _ContextManagement(_Config):
-    """Edits the server makes by itself."""
-
-    edits: list[_ClearToolUses | _ClearThinking | _CompactEdit] | None = None
-
-
-class _CompactionOnDemand(_Config):
-    """A summary on demand."""
-
-    type: Literal["summarize"]
-    instructions: str | None = None
-
-
-class _TaskBudget(_Config):
-    type: Literal["tokens"]
-    total: int
-    remaining: int | None = None
-
-
-class _OutputConfig(_Config):
-    """How the answer is to be."""
-
-    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
-    format: dict[str, Any] | None = None
-    task_budget: _TaskBudget | None = None
-
-
-class _Binding(_Config):
-    prefix_mismatch_behavior: Literal["error", "drop_block"] | None = None
-
-
-class _Adaptive(_Config, tag_field="type", tag="adaptive"):
-    display: Literal["summarized", "omitted", "updates"] | None = None
-    block_binding: _Binding | None = None
-
-
-class _Enabled(_Config, tag_field="type", tag="enabled"):
-    budget_tokens: int
-    display: Literal["summarized", "omitted", "updates"] | None = None
-    block_binding: _Binding | None = None
-
-
-class _Disabled(_Config, tag_field="type", tag="disabled"):
-    pass
-
-
-class _BetweenTools(_Config, tag_field="type", tag="between_tools"):
-    pass
-
-
-class _ToolChoice(_Config):
-    """How tools are to be used."""
-
-    type: Literal["auto", "any", "tool", "none"]
-    name: str | None = None
-    disable_parallel_tool_use: bool | None = None
-
-
-class _Diagnostics(_Config):
-    previous_message_id: str | None = None
-
-
-class _CacheControl(_Config):
-    type: Literal["ephemeral"]
-    ttl: Literal["5m", "1h"] | None = None
-
-
+_TOKENS = _config(type=Literal["input_tokens"], value=int)
+_CLEAR_TOOL_USES = _config(
+    "clear_tool_uses_20250919",
+    trigger=_config(type=Literal["input_tokens", "tool_uses"], value=int) | None,
+    keep=_config(type=Literal["tool_uses"], value=int) | None,
+    clear_at_least=_TOKENS | None,
+    exclude_tools=list[str] | None,
+    clear_tool_inputs=bool | list[str] | None,
+)
+_CLEAR_THINKING = _config(
+    "clear_thinking_20251015",
+    keep=_config("thinking_turns", value=int) | _config("all") | Literal["all"] | None,
+)
+_COMPACT = _config(
+    "compact_20260112",
+    trigger=_TOKENS | None,
+    pause_after_compaction=bool | None,
+    instructions=str | None,
+)
+_SHOWN_THINKING: Mapping[str, Any] = {
+    "display": Literal["summarized", "omitted", "updates"] | None,
+    "block_binding": _config(prefix_mismatch_behavior=Literal["error", "drop_block"] | None) | None,
+}
 CONFIGS: Mapping[str, Any] = {
-    "context_management": _ContextManagement,
-    "compaction": _CompactionOnDemand,
-    "thinking": _Adaptive | _Enabled | _Disabled | _BetweenTools,
-    "output_config": _OutputConfig,
-    "tool_choice": _ToolChoice,
-    "diagnostics": _Diagnostics,
-    "cache_control": _CacheControl,
+    "context_management": _config(
+        edits=GenericAlias(list, _CLEAR_TOOL_USES | _CLEAR_THINKING | _COMPACT) | None
+    ),
+    "compaction": _config(type=Literal["summarize"], instructions=str | None),
+    "thinking": _config("adaptive", **_SHOWN_THINKING)
+    | _config("enabled", budget_tokens=int, **_SHOWN_THINKING)
+    | _config("disabled")
+    | _config("between_tools"),
+    "output_config": _config(
+        effort=Literal["low", "medium", "high", "xhigh", "max"] | None,
+        format=dict[str, Any] | None,
+        task_budget=_config(type=Literal["tokens"], total=int, remaining=int | None) | None,
+    ),
+    "tool_choice": _config(
+        type=Literal["auto", "any", "tool", "none"],
+        name=str | None,
+        disable_parallel_tool_use=bool | None,
+    ),
+    "diagnostics": _config(previous_message_id=str | None),
+    "cache_control": _config(type=Literal["ephemeral"], ttl=Literal["5m", "1h"] | None),
     "metadata": dict[str, Any],
     "stop_sequences": list[str],
     "speed": Literal["standard", "fast"],
