@@ -1,9 +1,9 @@
-"""What the tests of clients share: requests to send, servers to send them to, and every way to ask."""
+"""What the tests of providers share: requests to send, servers to send them to, and every way to ask."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,23 +16,18 @@ from sevenfold.lab.simulator.clock import VirtualClock
 from sevenfold.lab.simulator.faults import Fault, Faults
 from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
-from sevenfold.ports import AsyncClient, Call, Client, Reply, Watcher
-from sevenfold.providers.anthropic import AnthropicClient, AsyncAnthropicClient
-from sevenfold.providers.openai.client import AsyncOpenAIClient, OpenAIClient
+from sevenfold.ports import Call, Reply, Watcher
+from sevenfold.providers import registry
+from sevenfold.providers.sdk import AsyncSdkClient, SdkClient, SdkProvider
 from sevenfold.record.blocks import words_of
 
 KEY = "simulated-key"
-MODELS = {"anthropic": "claude-sonnet-5-5", "chat": "gpt-5", "responses": "gpt-5.6"}
-CLIENTS: dict[str, type[Client]] = {
-    "anthropic": AnthropicClient,
-    "chat": OpenAIClient,
-    "responses": OpenAIClient,
-}
-ASYNC_CLIENTS: dict[str, type[AsyncClient]] = {
-    "anthropic": AsyncAnthropicClient,
-    "chat": AsyncOpenAIClient,
-    "responses": AsyncOpenAIClient,
-}
+MODELS = {"messages": "claude-sonnet-5-5", "chat": "gpt-5", "responses": "gpt-5.6"}
+"""A model for each API that is asked through an SDK."""
+PROVIDERS = {one.name: one for one in registry.providers() if isinstance(one, SdkProvider)}
+"""Those APIs, as the registry has them."""
+SDK_CLIENTS = {"anthropic": "Anthropic", "openai": "OpenAI"}
+"""What each SDK calls its client."""
 TOOLS = [{"name": "Read", "description": "reads", "input_schema": {"type": "object"}}]
 
 
@@ -52,45 +47,55 @@ class Way(Struct, frozen=True):
     def call(self, **fields: Any) -> Call:
         return Call(body(**{"model": MODELS[self.api], **fields}))
 
-    def ask(self, url: str, call: Call, watch: Watcher | None = None, **options: Any) -> Reply:
-        """Ask a server once with a client of its own."""
-        given = {"api_key": KEY, "max_retries": 0, "stream": self.stream, **options}
-        return self.run(call, watch, base_url=url if self.api == "anthropic" else f"{url}/v1", **given)
+    @property
+    def provider(self) -> SdkProvider:
+        return PROVIDERS[self.api]
 
-    def run(self, call: Call, watch: Watcher | None = None, sdk: Any = None, **options: Any) -> Reply:
+    def ask(
+        self, url: str, call: Call, watch: Watcher | None = None, wire: str | None = None, **options: Any
+    ) -> Reply:
+        """Ask a server once, through a client that the provider makes for an SDK client with these options."""
+        at = {"api_key": KEY, "max_retries": 0, "base_url": address(self.provider, url)}
+        sdk = sdk_client(self.provider, awaited=self.awaited, **at | options)
         return (
-            asyncio.run(self._await(call, watch, sdk, options))
+            asyncio.run(self._await(sdk, call, watch, wire))
             if self.awaited
-            else self._wait(call, watch, sdk, options)
+            else self._wait(sdk, call, watch, wire)
         )
 
-    def _wait(self, call: Call, watch: Watcher | None, sdk: Any, options: Mapping[str, Any]) -> Reply:
-        made: type[Any] = CLIENTS[self.api]
-        client: Client = made(sdk, **options)
-        try:
+    def _wait(self, sdk: Any, call: Call, watch: Watcher | None, wire: str | None) -> Reply:
+        client = self.provider.client(sdk, wire)
+        assert isinstance(client, SdkClient)
+        client.stream = self.stream
+        with sdk:
             return client.ask(call, watch)
-        finally:
-            client.close()
 
-    async def _await(
-        self, call: Call, watch: Watcher | None, sdk: Any, options: Mapping[str, Any]
-    ) -> Reply:
-        made: type[Any] = ASYNC_CLIENTS[self.api]
-        client: AsyncClient = made(sdk, **options)
-        try:
+    async def _await(self, sdk: Any, call: Call, watch: Watcher | None, wire: str | None) -> Reply:
+        client = self.provider.async_client(sdk, wire)
+        assert isinstance(client, AsyncSdkClient)
+        client.stream = self.stream
+        async with sdk:
             return await client.ask(call, watch)
-        finally:
-            await client.close()
 
     def __str__(self) -> str:
         return f"{self.api}-{'async' if self.awaited else 'sync'}-{'stream' if self.stream else 'whole'}"
 
 
 WAYS = [
-    Way(api, awaited, stream) for api in MODELS for awaited in (False, True) for stream in (True, False)
+    Way(api, awaited, stream) for api in PROVIDERS for awaited in (False, True) for stream in (True, False)
 ]
 STREAMS = [way for way in WAYS if way.stream]
-ANTHROPIC = [way for way in WAYS if way.api == "anthropic"]
+
+
+def address(provider: SdkProvider, url: str) -> str:
+    """The address of a provider's API at a simulator: an SDK expects the version in it, or adds it itself."""
+    return f"{url}/v1" if provider.vendor.url.endswith("/v1") else url
+
+
+def sdk_client(provider: SdkProvider, *, awaited: bool = False, **options: Any) -> Any:
+    """A client of the provider's own SDK."""
+    name = SDK_CLIENTS[provider.vendor.sdk]
+    return getattr(provider.vendor.load(), f"Async{name}" if awaited else name)(**options)
 
 
 SAID = 'Wörds "and" more words, enough of them that they come in several pieces, one after the other'

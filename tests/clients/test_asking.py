@@ -1,8 +1,6 @@
-"""What holds for every client, however it asks: through either SDK, waiting or not, streamed or whole."""
+"""What holds for every provider in the registry, however it is asked: waiting or not, streamed or whole."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import msgspec
 import pytest
@@ -24,11 +22,15 @@ from sevenfold.lab.simulator.provider import Setup
 from sevenfold.ports import Piece
 from sevenfold.record.blocks import THINKING
 from sevenfold.record.usage import Usage
-from tests.clients.asking import MODELS, SAID, STREAMS, TOOLS, WAYS, Provider, Way, words
+from tests.clients.asking import MODELS, PROVIDERS, SAID, STREAMS, TOOLS, WAYS, Provider, Way, words
 
 every_way = pytest.mark.parametrize("way", WAYS, ids=str)
 every_stream = pytest.mark.parametrize("way", STREAMS, ids=str)
 every_api = pytest.mark.parametrize("way", [way for way in STREAMS if not way.awaited], ids=str)
+
+
+def test_every_api_that_is_asked_through_an_sdk_is_asked_here() -> None:
+    assert MODELS.keys() == PROVIDERS.keys()
 
 
 @every_way
@@ -75,16 +77,15 @@ def test_a_key_that_is_not_accepted_is_named_with_what_to_do(way: Way, provider:
         way.ask(provider.url, way.call(), api_key="wrong")
     line = str(raised.value)
     assert provider.url in line
-    assert ("ANTHROPIC_API_KEY" if way.api == "anthropic" else "OPENAI_API_KEY") in line
+    assert way.provider.vendor.key_variable in line
     assert "sevenfold simulate" in line
     assert "\n" not in line
 
 
 @every_api
 def test_a_model_nobody_serves_is_named(way: Way, provider: Provider) -> None:
-    api: Any = {} if way.api == "anthropic" else {"api": way.api}
     with pytest.raises(ModelNotServed, match="no model 'gpt-99-none'"):
-        way.ask(provider.url, way.call(model="gpt-99-none"), **api)
+        way.ask(provider.url, way.call(model="gpt-99-none"), wire=way.api)
 
 
 @every_api
@@ -93,7 +94,7 @@ def test_an_address_where_nobody_answers_is_named_with_what_to_do(way: Way) -> N
         way.ask("http://127.0.0.1:9", way.call())
     line = str(raised.value)
     assert "http://127.0.0.1:9" in line
-    assert ("ANTHROPIC_BASE_URL" if way.api == "anthropic" else "OPENAI_BASE_URL") in line
+    assert way.provider.vendor.url_variable in line
     assert "sevenfold simulate" in line
 
 

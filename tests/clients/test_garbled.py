@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import anthropic
 import httpx2
 import msgspec
-import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,10 +17,8 @@ from sevenfold.lab.simulator.chat import chunks, complete
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.responses import respond, response_events
 from sevenfold.ports import Call
-from sevenfold.providers.anthropic import AnthropicClient
-from sevenfold.providers.openai.client import OpenAIClient
 from sevenfold.record.log import Answer, Place, said_by_model
-from tests.clients.asking import KEY, MODELS, SAID, answering, body, speaking
+from tests.clients.asking import KEY, MODELS, PROVIDERS, SAID, answering, body, sdk_client, speaking
 from tests.clients.making import Style, body_of, calls, events_of, texts, thoughts, values
 
 PLAIN = Style(ascii=False, spaced=False)
@@ -41,6 +37,7 @@ def told(api: str) -> list[bytes]:
 
 def asked(api: str, transport: Any) -> Answer | ModelError:
     """What comes of an answer: it, or an error of ours; anything else gets out."""
+    provider = PROVIDERS[api]
     http = httpx2.Client(transport=transport)
     given: dict[str, Any] = {
         "api_key": KEY,
@@ -48,11 +45,7 @@ def asked(api: str, transport: Any) -> Answer | ModelError:
         "http_client": http,
         "max_retries": 0,
     }
-    client = (
-        AnthropicClient(anthropic.Anthropic(**given))
-        if api == "anthropic"
-        else OpenAIClient(openai.OpenAI(**given))
-    )
+    client = provider.client(sdk_client(provider, **given))
     try:
         return client.ask(Call(body(MODELS[api])), lambda piece: None).answer
     except ModelError as error:
@@ -101,22 +94,22 @@ def _replaced(draw: st.DrawFn, event: bytes) -> bytes:
     return json.dumps(value).encode()
 
 
-@pytest.mark.parametrize("api", MODELS)
+@pytest.mark.parametrize("api", PROVIDERS)
 @given(data=st.data())
 def test_a_spoilt_stream_gives_an_answer_or_an_error_with_what_can_be_kept(
     api: str, data: st.DataObject
 ) -> None:
     blocks = st.lists(texts() | thoughts() | calls(), min_size=1, max_size=3)
-    events = events_of(data.draw(blocks), PLAIN) if api == "anthropic" else told(api)
+    events = events_of(data.draw(blocks), PLAIN) if api == "messages" else told(api)
     sent = data.draw(spoilt(events))
     outcome = asked(api, answering(*[b"data: " + event + b"\n\n" for event in sent]))
     kept(outcome.partial if isinstance(outcome, ModelError) else outcome)
 
 
-@pytest.mark.parametrize("api", MODELS)
+@pytest.mark.parametrize("api", PROVIDERS)
 @given(data=st.data())
 def test_a_spoilt_body_gives_an_answer_or_an_error(api: str, data: st.DataObject) -> None:
-    if api == "anthropic":
+    if api == "messages":
         raw = body_of(data.draw(st.lists(texts() | calls(), max_size=2)), PLAIN)
     else:
         sim = Simulator(ScriptedBrain(speaking))
@@ -132,7 +125,7 @@ def test_a_spoilt_body_gives_an_answer_or_an_error(api: str, data: st.DataObject
     kept(asked(api, answering(*sent, kind="application/json")))
 
 
-@pytest.mark.parametrize("api", MODELS)
+@pytest.mark.parametrize("api", PROVIDERS)
 @given(status=st.integers(400, 599), words=values | st.just({"error": {}}))
 def test_a_refusal_in_any_words_is_an_error_of_ours(api: str, status: int, words: Any) -> None:
     transport = answering(msgspec.json.encode(words), status=status, kind="application/json")
@@ -141,7 +134,7 @@ def test_a_refusal_in_any_words_is_an_error_of_ours(api: str, status: int, words
     assert error.status == status
 
 
-@pytest.mark.parametrize("api", list(MODELS))
+@pytest.mark.parametrize("api", PROVIDERS)
 @pytest.mark.parametrize("streamed", [False, True])
 def test_an_answer_nested_too_deeply_to_be_read_is_an_error_of_ours(api: str, *, streamed: bool) -> None:
     deep = b'{"id":"x","error":%b}' % (b"[" * 100_000 + b"]" * 100_000)

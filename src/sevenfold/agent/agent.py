@@ -18,6 +18,7 @@ from typing import Self, TypeVar, Unpack
 from sevenfold.agent.assembly import Workings
 from sevenfold.agent.events import AgentEvent, Ended, Queue
 from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
+from sevenfold.agent.interruptible import AsyncInterruptible, Interruptible
 from sevenfold.agent.loop import Finished
 from sevenfold.agent.options import FITTING, AgentOptions
 from sevenfold.agent.permissions.grants import Grants
@@ -27,7 +28,6 @@ from sevenfold.conversation.flow import Flow, drive, drive_async
 from sevenfold.errors import Refused
 from sevenfold.layers.compact.request import Compacted, Wish
 from sevenfold.ports import AsyncClient, Client
-from sevenfold.providers.abort import AsyncInterruptible, Interruptible
 from sevenfold.providers.registry import async_client_for, async_client_of, client_for, client_of
 from sevenfold.session.async_session import AsyncSession
 from sevenfold.session.close import finish, finish_async

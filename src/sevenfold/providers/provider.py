@@ -114,7 +114,7 @@ class Provider:
         reader.body(raw)
         return reader.reply(request_id)
 
-    def error(self, error: Exception, profile: Profile) -> ModelError | None:
+    def error(self, error: Exception, model: str = "") -> ModelError | None:
         """The error that an exception of the API's SDK means; None for exceptions of anything else."""
         return None
 

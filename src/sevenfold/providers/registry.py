@@ -88,7 +88,7 @@ def error_of(error: Exception, profile: Profile) -> ModelError | None:
         return error
     # The model's own provider first: several may share a transport, and the text names one of them.
     for provider in sorted(_providers, key=lambda one: not one.serves(profile)):
-        if (found := provider.error(error, profile)) is not None:
+        if (found := provider.error(error, profile.model)) is not None:
             return found
     return None
 

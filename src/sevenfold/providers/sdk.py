@@ -18,7 +18,6 @@ from msgspec import Struct
 
 from sevenfold.errors import Aborted, ModelError, NotAuthenticated, SettingError
 from sevenfold.ports import Call, Piece, Reply, Watcher
-from sevenfold.profiles import Profile
 from sevenfold.providers import failures
 from sevenfold.providers.failures import WITHOUT_A_KEY, Endpoint, Garbled
 from sevenfold.providers.provider import Provider, Put, choose
@@ -102,12 +101,11 @@ class SdkProvider(Provider):
         """The address in the environment, or the vendor's own."""
         return (env.get(self.vendor.url_variable) or self.vendor.url).rstrip("/")
 
-    def error(self, error: Exception, profile: Profile) -> ModelError | None:
+    def error(self, error: Exception, model: str = "") -> ModelError | None:
         """The error that an exception of the SDK or of its transport means."""
         if _package(error) not in (self.vendor.sdk, TRANSPORT):
             return None
-        at = Endpoint(self.vendor, self.vendor.url, profile.model)
-        return failures.of(error, self.vendor.load(), at)
+        return failures.of(error, self.vendor.load(), Endpoint(self.vendor, self.vendor.url, model))
 
     def models(self, model: str) -> str:
         """The path at which the server describes a model."""

@@ -34,7 +34,7 @@ UNUSED_KEY = "unused"
 """The key sent to a server that has none: the SDK insists on one."""
 
 
-class Dialect(SdkOptions, total=False):
+class OpenAIOptions(SdkOptions, total=False):
     """How a server differs from OpenAI."""
 
     api: Literal["chat", "responses"] | None
@@ -54,7 +54,7 @@ class OpenAIProvider(SdkProvider):
         if profile.wire == self.name:
             return profile
         lost: dict[str, Any] = {"threshold_compaction": False, "on_demand_compaction": False}
-        if profile.wire not in (Chat.name, Responses.name):
+        if profile.wire not in (ChatCompletions.name, Responses.name):
             lost |= {
                 "cache": replace(profile.cache, automatic=True, markers=0),
                 "thinking": Thinking(modes=profile.thinking.modes),
@@ -78,7 +78,7 @@ class OpenAIProvider(SdkProvider):
         return "/models"
 
 
-class Chat(OpenAIProvider):
+class ChatCompletions(OpenAIProvider):
     """Chat Completions."""
 
     name = "chat"
@@ -143,13 +143,13 @@ class Responses(OpenAIProvider):
         return summary_reader(_asking.decode(asked).model, seed) if summary else ResponsesReader(seed)
 
 
-CHAT, RESPONSES = Chat(), Responses()
+CHAT, RESPONSES = ChatCompletions(), Responses()
 
 
 class OpenAIClient(SdkClient):
     """Asks OpenAI or a server like it; ``sdk`` is a client of the official SDK, or one is made."""
 
-    def __init__(self, sdk: Any = None, **dialect: Unpack[Dialect]) -> None:
+    def __init__(self, sdk: Any = None, **dialect: Unpack[OpenAIOptions]) -> None:
         made = sdk or OPENAI.load().OpenAI(**_options(dialect))
         stream = dialect.get("stream", True)
         super().__init__(made, _spoken(made, dialect), stream=stream, owned=sdk is None)
@@ -158,7 +158,7 @@ class OpenAIClient(SdkClient):
 class AsyncOpenAIClient(AsyncSdkClient):
     """The same for asyncio; ``sdk`` is one of the SDK's asynchronous clients."""
 
-    def __init__(self, sdk: Any = None, **dialect: Unpack[Dialect]) -> None:
+    def __init__(self, sdk: Any = None, **dialect: Unpack[OpenAIOptions]) -> None:
         made = sdk or OPENAI.load().AsyncOpenAI(**_options(dialect))
         stream = dialect.get("stream", True)
         super().__init__(made, _spoken(made, dialect), stream=stream, owned=sdk is None)
@@ -173,16 +173,16 @@ _asking = msgspec.json.Decoder(_Asking)
 
 
 def _api(wire: str | None) -> Literal["chat", "responses"] | None:
-    return "chat" if wire == Chat.name else "responses" if wire == Responses.name else None
+    return "chat" if wire == ChatCompletions.name else "responses" if wire == Responses.name else None
 
 
-def _spoken(sdk: Any, dialect: Dialect) -> Sequence[OpenAIProvider]:
+def _spoken(sdk: Any, dialect: OpenAIOptions) -> Sequence[OpenAIProvider]:
     """The APIs a client speaks; a model that belongs to neither is asked through the first."""
-    chat = Chat(reasoning=dialect.get("reasoning_field")).behind(sdk)
+    chat = ChatCompletions(reasoning=dialect.get("reasoning_field")).behind(sdk)
     return [one for one in (chat, RESPONSES) if dialect.get("api") in (None, one.name)]
 
 
-def _options(dialect: Dialect) -> dict[str, Any]:
+def _options(dialect: OpenAIOptions) -> dict[str, Any]:
     """What the SDK's client is made with: OpenAI itself needs a key, a server of one's own often has none."""
     key = dialect.get("api_key") or os.environ.get(OPENAI.key_variable)
     if not key and not (dialect.get("base_url") or os.environ.get(OPENAI.url_variable)):

@@ -1,8 +1,8 @@
-"""Clients whose calls can be stopped: at the next piece, or, where none comes, by no longer waiting for one.
+"""Clients whose calls can be stopped: at the next piece, or, if none comes, by no longer waiting for one.
 
-A provider may think for minutes before its first word. So a call is made in a thread, or a task, of its own; when the
-run is interrupted its watcher raises `Aborted`, which closes the connection and brings along what was said, and if no
-piece comes that would wake the watcher the call is left behind with what had been seen of it.
+A provider may think for minutes before its first word. So each call runs in its own thread or task. When the run is
+interrupted the watcher raises `Aborted`, which closes the connection and keeps what was said; if no piece comes that
+would wake the watcher, the call is abandoned with what had been seen of it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from sevenfold.record import blocks
 from sevenfold.record.log import Answer
 
 SPOKEN = ("main", "sdk", "agent")
-"""Sources whose words are the conversation's own: only those are shown while they come."""
+"""Sources whose text belongs to the conversation: only that is shown while it comes."""
 TICK = 0.05
 GRACE = 0.25
-"""Seconds a call gets to come to its end with what was said, when it is stopped."""
+"""Seconds a stopped call gets to end by itself, with what was said."""
 
 
 class Heard:
-    """Passes pieces on until the call is stopped, and keeps the words."""
+    """Passes pieces on until the call is stopped, and keeps their text."""
 
     def __init__(self, call: Call, watch: Watcher | None, stopped: Callable[[], bool]) -> None:
         self._watch = watch if call.source.partition(":")[0] in SPOKEN else None
@@ -43,14 +43,14 @@ class Heard:
             self._watch(piece)
 
     def aborted(self) -> Aborted:
-        """The error of a call nobody waits for any more."""
+        """The error of a call that was abandoned."""
         words = "".join(self._words)
         said = Answer("msg_interrupted", "", (blocks.text(words),)) if words.strip() else None
         return Aborted("the call was stopped", partial=said)
 
 
 class Interruptible:
-    """A client that waits, but not longer than it is wanted to."""
+    """A client that waits for an answer until the run is interrupted."""
 
     def __init__(self, client: Client, stopped: Callable[[], Signal]) -> None:
         self._client = client
@@ -62,7 +62,7 @@ class Interruptible:
         heard = Heard(call, watch, lambda: signal.wait(0))
         if signal.wait(0):
             raise heard.aborted()
-        came = _beside(lambda: self._client.ask(call, heard))
+        came = _in_thread(lambda: self._client.ask(call, heard))
         while not came.done():
             wait([came], TICK)
             if signal.wait(0) and not wait([came], GRACE).done:
@@ -70,12 +70,12 @@ class Interruptible:
         return came.result()
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         self._client.close()
 
 
 class AsyncInterruptible:
-    """The same for those who do not wait in line."""
+    """The same for asyncio."""
 
     def __init__(self, client: AsyncClient, stopped: Callable[[], Signal]) -> None:
         self._client = client
@@ -104,7 +104,7 @@ class AsyncInterruptible:
             raise (cause if isinstance(cause, Aborted) and cause.partial else heard.aborted()) from None
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         await self._client.close()
 
 
@@ -113,14 +113,14 @@ async def _happens(signal: Signal) -> None:
         pass
 
 
-def _beside(work: Callable[[], Reply]) -> Future[Reply]:
-    """The work in a thread that does not keep the program alive."""
+def _in_thread(work: Callable[[], Reply]) -> Future[Reply]:
+    """Run the work in a thread that does not keep the program alive."""
     came: Future[Reply] = Future()
 
     def run() -> None:
         try:
             came.set_result(work())
-        except BaseException as error:  # noqa: BLE001 (handed over to whoever waits)
+        except BaseException as error:  # noqa: BLE001 (raised again in the thread that waits)
             came.set_exception(error)
 
     threading.Thread(target=run, daemon=True, name="sevenfold-ask").start()
