@@ -38,7 +38,7 @@ from sevenfold.record.layout import Measured
 from sevenfold.record.tokens import COUNTED, Estimator
 from sevenfold.record.view import View
 from sevenfold.record.weight import NOTHING, Weight
-from sevenfold.stores.jsonl import lines
+from sevenfold.stores.jsonl import log as lines
 
 CORPUS = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus"
 

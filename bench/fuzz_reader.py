@@ -33,7 +33,7 @@ from sevenfold.record import blocks, decisions, entries
 from sevenfold.record.log import Answer, Place
 from sevenfold.record.rules import RuleFacts, refusals
 from sevenfold.record.view import View
-from sevenfold.stores.memory.log import MemoryLog
+from sevenfold.stores.memory import MemoryLog
 
 MODEL = "claude-sonnet-5-5"
 FACTS = RuleFacts.of(find(MODEL))

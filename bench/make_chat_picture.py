@@ -14,11 +14,11 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from sevenfold.agent.agent import Agent
-from sevenfold.cli.chat import commands
-from sevenfold.cli.chat import open as opening
+from sevenfold.cli.chat import slash_commands as commands
+from sevenfold.cli.chat import start as opening
 from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.questions import Asking, Picked, Question, drawn
-from sevenfold.cli.chat.signs import RICH
+from sevenfold.cli.chat.screen import RICH
 from sevenfold.cli.chat.start import Start
 from sevenfold.cli.chat.status import line
 from sevenfold.layers.compact.offline import summarise, take_notes

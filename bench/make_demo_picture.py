@@ -8,8 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench.make_picture import FRAME
-from sevenfold.cli.demo_progress import Progress
-from sevenfold.cli.demo_report import shown
+from sevenfold.cli.demo import DemoProgress, report
 from sevenfold.lab.demo.figures import Outcome
 from sevenfold.lab.demo.protocol import Layer, Over, Ready, Told
 from sevenfold.lab.demo.run import FULL, run
@@ -32,7 +31,7 @@ def draw(outcome: Outcome, told: list[Told]) -> str:
     """The picture as SVG: how it begins, and how it ends."""
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False)
     console.print("$ ./dev demo", style="bold")
-    progress = Progress(console, live=False)
+    progress = DemoProgress(console, live=False)
     with progress:
         lines = 0
         for one in told:
@@ -41,9 +40,9 @@ def draw(outcome: Outcome, told: list[Told]) -> str:
             )
             if lines > FIRST_LINES:
                 break
-            progress.told(one)
+            progress.show(one)
     console.print("          …", style="dim")
-    console.print(shown(outcome, WIDTH))
+    console.print(report(outcome, WIDTH))
     return console.export_svg(title="sevenfold demo", code_format=FRAME, unique_id="demo")
 
 

@@ -30,7 +30,7 @@ from sevenfold.record.log import Place
 from sevenfold.record.usage import Usage
 from sevenfold.request.frame import Frame
 from sevenfold.request.price import Call, cost, ideal_cost
-from sevenfold.stores.memory.log import MemoryLog
+from sevenfold.stores.memory import MemoryLog
 
 MODEL = "claude-sonnet-5-5"
 TURNS = 200

@@ -14,7 +14,7 @@ from sevenfold.record import blocks, entries
 from sevenfold.record.blocks import Block
 from sevenfold.record.log import Answer, Place
 from sevenfold.record.view import View
-from sevenfold.stores.memory.log import MemoryLog
+from sevenfold.stores.memory import MemoryLog
 
 
 def usage(prompt: int, output: int = 10, *, read: int = 0, written: int = 0) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from sevenfold.record import entries
 from sevenfold.record.entries import Said
 from sevenfold.record.rules import RuleFacts, refusals
 from sevenfold.record.view import View
-from sevenfold.stores.jsonl import lines
+from sevenfold.stores.jsonl import log as lines
 from sevenfold.stores.jsonl.log import JsonlLog
 from tests.support import decoded
 

@@ -25,7 +25,7 @@ MAKING = {
     "paths": "('a/' * N)[:N]",
 }
 DOING = {
-    "shown in a terminal": "from sevenfold.cli.chat.words import clean; clean(text)",
+    "shown in a terminal": "from sevenfold.cli.text import clean; clean(text)",
     "the user's words": """
 from sevenfold.layers.compact.extract.words import users_words
 from sevenfold.record import blocks

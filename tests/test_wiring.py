@@ -19,7 +19,7 @@ from sevenfold.providers.registry import async_client_for, client_for
 from sevenfold.record import blocks
 from sevenfold.record.log import Place
 from sevenfold.request.frame import Frame
-from sevenfold.stores.memory.log import MemoryLog
+from sevenfold.stores.memory import MemoryLog
 
 VARIABLES = ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL"]
 

@@ -11,6 +11,7 @@
     │       ├── TranscriptForeign     the file is not a transcript in any format known here
     │       ├── TranscriptDenied      the system refuses access
     │       ├── TranscriptLocked      another process is writing it
+    │       ├── TranscriptOvertaken   another process took over as its writer: open it again
     │       ├── TranscriptTooNew      a newer Sevenfold wrote it: it opens read-only
     │       ├── TranscriptFull        the disk would not take the record; what was there is intact
     │       └── ResultMissing         there is no stored result under that reference
@@ -78,6 +79,10 @@ class TranscriptDenied(TranscriptError):
 
 class TranscriptLocked(TranscriptError):
     """Another process is writing this transcript."""
+
+
+class TranscriptOvertaken(TranscriptError):
+    """Another process took over as the writer of this transcript."""
 
 
 class TranscriptTooNew(TranscriptError):

@@ -7,7 +7,9 @@ builds on the engine tests with them too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
 
 from msgspec import Raw, Struct, field
@@ -38,11 +40,15 @@ class Log(Protocol):
     the beginning. `sevenfold.stores.log.LineLog` implements them for any store that can search its lines.
     """
 
+    fence: int
+    """The number of its lease; 0 if it was not opened for writing."""
+
     def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
         """Write lines (each with its line end) in one go; a crash leaves a first part of them at worst.
 
         Returns the position of each. ``durable`` waits until they would survive a power cut. Raises
-        `sevenfold.errors.TranscriptError`, and then the caller must assume nothing was written.
+        `sevenfold.errors.TranscriptOvertaken` if another writer took over, and nothing was written; any other
+        `sevenfold.errors.TranscriptError` leaves at most a torn line, which readers pass over.
         """
         ...
 
@@ -120,6 +126,96 @@ class Results(Protocol):
 
     def fetch(self, path: str) -> bytes:
         """What was stored under a path that `keep` returned; raises `sevenfold.errors.ResultMissing`."""
+        ...
+
+
+class Document(Protocol):
+    """A text that is replaced as a whole: a session's notes, an agent's state."""
+
+    path: str
+    """What readers are shown; a file's path where there is a file."""
+
+    def read(self) -> str | None:
+        """The text, or None if there is none yet."""
+        ...
+
+    def write(self, text: str) -> None:
+        """Replace the text; raises `sevenfold.errors.TranscriptError`, and then the old one is still there."""
+        ...
+
+
+class SessionInfo(Struct, frozen=True):
+    """A session in a store."""
+
+    name: str
+    modified: float
+    """Seconds since 1970."""
+    size: int
+    """Bytes of its log."""
+
+
+@runtime_checkable
+class Store(Protocol):
+    """Where sessions are kept."""
+
+    def open(self, session: str, *, wait: float = 0.0, take: bool = False) -> Log:
+        """The log of a session, new or continued, for writing.
+
+        The log holds a lease until it is closed or its process ends. Raises
+        `sevenfold.errors.TranscriptLocked` if another one has not closed it after ``wait`` seconds. With ``take`` that
+        writer is overtaken instead: its fencing number is smaller than that of this log, and the store refuses what it
+        appends with `sevenfold.errors.TranscriptOvertaken`.
+        """
+        ...
+
+    def read(self, session: str) -> Log:
+        """The log for reading; raises `sevenfold.errors.TranscriptMissing`. Needs no lease."""
+        ...
+
+    def branch(
+        self, session: str, name: str, *, at: int | None = None, wait: float = 0.0, take: bool = False
+    ) -> Log:
+        """A branch of a session, new or continued, for writing, with a lease of its own.
+
+        A new one begins with the lines of the session up to position ``at``, or up to its present end; what is
+        appended to either of the two later is not seen by the other.
+        """
+        ...
+
+    def branches(self, session: str) -> Sequence[str]:
+        """The names of a session's branches."""
+        ...
+
+    def transcript(self, session: str) -> Path | None:
+        """The file that holds the log, for tools that read files; None if no file does."""
+        ...
+
+    def results(self, session: str) -> Results:
+        """The session's tool results that were too big for the context."""
+        ...
+
+    def notes(self, session: str) -> Document:
+        """The session's notes."""
+        ...
+
+    def agent_state(self, session: str) -> Document:
+        """The state of the session's agent: permissions, to-dos, open files."""
+        ...
+
+    def lock(self, name: str, *, wait: float = 0.0) -> AbstractContextManager[None]:
+        """Hold a lock that all users of the store share; raises `sevenfold.errors.TranscriptLocked`."""
+        ...
+
+    def sessions(self) -> Sequence[SessionInfo]:
+        """The sessions there are, the newest first."""
+        ...
+
+    def export(self, session: str) -> Iterator[bytes]:
+        """The log as JSONL, line by line; what `import_` makes of it has the same lines at the same positions."""
+        ...
+
+    def import_(self, session: str, lines: Iterable[bytes]) -> None:
+        """Make a session of the lines of another; raises `sevenfold.errors.InputError` if there is one already."""
         ...
 
 

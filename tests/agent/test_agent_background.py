@@ -14,7 +14,7 @@ import pytest
 
 from sevenfold.agent.hooks.process import run
 from sevenfold.agent.hooks.registry import Hooks
-from sevenfold.agent.processes.commands import LocalProcesses, Task
+from sevenfold.agent.processes import BackgroundTask, LocalProcesses
 from tests.agent.test_agent_slots import compact, opened
 from tests.agent.working import agent, model_of, results, texts, use
 
@@ -159,7 +159,7 @@ def _alive(pid: int) -> bool:
 def test_a_mark_that_is_none_ends_nobody(folder: Path, tmp_path: Path) -> None:
     other = subprocess.Popen(["sleep", "300"], env={"INNOCENT": "1", "PATH": os.environ["PATH"]})
     try:
-        earlier = Task("task-1", "make", "running", str(tmp_path / "task-1.log"), mark="INNOCENT")
+        earlier = BackgroundTask("task-1", "make", "running", str(tmp_path / "task-1.log"), mark="INNOCENT")
         LocalProcesses(tmp_path, [earlier])
         assert other.poll() is None
     finally:

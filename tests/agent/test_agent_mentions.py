@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sevenfold.agent.events import Mentioned
 from sevenfold.agent.executor import Asked, Consented
-from sevenfold.agent.tools.mentions import mentioned, plainly_a_path
+from sevenfold.agent.mentions import mentioned, plainly_a_path
 
 from .working import agent, async_agent, blocks, model_of, texts, use
 

@@ -48,7 +48,7 @@ def test_the_user_says_yes_or_no_to_one_call(folder: Path) -> None:
         made.run("Go.")
         assert [path.name for path in folder.iterdir()] == ["a.txt"]
         assert "Use b.txt." in results(model_of(made).requests[-1])["c2"]
-        assert [one.wish.deed for one in user.asked] == ["write", "write"]
+        assert [one.wish.action for one in user.asked] == ["write", "write"]
         assert user.asked[0].decision.would_allow
 
 

@@ -19,8 +19,8 @@ from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import TranscriptLocked
 from sevenfold.lab.simulator.invariant import extends
 from sevenfold.stores.home import user_home
-from sevenfold.stores.jsonl.purge.rewrite import World
-from sevenfold.stores.jsonl.purge.sessions import find, remove
+from sevenfold.stores.jsonl.purge import find, remove
+from sevenfold.stores.jsonl.rewrite import World
 from tests.agent.working import agent, messages, model_of, results, texts, use, world
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -127,10 +127,10 @@ class Plain:
     def __init__(self, gives: Any) -> None:
         self.gives = gives
 
-    def wish(self, given: Any, context: Context) -> Any:
-        from sevenfold.agent.permissions.request import Wish
+    def permission_request(self, given: Any, context: Context) -> Any:
+        from sevenfold.agent.permissions.rules import PermissionRequest
 
-        return Wish(self.name)
+        return PermissionRequest(self.name)
 
     def run(self, given: Any, context: Context) -> Any:
         return self.gives

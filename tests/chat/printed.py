@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 from rich.console import RenderableType
 
-from sevenfold.cli.chat.paper import Paper
 from sevenfold.cli.chat.questions import Picked, Question
-from sevenfold.cli.chat.signs import RICH
+from sevenfold.cli.chat.screen import RICH, Paper
 
 
 def printed(*shown: RenderableType, width: int = 80) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sevenfold.agent.loop import Call
-from sevenfold.agent.tools.diffs import diff
+from sevenfold.agent.tools.edit import diff
 from sevenfold.agent.tools.output import (
     CommandRan,
     FileChanged,
@@ -14,8 +14,8 @@ from sevenfold.agent.tools.output import (
     ToolOutput,
     failed,
 )
-from sevenfold.cli.chat.calls import MANY_LINES, ended, in_full, running
-from sevenfold.cli.chat.signs import POOR, RICH
+from sevenfold.cli.chat.lines import MANY_LINES, ended, in_full, running
+from sevenfold.cli.chat.screen import POOR, RICH
 
 from .printed import printed
 

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from sevenfold.agent.agent import Agent
-from sevenfold.cli.chat import commands
-from sevenfold.cli.chat import open as opening
+from sevenfold.cli.chat import slash_commands as commands
+from sevenfold.cli.chat import start as opening
 from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.questions import Picked
 from sevenfold.cli.chat.start import Start
@@ -129,7 +129,7 @@ def test_a_compaction_is_seen_undone_and_done_again(talk):
     assert "compact: summarised" in talk("/compact keep the codes")
     assert "undone" in talk("/undo")
     assert talk.chat.agent.session.gauge.seen == pytest.approx(before, rel=0.05)
-    assert "done again" in talk("/redo")
+    assert "redone: " in talk("/redo")
 
 
 def test_rewinding_goes_back_to_before_a_message_and_offers_it_for_another_try(folder):
@@ -157,8 +157,8 @@ def test_a_new_session_begins_and_the_one_before_can_be_resumed(talk):
     talk("the first session")
     assert "/resume one" in talk("/clear")
     talk("the second session")
-    assert "you said last: the first session" in talk("/resume one")
-    assert "there is no other session called nobody" in talk("/resume nobody")
+    assert "your last message: the first session" in talk("/resume one")
+    assert "no other session named nobody" in talk("/resume nobody")
 
 
 def test_a_session_that_cannot_be_opened_leaves_the_present_one_in_place(talk):
@@ -233,7 +233,7 @@ def test_rewinding_reaches_messages_from_before_compactions(folder):
     talk("fourth")
     talk("/compact")
     talk("fifth")
-    assert "to before it was compacted" in talk("/rewind")
+    assert "to before the compaction" in talk("/rewind")
     offered = screen.asked[-1].choices
     assert [one.label for one in offered] == ["fifth", "fourth", "third", "second", "first (+1 line)"]
     assert [one.before.endswith("compacted") for one in offered] == [False, True, True, True, True]

@@ -6,7 +6,7 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from sevenfold.cli.chat.completion import Completions
+from sevenfold.cli.chat.driver import Completions
 
 
 @pytest.fixture

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.text import Text
 
-from sevenfold.cli.chat.paper import Paper, colours_of
-from sevenfold.cli.chat.signs import POOR, RICH, Signs, signs_for
+from sevenfold.cli.chat.screen import POOR, RICH, Paper, Signs, colours_of, signs_for
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sevenfold.cli.chat.pastes import MOST_CHARACTERS, MOST_LINES, Pastes
+from sevenfold.cli.chat.keyboard import MOST_CHARACTERS, MOST_LINES, Pastes
 
 
 def test_a_small_paste_is_put_in_as_it_is():

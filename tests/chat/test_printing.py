@@ -94,7 +94,7 @@ def test_sessions_are_listed_with_titles_and_deleted_by_name(capsys):
     assert cli.main(["sessions", "delete", name, "--yes"]) == 0
     capsys.readouterr()
     assert cli.main(["sessions"]) == 0
-    assert "There are no sessions" in capsys.readouterr().out
+    assert "No sessions in this folder" in capsys.readouterr().out
     assert cli.main(["sessions", "delete", name]) == 2
 
 

@@ -7,10 +7,10 @@ import pytest
 from sevenfold.agent.executor import Asked, Consented
 from sevenfold.agent.loop import Call
 from sevenfold.agent.permissions.engine import Decision
-from sevenfold.agent.permissions.request import Deed, Wish
+from sevenfold.agent.permissions.rules import Action, PermissionRequest
 from sevenfold.agent.tools import context
 from sevenfold.cli.chat import consent as agent_asks
-from sevenfold.cli.chat.momentum import Momentum
+from sevenfold.cli.chat.keyboard import Momentum
 from sevenfold.cli.chat.questions import (
     PAGE,
     Asking,
@@ -21,7 +21,7 @@ from sevenfold.cli.chat.questions import (
     drawn,
     listed,
 )
-from sevenfold.cli.chat.signs import POOR, RICH
+from sevenfold.cli.chat.screen import POOR, RICH
 
 from .printed import printed
 
@@ -97,9 +97,12 @@ def test_without_a_cursor_a_line_answers():
 
 
 def asked(
-    deed: Deed = "run", subject: str = "make all", rules: tuple[str, ...] = ("Shell(make *)",), **given: str
+    deed: Action = "run",
+    subject: str = "make all",
+    rules: tuple[str, ...] = ("Shell(make *)",),
+    **given: str,
 ) -> Asked:
-    wish = Wish("Shell", deed, subject)
+    wish = PermissionRequest("Shell", deed, subject)
     return Asked(
         Call("t", "Shell", given), wish, Decision("ask", "Commands are asked for.", would_allow=rules)
     )

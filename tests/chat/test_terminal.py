@@ -57,7 +57,7 @@ def test_a_conversation_from_the_first_question_to_a_killed_and_resumed_session(
             app.signal(signal.SIGKILL)
             app.ended()
         with Terminal("--continue", **place, url=url, columns=60) as app:
-            app.until("you said last: and now").ready()
+            app.until("your last message: and now").ready()
             assert max(map(len, app.shown.splitlines())) <= 60
             app.say("go on").until("You said: go on").ready().press("ctrl-d")
             assert app.ended() == 0
@@ -75,7 +75,8 @@ def test_interrupting_queueing_rewinding_and_leaving(place):
         app.say("also this").until("queued: also this")
         app.press("esc").until("interrupted").until("Heard as well: also this").ready()
         app.press("esc", "esc").until("Go back to before which message?")
-        app.press("down", "enter").until("rewound").until("› wait")
+        app.press("down", "enter").until("rewound")
+        app.until(lambda: app.shown.splitlines()[-2].strip() == "› wait")
         app.press("ctrl-c").until(lambda: app.shown.splitlines()[-2].strip() == "›")
         app.press("ctrl-c", "ctrl-c", "ctrl-c", "ctrl-c")
         assert app.ended() == 0
@@ -95,7 +96,7 @@ def test_typing_lines_pasting_opening_what_is_folded_and_answering_questions(pla
             "command: printf"
         )
         app.say("/show 99").until("error: There is no [99]")
-        app.say("/nonsense").until("there is no command /nonsense")
+        app.say("/nonsense").until("unknown command /nonsense")
         app.press("shift-tab").until("accept edits")
         app.say("ask").until("Which?").until("Something else")
         app.press("down", "enter").until("→ Coffee").ready()
@@ -119,7 +120,7 @@ def test_an_unknown_folder_is_asked_about_once_and_without_a_key_that_is_said(tm
         name = app.session
     assert (Home(place["home"]).project(tmp_path).transcript(name)).is_file()
     with Terminal("--resume", name, **place) as app:
-        app.until("you said last: hi").ready().press("ctrl-d")
+        app.until("your last message: hi").ready().press("ctrl-d")
         assert app.ended() == 0
         assert "Do you trust" not in app.everything
 

@@ -48,13 +48,13 @@ def test_a_compaction_is_stopped_made_and_rewound_across_and_the_books_span_runs
             app.say("delta").until("You said: delta").ready()
             assert said(simulator)[0] != before[0]
             app.press("esc", "esc").until("Go back to before which message?").until("compacted  alpha")
-            app.press("end", "enter").until("to before it was compacted").until("› alpha")
+            app.press("end", "enter").until("to before the compaction").until("› alpha")
             app.say(" again").until("You said: alpha again").ready()
             assert said(simulator) == [["alpha again"]]
             app.press("ctrl-d")
             assert app.ended() == 0
         with Terminal("--continue", **place, url=url, **ALONE) as app:
-            app.until("you said last: alpha again").ready()
+            app.until("your last message: alpha again").ready()
             app.say("omega").until("You said: omega").ready()
             app.say("/model claude-opus-4-6").until("answers from now on").until("opus-4-6 ·").ready()
             app.say("psi").until("You said: psi").ready()

@@ -8,12 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from sevenfold import events
-from sevenfold.cli.chat.event_lines import Told, told
-from sevenfold.cli.chat.ledger import Ledger
-from sevenfold.cli.chat.pages import cache_page, cost_page
-from sevenfold.cli.chat.signs import POOR, RICH
-from sevenfold.cli.chat.status import Status, line
-from sevenfold.cli.chat.window import Contents, Item, picture
+from sevenfold.cli.chat.lines import Told, told
+from sevenfold.cli.chat.pages import Contents, Item, cache_page, cost_page, picture
+from sevenfold.cli.chat.screen import POOR, RICH
+from sevenfold.cli.chat.status import Ledger, Status, line
 from sevenfold.lab.profile.figures import CacheBreak
 
 from .gauges import gauge
@@ -178,7 +176,7 @@ def test_the_window_is_drawn_to_scale_with_a_letter_for_each_category(width):
     assert max(map(len, shown.splitlines())) <= width
     drawn = "".join(row for row in shown.splitlines()[1:] if "░" in row or set(row) <= set("RSU┊"))
     assert drawn.count("R") > drawn.count("S") > drawn.count("U") > 0
-    assert "results of Read" in shown
+    assert "Read results" in shown
     assert "src/a.py" in shown
     assert "50.0%" in shown
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from sevenfold.cli.chat.words import clean, fitted, lasted, one_line, tokens
+from sevenfold.cli.text import clean, fit, one_line, short_count, stopwatch
 
 STEERING = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -52,7 +52,7 @@ def test_a_line_never_takes_more_cells_than_it_has(text, room):
 
 
 def test_wide_characters_count_twice():
-    assert fitted("漢字漢字", 5) == "漢字…"
+    assert fit("漢字漢字", 5) == "漢字…"
 
 
 def test_a_very_long_line_is_cut_without_reading_all_of_it():
@@ -64,7 +64,7 @@ def test_a_very_long_line_is_cut_without_reading_all_of_it():
     [(999, "999"), (1_234, "1.2k"), (12_345, "12k"), (967_000, "967k"), (1_500_000, "1.50M")],
 )
 def test_tokens_are_short(number, shown):
-    assert tokens(number) == shown
+    assert short_count(number) == shown
 
 
 @pytest.mark.parametrize(
@@ -72,4 +72,4 @@ def test_tokens_are_short(number, shown):
     [(0.04, "0.0 s"), (9.94, "9.9 s"), (45, "45 s"), (125, "2 min 05 s"), (7_500, "2 h 05 min")],
 )
 def test_durations_are_short(seconds, shown):
-    assert lasted(seconds) == shown
+    assert stopwatch(seconds) == shown

@@ -18,6 +18,7 @@ from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.ports import Call, Reply, Watcher
 from sevenfold.providers import registry
+from sevenfold.providers.failures import transport_of
 from sevenfold.providers.sdk import AsyncSdkClient, SdkClient, SdkProvider
 from sevenfold.record.blocks import words_of
 
@@ -92,6 +93,11 @@ def address(provider: SdkProvider, url: str) -> str:
     return f"{url}/v1" if provider.vendor.url.endswith("/v1") else url
 
 
+def http_of(provider: SdkProvider) -> Any:
+    """The HTTP library below a provider's SDK."""
+    return transport_of(provider.vendor.load())
+
+
 def sdk_client(provider: SdkProvider, *, awaited: bool = False, **options: Any) -> Any:
     """A client of the provider's own SDK."""
     name = SDK_CLIENTS[provider.vendor.sdk]
@@ -146,20 +152,20 @@ def words(answer: Any) -> str:
     return "".join(words_of(block) for block in answer.blocks)
 
 
-def answering(*pieces: bytes, status: int = 200, kind: str = "text/event-stream", **headers: str) -> Any:
-    """A transport that always answers the same, and remembers what it was sent."""
+def answering(
+    *pieces: bytes, status: int = 200, kind: str = "text/event-stream", http: Any = httpx2, **headers: str
+) -> Any:
+    """A transport of ``http`` that always answers the same, and remembers what it was sent."""
+    sent: list[Any] = []
 
-    class Remembering(httpx2.MockTransport):
-        def __init__(self) -> None:
-            super().__init__(self.answer)
-            self.sent: list[httpx2.Request] = []
+    def answer(request: Any) -> Any:
+        request.read()
+        sent.append(request)
+        return http.Response(status, headers={"content-type": kind, **headers}, content=iter(pieces))
 
-        def answer(self, request: httpx2.Request) -> httpx2.Response:
-            request.read()
-            self.sent.append(request)
-            return httpx2.Response(status, headers={"content-type": kind, **headers}, content=iter(pieces))
-
-    return Remembering()
+    transport = http.MockTransport(answer)
+    transport.sent = sent
+    return transport
 
 
 def event(data: Any) -> bytes:

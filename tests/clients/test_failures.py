@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
 from typing import Any
 
+import httpx2
 import pytest
 
 from sevenfold.errors import (
@@ -200,3 +203,10 @@ def test_what_to_do_names_the_variables_of_the_provider_that_was_asked() -> None
     wrong = failures.read(told("Incorrect API key"), 401)
     assert "OPENAI_API_KEY" in str(failures.explain(wrong, Endpoint(OPENAI, "http://there")))
     assert "ANTHROPIC_API_KEY" in str(failures.explain(wrong, PLACE))
+
+
+def test_the_http_library_is_the_one_below_the_sdk_that_is_installed() -> None:
+    """OpenAI's SDK is built on httpx before version 3 and on httpx2 since; any module stands for another one here."""
+    older = SimpleNamespace(DefaultHttpxClient=type("Client", (json.JSONDecoder,), {}))
+    assert failures.transport_of(older) is json
+    assert failures.transport_of(ANTHROPIC.load()) is httpx2

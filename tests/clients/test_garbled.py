@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import httpx2
 import msgspec
 import pytest
 from hypothesis import given
@@ -18,7 +17,17 @@ from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.responses import respond, response_events
 from sevenfold.ports import Call
 from sevenfold.record.log import Answer, Place, said_by_model
-from tests.clients.asking import KEY, MODELS, PROVIDERS, SAID, answering, body, sdk_client, speaking
+from tests.clients.asking import (
+    KEY,
+    MODELS,
+    PROVIDERS,
+    SAID,
+    answering,
+    body,
+    http_of,
+    sdk_client,
+    speaking,
+)
 from tests.clients.making import Style, body_of, calls, events_of, texts, thoughts, values
 
 PLAIN = Style(ascii=False, spaced=False)
@@ -35,10 +44,11 @@ def told(api: str) -> list[bytes]:
     return [line.removeprefix(b"data: ") for line in raw.splitlines() if line.startswith(b"data: ")]
 
 
-def asked(api: str, transport: Any) -> Answer | ModelError:
+def asked(api: str, *pieces: bytes, **answer: Any) -> Answer | ModelError:
     """What comes of an answer: it, or an error of ours; anything else gets out."""
     provider = PROVIDERS[api]
-    http = httpx2.Client(transport=transport)
+    transport = answering(*pieces, http=http_of(provider), **answer)
+    http = http_of(provider).Client(transport=transport)
     given: dict[str, Any] = {
         "api_key": KEY,
         "base_url": "http://mocked",
@@ -102,7 +112,7 @@ def test_a_spoilt_stream_gives_an_answer_or_an_error_with_what_can_be_kept(
     blocks = st.lists(texts() | thoughts() | calls(), min_size=1, max_size=3)
     events = events_of(data.draw(blocks), PLAIN) if api == "messages" else told(api)
     sent = data.draw(spoilt(events))
-    outcome = asked(api, answering(*[b"data: " + event + b"\n\n" for event in sent]))
+    outcome = asked(api, *[b"data: " + event + b"\n\n" for event in sent])
     kept(outcome.partial if isinstance(outcome, ModelError) else outcome)
 
 
@@ -122,14 +132,13 @@ def test_a_spoilt_body_gives_an_answer_or_an_error(api: str, data: st.DataObject
         )
         raw = msgspec.json.encode(whole)
     sent = data.draw(spoilt([raw]))
-    kept(asked(api, answering(*sent, kind="application/json")))
+    kept(asked(api, *sent, kind="application/json"))
 
 
 @pytest.mark.parametrize("api", PROVIDERS)
 @given(status=st.integers(400, 599), words=values | st.just({"error": {}}))
 def test_a_refusal_in_any_words_is_an_error_of_ours(api: str, status: int, words: Any) -> None:
-    transport = answering(msgspec.json.encode(words), status=status, kind="application/json")
-    error = asked(api, transport)
+    error = asked(api, msgspec.json.encode(words), status=status, kind="application/json")
     assert isinstance(error, ModelError)
     assert error.status == status
 
@@ -139,6 +148,6 @@ def test_a_refusal_in_any_words_is_an_error_of_ours(api: str, status: int, words
 def test_an_answer_nested_too_deeply_to_be_read_is_an_error_of_ours(api: str, *, streamed: bool) -> None:
     deep = b'{"id":"x","error":%b}' % (b"[" * 100_000 + b"]" * 100_000)
     kind = "text/event-stream" if streamed else "application/json"
-    came = asked(api, answering(b"data: " + deep + b"\n\n" if streamed else deep, kind=kind))
+    came = asked(api, b"data: " + deep + b"\n\n" if streamed else deep, kind=kind)
     assert isinstance(came, ModelError)
     assert "nested too deeply" in str(came)

@@ -13,8 +13,7 @@ from sevenfold.ports import Call
 from sevenfold.providers.openai.chat import chat_request
 from sevenfold.providers.openai.responses import compact_request, responses_request
 from sevenfold.record.usage import Usage
-from tests.clients.asking import answering
-from tests.clients.test_openai_client import client
+from tests.clients.test_openai_client import answering, client
 
 pytestmark = pytest.mark.spec("S9.7")
 

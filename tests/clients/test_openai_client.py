@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
-import httpx2
 import msgspec
 import openai
 import pytest
 
 from sevenfold.errors import NotAuthenticated, Overloaded, PromptTooLong, ProviderFailed
 from sevenfold.ports import Call, Piece, Reply
+from sevenfold.providers.failures import transport_of
 from sevenfold.providers.openai.client import AsyncOpenAIClient, OpenAIClient
 from sevenfold.record.usage import Usage
-from tests.clients.asking import KEY, SAID, TOOLS, Provider, answering, body, event, words
+from tests.clients.asking import KEY, SAID, TOOLS, Provider, body, event, words
+from tests.clients.asking import answering as any_answering
 
+HTTP = transport_of(openai)
+answering = partial(any_answering, http=HTTP)
 DONE = b"data: [DONE]\n\n"
 
 
 def client(transport: Any, url: str = "http://mocked/v1", **dialect: Any) -> OpenAIClient:
-    http = httpx2.Client(transport=transport)
+    http = HTTP.Client(transport=transport)
     return OpenAIClient(
         openai.OpenAI(api_key=KEY, base_url=url, http_client=http, max_retries=0), **dialect
     )

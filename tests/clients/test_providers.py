@@ -26,7 +26,18 @@ from sevenfold.providers.offline import OfflineClient
 from sevenfold.providers.openai.client import ChatCompletions
 from sevenfold.providers.provider import Provider, Put
 from sevenfold.providers.sdk import SdkProvider
-from tests.clients.asking import KEY, MODELS, PROVIDERS, TOOLS, WAYS, Way, address, body, sdk_client
+from tests.clients.asking import (
+    KEY,
+    MODELS,
+    PROVIDERS,
+    TOOLS,
+    WAYS,
+    Way,
+    address,
+    body,
+    http_of,
+    sdk_client,
+)
 from tests.clients.asking import Provider as Server
 
 SOURCES = Path(__file__).resolve().parents[2] / "src" / "sevenfold"
@@ -268,10 +279,11 @@ def test_its_answers_are_claimed_by_it_alone_and_read_as_its_client_reads_them(
 @every_sdk
 def test_exceptions_of_its_sdk_and_of_the_transport_are_explained_and_no_others(api: str) -> None:
     own, model = PROVIDERS[api], MODELS[api]
-    request = httpx2.Request("POST", "http://nowhere")
+    http = http_of(own)
+    request = http.Request("POST", "http://nowhere")
     error = own.vendor.load().APIConnectionError(request=request)
     assert isinstance(own.error(error, model), ModelError)
-    unreachable = registry.error_of(httpx2.ConnectError("refused", request=request), find(model))
+    unreachable = registry.error_of(http.ConnectError("refused", request=request), find(model))
     assert isinstance(unreachable, Unreachable)
     assert own.vendor.url in str(unreachable)
     assert own.error(ValueError("ours"), model) is None

@@ -75,7 +75,7 @@ def test_a_session_is_profiled_by_its_id(
 ) -> None:
     monkeypatch.chdir(session.parent)
     assert ran(capsys, "profile", session.stem, "--json").json["sessions"][0]["file"] == session.name
-    assert "neither a file nor a session of ours" in ran(capsys, "profile", "no-such-session").err
+    assert "no such file, and no session with this id" in ran(capsys, "profile", "no-such-session").err
 
 
 def test_a_scan_of_nothing_says_nothing_about_secrets(tmp_path: Path, capsys: Capsys) -> None:
@@ -118,7 +118,7 @@ def test_a_reader_that_has_had_enough_ends_every_command_in_the_same_way(
 def test_a_full_disk_behind_the_output_is_told_in_a_line(command: tuple[str, ...], session: Path) -> None:
     done = shell(*command, to="> /dev/full")
     assert done.returncode == 2
-    assert re.search(r"cannot be written.*: No space left on device\n", done.stderr)
+    assert re.search(r"cannot (?:be written.*|write the output): No space left on device\n", done.stderr)
     assert "Traceback" not in done.stderr
 
 
@@ -145,10 +145,10 @@ def test_a_session_is_deleted_only_on_request(tmp_path: Path, capsys: Capsys) ->
     with sevenfold.Session.open("s-1", model="claude-sonnet-5-5", folder=tmp_path) as kept:
         kept.user("hello")
     asked = ("sessions", "delete", "s-1", "--folder", tmp_path)
-    assert "nobody is there to ask" in ran(capsys, *asked).err
+    assert "no terminal to ask for confirmation" in ran(capsys, *asked).err
     assert ran(capsys, *asked, "--dry-run").out.startswith("s-1: 1 file, ")
-    assert "Removed." in ran(capsys, *asked, "--yes").out
-    assert "there is no session s-1" in ran(capsys, *asked, "--yes").err
+    assert "Deleted." in ran(capsys, *asked, "--yes").out
+    assert "no session s-1" in ran(capsys, *asked, "--yes").err
 
 
 # -- compacting ------------------------------------------------------------------------------------
@@ -164,8 +164,8 @@ def test_only_what_the_user_said_is_offered_as_a_place_to_cut(tmp_path: Path, ca
 
 def test_the_offline_stand_in_is_named_where_a_model_was_asked_for(session: Path, capsys: Capsys) -> None:
     done = ran(capsys, "compact", session, "--engine", "fork")
-    assert "engine fork, with the offline stand-in in the model's place" in done.words
-    assert "1 call to the offline stand-in, nothing" in done.words
+    assert "engine fork, with the offline stand-in instead of the model" in done.words
+    assert "nothing, 1 request to the offline stand-in" in done.words
 
 
 def test_offline_notes_do_not_take_what_a_program_said_for_the_users_will(
@@ -197,14 +197,14 @@ def test_notes_of_a_short_session_are_refused_with_the_reason_and_before_they_ar
 
 
 def test_what_was_compacted_before_is_not_indexed_again(tmp_path: Path, capsys: Capsys) -> None:
-    from sevenfold.cli.recorded_session import look
+    from sevenfold.cli.recorded_session import inspect
     from sevenfold.recall.index import RecallIndex, side_file
     from sevenfold.stores.jsonl.log import JsonlLog
 
     path = own(tmp_path / "own.jsonl")
     everything = JsonlLog(path)
     ran(capsys, "compact", path, "--in-place")
-    start = look(path).start
+    start = inspect(path).start
     assert 0 < start < path.stat().st_size
     index = RecallIndex.for_reading(everything, side_file(path), since=start)
     index.catch_up()

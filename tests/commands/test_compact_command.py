@@ -6,19 +6,19 @@ import json
 import os
 import signal
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.cli import recorded_session as files_of
 from sevenfold.cli.main import main
+from sevenfold.cli.recorded_session import append_draft, write_new
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import InputError, Refused
 from sevenfold.lab.simulator.brains import ModelPrompt
-from sevenfold.stores.jsonl.draft import DraftLog
-from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.stores.jsonl.log import DraftLog, JsonlLog
 from tests.commands.recorded import answering, files, foreign, helpful, opened, own, ran
 from tests.support import Story
 
@@ -84,7 +84,7 @@ def test_nothing_is_ever_overwritten(session: Path, capsys: Capsys) -> None:
     assert "talk-compacted.jsonl: this file exists and is not overwritten" in refused.err
     assert taken.read_text() == "mine"
     nowhere = ran(capsys, "compact", session, "--output", session.parent / "none" / "x.jsonl")
-    assert "there is no such folder to write to" in nowhere.err
+    assert "the folder does not exist" in nowhere.err
     assert ran(capsys, "compact", session, "--output", session.with_name("other.jsonl")).code == 0
 
 
@@ -93,7 +93,7 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten_either(session: Path) 
     target = session.with_name("late.jsonl")
     target.write_text("mine")
     with pytest.raises(InputError, match="exists"):
-        files_of.write_new(target, draft)
+        write_new(target, draft)
     assert set(files(session.parent)) == {"talk.jsonl", "late.jsonl"}
     assert target.read_text() == "mine"
 
@@ -116,14 +116,14 @@ def test_without_a_key_it_says_that_the_summary_is_extracted_and_nothing_was_pai
 ) -> None:
     done = ran(capsys, "compact", session)
     assert "Offline: there is no key and no address for claude-sonnet-4-6 in the environment." in done.words
-    assert "engine extractive not provider, fork, plain: offline no model answers" in done.words
-    assert "no call, nothing" in done.words
+    assert "engine extractive not provider, fork, plain: no model answers offline" in done.words
+    assert "nothing, no request was made" in done.words
     assert "0 lost" in done.words
 
 
 def test_it_shows_the_conversation_before_and_after(session: Path, capsys: Capsys) -> None:
     done = ran(capsys, "compact", session)
-    for words in ("results of Read", "what the user said", "summaries", "summarised 24 records", "kept"):
+    for words in ("Read results", "user messages", "summaries", "summarised 24 records", "kept"):
         assert words in done.words
     figures = ran(capsys, "compact", session, "--json", "--output", session.with_name("b.jsonl")).json
     before, after = figures["by_category"]["before"], figures["by_category"]["after"]
@@ -193,8 +193,8 @@ def test_what_is_before_or_after_a_record_is_kept(session: Path, capsys: Capsys)
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ("zz", "zz: no record in view has an id that begins so"),
-        ("aa", "aa: 6 records have an id that begins so, among them aa00-ask and aa10-ask"),
+        ("zz", "zz: no record in view has an id that begins like this"),
+        ("aa", "aa: 6 records have an id that begins like this, among them aa00-ask and aa10-ask"),
         ("ac20", "belongs to the answer before it"),
     ],
 )
@@ -222,7 +222,7 @@ def test_a_dry_run_shows_scope_cost_cache_and_places_and_writes_nothing(
     assert "cost nothing; the next prompt of claude-sonnet-4-6 would cost $" in looked.words
     assert "cache the next request can read" in looked.words
     assert "aa30-ask Step 3: repair panel_3.py" in looked.words
-    assert "Nothing was done." in looked.words
+    assert "Nothing was changed." in looked.words
     assert files(session.parent) == before
     assert not (session.parent / "home").exists()
 
@@ -352,7 +352,7 @@ def test_a_session_somebody_holds_is_not_touched_and_its_holder_is_named(
 
 def test_a_file_that_changed_a_moment_ago_brings_a_warning(session: Path, capsys: Capsys) -> None:
     assert (
-        "If another program has this session open, end it first"
+        "If another program has this session open, close it first"
         in ran(capsys, "compact", session, "--in-place").err
     )
     fresh = foreign(session.with_name("old.jsonl"))
@@ -361,13 +361,13 @@ def test_a_file_that_changed_a_moment_ago_brings_a_warning(session: Path, capsys
 
 
 def test_a_file_that_grew_while_it_was_compacted_gets_nothing(session: Path) -> None:
-    with files_of.held(session) as log:
+    with closing(JsonlLog.open(session)) as log:
         draft = DraftLog(session)
         draft.append([b'{"type":"ours"}\n'])
         with session.open("ab") as other:
             other.write(b'{"type":"theirs"}\n')
-        with pytest.raises(Refused, match="another program wrote to it meanwhile"):
-            files_of.append(log, draft)
+        with pytest.raises(Refused, match="another program wrote to it in the meantime"):
+            append_draft(log, draft)
     assert session.read_bytes().endswith(b'{"type":"theirs"}\n')
 
 
@@ -388,7 +388,7 @@ def test_notes_can_be_the_summary_and_are_written_first_where_there_are_none(
 def test_notes_stand_for_the_whole_and_take_no_instructions(session: Path, capsys: Capsys) -> None:
     refused = ran(capsys, "compact", session, "--engine", "notes", "--up-to", "aa40")
     assert refused.code == 2
-    assert "notes stand for the whole conversation" in refused.err
+    assert "notes cover the whole conversation" in refused.err
 
 
 # -- what cannot be done -----------------------------------------------------------------------------
@@ -403,7 +403,7 @@ def test_what_is_no_conversation_is_refused_in_a_line(tmp_path: Path, capsys: Ca
     unnamed = Story()
     unnamed.user("hello")
     strange.write_bytes(b"".join(unnamed.lines))
-    assert "say which one is meant with --model" in ran(capsys, "compact", strange).err
+    assert "name one with --model" in ran(capsys, "compact", strange).err
     assert "nothing to compact yet" in ran(capsys, "compact", strange, "--model", "gpt-5.6").err
     assert set(files(tmp_path)) == {"strange.jsonl"}
 

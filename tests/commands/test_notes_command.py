@@ -25,7 +25,7 @@ def notes_of(folder: Path) -> list[Path]:
 def test_a_session_without_notes_says_so_and_where_they_would_be(session: Path, capsys: Capsys) -> None:
     looked = ran(capsys, "notes", session)
     assert looked.code == 1
-    assert "There are no notes of this session yet; --update writes them." in looked.words
+    assert "This session has no notes yet; --update writes them." in looked.words
     assert "session-memory/5e551011.md" in looked.out
     assert not notes_of(session.parent)
 
@@ -37,7 +37,7 @@ def test_an_update_writes_them_offline_and_says_so_and_where(session: Path, caps
     assert done.code == 0
     [written] = notes_of(session.parent)
     assert str(written) in done.out.replace("\n", "")
-    assert "Brought up to date offline" in done.words
+    assert "Updated offline" in done.words
     assert "never touch build/out_3.bin" in done.words
     assert written.read_text().startswith("# Session Title\n_")
     assert files(session.parent) == before
@@ -62,7 +62,7 @@ def test_our_own_session_is_told_what_the_notes_cover_and_nobody_is_asked_twice(
     added = [json.loads(line) for line in path.read_bytes()[len(before) :].splitlines()]
     assert path.read_bytes().startswith(before)
     assert added[-1]["kind"] == "notes"
-    assert "nobody was asked" in ran(capsys, "notes", path, "--update").words
+    assert "no model was asked" in ran(capsys, "notes", path, "--update").words
     with opened(path) as session:
         text = session.notes()
         assert text is not None
@@ -83,7 +83,7 @@ def test_a_model_updates_them_where_there_is_one(
 ) -> None:
     with answering(monkeypatch):
         done = ran(capsys, "notes", session, "--update")
-    assert "Brought up to date by claude-sonnet-4-6." in done.words
+    assert "Updated by claude-sonnet-4-6." in done.words
 
 
 def test_an_answer_that_is_no_update_changes_nothing(
@@ -92,7 +92,7 @@ def test_an_answer_that_is_no_update_changes_nothing(
     with answering(monkeypatch, lambda prompt: "What a nice session."):
         refused = ran(capsys, "notes", session, "--update")
     assert refused.code == 2
-    assert "the notes could not be brought up to date, and are as they were" in refused.err
+    assert "the notes could not be updated and are unchanged" in refused.err
     assert not notes_of(session.parent)
 
 

@@ -12,7 +12,7 @@ from sevenfold.record import blocks, entries
 from sevenfold.record.entries import Boundary, Said
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
-from sevenfold.stores.jsonl import lines
+from sevenfold.stores.jsonl import log as lines
 from tests.compaction.histories import count
 
 FOLDERS = ("claude-code-log", "claude-code-viewer", "entireio-cli", "oh-my-posh")

@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from sevenfold.cli import demo_progress, demo_report
+from sevenfold.cli import demo
 from sevenfold.lab.demo.assistant import Assistant
 from sevenfold.lab.demo.bill import Meter, Naive
 from sevenfold.lab.demo.figures import Death, Facts, Figures, Mark, Outcome, bars
@@ -217,7 +217,7 @@ OUTCOME = Outcome(
 @pytest.mark.parametrize("width", [60, 108])
 def test_the_report_fits_and_says_that_the_model_is_simulated(width: int) -> None:
     page = io.StringIO()
-    Console(file=page, width=width, highlight=False).print(demo_report.shown(OUTCOME, width))
+    Console(file=page, width=width, highlight=False).print(demo.report(OUTCOME, width))
     lines = page.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     assert "Simulated" in page.getvalue()
@@ -231,7 +231,7 @@ def test_a_bar_that_is_missed_is_shown_as_missed() -> None:
     )
     assert [bar.met for bar in bars(bad)] == [False, True, False, False, True, True, True]
     page = io.StringIO()
-    Console(file=page, width=80).print(demo_report.shown(bad, 80))
+    Console(file=page, width=80).print(demo.report(bad, 80))
     assert "lost: a key" in page.getvalue()
     assert page.getvalue().count("✗") == 3
 
@@ -240,14 +240,14 @@ def test_a_bar_that_is_missed_is_shown_as_missed() -> None:
 def test_progress_shows_what_layers_do_and_where_the_turns_are(terminal: bool) -> None:
     page = io.StringIO()
     console = Console(file=page, width=70, force_terminal=terminal, highlight=False, color_system=None)
-    with demo_progress.Progress(console) as progress:
-        progress.told(Ready(20_000, resumed=False))
-        for number in range(demo_progress.EVERY):
-            progress.told(Used("Read", f"file{number}.py", 100))
-            progress.told(Turned(10_000, 20))
-        progress.told(Layer("compact", "summarised 9 records", "auto", 20_000, 9_000))
-        progress.told(Ready(20_000, resumed=True))
-        progress.told(Over("done", "All is well."))
+    with demo.DemoProgress(console) as progress:
+        progress.show(Ready(20_000, resumed=False))
+        for number in range(demo.EVERY):
+            progress.show(Used("Read", f"file{number}.py", 100))
+            progress.show(Turned(10_000, 20))
+        progress.show(Layer("compact", "summarised 9 records", "auto", 20_000, 9_000))
+        progress.show(Ready(20_000, resumed=True))
+        progress.show(Over("done", "All is well."))
     shown = page.getvalue()
     assert "The model is simulated" in shown
     assert "summarised 9 records, 20,000 → 9,000 tokens" in shown
@@ -260,8 +260,8 @@ def test_progress_shows_what_layers_do_and_where_the_turns_are(terminal: bool) -
 def test_what_is_said_is_never_cut_off(terminal: bool) -> None:
     page = io.StringIO()
     console = Console(file=page, width=60, force_terminal=terminal, highlight=False, color_system=None)
-    with demo_progress.Progress(console, live=False) as progress:
-        progress.told(Over("done", "The buoy is painted " + "very " * 30 + "red."))
+    with demo.DemoProgress(console, live=False) as progress:
+        progress.show(Over("done", "The buoy is painted " + "very " * 30 + "red."))
     shown = page.getvalue()
     assert "red." in shown
     assert "…" not in shown

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sevenfold.cli.chat.ledger import Ledger
+from sevenfold.cli.chat.status import Ledger
 from sevenfold.events import Answered, Failed, Sending
 from sevenfold.lab.simulator.faults import Fault
 from tests.engine.working import ASKED, begun, world

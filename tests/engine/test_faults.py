@@ -20,7 +20,7 @@ from sevenfold.lab.simulator.brains import ModelPrompt, NoSummary
 from sevenfold.lab.simulator.faults import Fault
 from sevenfold.ports import Call
 from sevenfold.session import factory as opened
-from sevenfold.stores.memory.log import MemoryLog
+from sevenfold.stores.memory import MemoryLog
 from tests.engine.working import ASKED, BOUND, FREE, Mind, begun, body, output, texts, world
 
 TOOL_CALL = [{"type": "tool_use", "id": "toolu_x", "name": "Read", "input": {}}]

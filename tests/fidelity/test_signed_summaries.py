@@ -17,7 +17,7 @@ from sevenfold.record import blocks
 from sevenfold.record.entries import Boundary
 from sevenfold.session import factory as opened
 from sevenfold.session.session import Session
-from sevenfold.stores.memory.log import MemoryLog
+from sevenfold.stores.memory import MemoryLog
 from tests.support import Story, call, result
 
 ASKED = "Please mend the lamp in lamp.py, and keep the old colour table."

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sevenfold.agent.mcp.config import configured
+from sevenfold.agent.mcp.config import load_config
 from sevenfold.agent.mcp.servers import McpServers
 from sevenfold.agent.tools.context import Context, Desk
 
@@ -76,7 +76,7 @@ def hostile(folder: Path, code: str, **more: Any) -> dict[str, Any]:
 @contextmanager
 def running(folder: Path, **entries: Any) -> Iterator[McpServers]:
     """Servers by name; those that go away are started again at once."""
-    found = configured(entries, folder, {"PATH": "/usr/bin:/bin"}, files=False)
+    found = load_config(entries, folder, {"PATH": "/usr/bin:/bin"}, files=False)
     with McpServers(found, pauses=(0.0, 0.0), wait_seconds=STARTUP) as servers:
         yield servers
 

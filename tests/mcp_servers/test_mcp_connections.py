@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sevenfold.agent.mcp.config import configured
-from sevenfold.agent.mcp.server import ServerState
+from sevenfold.agent.mcp.config import load_config
+from sevenfold.agent.mcp.connection import ServerState
 from sevenfold.agent.mcp.servers import McpServers
 from sevenfold.agent.tools.context import Abort, Context
-from sevenfold.agent.tools.toolbox import Toolbox
+from sevenfold.agent.tools.tool import Toolbox
 from tests.mcp_servers.serving import FRIENDLY, STARTUP, context, entry, hostile, running
 
 
@@ -126,7 +126,7 @@ def test_a_server_over_http_is_reached_once_it_listens_and_looked_for_after_a_cr
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     given = {"web": {"url": f"http://127.0.0.1:{port}/mcp", "headers": {"x-test": "1"}}}
-    found = configured(given, tmp_path, os.environ, files=False)
+    found = load_config(given, tmp_path, os.environ, files=False)
     with McpServers(found, pauses=(0.1,) * 200, wait_seconds=0) as servers:
         assert servers.tools() == []
         with _listening(port):

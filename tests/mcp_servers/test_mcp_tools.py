@@ -12,16 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it has no types of its own
+from jsonschema import Draft202012Validator
 
-from sevenfold.agent.mcp.config import configured
-from sevenfold.agent.mcp.results import output_of
-from sevenfold.agent.mcp.schemas import input_schema
-from sevenfold.agent.mcp.server import Address, Program
-from sevenfold.agent.mcp.tools import offered, server_key, tool_name
-from sevenfold.agent.permissions.engine import Permissions, Rules
-from sevenfold.agent.permissions.request import Wish
-from sevenfold.agent.tools.toolbox import Toolbox
+from sevenfold.agent.mcp.config import HttpServer, StdioServer, load_config
+from sevenfold.agent.mcp.tools import input_schema, output_of, server_key, tool_name, usable_tools
+from sevenfold.agent.permissions.engine import Permissions
+from sevenfold.agent.permissions.rules import PermissionRequest, Rules
+from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.errors import InputError
 from sevenfold.stores.trust import Trust
 from tests.mcp_servers.serving import context
@@ -68,8 +65,8 @@ def test_any_schema_comes_out_valid_and_can_be_checked_against_or_is_refused(
     Draft202012Validator.check_schema(cleaned)
     assert cleaned["type"] == "object"
     assert not {"anyOf", "oneOf", "allOf", "pattern", "$ref"} & set(cleaned)
-    tools = offered("s", [{"name": "t", "inputSchema": schema}], never).tools
-    Toolbox(tools).wish("mcp__s__t", value, context(Path("/")))
+    tools = usable_tools("s", [{"name": "t", "inputSchema": schema}], never).tools
+    Toolbox(tools).permission_request("mcp__s__t", value, context(Path("/")))
 
 
 def test_references_are_written_out_and_one_that_leads_into_itself_ends() -> None:
@@ -87,7 +84,7 @@ def test_references_that_multiply_are_refused() -> None:
 
 @given(st.lists(JSON, max_size=5))
 def test_any_listing_gives_tools_with_fit_names_or_reasons(listing: list[Any]) -> None:
-    made = offered("any server", listing, never)
+    made = usable_tools("any server", listing, never)
     assert len(made.tools) + len(made.problems) == len(listing)
 
 
@@ -102,7 +99,7 @@ def test_names_are_fit_for_every_provider_and_tell_the_server(server: str, own: 
 
 def test_words_are_cut_and_hidden_characters_dropped() -> None:
     listed = {"name": "t", "description": "Says\u200b \U000e0041it. " + "x" * 5000, "inputSchema": {}}
-    (tool,) = offered("s", [listed], never).tools
+    (tool,) = usable_tools("s", [listed], never).tools
     assert tool.description.startswith("Says it. x")
     assert len(tool.description) < 2200
     assert "cut" in tool.description
@@ -110,9 +107,9 @@ def test_words_are_cut_and_hidden_characters_dropped() -> None:
 
 @pytest.mark.spec("S2.1")
 def test_every_call_is_asked_for_and_rules_cover_a_server_or_a_tool() -> None:
-    (tool,) = offered("docs", [{"name": "find", "inputSchema": {}}], never).tools
+    (tool,) = usable_tools("docs", [{"name": "find", "inputSchema": {}}], never).tools
     assert tool.kind == ""
-    wish = tool.wish({}, context(Path("/")))
+    wish = tool.permission_request({}, context(Path("/")))
 
     def verdict(**rules: list[str]) -> str:
         return Permissions(workspace="/w", rules=Rules.of(rules)).decide(wish).verdict
@@ -122,7 +119,10 @@ def test_every_call_is_asked_for_and_rules_cover_a_server_or_a_tool() -> None:
     assert verdict(allow=["mcp__docs__find"]) == "allow"
     assert verdict(allow=["mcp__doc__*"]) == "ask"
     assert verdict(allow=["mcp__docs__*"], deny=["mcp__docs__find"]) == "deny"
-    assert Permissions(workspace="/w", mode="plan").decide(Wish(tool.name, "call")).verdict == "deny"
+    assert (
+        Permissions(workspace="/w", mode="plan").decide(PermissionRequest(tool.name, "call")).verdict
+        == "deny"
+    )
 
 
 @given(JSON)
@@ -167,7 +167,7 @@ def test_a_connection_that_is_closed_is_an_error_and_no_cancellation(tmp_path: P
         coming.cancel()
         return coming
 
-    tools = offered("s", [{"name": "t", "inputSchema": {}}], cancelled).tools
+    tools = usable_tools("s", [{"name": "t", "inputSchema": {}}], cancelled).tools
     assert asyncio.run(Toolbox(tools).run_async("mcp__s__t", {}, context(tmp_path))).is_error
     assert Toolbox(tools).run("mcp__s__t", {}, context(tmp_path)).is_error
 
@@ -194,16 +194,16 @@ def test_servers_come_from_code_then_a_trusted_project_then_the_user(tmp_path: P
         json.dumps({"mcpServers": {"a": {"command": "project-a"}, "b": web}})
     )
 
-    untrusted = configured({"a": {"command": "code-a"}}, project, environ)
+    untrusted = load_config({"a": {"command": "code-a"}}, project, environ)
     assert {one.name: one.where for one in untrusted.servers} == {"a": "code-a", "b": "user-b", "c": "c"}
     assert "not trusted" in untrusted.problems[0]
 
     Trust(home).add(project)
-    trusted = configured({"a": {"command": "code-a"}}, project, environ)
+    trusted = load_config({"a": {"command": "code-a"}}, project, environ)
     servers = {one.name: one for one in trusted.servers}
-    assert isinstance(servers["a"], Program)
+    assert isinstance(servers["a"], StdioServer)
     assert servers["a"].cwd == str(project)
-    assert isinstance(servers["b"], Address)
+    assert isinstance(servers["b"], HttpServer)
     assert servers["b"].url == "https://x.example/mcp"
     assert servers["b"].headers == {"Authorization": "s3"}
     assert trusted.problems == ()
@@ -224,10 +224,10 @@ def test_servers_come_from_code_then_a_trusted_project_then_the_user(tmp_path: P
 )
 def test_what_is_wrong_in_a_file_is_told_and_ends_nothing(text: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "mcp.json").write_text(text)
-    found = configured(None, tmp_path, {"SEVENFOLD_HOME": str(tmp_path)})
+    found = load_config(None, tmp_path, {"SEVENFOLD_HOME": str(tmp_path)})
     assert says in found.problems[0]
 
 
 def test_what_is_wrong_in_code_is_an_error() -> None:
     with pytest.raises(InputError, match="either a command or a url"):
-        configured({"x": {}}, Path("/"), {}, files=False)
+        load_config({"x": {}}, Path("/"), {}, files=False)

@@ -13,7 +13,7 @@ from sevenfold.errors import TranscriptForeign, TranscriptMissing
 from sevenfold.lab.profile import files
 from sevenfold.lab.profile.figures import ProfileReport
 from sevenfold.lab.profile.files import profile_file
-from sevenfold.stores.jsonl.lines import LINE_LIMIT
+from sevenfold.stores.jsonl.log import LINE_LIMIT
 from tests.profile.making import Rollout, Tape, call, result, text, usage
 
 

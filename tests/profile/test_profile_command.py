@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from sevenfold import __version__
-from sevenfold.cli import profile_page as page
+from sevenfold.cli import profile as page
 from sevenfold.cli import profile_terminal as terminal
 from sevenfold.cli.main import main
 from sevenfold.lab.profile import files
@@ -138,7 +138,7 @@ def test_a_page_that_cannot_be_written_is_one_clear_line(
 ) -> None:
     code, _, err = run("profile", tape, "--html", tmp_path / "no" / "page.html", capsys=capsys)
     assert code == 2
-    assert "could not be written" in err
+    assert "cannot write the page" in err
     assert err.count("\n") == 1
 
 
@@ -252,7 +252,7 @@ def test_the_page_needs_nothing_from_elsewhere(
 def test_nothing_in_a_transcript_can_leave_its_place_in_the_page(tmp_path: Path) -> None:
     tape = Tape().user("</script><script>alert(1)</script><!--").answer("m1", usage(900), text("hi"))
     profile = files.profile(files.find([tape.save(tmp_path / "t.jsonl")]))
-    content = page.render(profile)
+    content = page.page(profile)
     assert "alert(1)" in content
     assert content.count("</script>") == 2
     assert "<!--" not in content
@@ -266,7 +266,7 @@ def test_a_long_session_is_thinned_out_for_the_page(tmp_path: Path) -> None:
     for number in range(1_500):
         tape.answer(f"m{number}", usage(1_000 + number), text("hi"))
     profile = files.profile(files.find([tape.save(tmp_path / "t.jsonl")]))
-    figures = re.search(r'type="application/json">(.*?)</script>', page.render(profile), re.S)
+    figures = re.search(r'type="application/json">(.*?)</script>', page.page(profile), re.S)
     assert figures is not None
     points = json.loads(figures[1])["profile"]["sessions"][0]["context_over_time"]
     assert len(points) == page.MOST_POINTS

@@ -6,15 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.cli import chart
-from sevenfold.cli import phrases as wording
+from sevenfold.cli import output as chart
+from sevenfold.cli import text as wording
+from sevenfold.cli.profile import span
 
 sizes = st.lists(st.integers(0, 2_000_000), min_size=1, max_size=300)
 
 
 @given(sizes, st.integers(1, 120), st.integers(1, 8))
 def test_an_area_fills_its_room_and_shows_the_peak(values: list[int], width: int, height: int) -> None:
-    rows = chart.area(values, width, height)
+    rows = chart.area_chart(values, width, height)
     assert len(rows) == height
     assert {len(row) for row in rows} == {min(width, len(values))}
     assert ("█" in rows[0]) == (max(values) > 0)
@@ -25,7 +26,7 @@ def test_squeezing_keeps_the_largest_value_in_its_column(values: list[int], widt
     columns = chart.buckets(values, width)
     assert max(columns) == max(values)
     if len(values) > width:
-        place = chart.column(values.index(max(values)), len(values), width)
+        place = chart.column_of(values.index(max(values)), len(values), width)
         assert max(columns[max(0, place - 1) : place + 2]) == max(values)
 
 
@@ -68,15 +69,15 @@ def test_shares_never_round_something_to_nothing() -> None:
 
 @given(st.text(max_size=80), st.integers(2, 40))
 def test_a_shortened_text_fits(words: str, room: int) -> None:
-    assert len(wording.shortened(words, room)) <= room
+    assert len(wording.shorten(words, room)) <= room
 
 
 def test_of_a_path_the_end_is_kept() -> None:
-    assert wording.shortened("/a/long/way/to/file.py", 10) == "…o/file.py"
-    assert wording.shortened("a long command line", 10) == "a long co…"
+    assert wording.shorten("/a/long/way/to/file.py", 10) == "…o/file.py"
+    assert wording.shorten("a long command line", 10) == "a long co…"
 
 
 def test_a_span_without_times_is_not_shown() -> None:
-    assert wording.span(None, None) == ""
-    assert wording.span("yesterday", "2026-01-01T10:00:00Z") == ""
-    assert wording.span("2026-01-01T10:00:00Z", "2026-01-02T11:30:00Z") == "2026-01-01 10:00, 1 d 1 h"
+    assert span(None, None) == ""
+    assert span("yesterday", "2026-01-01T10:00:00Z") == ""
+    assert span("2026-01-01T10:00:00Z", "2026-01-02T11:30:00Z") == "2026-01-01 10:00, 1 d 1 h"

@@ -6,7 +6,7 @@ from typing import Any
 
 from sevenfold.recall.index import RecallIndex
 from sevenfold.record import entries
-from sevenfold.stores.memory.log import MemoryLog
+from sevenfold.stores.memory import MemoryLog
 from tests.support import Story, call, result
 
 

@@ -21,7 +21,7 @@ from sevenfold.recall.index import LINES_IN_PASSING, RecallIndex, side_file
 from sevenfold.session import factory as opened
 from sevenfold.session.factory import Store
 from sevenfold.stores.jsonl.log import JsonlLog
-from sevenfold.stores.memory.log import MemoryLog
+from sevenfold.stores.memory import MemoryLog
 from tests.recall.making import harbour
 from tests.session.talking import ALONE, BOUND, FREE, SHELL, calling, fake_reply, output
 from tests.support import Story

@@ -16,7 +16,7 @@ from sevenfold.recall.index import LINES_AT_ONCE, RecallIndex, side_file
 from sevenfold.record.decisions import Offload
 from sevenfold.record.entries import Decision, Entry
 from sevenfold.stores.jsonl.log import JsonlLog
-from sevenfold.stores.memory.log import MemoryLog
+from sevenfold.stores.memory import MemoryLog
 from tests.recall.making import harbour, read
 from tests.support import Story, answer, call, result, transcript
 

@@ -13,7 +13,7 @@ from sevenfold.errors import TranscriptForeign, TranscriptMissing
 from sevenfold.lab.examples import coding_session
 from sevenfold.record.decisions import Offload
 from sevenfold.record.log import decided
-from sevenfold.stores.jsonl.results import FileResults
+from sevenfold.stores.jsonl.store import FileResults
 from tests.recall.making import harbour
 from tests.support import Story, result
 
@@ -53,8 +53,8 @@ def test_what_is_still_in_the_context_is_counted_and_shown_on_request(
 ) -> None:
     code, out = recall(capsys, session, "lighthouse", "keepers")
     assert code == 1
-    assert "Nothing fits." in out
-    assert "1 record that fits is still in the context: --all shows them." in out
+    assert "No matches." in out
+    assert "1 match is still in the context; --all shows them." in out
     code, out = recall(capsys, session, "lighthouse", "keepers", "--all")
     assert code == 0
     assert "user  now" in out
@@ -90,7 +90,7 @@ def test_a_session_can_be_named_by_its_id(
     session.rename(project / "talk.jsonl")
     assert recall(capsys, "talk", "clock_face")[0] == 0
     for unknown in ("walk", "[t]alk"):
-        with pytest.raises(TranscriptMissing, match="neither a file nor a session"):
+        with pytest.raises(TranscriptMissing, match="no such file, and no session with this id"):
             recall(capsys, unknown, "clock_face")
 
 

@@ -23,7 +23,7 @@ from sevenfold.record.decisions import (
     Snip,
     Undone,
 )
-from sevenfold.stores.memory.log import MemoryLog
+from sevenfold.stores.memory import MemoryLog
 from tests.support import answer, shown, transcript
 
 

@@ -31,7 +31,7 @@ from sevenfold.record.decisions import (
     Undone,
 )
 from sevenfold.stores.jsonl.log import JsonlLog
-from sevenfold.stores.memory.log import MemoryLog
+from sevenfold.stores.memory import MemoryLog
 from tests.support import answer, transcript
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -22,7 +22,7 @@ from sevenfold.providers.anthropic import AnthropicClient
 from sevenfold.record import blocks
 from sevenfold.record.log import Place
 from sevenfold.request.frame import Frame
-from sevenfold.stores.memory.log import MemoryLog
+from sevenfold.stores.memory import MemoryLog
 
 TOOLS = [
     {"name": name, "description": f"{name} something. " * 20, "input_schema": {"type": "object"}}

@@ -13,7 +13,7 @@ from sevenfold.record.entries import Decision
 from sevenfold.record.usage import Usage
 from sevenfold.record.view import View
 from sevenfold.request.price import Call, ideal_cost
-from sevenfold.stores.memory.log import MemoryLog
+from sevenfold.stores.memory import MemoryLog
 from tests.scenarios.conversing import Conversation, conversation
 
 ADAPTIVE = {"type": "adaptive"}

@@ -15,7 +15,7 @@ from sevenfold.clock import ManualClock
 from sevenfold.ports import Log, Results
 from sevenfold.session import factory as opened
 from sevenfold.stores.jsonl.log import JsonlLog
-from sevenfold.stores.jsonl.results import FileResults
+from sevenfold.stores.jsonl.store import FileResults
 from sevenfold.stores.log import LineLog
 from tests.session.talking import ALONE, ASK, BOUND, FREE, READ, SHELL, calling, fake_reply, output, thought
 

@@ -12,8 +12,8 @@ from sevenfold.errors import ResultMissing, TranscriptDenied, TranscriptError, T
 from sevenfold.record import entries
 from sevenfold.record.decisions import Keep, Offload
 from sevenfold.record.entries import Decision, Said
-from sevenfold.stores.jsonl.results import FileResults, MemoryResults
-from sevenfold.stores.memory.log import MemoryLog
+from sevenfold.stores.jsonl.store import FileResults
+from sevenfold.stores.memory import MemoryLog, MemoryResults
 from tests.session.holding import LINE, PICTURE, Held, calls, scripted
 
 BIG = LINE * 2_000

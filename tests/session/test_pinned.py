@@ -25,8 +25,7 @@ from sevenfold.record import blocks
 from sevenfold.record.log import Place
 from sevenfold.session.factory import Tool
 from sevenfold.settings import Fixed, Layer, resolve
-from sevenfold.stores.jsonl.results import MemoryResults
-from sevenfold.stores.memory.log import MemoryLog
+from sevenfold.stores.memory import MemoryLog, MemoryResults
 from tests.session.holding import ALONE, KINDS, LINE, SYSTEM, TOOLS, working
 
 MODEL = "claude-opus-4-5"

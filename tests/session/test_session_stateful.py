@@ -31,8 +31,7 @@ from sevenfold.profiles import find
 from sevenfold.record.layout import rounds
 from sevenfold.record.rules import RuleFacts, refusals
 from sevenfold.session import factory as opened
-from sevenfold.stores.jsonl.results import MemoryResults
-from sevenfold.stores.memory.log import MemoryLog
+from sevenfold.stores.memory import MemoryLog, MemoryResults
 from tests.session.talking import (
     ADAPTIVE,
     ALONE,

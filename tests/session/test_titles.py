@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sevenfold.cli.chat.session_list import title
+from sevenfold.cli.chat.history import title
 from sevenfold.conversation.resume import resume
 from sevenfold.record import entries
 from sevenfold.record.entries import Label

@@ -18,7 +18,7 @@ from sevenfold.record.decisions import Epoch, Offload
 from sevenfold.record.log import Place
 from sevenfold.stores.home import Home, Project
 from sevenfold.stores.jsonl.log import JsonlLog
-from sevenfold.stores.jsonl.results import FileResults
+from sevenfold.stores.jsonl.store import FileResults
 from tests.support import answer
 
 MODEL = "claude-sonnet-5-5"

@@ -15,7 +15,7 @@ from sevenfold.record.entries import Stored
 from sevenfold.record.log import Place, said_by_user
 from sevenfold.stores.home import Home
 from sevenfold.stores.jsonl.lock import FileLock
-from sevenfold.stores.jsonl.results import FileResults
+from sevenfold.stores.jsonl.store import FileResults
 from tests.storage.making import Worker, run
 
 OLD = 100 * 86_400
@@ -210,7 +210,7 @@ def test_a_dry_run_says_what_would_go_and_removes_nothing(worker, capsys):
     assert gc(worker, "--days", "1", "--dry-run") == ["t1", "t2"]
     out = capsys.readouterr().out
     assert "3 bytes, old" in out
-    assert "Would remove 1 file, 3 bytes; 1 stay, 4 bytes." in out
+    assert "Would remove 1 file, 3 bytes; kept 1 file, 4 bytes." in out
 
 
 def test_a_session_in_use_is_left_alone(worker, capsys):
@@ -223,7 +223,7 @@ def test_a_session_in_use_is_left_alone(worker, capsys):
     left = gc(worker, "--days", "1")
     lock.release()
     assert left == [".t9.abc.tmp", "t1"]
-    assert "In use, and so left alone: s-1" in capsys.readouterr().out
+    assert "In use, so left alone: s-1" in capsys.readouterr().out
 
 
 def test_what_unfinished_writes_left_goes(worker):
@@ -249,11 +249,11 @@ def test_results_of_other_sessions_are_judged_by_their_own(home, worker):
 
 def test_an_empty_home_has_nothing_to_collect(home, capsys):
     assert run(gc_command) == 0
-    assert capsys.readouterr().out == "Removed 0 files, 0 bytes; 0 stay, 0 bytes.\n"
+    assert capsys.readouterr().out == "Removed 0 files, 0 bytes; kept 0 files, 0 bytes.\n"
 
 
 @pytest.mark.parametrize("limit", ["-1", "many", "nan", "inf"])
 def test_a_limit_that_is_none_is_refused(home, limit, capsys):
     with pytest.raises(SystemExit):
         run(gc_command, "--days", limit)
-    assert "not a number from 0 up" in capsys.readouterr().err
+    assert "not a number from 0 upwards" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.errors import InputError
-from sevenfold.stores.jsonl.purge.leak import Leak
+from sevenfold.stores.jsonl.secrets import Leak
 from tests.redaction.making import ALONE, Maker
 
 SECRET = 'p\u00e4ss"w/rd\\\n\U0001f511 12'

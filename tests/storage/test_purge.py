@@ -22,7 +22,7 @@ from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata, Epoch, Purged, Rewound, Segment
 from sevenfold.record.redact import digest, mask
 from sevenfold.stores.home import Home
-from sevenfold.stores.jsonl import lines
+from sevenfold.stores.jsonl import log as lines
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog
 from tests.redaction.making import ALONE, Maker
@@ -263,7 +263,7 @@ def test_a_secret_that_is_nowhere_changes_nothing(home, leaked, capsys):
     assert purge(ALONE["npm-token"](Maker())) == 0
     assert run(purge_command, "--secret-digest", "00000000", "--yes") == 0
     assert everything(home) == before
-    assert capsys.readouterr().out.count("It is nowhere") == 2
+    assert capsys.readouterr().out.count("The secret is nowhere") == 2
 
 
 def test_purging_twice_finds_nothing_the_second_time(home, leaked):

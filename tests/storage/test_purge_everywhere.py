@@ -11,16 +11,16 @@ import pytest
 import sevenfold
 from sevenfold.cli import purge as purge_command
 from sevenfold.cli import scan as scan_command
-from sevenfold.cli.chat.input_history import TypedHistory
+from sevenfold.cli.chat.keyboard import TypedHistory
 from sevenfold.clock import ManualClock, RandomIds
 from sevenfold.errors import TranscriptLocked
 from sevenfold.events import SteppedAside
 from sevenfold.recall.index import side_file
-from sevenfold.stores.atomic import Staged
+from sevenfold.stores.files import Staged
 from sevenfold.stores.home import Home
 from sevenfold.stores.jsonl.lock import FileLock
-from sevenfold.stores.jsonl.purge import sessions
-from sevenfold.stores.jsonl.purge.rewrite import World
+from sevenfold.stores.jsonl.purge import remove
+from sevenfold.stores.jsonl.rewrite import World
 from sevenfold.telemetry.jsonl import JsonlSink
 from tests.agent.working import Model, use
 from tests.redaction.making import ALONE, Maker
@@ -157,11 +157,12 @@ def test_nobody_gets_the_lock_of_a_session_that_was_removed_meanwhile(home):
     worker = Worker(home, "s-1")
     worker.close()
     world = World(ManualClock(), RandomIds())
-    sessions.remove(home, worker.files, world)
-    assert not worker.files.lock.exists()
+    remove(home, worker.files, world)
+    lock = worker.files.transcript.with_name(f"{worker.files.transcript.name}.lock")
+    assert not lock.exists()
 
     held = FileLock(worker.files.transcript)
-    waiting = worker.files.lock.open("rb")
+    waiting = lock.open("rb")
     held.remove()
     again = FileLock(worker.files.transcript)
     with waiting, pytest.raises(TranscriptLocked):

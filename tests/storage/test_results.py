@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from sevenfold.errors import ResultMissing, TranscriptDenied, TranscriptError, TranscriptFull
 from sevenfold.ports import Results
-from sevenfold.stores.jsonl.results import FileResults, MemoryResults
+from sevenfold.stores.jsonl.store import FileResults
+from sevenfold.stores.memory import MemoryResults
 
 MAKERS: dict[str, Callable[[Path], Results]] = {
     "memory": lambda folder: MemoryResults(),
@@ -192,7 +193,7 @@ def test_a_writer_killed_half_way_leaves_no_result(files):
     program = f"""
         import os, signal
         from pathlib import Path
-        from sevenfold.stores.jsonl.results import FileResults
+        from sevenfold.stores.jsonl.store import FileResults
         os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)
         FileResults(Path({str(files.folder)!r})).keep("t", b"x" * 100_000)
     """

@@ -9,8 +9,7 @@ import pytest
 from sevenfold.cli import scan as scan_command
 from sevenfold.record.redact import digest
 from sevenfold.stores.home import Home
-from sevenfold.stores.jsonl.pieces import SIZE, pieces
-from sevenfold.stores.jsonl.scan import scan
+from sevenfold.stores.jsonl.secrets import SIZE, pieces, scan
 from tests.redaction.making import ALONE, Maker
 from tests.storage.making import Worker, run
 
@@ -68,7 +67,7 @@ def test_a_clean_home_is_clean(home, capsys):
     worker.turn("nothing to hide", id="a")
     worker.close()
     assert run(scan_command) == 0
-    assert capsys.readouterr().out.endswith("No secret in 1 file.\n")
+    assert capsys.readouterr().out.endswith("No secrets in 1 file.\n")
 
 
 def test_a_folder_is_searched_for_texts_of_any_tool(tmp_path, capsys):

@@ -23,9 +23,9 @@ from sevenfold.errors import (
     TranscriptMissing,
 )
 from sevenfold.record import blocks
-from sevenfold.stores.jsonl import lines
+from sevenfold.stores.files import explain, safe_name
+from sevenfold.stores.jsonl import log as lines
 from sevenfold.stores.jsonl.log import JsonlLog, Sync
-from sevenfold.stores.names import safe_name
 from tests.support import Story, shown, transcript
 
 
@@ -34,7 +34,7 @@ def test_a_torn_last_line_is_ended_and_nothing_is_removed(tmp_path):
     path = tmp_path / "s.jsonl"
     path.write_bytes(b'{"whole":1}\n{"torn":')
     log = JsonlLog.open(path)
-    assert log.mended
+    assert log.was_torn
     log.append([b'{"new":1}\n'])
     log.close()
     assert path.read_bytes() == b'{"whole":1}\n{"torn":\n{"new":1}\n'
@@ -186,7 +186,7 @@ def test_a_file_without_permission_is_named(tmp_path):
 
 
 def test_a_refusal_of_the_system_is_explained(tmp_path):
-    refused = lines.explain(PermissionError(errno.EACCES, "Permission denied"), tmp_path / "s.jsonl")
+    refused = explain(PermissionError(errno.EACCES, "Permission denied"), tmp_path / "s.jsonl")
     assert isinstance(refused, TranscriptDenied)
     assert "s.jsonl: Permission denied; check its owner" in str(refused)
 

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from sevenfold.errors import Refused
 from sevenfold.ports import Log
-from sevenfold.stores.jsonl.draft import DraftLog
-from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.stores.jsonl.log import DraftLog, JsonlLog
 from sevenfold.stores.log import Branch
-from sevenfold.stores.memory.log import MemoryLog
+from sevenfold.stores.memory import MemoryLog
 from tests.stores.records import Model, records
 
 
@@ -117,7 +116,7 @@ def test_every_query_finds_what_looking_at_every_record_finds(make, lines, cut, 
 @given(lines=st.lists(records(), max_size=12), cut=st.integers(0, 12))
 def test_a_branch_answers_for_what_it_began_with_and_what_it_added(lines, cut):
     parent = MemoryLog(lines[:cut])
-    branch = Branch(parent.upto(parent.size), MemoryLog(), parent.size)
+    branch = Branch(parent.upto(parent.end), MemoryLog(start=parent.end), parent.end)
     parent.append([b'{"type":"user","uuid":"a1"}\n'])
     branch.append(lines[cut:])
     whole = list(MemoryLog(lines).read())

@@ -8,8 +8,7 @@ from typing import Any
 
 from sevenfold.agent.tools.context import Context, Desk
 from sevenfold.agent.tools.output import ToolOutput
-from sevenfold.agent.tools.tool import Tool
-from sevenfold.agent.tools.toolbox import Toolbox
+from sevenfold.agent.tools.tool import Tool, Toolbox
 
 
 def context_in(folder: Path, **more: Any) -> Context:
@@ -25,10 +24,10 @@ class Hands:
         self.box = Toolbox(tools)
 
     def __call__(self, name: str, **given: Any) -> ToolOutput:
-        wish = self.box.wish(name, given, self.context)
+        wish = self.box.permission_request(name, given, self.context)
         if isinstance(wish, ToolOutput):
             return wish
-        return self.box.run(name, given, self.context.for_call("call-1", wish=wish))
+        return self.box.run(name, given, self.context.for_call("call-1", permitted=wish))
 
     def good(self, name: str, **given: Any) -> str:
         output = self(name, **given)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.agent.tools.environment import WITHHELD, for_commands
+from sevenfold.agent.tools.shell import WITHHELD, command_environ
 from sevenfold.providers import registry
 from sevenfold.providers.sdk import SdkProvider
 from tests.agent.working import agent, model_of, results, use
@@ -41,7 +41,7 @@ SECRET = {
 
 
 def test_variables_whose_names_or_values_are_secret_are_kept_back_and_named() -> None:
-    seen = for_commands({**ORDINARY, **SECRET})
+    seen = command_environ({**ORDINARY, **SECRET})
     assert {name: value for name, value in seen.items() if name != WITHHELD} == ORDINARY
     assert seen[WITHHELD].split(",") == sorted(SECRET)
 
@@ -50,15 +50,15 @@ def test_the_key_of_every_provider_is_kept_back() -> None:
     keys = {one.vendor.key_variable for one in registry.providers() if isinstance(one, SdkProvider)}
     assert len(keys) >= 2
     for key in keys:
-        assert key not in for_commands({key: "x"})
+        assert key not in command_environ({key: "x"})
 
 
 def test_those_that_are_named_are_passed_all_the_same_and_all_passes_everything() -> None:
-    seen = for_commands(SECRET, "GITHUB_TOKEN, PGPASSWORD")
+    seen = command_environ(SECRET, "GITHUB_TOKEN, PGPASSWORD")
     assert {"GITHUB_TOKEN", "PGPASSWORD"} <= seen.keys()
     assert "MYSQL_PWD" not in seen
-    assert for_commands({**ORDINARY, **SECRET}, "all") == {**ORDINARY, **SECRET}
-    assert for_commands(ORDINARY) == ORDINARY
+    assert command_environ({**ORDINARY, **SECRET}, "all") == {**ORDINARY, **SECRET}
+    assert command_environ(ORDINARY) == ORDINARY
 
 
 @pytest.mark.parametrize(("setting", "shown"), [(None, False), ("all", True), ("OPENAI_API_KEY", True)])

@@ -1,4 +1,4 @@
-"""WebFetch: real requests to a server on this machine, and all the addresses that are not fetched."""
+"""WebFetch: real requests to a server on this public_machine, and all the addresses that are not fetched."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.agent.tools.addresses import is_public, machine, target
 from sevenfold.agent.tools.context import Abort
-from sevenfold.agent.tools.pages import as_text
-from sevenfold.agent.tools.web import WebFetch
+from sevenfold.agent.tools.web import WebFetch, is_public, page_text, parse_address, public_machine
 from sevenfold.errors import InputError, Refused
 from tests.tools.handling import Hands, context_in
 
@@ -209,13 +207,13 @@ def test_what_is_not_on_the_public_internet_is_not_fetched(hands, port, host):
 )
 def test_what_could_be_read_in_two_ways_is_no_address(url):
     with pytest.raises(InputError):
-        target(url)
+        parse_address(url)
 
 
 def test_permission_is_asked_for_the_address_in_one_form(hands):
-    assert hands.box.wish("WebFetch", {"url": "HTTPS://Site.TEST:443?q#frag"}, hands.context).subject == (
-        "https://site.test/?q"
-    )
+    assert hands.box.permission_request(
+        "WebFetch", {"url": "HTTPS://Site.TEST:443?q#frag"}, hands.context
+    ).subject == ("https://site.test/?q")
 
 
 @pytest.mark.parametrize(
@@ -239,11 +237,11 @@ def test_all_others_are_not(address):
 
 @given(st.text(st.sampled_from("<>/abpre liscrt\"'=&;!-\n"), max_size=80))
 def test_any_soup_is_taken_for_a_page(soup):
-    title, words = as_text(soup)
+    title, words = page_text(soup)
     assert len(title) + len(words) <= 10 * len(soup) + 10
 
 
 def test_a_name_with_one_machine_that_is_not_public_is_refused_for_all_of_them():
     with pytest.raises(Refused, match=r"10\.0\.0\.1"):
-        machine(target("http://mixed.test/"), machines, lambda host: False)
-    assert machine(target("http://mixed.test/"), machines, lambda host: True) == "1.1.1.1"
+        public_machine(parse_address("http://mixed.test/"), machines, lambda host: False)
+    assert public_machine(parse_address("http://mixed.test/"), machines, lambda host: True) == "1.1.1.1"

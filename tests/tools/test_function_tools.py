@@ -22,7 +22,7 @@ from msgspec import Meta
 from sevenfold.agent.tools.context import Abort, Context
 from sevenfold.agent.tools.functions import function_tool
 from sevenfold.agent.tools.output import ToolOutput
-from sevenfold.agent.tools.toolbox import Toolbox
+from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.errors import InputError
 from tests.tools.handling import context_in
 
@@ -473,5 +473,5 @@ def test_a_function_that_asks_says_so(tmp_path):
         """Launches."""
 
     context = context_in(tmp_path)
-    assert function_tool(launch).wish({}, context).deed == "none"
-    assert function_tool(launch, asks=True).wish({}, context).deed == "call"
+    assert function_tool(launch).permission_request({}, context).action == "none"
+    assert function_tool(launch, asks=True).permission_request({}, context).action == "call"

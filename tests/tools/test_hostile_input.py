@@ -12,16 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sevenfold.agent.permissions.engine import Permissions, Rules
-from sevenfold.agent.permissions.request import Wish
-from sevenfold.agent.processes.commands import LocalProcesses
+from sevenfold.agent.permissions.engine import Permissions
+from sevenfold.agent.permissions.rules import PermissionRequest, Rules
+from sevenfold.agent.processes import LocalProcesses
 from sevenfold.agent.standard_tools import standard_tools
 from sevenfold.agent.tools.context import Context, Verdict
 from sevenfold.agent.tools.output import ToolOutput
-from sevenfold.agent.tools.plan import PlanFile
+from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.agent.tools.skills import Skills
-from sevenfold.agent.tools.todo import TodoList
-from sevenfold.agent.tools.toolbox import Toolbox
+from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.recall.recall import Hit
 from tests.tools.handling import context_in
 
@@ -52,10 +51,10 @@ def box(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[To
 
 
 def run(box: Toolbox, context: Context, name: str, /, **sent: Any) -> ToolOutput:
-    wish = box.wish(name, sent, context)
+    wish = box.permission_request(name, sent, context)
     if isinstance(wish, ToolOutput):
         return wish
-    return box.run(name, sent, context.for_call("c", wish=wish))
+    return box.run(name, sent, context.for_call("c", permitted=wish))
 
 
 @pytest.mark.parametrize(
@@ -83,8 +82,10 @@ def test_a_path_out_of_the_workspace_is_wished_for_by_where_it_leads(
     (work / "link").symlink_to(tmp_path)
     outside = tmp_path / "outside.txt"
     outside.write_text("a secret\n")
-    wish = box.wish(name, {"path": path.format(real=tmp_path), **PATHS[name]}, context_in(work))
-    assert isinstance(wish, Wish)
+    wish = box.permission_request(
+        name, {"path": path.format(real=tmp_path), **PATHS[name]}, context_in(work)
+    )
+    assert isinstance(wish, PermissionRequest)
     assert wish.subject == str(outside.resolve())
     for mode in ("ask", "accept_edits", "plan", "autonomous"):
         permissions = Permissions(
@@ -128,11 +129,11 @@ def test_a_folder_swapped_for_a_link_after_permission_leads_nowhere(box: Toolbox
     run(box, context, "Read", path="sub/a.txt")
     for name, more in PATHS.items():
         sent = {"path": "sub/a.txt", **more}
-        wish = box.wish(name, sent, context)
-        assert isinstance(wish, Wish)
+        wish = box.permission_request(name, sent, context)
+        assert isinstance(wish, PermissionRequest)
         (work / "sub").rename(work / "kept")
         (work / "sub").symlink_to(outside)
-        output = box.run(name, sent, context.for_call("c", wish=wish))
+        output = box.run(name, sent, context.for_call("c", permitted=wish))
         assert output.is_error
         assert "secret" not in str(output.content)
         assert (outside / "a.txt").read_text() == "a secret\n"

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from sevenfold.agent.permissions.engine import Decision, Permissions, Rules
-from sevenfold.agent.permissions.request import Wish
-from sevenfold.agent.permissions.shell import read
-from sevenfold.agent.permissions.wrappers import disguises
-from sevenfold.agent.processes.commands import LocalProcesses
+from sevenfold.agent.permissions.engine import Decision, Permissions
+from sevenfold.agent.permissions.rules import PermissionRequest, Rules
+from sevenfold.agent.permissions.shell import parse, possible_commands
+from sevenfold.agent.processes import LocalProcesses
 from sevenfold.agent.tools.shell import Shell
 from tests.tools.handling import Hands, context_in
 
@@ -38,8 +37,8 @@ class Workspace:
         self._hands = Hands(context_in(folder), Shell(LocalProcesses(home)))
 
     def decide(self, line: str, mode: Any = "ask", **lists: Any) -> Decision:
-        wish = self._hands.box.wish("Shell", {"command": line}, self._hands.context)
-        assert isinstance(wish, Wish)
+        wish = self._hands.box.permission_request("Shell", {"command": line}, self._hands.context)
+        assert isinstance(wish, PermissionRequest)
         held = Permissions(
             workspace=str(self.folder), home=str(self.home), mode=mode, rules=Rules.of(lists)
         )
@@ -214,7 +213,7 @@ def test_what_only_looks_stays_free(workspace, line):
     assert workspace.decide(line, "plan").verdict == "allow"
 
 
-# Files that may not be read or written
+# Files that may not be parse or written
 
 
 @pytest.mark.parametrize(
@@ -300,7 +299,7 @@ GUARDED = [
 
 def writing(path: str, mode: Any, tool: str = "Edit", **more: Any) -> Decision:
     return Permissions(workspace="/home/me", home="/home/me", mode=mode, **more).decide(
-        Wish(tool, "write", path)
+        PermissionRequest(tool, "write", path)
     )
 
 
@@ -346,7 +345,7 @@ def test_our_own_folder_is_guarded_wherever_it_lies():
     own: dict[str, Any] = {"guarded": ("/home/me/data/own",), "rules": Rules.of({"allow": ["Edit"]})}
     decision = writing("/home/me/data/own/trusted.json", "autonomous", **own)
     assert (decision.verdict, decision.would_allow) == ("ask", ())
-    line = Wish("Shell", "run", "x", writes=("/home/me/data/own/trusted.json",))
+    line = PermissionRequest("Shell", "run", "x", writes=("/home/me/data/own/trusted.json",))
     held = Permissions(workspace="/home/me", mode="autonomous", guarded=("/home/me/data/own",))
     assert held.decide(line).verdict == "ask"
 
@@ -358,9 +357,14 @@ def test_work_inside_a_guarded_folder_is_still_work():
         mode="accept_edits",
         guarded=("/home/me/.sevenfold",),
     )
-    assert held.decide(Wish("Write", "write", "/home/me/.sevenfold/scratch/a")).verdict == "allow"
-    assert held.decide(Wish("Write", "write", "/home/me/.sevenfold/scratch/.git/config")).verdict == "ask"
-    assert held.decide(Wish("Write", "write", "/home/me/.sevenfold/a")).verdict == "ask"
+    assert (
+        held.decide(PermissionRequest("Write", "write", "/home/me/.sevenfold/scratch/a")).verdict == "allow"
+    )
+    assert (
+        held.decide(PermissionRequest("Write", "write", "/home/me/.sevenfold/scratch/.git/config")).verdict
+        == "ask"
+    )
+    assert held.decide(PermissionRequest("Write", "write", "/home/me/.sevenfold/a")).verdict == "ask"
 
 
 # Commands in disguise
@@ -442,7 +446,7 @@ def test_what_only_names_a_denied_command_is_free(workspace, line):
 
 @pytest.mark.parametrize("count", [10, 1_000, 20_000])
 def test_however_many_launchers_each_word_is_looked_at_once(count):
-    (found,) = disguises(read("env " * count + "x"))
+    (found,) = possible_commands(parse("env " * count + "x"))
     assert len(found.starts) == count + 1
 
 
@@ -552,5 +556,5 @@ def test_what_was_quoted_when_it_was_allowed_stays_quoted(workspace):
     ],
 )
 def test_outside_a_folder_is_offered_only_where_it_is_not_half_the_machine(path, pattern):
-    asked = Permissions(workspace="/ws").decide(Wish("Read", "read", path))
+    asked = Permissions(workspace="/ws").decide(PermissionRequest("Read", "read", path))
     assert asked.would_allow == (f"Read({pattern})",)

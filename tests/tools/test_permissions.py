@@ -11,9 +11,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from sevenfold.agent.permissions.engine import Permissions, Rules
-from sevenfold.agent.permissions.request import Wish
-from sevenfold.agent.permissions.rules import Rule
+from sevenfold.agent.permissions.engine import Permissions
+from sevenfold.agent.permissions.rules import PermissionRequest, Rule, Rules
 from sevenfold.errors import InputError
 from tests.tools.handling import context_in
 
@@ -25,24 +24,24 @@ def permissions(mode: Any = "ask", **lists: Any) -> Permissions:
     return Permissions(workspace="/ws", home="/home/me", mode=mode, rules=Rules.of(lists))
 
 
-def run(line: str, *, outside: tuple[str, ...] = ()) -> Wish:
-    return Wish("Shell", "run", line, outside=outside)
+def run(line: str, *, outside: tuple[str, ...] = ()) -> PermissionRequest:
+    return PermissionRequest("Shell", "run", line, outside=outside)
 
 
 def verdict(wish: Any, mode: str = "ask", **lists: Any) -> str:
     return permissions(mode, **lists).decide(wish).verdict
 
 
-def reading(path: str) -> Wish:
-    return Wish("Read", "read", path)
+def reading(path: str) -> PermissionRequest:
+    return PermissionRequest("Read", "read", path)
 
 
-def writing(path: str, tool: str = "Edit") -> Wish:
-    return Wish(tool, "write", path)
+def writing(path: str, tool: str = "Edit") -> PermissionRequest:
+    return PermissionRequest(tool, "write", path)
 
 
-def fetching(url: str) -> Wish:
-    return Wish("WebFetch", "fetch", url)
+def fetching(url: str) -> PermissionRequest:
+    return PermissionRequest("WebFetch", "fetch", url)
 
 
 # Rules as lines
@@ -344,7 +343,7 @@ def test_commands_that_only_look_are_free(line, expected):
 
 @pytest.mark.parametrize("mode", ["ask", "autonomous"])
 def test_a_command_that_names_a_file_not_to_be_read_is_refused(mode):
-    wish = Wish("Shell", "run", "base64 .env", paths=("/ws/.env",))
+    wish = PermissionRequest("Shell", "run", "base64 .env", paths=("/ws/.env",))
     assert verdict(wish, mode, deny=["Read(.env)"], allow=["Shell"]) == "deny"
     assert verdict(wish, mode, ask=["Read(.env)"], allow=["Shell"]) == "ask"
 
@@ -383,14 +382,17 @@ def test_patterns_of_paths(pattern, path, expected):
 
 def test_a_rule_about_edits_covers_whatever_changes_files_and_reads_whatever_reads():
     assert verdict(writing("/ws/a", tool="Write"), allow=["Edit(a)"]) == "allow"
-    assert verdict(Wish("Grep", "read", "/ws/secret"), deny=["Read(secret)"]) == "deny"
+    assert verdict(PermissionRequest("Grep", "read", "/ws/secret"), deny=["Read(secret)"]) == "deny"
     assert verdict(writing("/ws/a"), allow=["Write(a)"]) == "ask"
 
 
 def test_a_denied_path_is_denied_by_any_name_and_in_any_case():
-    assert verdict(Wish("Read", "read", "/ws/real", named="/ws/.env"), deny=["Read(.env)"]) == "deny"
+    assert (
+        verdict(PermissionRequest("Read", "read", "/ws/real", named="/ws/.env"), deny=["Read(.env)"])
+        == "deny"
+    )
     assert verdict(reading("/ws/.ENV"), deny=["Read(.env)"]) == "deny"
-    assert verdict(Wish("Edit", "write", "/x/real", named="/ws/a"), allow=["Edit(a)"]) == "ask"
+    assert verdict(PermissionRequest("Edit", "write", "/x/real", named="/ws/a"), allow=["Edit(a)"]) == "ask"
 
 
 def test_searches_leave_out_what_may_not_be_read():
@@ -429,8 +431,8 @@ def test_further_folders_count_as_the_workspace():
         (run("make"), ["ask", "ask", "deny", "allow"]),
         (run("ls"), ["allow", "allow", "allow", "allow"]),
         (fetching("https://example.com/"), ["ask", "ask", "ask", "allow"]),
-        (Wish("launch", "call"), ["ask", "ask", "deny", "allow"]),
-        (Wish("Todo"), ["allow", "allow", "allow", "allow"]),
+        (PermissionRequest("launch", "call"), ["ask", "ask", "deny", "allow"]),
+        (PermissionRequest("Todo"), ["allow", "allow", "allow", "allow"]),
     ],
 )
 def test_what_each_mode_leaves_free(wish, expected):
@@ -479,7 +481,7 @@ def test_patterns_of_addresses(pattern, url, allowed, denied):
             lambda words: writing("/ws/" + "/".join(words).replace("..", ""))
         ),
         WORDS.map(lambda host: fetching(f"https://{host.replace('/', '')}x/")),
-        st.just(Wish("launch", "call")),
+        st.just(PermissionRequest("launch", "call")),
         st.sampled_from(["a && b", "a | b c", "python x.py; rm y"]).map(run),
     )
 )

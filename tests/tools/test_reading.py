@@ -183,13 +183,16 @@ def test_an_unreadable_file_is_an_error_result(hands, tmp_path):
 
 def test_permission_is_asked_for_where_a_link_leads(hands, tmp_path):
     (tmp_path / "out").symlink_to("/etc")
-    wish = hands.box.wish("Read", {"path": "out/hostname"}, hands.context)
+    wish = hands.box.permission_request("Read", {"path": "out/hostname"}, hands.context)
     assert (wish.subject, wish.named) == ("/etc/hostname", f"{tmp_path.resolve()}/out/hostname")
 
 
 def test_dots_behind_a_link_are_counted_from_where_it_leads(hands, tmp_path):
     (tmp_path / "out").symlink_to("/usr/bin")
-    assert hands.box.wish("Read", {"path": "out/../share"}, hands.context).subject == "/usr/share"
+    assert (
+        hands.box.permission_request("Read", {"path": "out/../share"}, hands.context).subject
+        == "/usr/share"
+    )
 
 
 @pytest.mark.parametrize("swapped", ["file", "folder"])
@@ -200,14 +203,14 @@ def test_a_link_put_in_the_way_after_permission_is_not_followed(hands, tmp_path,
     inner = tmp_path / "inner"
     inner.mkdir()
     (inner / "a").write_text("shown")
-    wish = hands.box.wish("Read", {"path": "inner/a"}, hands.context)
+    wish = hands.box.permission_request("Read", {"path": "inner/a"}, hands.context)
     (inner / "a").unlink()
     if swapped == "file":
         (inner / "a").symlink_to(secret / "a")
     else:
         inner.rmdir()
         inner.symlink_to(secret)
-    output = hands.box.run("Read", {"path": "inner/a"}, hands.context.for_call("c", wish=wish))
+    output = hands.box.run("Read", {"path": "inner/a"}, hands.context.for_call("c", permitted=wish))
     assert output.is_error
     assert "hidden" not in output.content
 

@@ -6,14 +6,13 @@ import os
 
 import pytest
 
-from sevenfold.agent.tools import ripgrep
 from sevenfold.agent.tools.context import ROOM, Abort
 from sevenfold.agent.tools.globs import Glob
 from sevenfold.agent.tools.search import LONGEST_LINE, FindFiles, Grep
-from sevenfold.agent.tools.walk import PlainSearch
+from sevenfold.agent.tools.searchers import PlainSearch, find_ripgrep
 from tests.tools.handling import Hands, context_in
 
-FOUND = ripgrep.find()
+FOUND = find_ripgrep()
 SEARCHERS = [
     pytest.param(
         FOUND, id="ripgrep", marks=pytest.mark.skipif(FOUND is None, reason="ripgrep is not installed")

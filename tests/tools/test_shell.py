@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.agent.processes.commands import LocalProcesses
-from sevenfold.agent.processes.output import KEPT_AT_EACH_END, MOST_IN_A_FILE
+from sevenfold.agent.processes import KEPT_AT_EACH_END, MOST_IN_A_FILE, LocalProcesses
 from sevenfold.agent.tools.context import Abort
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.shell import Shell, ShellOutput, ShellStop
@@ -333,11 +332,13 @@ def test_without_bash_it_says_so(hands, tmp_path, monkeypatch):
 )
 def test_words_that_lead_out_of_the_workspace_are_seen(hands, tmp_path, command, outside):
     (tmp_path / "link").symlink_to("/etc")
-    assert hands.box.wish("Shell", {"command": command}, hands.context).outside == outside
+    assert hands.box.permission_request("Shell", {"command": command}, hands.context).outside == outside
 
 
 def test_files_a_line_names_are_known_by_where_they_lead(hands, tmp_path):
     (tmp_path / ".env").touch()
     (tmp_path / "innocent").symlink_to(".env")
-    wish = hands.box.wish("Shell", {"command": "base64 --wrap=0 'inno'cent none"}, hands.context)
+    wish = hands.box.permission_request(
+        "Shell", {"command": "base64 --wrap=0 'inno'cent none"}, hands.context
+    )
     assert wish.paths == (str(tmp_path.resolve() / "innocent"), str(tmp_path.resolve() / ".env"))

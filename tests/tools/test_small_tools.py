@@ -8,16 +8,21 @@ import msgspec
 import pytest
 
 from sevenfold.agent.permissions.engine import Permissions
-from sevenfold.agent.processes.commands import LocalProcesses
+from sevenfold.agent.processes import LocalProcesses
 from sevenfold.agent.standard_tools import background_folder, standard_tools
-from sevenfold.agent.tools.ask import AskUserTool
 from sevenfold.agent.tools.context import ROOM, Todo, Verdict
 from sevenfold.agent.tools.output import PlanChanged, SkillUsed, TodosChanged
-from sevenfold.agent.tools.plan import PlanFile, PlanReady, PlanStart
-from sevenfold.agent.tools.recall import RecallTool
+from sevenfold.agent.tools.session_tools import (
+    AskUserTool,
+    PlanFile,
+    PlanReady,
+    PlanStart,
+    RecallTool,
+    TodoList,
+    TodoTool,
+)
 from sevenfold.agent.tools.skills import LONGEST_BODY, Skills, SkillTool
-from sevenfold.agent.tools.todo import TodoList, TodoTool
-from sevenfold.agent.tools.toolbox import Toolbox
+from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.errors import InputError, ResultMissing
 from sevenfold.prompts.system import Skills as SkillsText
 from sevenfold.recall.passages import KINDS
@@ -288,12 +293,14 @@ def test_of_the_standard_tools_only_those_that_touch_the_world_are_asked_about(s
         "Skill": {"skill": "x"},
         "Read": {"path": "a"},
     }
-    assert {held.decide(standard.wish(name, given, context)).verdict for name, given in asked.items()} == {
-        "ask"
-    }
-    assert {held.decide(standard.wish(name, given, context)).verdict for name, given in free.items()} == {
-        "allow"
-    }
+    assert {
+        held.decide(standard.permission_request(name, given, context)).verdict
+        for name, given in asked.items()
+    } == {"ask"}
+    assert {
+        held.decide(standard.permission_request(name, given, context)).verdict
+        for name, given in free.items()
+    } == {"allow"}
 
 
 def test_a_rule_that_is_none_is_refused_when_it_is_granted(tmp_path):

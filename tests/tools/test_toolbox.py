@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.functions import function_tool
 from sevenfold.agent.tools.output import ToolOutput
-from sevenfold.agent.tools.tool import AsyncTool
-from sevenfold.agent.tools.toolbox import Toolbox
-from sevenfold.agent.tools.validate import problems
+from sevenfold.agent.tools.schemas import problems
+from sevenfold.agent.tools.tool import AsyncTool, Toolbox
 from sevenfold.errors import InputError, Refused
 from tests.tools.handling import Hands, context_in
 
@@ -91,7 +90,7 @@ def test_whatever_is_sent_nothing_is_raised(name, sent):
     context = context_in(__import__("pathlib").Path("/"))
     for one in (name, "add"):
         assert isinstance(box.run(one, sent, context), ToolOutput)
-        box.wish(one, sent, context)
+        box.permission_request(one, sent, context)
 
 
 @given(JSON, JSON)

@@ -21,7 +21,7 @@ from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
 from sevenfold.agent.interruptible import AsyncInterruptible, Interruptible
 from sevenfold.agent.loop import Finished
 from sevenfold.agent.options import FITTING, AgentOptions
-from sevenfold.agent.permissions.grants import Grants
+from sevenfold.agent.permissions.engine import Grants
 from sevenfold.agent.toolkit import KeptTodos, Plans
 from sevenfold.agent.tools.skills import Skills
 from sevenfold.conversation.flow import Flow, drive, drive_async

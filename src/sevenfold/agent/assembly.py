@@ -20,17 +20,16 @@ from sevenfold.agent.loop import Call, Limits, Loop
 from sevenfold.agent.mentions import Mentions
 from sevenfold.agent.options import AgentOptions, Place
 from sevenfold.agent.output_styles import find_style
-from sevenfold.agent.permissions.engine import Rules
-from sevenfold.agent.permissions.unknown_rules import strange_rules
+from sevenfold.agent.permissions.rules import Rules, unknown_rules
 from sevenfold.agent.prompt import Manners, Prompting
 from sevenfold.agent.standard_tools import standard_tools
 from sevenfold.agent.state import Standing
 from sevenfold.agent.state_files import UsedSkill
 from sevenfold.agent.tools.context import Context
-from sevenfold.agent.tools.environment import for_commands
 from sevenfold.agent.tools.output import ToolOutput
+from sevenfold.agent.tools.shell import command_environ
 from sevenfold.agent.tools.skills import SkillInput, SkillTool
-from sevenfold.agent.tools.toolbox import Toolbox
+from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.engine import Engine
 from sevenfold.conversation.flow import Run
@@ -53,9 +52,9 @@ from sevenfold.prompts.system import OutputStyle
 from sevenfold.session import factory as opened
 from sevenfold.session.close import finish
 from sevenfold.session.factory import Options, Store
-from sevenfold.stores.atomic import private_folder
+from sevenfold.stores.files import private_folder
 from sevenfold.stores.home import user_home
-from sevenfold.stores.jsonl.results import FileResults
+from sevenfold.stores.jsonl.store import FileResults
 from sevenfold.stores.trust import Trust, user_folder
 
 if TYPE_CHECKING:
@@ -247,7 +246,7 @@ class Workings:
             workspace=self.folder,
             desk=standing.desk,
             roots=(self.place.scratch,),
-            environ=for_commands(os.environ, self.store.settings.current().shell_secrets or ""),
+            environ=command_environ(os.environ, self.store.settings.current().shell_secrets or ""),
             unchanged=self.core.unchanged,
             room=self.fit.room,
             may_read=lambda path: standing.grants.now.may_read(path),
@@ -348,7 +347,7 @@ class Workings:
             return
         standard = standard_tools(self.standing.processes, skills=self.skills)
         known = {tool.name for tool in (*self.box, *standard)} | {SkillTool.name}
-        for line in strange_rules(rules, known):
+        for line in unknown_rules(rules, known):
             self.core.announcer.tell(SteppedAside(layer="rules", reason=line))
 
     def _instruction(self, file: Loaded) -> InstructionsLoaded:

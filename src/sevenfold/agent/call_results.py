@@ -10,8 +10,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from sevenfold.agent.loop import NOT_DONE, Call
-from sevenfold.agent.tools.output import ToolOutput, failed
-from sevenfold.agent.tools.soundness import sound
+from sevenfold.agent.tools.output import ToolOutput, failed, sendable
 from sevenfold.agent.wait import Left
 from sevenfold.conversation.hooks import HookOutcome
 
@@ -47,8 +46,8 @@ def after_hooks(
         output = replace(output, content=words)
     told = [*before, *([after.blocked] if after.blocked else []), *after.context]
     if not told:
-        return sound(output, tool)
+        return sendable(output, tool)
     words = "[From a hook: " + "\n".join(told) + "]"
     if isinstance(output.content, str):
-        return sound(replace(output, content=f"{output.content}\n\n{words}"), tool)
-    return sound(replace(output, content=[*output.content, {"type": "text", "text": words}]), tool)
+        return sendable(replace(output, content=f"{output.content}\n\n{words}"), tool)
+    return sendable(replace(output, content=[*output.content, {"type": "text", "text": words}]), tool)

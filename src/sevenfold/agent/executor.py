@@ -22,17 +22,16 @@ from msgspec.structs import replace
 from sevenfold.agent import call_results
 from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
 from sevenfold.agent.loop import Call, unheard
-from sevenfold.agent.permissions.engine import Decision
-from sevenfold.agent.permissions.grants import Grants
-from sevenfold.agent.permissions.request import Wish
+from sevenfold.agent.permissions.engine import Decision, Grants
+from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.tools.context import Abort, Context
 from sevenfold.agent.tools.functions import FunctionTool
 from sevenfold.agent.tools.output import ToolOutput, failed
-from sevenfold.agent.tools.tool import AsyncTool
-from sevenfold.agent.tools.toolbox import Toolbox
+from sevenfold.agent.tools.tool import AsyncTool, Toolbox
 from sevenfold.agent.wait import CANCEL_GRACE, GRACE, Left, unless_left, unless_left_async
+from sevenfold.conversation import hooks as hook_inputs
 from sevenfold.conversation.flow import Fire
-from sevenfold.conversation.hooks import HookInput, HookOutcome, PermissionRequest, PostToolUse, PreToolUse
+from sevenfold.conversation.hooks import HookInput, HookOutcome, PostToolUse, PreToolUse
 from sevenfold.errors import Aborted
 
 BESIDE = 8
@@ -43,7 +42,7 @@ class Asked(Struct, frozen=True):
     """Something the user has to decide about."""
 
     call: Call
-    wish: Wish
+    wish: PermissionRequest
     decision: Decision
 
 
@@ -89,7 +88,7 @@ class Witness(Protocol):
         ...
 
 
-Permitted = tuple[Call, Wish] | ToolOutput
+Permitted = tuple[Call, PermissionRequest] | ToolOutput
 Learn = Callable[[Call, ToolOutput], None]
 """Told of each call that was carried out, before its result goes anywhere."""
 
@@ -290,7 +289,7 @@ class Hands:
             raise Aborted()
         if self._witness:
             self._witness.began(call)
-        wish = self.box.wish(call.name, call.input, self.context)
+        wish = self.box.permission_request(call.name, call.input, self.context)
         if isinstance(wish, ToolOutput):
             return wish
         heard = yield from self._fire(PreToolUse(**self._common(), **_about(call)))
@@ -298,7 +297,7 @@ class Hands:
             return failed(f"A hook refused this call: {heard.blocked}")
         if heard.updated_input is not None:
             call = replace(call, input=dict(heard.updated_input))
-            wish = self.box.wish(call.name, call.input, self.context)
+            wish = self.box.permission_request(call.name, call.input, self.context)
             if isinstance(wish, ToolOutput):
                 return wish
         permitted = yield from self._permitted(call, wish, heard)
@@ -306,7 +305,7 @@ class Hands:
             return permitted
         call, wish = permitted
         began = time.monotonic()
-        context = self.context.for_call(call.id, wish=wish, progress=self._progress(call))
+        context = self.context.for_call(call.id, permitted=wish, progress=self._progress(call))
         output: ToolOutput = yield Use(call.name, call.input, context)
         if self._learn:
             self._learn(call, output)
@@ -321,7 +320,9 @@ class Hands:
             return output
         return call_results.after_hooks(output, call.name, after, heard.context)
 
-    def _permitted(self, call: Call, wish: Wish, heard: HookOutcome) -> Generator[Any, Any, Permitted]:
+    def _permitted(
+        self, call: Call, wish: PermissionRequest, heard: HookOutcome
+    ) -> Generator[Any, Any, Permitted]:
         """The call as it may be carried out, else the result that says why not."""
         decision, hook = self.grants.now.decide(wish), heard.permission
         if decision.verdict == "deny":
@@ -332,14 +333,14 @@ class Hands:
         wanted = hook.verdict if hook is not None and not by_rule else decision.verdict
         if wanted == "allow":
             return call, wish
-        answered = yield from self._fire(PermissionRequest(**self._common(), **_about(call)))
+        answered = yield from self._fire(hook_inputs.PermissionRequest(**self._common(), **_about(call)))
         if answered.blocked is not None:
             return failed(f"A hook refused this call: {answered.blocked}")
         if answered.permission is not None and answered.permission.verdict == "deny":
             return failed(f"A hook refused this call: {answered.permission.reason or 'no reason given'}")
         if answered.permission is not None and answered.permission.verdict == "allow":
             return self._changed(call, wish, answered.updated_input)
-        with self.grants.asking(f"{wish.tool}: {wish.subject or wish.deed}"):
+        with self.grants.asking(f"{wish.tool}: {wish.subject or wish.action}"):
             said: Consented = yield Asked(call, wish, decision)
         if said.always and said.granted:
             self.grants.allow(*decision.would_allow)
@@ -347,11 +348,11 @@ class Hands:
             return call, wish
         return failed(f"The user did not permit this.{' ' + said.remark if said.remark else ''}")
 
-    def _changed(self, call: Call, wish: Wish, given: Mapping[str, Any] | None) -> Permitted:
+    def _changed(self, call: Call, wish: PermissionRequest, given: Mapping[str, Any] | None) -> Permitted:
         """A call a hook has allowed, with the input it gave; what a rule forbids stays forbidden."""
         if given is None:
             return call, wish
-        other = self.box.wish(call.name, dict(given), self.context)
+        other = self.box.permission_request(call.name, dict(given), self.context)
         if isinstance(other, ToolOutput):
             return other
         decision = self.grants.now.decide(other)

@@ -12,9 +12,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from sevenfold.agent.tools.brief import Brief
 from sevenfold.agent.tools.context import ROOM
-from sevenfold.agent.tools.tool import Tool
+from sevenfold.agent.tools.tool import BriefTool, Tool
 from sevenfold.prompts import system
 from sevenfold.prompts.system import Static
 from sevenfold.record.window import Window
@@ -75,9 +74,9 @@ class Fit(Struct, frozen=True):
         if self.size == "full":
             return list(tools)
         if self.size == "small":
-            return [Brief(tool, WORDS.get(tool.name, "")) for tool in tools]
+            return [BriefTool(tool, WORDS.get(tool.name, "")) for tool in tools]
         few = (tool for tool in tools if tool.name in WORDS)
-        return [Brief(tool, WORDS[tool.name], without=LEFT_OUT.get(tool.name, ())) for tool in few]
+        return [BriefTool(tool, WORDS[tool.name], without=LEFT_OUT.get(tool.name, ())) for tool in few]
 
     @property
     def texts(self) -> tuple[type[Static], ...]:

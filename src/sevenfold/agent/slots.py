@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from sevenfold.agent.permissions.grants import Grants
-from sevenfold.agent.processes.commands import Task
+from sevenfold.agent.permissions.engine import Grants
+from sevenfold.agent.processes import BackgroundTask
 from sevenfold.agent.prompt import Prompting
 from sevenfold.agent.state import Standing
 from sevenfold.agent.state_files import Familiar, UsedSkill
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Desk, Todo
-from sevenfold.agent.tools.plan import PlanFile
+from sevenfold.agent.tools.session_tools import PlanFile, todo_text
 from sevenfold.agent.tools.skills import Skills
-from sevenfold.agent.tools.todo import as_text
 from sevenfold.conversation.exchange import Exchange
 from sevenfold.conversation.transcript import Beside
 from sevenfold.layers.compact.slots import (
@@ -152,7 +151,7 @@ def todo_states(todos: Sequence[Todo]) -> Iterator[State]:
     """The to-do list, if there is one."""
     if todos:
         listed = [{"content": todo.content, "status": todo.status} for todo in todos]
-        yield State("To-do list", as_text(todos), facts={"content": listed, "itemCount": len(todos)})
+        yield State("To-do list", todo_text(todos), facts={"content": listed, "itemCount": len(todos)})
 
 
 def plan_states(plans: PlanFile) -> Iterator[State]:
@@ -197,7 +196,7 @@ def skill_states(used: Iterable[UsedSkill], text: Callable[[UsedSkill], str]) ->
             yield State(f"Skill in use: {skill.name}", words, skill.path, {"skill": skill.name})
 
 
-def works(tasks: Iterable[Task]) -> Iterator[Work]:
+def works(tasks: Iterable[BackgroundTask]) -> Iterator[Work]:
     """Commands in the background that run, or of which the model does not know how they ended."""
     for task in tasks:
         if task.state in ("running", "gone") or task.unread:

@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from sevenfold.agent.processes.commands import LocalProcesses
-from sevenfold.agent.tools import ripgrep
-from sevenfold.agent.tools.ask import AskUserTool
+from sevenfold.agent.processes import LocalProcesses
 from sevenfold.agent.tools.edit import Edit, Write
-from sevenfold.agent.tools.plan import PlanReady, PlanStart
 from sevenfold.agent.tools.read import Read
-from sevenfold.agent.tools.recall import RecallTool
 from sevenfold.agent.tools.search import FindFiles, Grep
+from sevenfold.agent.tools.searchers import find_searcher
+from sevenfold.agent.tools.session_tools import AskUserTool, PlanReady, PlanStart, RecallTool, TodoTool
 from sevenfold.agent.tools.shell import Shell, ShellOutput, ShellStop
 from sevenfold.agent.tools.skills import Skills, SkillTool
-from sevenfold.agent.tools.todo import TodoTool
 from sevenfold.agent.tools.tool import Tool
-from sevenfold.agent.tools.walk import PlainSearch
 from sevenfold.agent.tools.web import WebFetch
 
 
 def file_tools() -> list[Tool]:
     """Reading, searching and changing files."""
-    searcher = ripgrep.find() or PlainSearch()
+    searcher = find_searcher()
     return [Read(), Edit(), Write(), Grep(searcher), FindFiles(searcher)]
 
 

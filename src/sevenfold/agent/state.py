@@ -12,10 +12,9 @@ from msgspec.structs import replace
 from sevenfold.agent.executor import Asked, Consent
 from sevenfold.agent.loop import Call
 from sevenfold.agent.options import Place
-from sevenfold.agent.permissions.engine import Decision, Mode, Permissions, Rules
-from sevenfold.agent.permissions.grants import Grants
-from sevenfold.agent.permissions.request import Wish
-from sevenfold.agent.processes.commands import LocalProcesses, Task
+from sevenfold.agent.permissions.engine import Decision, Grants, Mode, Permissions
+from sevenfold.agent.permissions.rules import PermissionRequest, Rules
+from sevenfold.agent.processes import BackgroundTask, LocalProcesses
 from sevenfold.agent.state_files import MOST_TASKS, AgentState, Familiar, KnownTask, StateFile
 from sevenfold.agent.toolkit import KeptTodos, Plans
 from sevenfold.agent.tools.context import Abort, Desk, Verdict
@@ -95,7 +94,7 @@ class Standing:
         self.save()
         self.place.remove()
 
-    def take_gone(self) -> list[Task]:
+    def take_gone(self) -> list[BackgroundTask]:
         """Commands that ended with an earlier process and that nobody has been told of; they are told of now."""
         gone, self._gone = self._gone, []
         return [task for task in self.processes.tasks() if task.id in gone]
@@ -104,7 +103,7 @@ class Standing:
         """Would this file be read without asking, as it is now?"""
         if str(Path(path).resolve()) != path:
             return False
-        return self.grants.now.decide(Wish("Read", "read", path)).verdict == "allow"
+        return self.grants.now.decide(PermissionRequest("Read", "read", path)).verdict == "allow"
 
     def _permissions(self, mode: Mode, rules: Mapping[str, Sequence[str]]) -> Permissions:
         return Permissions(
@@ -132,7 +131,7 @@ class Standing:
             tasks=tuple(map(self._known, self.processes.tasks()[-MOST_TASKS:])),
         )
 
-    def _known(self, task: Task) -> KnownTask:
+    def _known(self, task: BackgroundTask) -> KnownTask:
         """What is kept of a task; until the next process has told of it, one that ended with this one runs."""
         untold = task.id in self._ended or task.id in self._gone
         return KnownTask.of(replace(task, state="running") if untold else task)
@@ -144,7 +143,7 @@ class Standing:
             return Verdict(free, "" if free else "Nobody can be asked in this session.")
         asked = Asked(
             Call("", "PlanReady", {"plan": plan}),
-            Wish("PlanReady", "call", str(self.plans.path)),
+            PermissionRequest("PlanReady", "call", str(self.plans.path)),
             Decision("ask", "A plan needs the user's approval."),
         )
         said = self._consent(asked)

@@ -14,10 +14,10 @@ import msgspec
 from msgspec import Struct, field
 
 from sevenfold.agent.permissions.engine import Mode
-from sevenfold.agent.processes.commands import State, Task
+from sevenfold.agent.processes import BackgroundTask, TaskState
 from sevenfold.agent.tools.context import DeskState, Todo
 from sevenfold.errors import TranscriptError
-from sevenfold.stores.atomic import private_folder, write_whole
+from sevenfold.stores.files import private_folder, write_whole
 
 VERSION = 1
 MOST_TASKS = 50
@@ -38,20 +38,22 @@ class KnownTask(Struct, frozen=True):
 
     task: str
     command: str
-    state: State
+    state: TaskState
     path: str
     code: int | None = None
     read: int = 0
     mark: str = ""
 
     @classmethod
-    def of(cls, task: Task) -> KnownTask:
+    def of(cls, task: BackgroundTask) -> KnownTask:
         """What is kept of a task."""
         return cls(task.id, task.command, task.state, task.path, task.code, task.read, task.mark)
 
-    def task_again(self) -> Task:
+    def task_again(self) -> BackgroundTask:
         """The task that was kept."""
-        return Task(self.task, self.command, self.state, self.path, self.code, self.read, mark=self.mark)
+        return BackgroundTask(
+            self.task, self.command, self.state, self.path, self.code, self.read, mark=self.mark
+        )
 
 
 class OpenFile(Struct, frozen=True):

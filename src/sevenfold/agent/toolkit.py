@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sevenfold.agent.permissions.grants import Grants
+from sevenfold.agent.permissions.engine import Grants
 from sevenfold.agent.tools.context import Abort, Todo, Verdict
 from sevenfold.agent.tools.functions import function_tool
-from sevenfold.agent.tools.plan import PlanFile
+from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.agent.tools.skills import Skills
-from sevenfold.agent.tools.todo import TodoList
 from sevenfold.agent.tools.tool import Tool
 from sevenfold.recall.recall import Hit
 from sevenfold.record import blocks

@@ -1,7 +1,7 @@
-"""`sevenfold compact`: summarises a recorded session, ours or another tool's, and shows what became of it.
+"""`sevenfold compact`: summarises a recorded session, ours or another tool's, and shows what was kept.
 
-Everything is done on a draft. Only a finished compaction is written: as a new file, which is the old one's bytes and
-the boundary behind them, or to the end of the file itself. Hooks are not run: nobody is at work in the session.
+The engine works on a draft. Only a finished compaction is written: to a new file, which has the old one's bytes and the
+boundary after them, or to the end of the file itself. Hooks do not run, because no agent is at work in the session.
 """
 
 from __future__ import annotations
@@ -9,170 +9,213 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
+from msgspec import Struct
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from sevenfold.cli import recorded_session as recorded_sessions
 from sevenfold.cli import transcripts
+from sevenfold.cli.notes import bring_up_to_date
+from sevenfold.cli.options import print_json
+from sevenfold.cli.output import ReportConsole, heading, plain_table, sections, spinner
+from sevenfold.cli.recorded_session import RecordedSession, is_offline
+from sevenfold.cli.text import category, count, money, plural, printable, share, shorten
 from sevenfold.errors import InputError, Refused
-
-if TYPE_CHECKING:
-    from sevenfold.cli.compact_report import About, Done, Planned
-    from sevenfold.cli.recorded_session import Recorded
-    from sevenfold.ports import Client
-    from sevenfold.session.session import Session
-    from sevenfold.stores.jsonl.draft import DraftLog
+from sevenfold.lab.profile.context import CallLabel, label_of_block, piece_of
+from sevenfold.layers.compact.extract.words import users_words
+from sevenfold.layers.compact.request import Compacted, Engine, Left, Preview
+from sevenfold.ports import Client
+from sevenfold.providers.registry import client_for
+from sevenfold.record.weight import measure
+from sevenfold.session.session import Session, Wishes
+from sevenfold.stores.jsonl.log import DraftLog, JsonlLog
 
 SOMETHING_LOST = 1
-"""The exit code when a fact is neither in the context nor found by recall."""
+"""The exit code if a fact is neither in the context nor found by recall."""
 JUST_NOW = 60
-"""Seconds since the last change within which somebody may still be writing."""
+"""Seconds since the last change within which another program may still be writing."""
 ENGINES = ("provider", "fork", "plain", "extractive", "notes")
+ASK_A_MODEL = ("provider", "fork", "plain")
+"""The engines whose summary a model writes."""
 
-SUMMARY = "summarise a recorded session into a new file, and show what that kept"
 HELP = """\
-Summarise a recorded session, and show what that kept. The result is a new file: all the old one's bytes, and behind
-them a boundary, the summary and what goes with it, in the shape other tools also read. Everything before stays in it,
-and recall finds it there.
+Summarise a recorded session, and show what was kept. The result is a new file: all bytes of the old one, then a
+boundary, the summary and what belongs to it, in a shape other tools can read too. Everything before the boundary stays
+in the file, and recall finds it there.
 
 Reads Claude Code transcripts and Sevenfold's own. Without a key for the model in the environment, everything runs
 offline: the summary is then extracted by code."""
 
 EXAMPLES = """\
 examples:
-  sevenfold compact session.jsonl --dry-run               what would be done, its cost, and where it could be cut
+  sevenfold compact session.jsonl --dry-run               what would happen, its cost, and where it could be cut
   sevenfold compact session.jsonl                         writes session-compacted.jsonl
-  sevenfold compact session.jsonl --up-to 1f2e --show     only what is before a record; ids may be cut short
+  sevenfold compact session.jsonl --up-to 1f2e --show     only what comes before a record; ids may be shortened
   sevenfold compact session.jsonl --in-place --instructions "keep the SQL"
 
 exit code: 0 if nothing is lost, 1 if a fact is neither in the context nor found by recall, 2 after an error"""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Declare the arguments."""
     command.add_argument("file", metavar="FILE", help="a transcript, or the id of a session")
     part = command.add_mutually_exclusive_group()
-    part.add_argument(
-        "--from", dest="start", metavar="ID", help="summarise this record and what follows it"
-    )
-    part.add_argument("--up-to", metavar="ID", help="summarise what is before this record")
+    part.add_argument("--from", dest="start", metavar="ID", help="summarise this record and those after it")
+    part.add_argument("--up-to", metavar="ID", help="summarise the records before this one")
     command.add_argument(
-        "--instructions", default="", metavar="TEXT", help="what the summary is to look after"
+        "--instructions", default="", metavar="TEXT", help="what the summary should pay attention to"
     )
-    command.add_argument("--engine", choices=ENGINES, help="only this way to a summary")
+    command.add_argument("--engine", choices=ENGINES, help="make the summary this way only")
     command.add_argument(
-        "--model", default="", metavar="NAME", help="who goes on (default: who answered last)"
+        "--model",
+        default="",
+        metavar="NAME",
+        help="the model to go on with (default: the one that answered last)",
     )
     where = command.add_mutually_exclusive_group()
     where.add_argument(
-        "--output", type=Path, metavar="FILE", help="where to (default: FILE-compacted.jsonl)"
+        "--output", type=Path, metavar="FILE", help="the new file (default: FILE-compacted.jsonl)"
     )
     where.add_argument(
-        "--in-place", action="store_true", help="append to FILE, if nobody else is writing it"
+        "--in-place", action="store_true", help="append to FILE, unless another program is writing it"
     )
-    where.add_argument("--dry-run", action="store_true", help="show what would be done, and do nothing")
-    command.add_argument("--show", action="store_true", help="show the summary as well")
+    where.add_argument("--dry-run", action="store_true", help="show what would happen, and change nothing")
+    command.add_argument("--show", action="store_true", help="show the summary too")
     command.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    from sevenfold.cli import compact_report as report
-    from sevenfold.cli.output import Report
-    from sevenfold.cli.recorded_session import look
-    from sevenfold.providers.registry import client_for
-
-    path = transcripts.find(options.file)
-    recorded = look(path, options.model)
+    recorded = recorded_sessions.inspect(transcripts.find(options.file), options.model)
     client = client_for(recorded.model)
     try:
-        shown = _planned(recorded, client, options) if options.dry_run else _done(recorded, client, options)
+        result = _plan(recorded, client, options) if options.dry_run else _write(recorded, client, options)
     finally:
         client.close()
     if options.json:
-        _print_json(report.as_json(shown))
-    elif isinstance(shown, report.Planned):
-        report.print_planned(Report(), shown)
+        print_json(_as_json(result))
+    elif isinstance(result, Plan):
+        _print_plan(ReportConsole(), result)
     else:
-        report.print_done(Report(), shown, summary=options.show)
-    lost = isinstance(shown, report.Done) and shown.did.score.total.lost
+        _print_compaction(ReportConsole(), result, summary=options.show)
+    lost = isinstance(result, Compaction) and result.did.score.total.lost
     return SOMETHING_LOST if lost else 0
 
 
-def _planned(recorded: Recorded, client: Client, options: argparse.Namespace) -> Planned:
-    from sevenfold.cli.compact_choices import places, wished
-    from sevenfold.cli.compact_report import Planned
-    from sevenfold.cli.recorded_session import engaged
+class About(Struct, frozen=True, kw_only=True):
+    """The session, and the model that is asked."""
 
-    with engaged(recorded, client, recorded.path) as (session, _):
-        asks = wished(session, recorded, client, options)
-        seen = session.compact_preview(options.instructions, **asks.wish)
-        return Planned(
+    file: str
+    model: str
+    note: str
+    """What is not known about the model; empty if everything is."""
+    own: bool
+    offline: bool
+    records: int
+
+
+class CutPoint(Struct, frozen=True):
+    """A record at which a conversation can be cut."""
+
+    id: str
+    says: str
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What a compaction would do."""
+
+    about: About
+    preview: Preview
+    left: tuple[Left, ...]
+    places: tuple[CutPoint, ...]
+
+
+class Compaction(Struct, frozen=True, kw_only=True):
+    """What a compaction did."""
+
+    about: About
+    output: str
+    in_place: bool
+    did: Compacted
+    left: tuple[Left, ...]
+    before: Mapping[str, int]
+    """Tokens by category before the compaction."""
+    after: Mapping[str, int]
+    """Tokens by category after the compaction."""
+    usd: float | None
+    """The price of all requests."""
+    noted: bool
+    """Whether the notes were brought up to date first."""
+
+
+def _plan(recorded: RecordedSession, client: Client, options: argparse.Namespace) -> Plan:
+    with recorded_sessions.open_draft(recorded, client, recorded.path) as (session, _):
+        asked = _request(session, recorded, client, options)
+        return Plan(
             about=_about(recorded, client, session),
-            preview=seen,
-            left=asks.left,
-            places=tuple(places(session)),
+            preview=session.compact_preview(options.instructions, **asked.wish),
+            left=asked.left,
+            places=tuple(_cut_points(session)),
         )
 
 
-def _done(recorded: Recorded, client: Client, options: argparse.Namespace) -> Done:
-    """Compact, and write it down."""
-    from sevenfold.cli import recorded_session as files
-
+def _write(recorded: RecordedSession, client: Client, options: argparse.Namespace) -> Compaction:
+    """Compact, and write the result to the file or a new one."""
     if options.in_place:
         _warn_if_fresh(recorded.path)
-        with files.held(recorded.path) as log:
-            done, draft = _compacted(recorded, client, recorded.path, options)
-            files.append(log, draft)
+        with closing(JsonlLog.open(recorded.path)) as log:
+            done, draft = _compact(recorded, client, recorded.path, options)
+            recorded_sessions.append_draft(log, draft)
         return done
     target = options.output or recorded.path.with_name(f"{recorded.path.stem}-compacted.jsonl")
     if target.exists():
-        raise files.exists(target)
+        raise recorded_sessions.already_exists(target)
     if not target.absolute().parent.is_dir():
-        raise InputError(
-            f"{target}: there is no such folder to write to; make it first, or name another file"
-        )
-    done, draft = _compacted(recorded, client, target, options)
-    files.write_new(target, draft)
+        raise InputError(f"{target}: the folder does not exist; create it first, or choose another file")
+    done, draft = _compact(recorded, client, target, options)
+    recorded_sessions.write_new(target, draft)
     return done
 
 
-def _compacted(
-    recorded: Recorded, client: Client, target: Path, options: argparse.Namespace
-) -> tuple[Done, DraftLog]:
-    from sevenfold.cli.compact_choices import wished
-    from sevenfold.cli.compact_report import Done, tokens_by_category
-    from sevenfold.cli.recorded_session import engaged, waiting
-
-    with engaged(recorded, client, target, recall=True) as (session, draft), waiting("summarising"):
+def _compact(
+    recorded: RecordedSession, client: Client, target: Path, options: argparse.Namespace
+) -> tuple[Compaction, DraftLog]:
+    with (
+        recorded_sessions.open_draft(recorded, client, target, recall=True) as (session, draft),
+        spinner("summarising"),
+    ):
         about = _about(recorded, client, session)
         paid = session.gauge.usd
-        asks = wished(session, recorded, client, options)
-        before = tokens_by_category(session, own=recorded.own)
-        did = session.compact(options.instructions, **asks.wish)
+        asked = _request(session, recorded, client, options)
+        before = _tokens_by_category(session, own=recorded.own)
+        did = session.compact(options.instructions, **asked.wish)
         if did is None:
-            raise Refused(f"{recorded.path}: the compaction was refused, so nothing was written")
-        done = Done(
+            raise Refused(f"{recorded.path}: the compaction was vetoed, so nothing was written")
+        done = Compaction(
             about=about,
             output=str(target),
             in_place=options.in_place,
             did=did,
-            left=(*asks.left, *did.left),
+            left=(*asked.left, *did.left),
             before=before,
-            after=tokens_by_category(session, own=recorded.own),
-            usd=0.0 if about.offline else _between(paid, session.gauge.usd),
-            noted=asks.noted,
+            after=_tokens_by_category(session, own=recorded.own),
+            usd=0.0 if about.offline else _difference(paid, session.gauge.usd),
+            noted=asked.noted,
         )
         return done, draft
 
 
-def _between(before: float | None, after: float | None) -> float | None:
+def _difference(before: float | None, after: float | None) -> float | None:
     return None if before is None or after is None else after - before
 
 
-def _about(recorded: Recorded, client: Client, session: Session) -> About:
-    from sevenfold.cli.compact_report import About
-    from sevenfold.cli.recorded_session import is_offline
-
+def _about(recorded: RecordedSession, client: Client, session: Session) -> About:
     return About(
         file=str(recorded.path),
         model=recorded.model,
@@ -187,13 +230,346 @@ def _warn_if_fresh(path: Path) -> None:
     ago = time.time() - path.stat().st_mtime
     if ago < JUST_NOW:
         sys.stderr.write(
-            f"sevenfold: {path} changed {max(0, ago):.0f} s ago. If another program has this session open, end it "
-            "first: it does not know of the compaction and would go on beside it.\n"
+            f"sevenfold: {path} changed {max(0, ago):.0f} s ago. If another program has this session open, close it "
+            "first: it would not see the compaction and would write after it as if nothing had happened.\n"
         )
 
 
-def _print_json(fields: dict[str, object]) -> None:
-    import msgspec
+# -- what to ask of the engine ---------------------------------------------------------------
 
-    text = msgspec.json.format(msgspec.json.encode(fields), indent=2)
-    sys.stdout.write(text.decode() + "\n")
+MOST_CUT_POINTS = 8
+SHOWN_OF_ID = 8
+"""Characters of an id; more if others begin the same way."""
+LONGEST_SAID = 200
+
+
+class EngineChoice(NamedTuple):
+    """What is asked of the engine."""
+
+    wish: Wishes
+    left: tuple[Left, ...] = ()
+    """Engines that were ruled out here already."""
+    noted: bool = False
+    """Whether the notes were brought up to date first."""
+
+
+def _request(
+    session: Session, recorded: RecordedSession, client: Client, options: argparse.Namespace
+) -> EngineChoice:
+    """Translate the options of the command into a request to the engine."""
+    wish = Wishes()
+    if given := options.start or options.up_to:
+        wish["span"] = "from" if options.start else "up_to"
+        wish["record"] = _record(session, given)
+    if options.engine is not None:
+        wish["engine"] = options.engine
+        noted = options.engine == "notes" and _prepare_notes(session, client, options)
+        return EngineChoice(wish, noted=noted)
+    chosen, left = _first_choice(session, recorded, client, options)
+    if chosen is not None:
+        wish["engine"] = chosen
+    return EngineChoice(wish, left)
+
+
+def _first_choice(
+    session: Session, recorded: RecordedSession, client: Client, options: argparse.Namespace
+) -> tuple[Engine | None, tuple[Left, ...]]:
+    """The engine for a session that is not running; None leaves it to the session, which knows what is cached."""
+    if not is_offline(client):
+        if recorded.own:
+            return None, ()
+        reason = "system prompt and tools are not in the file, so no cache would be read"
+        return "plain", (Left("provider", reason), Left("fork", reason))
+    if not _partial(options) and not _why_not_notes(session):
+        return "notes", ()
+    names: tuple[Engine, ...] = ("provider", "fork", "plain")
+    reason = "no model answers offline, and its stand-in would only extract as well"
+    return "extractive", tuple(Left(name, reason) for name in names)
+
+
+def _prepare_notes(session: Session, client: Client, options: argparse.Namespace) -> bool:
+    """Make sure that the notes can be the summary, updating them if it is unknown what they cover.
+
+    Returns whether they were updated; raises if they cannot be the summary.
+    """
+    if _partial(options):
+        raise InputError("notes cover the whole conversation and take no instructions; use another engine")
+    keeper = session.engine.notes
+    reason = keeper.too_little() if keeper is not None else ""
+    due = keeper is not None and not reason and keeper.covered() is None and not options.dry_run
+    if due:
+        bring_up_to_date(session, client)
+    if reason := reason or _why_not_notes(session):
+        update = "" if due else ", or bring them up to date: sevenfold notes FILE --update"
+        raise Refused(f"the notes cannot be the summary: {reason}; use another engine{update}")
+    return due
+
+
+def _why_not_notes(session: Session) -> str:
+    """Why the notes cannot be the summary; empty if they can."""
+    keeper = session.engine.notes
+    if keeper is None or not session.core.settings.notes_compaction:
+        return "this is switched off (setting notes_compaction)"
+    served = keeper.serve(session.core.window.threshold)
+    return served if isinstance(served, str) else ""
+
+
+def _partial(options: argparse.Namespace) -> bool:
+    return bool(options.start or options.up_to or options.instructions)
+
+
+def _record(session: Session, given: str) -> str:
+    """The one record in view whose id begins with the given text; raises `InputError` if there are none or several."""
+    ids = [item.said.uuid for item in session.core.transcript.view.items]
+    found = [given] if given in ids else [uuid for uuid in ids if uuid.startswith(given)]
+    if not found:
+        raise InputError(
+            f"{given}: no record in view has an id that begins like this; --dry-run lists some, sevenfold recall "
+            "finds others"
+        )
+    if len(found) > 1:
+        raise InputError(
+            f"{given}: {len(found)} records have an id that begins like this, among them {found[0]} and {found[1]}; "
+            "give more of it"
+        )
+    return found[0]
+
+
+def _cut_points(session: Session) -> list[CutPoint]:
+    """The newest messages of the user; the conversation can be cut at each."""
+    view = session.core.transcript.view
+    ids = [item.said.uuid for item in view.items]
+    found: list[CutPoint] = []
+    for item in reversed(view.items[1:]):
+        words = " ".join(users_words(item).split())
+        if words and view.begins_round(item.said.uuid):
+            found.append(CutPoint(_shortest(item.said.uuid, ids), words[:LONGEST_SAID]))
+        if len(found) == MOST_CUT_POINTS:
+            break
+    return found[::-1]
+
+
+def _shortest(uuid: str, ids: Sequence[str]) -> str:
+    """The shortest prefix of an id that no other id has."""
+    sizes = range(SHOWN_OF_ID, len(uuid))
+    return next((uuid[:n] for n in sizes if sum(one.startswith(uuid[:n]) for one in ids) == 1), uuid)
+
+
+# -- what is shown ---------------------------------------------------------------------------
+
+MOST_CATEGORIES = 10
+MOST_OMITTED = 6
+LONGEST_SHOWN = 160
+NOT_IN_FILE = "unlogged"
+"""The category of what a prompt holds besides its messages, in transcripts that do not record it."""
+OPENING = "system_and_tools"
+"""The same, in transcripts that do."""
+_SPANS = {
+    "whole": "the whole conversation",
+    "from": "from the record on",
+    "up_to": "up to the record",
+    "range": "between the records",
+}
+
+
+def _tokens_by_category(session: Session, *, own: bool) -> dict[str, int]:
+    """The estimated parts of the next prompt; they add up to the session's gauge."""
+    estimate = session.core.exchange.gauge.estimator.tokens
+    calls: dict[str, CallLabel] = {}
+    sizes: dict[str, float] = {}
+    for item in session.core.transcript.view.items:
+        for block in item.shown:
+            if block.kind.endswith("tool_use"):
+                calls[block.id] = label_of_block(block)
+            piece = piece_of(item.said, block, measure(block), calls.get(block.id))
+            sizes[piece.category] = sizes.get(piece.category, 0.0) + estimate(piece.weight)
+    found = {name: round(size) for name, size in sizes.items() if size >= 1}
+    rest = session.core.exchange.size().tokens - sum(found.values())
+    return found if rest <= 0 else {**found, OPENING if own else NOT_IN_FILE: rest}
+
+
+def _as_json(result: Compaction | Plan) -> dict[str, object]:
+    about = result.about
+    common: dict[str, object] = {
+        "file": about.file,
+        "model": about.model,
+        "offline": about.offline,
+        "dry_run": isinstance(result, Plan),
+        "left": result.left,
+    }
+    if isinstance(result, Plan):
+        return {**common, "preview": result.preview, "places": result.places}
+    did, total = result.did, result.did.score.total
+    return {
+        **common,
+        "output": result.output,
+        "in_place": result.in_place,
+        "boundary": did.boundary,
+        "engine": did.engine,
+        "tokens_before": did.tokens_before,
+        "tokens_after": did.tokens_after,
+        "by_category": {"before": result.before, "after": result.after},
+        "summarised": did.summarised,
+        "kept": did.kept,
+        "calls": did.calls + result.noted,
+        "usd": result.usd,
+        "cached_share": did.cached_share,
+        "facts": {
+            "in_context": total.in_context,
+            "reachable": total.reachable,
+            "lost": total.lost,
+            "by_kind": did.score.by_kind,
+            "lost_facts": did.score.lost,
+        },
+        "invented": did.invented,
+        "cut": did.cut,
+        "restored": did.restored,
+        "summary": did.summary,
+    }
+
+
+def _print_compaction(console: Console, done: Compaction, *, summary: bool) -> None:
+    parts = [_title(done.about), _offline(done.about), _sizes(done.before, done.after), _facts(done)]
+    if summary:
+        parts.append(Group(heading("The summary"), Text(printable(done.did.summary))))
+    where = "Appended to" if done.in_place else "Written to"
+    parts.append(
+        Group(Text(f"{where} {done.output}", style="bold green"), Text(f"boundary {done.did.boundary}"))
+    )
+    console.print(sections(parts))
+
+
+def _print_plan(console: Console, plan: Plan) -> None:
+    seen, about, grid = plan.preview, plan.about, _grid()
+    before, after = seen.tokens_hidden + seen.tokens_kept, seen.tokens_summary + seen.tokens_kept
+    grid.add_row("messages", f"{count(before)} tokens in {plural(about.records, 'record')}")
+    grid.add_row("afterwards", f"at most {count(after)} tokens, {share(after, before)}")
+    hidden = f"{plural(seen.summarised, 'record')}, {count(seen.tokens_hidden)} tokens"
+    grid.add_row("summarised", f"{hidden}, {_SPANS[seen.span]}")
+    grid.add_row("summary", f"at most {count(seen.tokens_summary)} tokens")
+    kept = f"{plural(seen.kept, 'record')}, {count(seen.tokens_kept)} tokens, verbatim"
+    grid.add_row("kept", kept if seen.kept else "no record verbatim")
+    grid.add_row("engine", _engine(seen.engine, plan.left, about))
+    grid.add_row("cost", _price(plan))
+    grid.add_row(
+        "cache",
+        f"the next request can read {count(seen.read)} tokens from it, and writes {count(seen.written)}",
+    )
+    parts = [_title(about), _offline(about), Group(heading("What would happen"), grid)]
+    if plan.places:
+        lines = [
+            Text(f"{place.id}  {printable(place.says)}", overflow="ellipsis", no_wrap=True)
+            for place in plan.places
+        ]
+        parts.append(Group(heading("Where it could be cut", "--from or --up-to"), *lines))
+    parts.append(Text("Nothing was changed.", style="bold"))
+    console.print(sections(parts))
+
+
+def _title(about: About) -> RenderableType | None:
+    whose = "Sevenfold's" if about.own else "another tool's"
+    words = f"{about.model} · {plural(about.records, 'record')} in view · {whose} transcript"
+    lines = [Text(), Text(about.file, style="bold", overflow="fold"), Text(words, style="dim")]
+    return Group(*lines, *([Text(about.note, style="yellow")] if about.note else []))
+
+
+def _offline(about: About) -> RenderableType | None:
+    if not about.offline:
+        return None
+    return Text(
+        f"Offline: there is no key and no address for {about.model} in the environment. The summary is extracted "
+        "by code, without judgement. Nothing leaves this machine, and nothing is charged.",
+        style="yellow",
+    )
+
+
+def _sizes(before: Mapping[str, int], after: Mapping[str, int]) -> RenderableType:
+    table = plain_table()
+    table.add_column("", no_wrap=True, overflow="ellipsis")
+    for name in ("before", "after"):
+        table.add_column(name, justify="right", no_wrap=True)
+    names = sorted({*before, *after}, key=lambda name: -max(before.get(name, 0), after.get(name, 0)))
+    shown = names if len(names) <= MOST_CATEGORIES + 1 else names[:MOST_CATEGORIES]
+    for name in shown:
+        table.add_row(category(name), count(before.get(name, 0)), count(after.get(name, 0)))
+    if rest := names[len(shown) :]:
+        table.add_row(
+            f"{len(rest)} others", *(count(sum(side.get(n, 0) for n in rest)) for side in (before, after))
+        )
+    totals = [count(sum(side.values())) for side in (before, after)]
+    table.add_row(*(Text(words, style="bold") for words in ("total", *totals)))
+    was, now = (
+        sum(tokens for name, tokens in side.items() if name not in (NOT_IN_FILE, OPENING))
+        for side in (before, after)
+    )
+    grown = [Text("It has grown: a conversation this short is better left alone.", style="yellow")]
+    note = f"{share(now, was)} of the conversation's size is left"
+    return Group(heading("Tokens", note), table, *(grown if now > was else []))
+
+
+def _facts(done: Compaction) -> RenderableType:
+    did, grid = done.did, _grid()
+    grid.add_row("summarised", plural(did.summarised, "record"))
+    grid.add_row("kept", f"{plural(did.kept, 'record')}, verbatim" if did.kept else "no record verbatim")
+    if did.restored:
+        grid.add_row("restored", ", ".join(did.restored))
+    grid.add_row("engine", _engine(did.engine, done.left, done.about))
+    if done.noted:
+        grid.add_row("", "the notes were brought up to date first")
+    grid.add_row("cost", _paid(done))
+    total = did.score.total
+    facts = f"{total.in_context} in context, {total.reachable} reachable by recall, {total.lost} lost"
+    grid.add_row("facts", Text(facts, style="bold red" if total.lost else ""))
+    for probe in did.score.lost:
+        grid.add_row("", Text(f"lost: {probe.kind} {probe.record} {_short(probe.text)}", style="red"))
+    for words in did.invented:
+        grid.add_row("taken out", f"no source for: {_short(words)}")
+    if did.cut:
+        grid.add_row("no room for", "\n".join(_some(did.cut)))
+    return Group(heading("What happened"), grid)
+
+
+def _paid(done: Compaction) -> str:
+    calls, cached = done.did.calls + done.noted, done.did.cached_share
+    if not calls:
+        return "nothing, no request was made"
+    if done.about.offline:
+        return f"nothing, {plural(calls, 'request')} to the offline stand-in"
+    read = f", {share(cached, 1)} of the prompt read from the cache" if cached else ""
+    return f"{plural(calls, 'request')}, {money(done.usd)}{read}"
+
+
+def _engine(used: str, left: Sequence[Left], about: About) -> Text:
+    """The engine, whether the stand-in answered for the model, and why other engines were not used."""
+    stand_in = about.offline and used in ASK_A_MODEL
+    text = Text(f"{used}, with the offline stand-in instead of the model" if stand_in else used)
+    reasons: dict[str, list[str]] = {}
+    for one in left:
+        reasons.setdefault(one.reason, []).append(one.engine)
+    for reason, names in reasons.items():
+        text.append(f"\nnot {', '.join(names)}: {_short(reason)}", style="dim")
+    return text
+
+
+def _price(plan: Plan) -> str:
+    seen = plan.preview
+    if plan.about.offline:
+        return f"nothing; the next prompt of {plan.about.model} would cost {money(seen.next_usd)}"
+    return f"{money(seen.call_usd)} for the summary, {money(seen.next_usd)} for the next prompt"
+
+
+def _some(omitted: Sequence[str]) -> Iterator[str]:
+    yield from (_short(words) for words in omitted[:MOST_OMITTED])
+    if len(omitted) > MOST_OMITTED:
+        yield f"{len(omitted) - MOST_OMITTED} more, which --json lists"
+
+
+def _short(text: str) -> str:
+    return shorten(printable(" ".join(text.split())), LONGEST_SHOWN)
+
+
+def _grid() -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    return grid

@@ -1,36 +1,38 @@
-"""`sevenfold config`: every setting, its value, and where that came from."""
+"""`sevenfold config`: every setting, its value, and where it comes from."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
 
-    from sevenfold.settings import Resolved, Setting
+from sevenfold.cli.options import print_json
+from sevenfold.cli.output import ReportConsole
+from sevenfold.settings import DEFAULT, Resolved, Setting, by_name, described, overruled, unknown
+from sevenfold.stores.settings_files import load, variable
 
-SUMMARY = "show every setting, its value, and where that came from"
 HELP = """\
-Show every setting: its value, where the value came from, and what it does. Values come from, the later over
-the earlier: defaults, the user's settings.toml, the project's .sevenfold/settings.toml (only in folders you
-trust), variables such as SEVENFOLD_OFFLOAD=off, and the calling code."""
+Show every setting: its value, where the value comes from, and what it does. Later sources override earlier ones: the
+defaults, your settings.toml, the project's .sevenfold/settings.toml (only in folders you trust), environment variables
+such as SEVENFOLD_OFFLOAD=off, and the calling code."""
 
 EXAMPLES = """\
 examples:
   sevenfold config                         all settings
-  sevenfold config offload_characters      one of them, in full
+  sevenfold config offload_characters      one setting, in full
   sevenfold config --json | jq .settings   for scripts
 
-exit code: 0, or 2 if a setting has a value that cannot be used"""
+exit code: 0, or 2 if a setting has an invalid value"""
 
-_STAGES = {"preview": "preview: may still change", "planned": "planned: has no effect yet"}
+_STAGES = {"preview": "preview: may still change", "planned": "planned: no effect yet"}
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Declare the arguments."""
     command.add_argument("name", nargs="?", metavar="NAME", help="show only this setting, in full")
     command.add_argument("--json", action="store_true", help="print JSON instead of the report")
     command.add_argument(
@@ -44,9 +46,6 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    from sevenfold.settings import by_name, described, unknown
-    from sevenfold.stores.settings_files import load
-
     if options.name is not None and options.name not in by_name():
         raise unknown(options.name, "sevenfold config")
     resolved = load(options.project.absolute())
@@ -59,10 +58,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print_json(resolved: Resolved, chosen: list[Setting]) -> None:
-    import msgspec
-
-    from sevenfold.settings import overruled
-
     reasons = overruled(resolved.settings)
     settings = [
         {
@@ -79,16 +74,11 @@ def _print_json(resolved: Resolved, chosen: list[Setting]) -> None:
         }
         for setting in chosen
     ]
-    encoded = msgspec.json.encode({"settings": settings, "notes": resolved.notes})
-    sys.stdout.write(msgspec.json.format(encoded, indent=2).decode() + "\n")
+    print_json({"settings": settings, "notes": resolved.notes})
 
 
 def _print(resolved: Resolved, chosen: list[Setting], *, in_full: bool) -> None:
-    from rich.text import Text
-
-    from sevenfold.cli.output import Report
-
-    console = Report()
+    console = ReportConsole()
     for setting in chosen:
         console.print(entry(resolved, setting, in_full=in_full))
     for note in resolved.notes:
@@ -96,13 +86,7 @@ def _print(resolved: Resolved, chosen: list[Setting], *, in_full: bool) -> None:
 
 
 def entry(resolved: Resolved, setting: Setting, *, in_full: bool) -> RenderableType:
-    """A setting: its name and value, what it does, and what is out of the ordinary about it."""
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.text import Text
-
-    from sevenfold.settings import DEFAULT
-
+    """A setting: its name and value, what it does, and anything unusual about it."""
     value, origin = getattr(resolved.settings, setting.name), resolved.origins[setting.name]
     head = Text.assemble(
         (f" {setting.name:<23} ", "bold cyan"),
@@ -120,30 +104,25 @@ def entry(resolved: Resolved, setting: Setting, *, in_full: bool) -> RenderableT
 
 
 def _remarks(resolved: Resolved, setting: Setting) -> list[str]:
-    """What keeps a setting from doing what it says."""
-    from sevenfold.settings import overruled
-
+    """Why a setting may not do what it says."""
     remarks = [_STAGES[setting.stage]] if setting.stage in _STAGES else []
     if reason := overruled(resolved.settings).get(setting.name):
         state = "on" if getattr(resolved.settings, reason) else "off"
-        remarks.append(f"not in force while {reason} is {state}")
+        remarks.append(f"no effect while {reason} is {state}")
     return remarks
 
 
 def _details(setting: Setting) -> list[str]:
-    from sevenfold.stores.settings_files import variable
-
-    changes = "read when a session opens" if setting.latched else "may be changed while a session runs"
     return [
         f"takes: {setting.allowed}",
         f"default: {spoken(setting.default, setting.unit)}",
-        f"changes: {changes}",
+        f"takes effect: {'when a session is opened' if setting.latched else 'at once'}",
         f"variable: {variable(setting.name)}",
     ]
 
 
 def spoken(value: Any, unit: str) -> str:
-    """A value as people read it."""
+    """A value in words."""
     match value:
         case None:
             return "unset"

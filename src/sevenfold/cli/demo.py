@@ -1,75 +1,250 @@
-"""`sevenfold demo`: an agent at work for hundreds of turns, offline, and what the layers did for it."""
+"""`sevenfold demo`: an agent works for hundreds of turns, offline, and the report shows what the layers did for it.
+
+While it runs on a terminal, one line for the current turn is overwritten and what a layer does stays. Elsewhere a line
+is printed every few turns. At the end come a chart of the context, the figures, and what had to hold.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import Self, TextIO
 
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from sevenfold.cli.options import print_json
+from sevenfold.cli.output import area_chart, bar, column_of
+from sevenfold.cli.text import count, money, plural, shorten
 from sevenfold.errors import UserError
+from sevenfold.lab.demo.figures import Outcome, bars
+from sevenfold.lab.demo.protocol import Layer, Over, Ready, Told, Turned, Used
+from sevenfold.lab.demo.scratch_folder import scratch_folder
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sevenfold.lab.demo.figures import Outcome
-    from sevenfold.lab.demo.protocol import Told
-    from sevenfold.lab.demo.run import Scale
-
-SUMMARY = "watch an agent work for hundreds of turns, offline, with a simulated model"
 HELP = """\
-Watch an agent work in a window that is far too small for what it does. It mends, renames, documents and
-extends a small project in a scratch folder, for hundreds of turns; it is killed once and resumed; and in
-the end it is asked for what it was told at the start. The model is simulated: its answers are scripted, and
-there is neither a network nor a key nor a bill. Everything else is real: the requests go over HTTP through
-the official SDK, every tool call is carried out, and the simulated provider enforces its rules and bills by
-its price list. Ends with 1 if anything that must hold does not."""
+Watch an agent work in a window that is far too small for its task. It fixes, renames, documents and extends a small
+project in a scratch folder for hundreds of turns; it is killed once and resumed; and at the end it is asked for what
+it was told at the start. The model is simulated: its answers are scripted, and there is no network, no key and no
+bill. Everything else is real: the requests go over HTTP through the official SDK, every tool call is carried out, and
+the simulated provider enforces its rules and charges by its price list. The exit code is 1 if anything that must hold
+does not."""
 EXAMPLES = """\
 examples:
   sevenfold demo                         333 turns, about a minute
-  sevenfold demo --fast --json           the figures alone, in seconds
-  sevenfold demo --keep                  and look at the session it leaves behind"""
+  sevenfold demo --fast --json           only the figures, in seconds
+  sevenfold demo --keep                  then look at the session it leaves behind"""
+
+EVERY = 25
+"""Without a terminal, one line is printed for this many turns."""
+GAUGE = 16
+STYLES = {"offload": "cyan", "clear": "yellow", "notes": "blue", "compact": "magenta"}
+NARROW, WIDE = 60, 108
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Declare the arguments."""
     command.add_argument("--fast", action="store_true", help="a smaller project: seconds, not a minute")
     command.add_argument("--json", action="store_true", help="the figures as JSON; progress goes to stderr")
-    command.add_argument("--keep", action="store_true", help="leave the scratch folder for you to look at")
+    command.add_argument("--keep", action="store_true", help="keep the scratch folder")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Hold the demonstration and show what came of it; returns the exit code."""
+    """Run the demonstration and show the result; returns the exit code."""
     try:
+        # The SDK and the server come with extras that only the demo needs.
         from sevenfold.lab.demo.run import FAST, FULL
+        from sevenfold.lab.demo.run import run as run_demo
     except ModuleNotFoundError as error:
         raise UserError(
-            f"the demonstration needs {error.name}, which is not installed; "
+            f"the demo needs {error.name}, which is not installed; "
             "run: pip install 'sevenfold[anthropic,simulator]'"
         ) from error
-    from sevenfold.cli.demo_progress import Progress, console_for
-    from sevenfold.cli.demo_report import shown
-
-    progress = Progress(console_for(sys.stderr if options.json else sys.stdout))
-    with progress:
-        outcome = _held(FAST if options.fast else FULL, progress.told, keep=options.keep)
+    progress = DemoProgress(console_for(sys.stderr if options.json else sys.stdout))
+    with progress, scratch_folder(keep=options.keep) as folder:
+        if options.keep:
+            sys.stderr.write(f"sevenfold: the scratch folder {folder} will be kept\n")
+        outcome = run_demo(FAST if options.fast else FULL, folder, progress.show)
     if options.json:
-        import msgspec
-
-        sys.stdout.write(
-            msgspec.json.format(msgspec.json.encode(outcome.figures), indent=2).decode() + "\n"
-        )
+        print_json(outcome.figures)
     else:
-        progress.console.print(shown(outcome, progress.console.width))
-    from sevenfold.lab.demo.figures import bars
-
-    return 0 if all(bar.met for bar in bars(outcome)) else 1
+        progress.console.print(report(outcome, progress.console.width))
+    return 0 if all(one.met for one in bars(outcome)) else 1
 
 
-def _held(scale: Scale, watch: Callable[[Told], None], *, keep: bool) -> Outcome:
-    from sevenfold.lab.demo import run as demonstration
-    from sevenfold.lab.demo.scratch_folder import scratch_folder
+def console_for(file: TextIO) -> Console:
+    """A console on a stream, no wider than is good to read."""
+    console = Console(file=file, highlight=False)
+    return Console(file=file, highlight=False, width=min(WIDE, max(NARROW, console.width)))
 
-    with scratch_folder(keep=keep) as folder:
-        if keep:
-            sys.stderr.write(f"sevenfold: the scratch folder {folder} will stay\n")
-        return demonstration.run(scale, folder, watch)
+
+class DemoProgress:
+    """Shows what happens while it happens."""
+
+    def __init__(self, console: Console, *, live: bool | None = None) -> None:
+        self.console = console
+        live = console.is_terminal if live is None else live
+        self._live = Live(console=console, auto_refresh=False, transient=True) if live else None
+        self._turns = self._size = self._threshold = self._notes = 0
+        self._doing = ""
+
+    def __enter__(self) -> Self:
+        words = "The model is simulated; the agent, its tools and the requests are real. Ctrl-C stops."
+        self.console.print(Text(words, style="dim"))
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.update(Text(""), refresh=True)
+            self._live.stop()
+
+    def show(self, event: Told) -> None:
+        """Show an event of the demonstration."""
+        match event:
+            case Ready(threshold=threshold, resumed=False):
+                self._threshold = threshold
+                self._line("started", "green", f"compaction is due at {threshold:,} tokens")
+            case Ready(threshold=threshold):
+                self._threshold = threshold
+                words = "the agent's process was killed while it waited for an answer; a new one resumes from disk"
+                self._line("killed", "bold red", words)
+            case Turned(prompt=prompt):
+                self._turns += 1
+                self._size = prompt
+                if self._live is None and self._turns % EVERY == 0:
+                    self.console.print(self._state())
+                self._refresh()
+            case Used(tool=tool, about=about):
+                self._doing = f"{tool} {about}"
+                self._refresh()
+            case Layer(name="notes"):
+                self._notes += 1
+            case Layer(name=name, what=what, why=why, before=before, after=after):
+                sizes = f"{count(before)} → {count(after)} tokens"
+                self._line(name, STYLES.get(name, ""), f"{what}, {sizes} ", why)
+            case Over(text=text):
+                self._line("said", "green", text)
+            case _:
+                pass
+
+    def _refresh(self) -> None:
+        if self._live is not None:
+            self._live.update(self._state(), refresh=True)
+
+    def _line(self, label: str, style: str, words: str, why: str = "") -> None:
+        text = Text.assemble((f"{label:<9}", style), words, (why, "dim"))
+        turn = Text(f"turn {self._turns:<4} ", style="dim")
+        if not self.console.is_terminal:
+            self.console.print(turn + text, soft_wrap=True)
+            return
+        row = Table.grid()
+        row.add_column(no_wrap=True)
+        row.add_column(overflow="fold")
+        row.add_row(turn, text)
+        self.console.print(row)
+
+    def _state(self) -> Text:
+        filled = bar(self._size, self._threshold, GAUGE)
+        state = (
+            f"turn {self._turns:<4} ▕{filled:<{GAUGE}}▏ {count(self._size)} of {count(self._threshold)}  "
+            f"{plural(self._notes, 'note')}  "
+        )
+        room = self.console.width - len(state) - 1
+        shown = Text(state + (shorten(self._doing, room) if room > 1 else ""), style="dim")
+        shown.truncate(self.console.width - 1)
+        return shown
+
+
+# -- the report ------------------------------------------------------------------------------
+
+HEIGHT = 8
+SIGNS = {"offload": "o", "clear": "c", "compact": "C"}
+KILLED = "†"
+_MARGIN = 10
+
+
+def report(outcome: Outcome, width: int) -> RenderableType:
+    """The whole report, for a terminal of this width."""
+    simulated = (
+        "Simulated: the assistant's words are a script; tokens and dollars are the simulator's, by the price list of "
+        f"{outcome.model}."
+    )
+    return Group(
+        "",
+        Text(f"The context, turn by turn ({plural(outcome.figures.turns, 'turn')})", style="bold"),
+        _chart(outcome, width - _MARGIN),
+        "",
+        _figures(outcome),
+        "",
+        *(
+            Text.assemble(("✓ ", "green") if one.met else ("✗ ", "bold red"), one.says)
+            for one in bars(outcome)
+        ),
+        *(Text(f"  lost: {fact}", style="red") for fact in outcome.lost),
+        "",
+        Text(simulated, style="dim"),
+    )
+
+
+def _chart(outcome: Outcome, width: int) -> RenderableType:
+    """The size of the context over time, with what the layers did below it."""
+    rows = area_chart(outcome.sizes, width, HEIGHT)
+    lines = [
+        Text.assemble((f"{label:>9} ", "dim"), (row, "cyan"))
+        for label, row in zip([count(max(outcome.sizes)), *[""] * (HEIGHT - 1)], rows, strict=True)
+    ]
+    legend = f"o offloaded   c cleared   C compacted   {KILLED} killed and resumed"
+    return Group(*lines, _signs(outcome, width), Padding(Text(legend, style="dim"), (0, 0, 0, _MARGIN)))
+
+
+def _signs(outcome: Outcome, width: int) -> Text:
+    """What the layers did, below its column; the more important signs overwrite the others."""
+    turns = len(outcome.sizes)
+    places: list[tuple[str, str]] = [(" ", "")] * min(width, turns)
+
+    def put(turn: int, sign: str, style: str) -> None:
+        places[column_of(min(turn, turns - 1), turns, width)] = sign, style
+
+    for layer, sign in SIGNS.items():
+        for mark in outcome.marks:
+            if mark.layer == layer:
+                put(mark.turn, sign, STYLES[layer])
+    put(outcome.death.turn, KILLED, "bold red")
+    return Text.assemble(" " * _MARGIN, *places)
+
+
+def _figures(outcome: Outcome) -> Table:
+    figures, facts, fired = outcome.figures, outcome.figures.facts, outcome.figures.layers
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold")
+    table.add_column()
+    table.add_row(
+        "context",
+        f"at most {count(figures.peak_context_tokens)} tokens; the whole conversation has "
+        f"{count(outcome.needed_tokens)}",
+    )
+    table.add_row(
+        "layers",
+        f"offloaded {fired['offload']}, cleared {fired['clear']}, compacted {fired['compact']} times; "
+        f"notes updated {fired['notes']} times, in the background",
+    )
+    table.add_row(
+        "cost",
+        f"{money(figures.cost_usd)} for {plural(figures.turns, 'turn')} and "
+        f"{plural(outcome.side_requests, 'request')} of the layers; ideal {money(figures.ideal_cost_usd)}, "
+        f"naive {money(figures.naive_cost_usd)}",
+    )
+    table.add_row("cache", f"{figures.cache_read_share:.1%} of all prompt tokens were read from it")
+    table.add_row(
+        "facts",
+        f"{facts.in_context} in the context, {facts.reachable} reachable by recall, {facts.lost} lost",
+    )
+    table.add_row("last answer", f"“{outcome.answer}”")
+    return table

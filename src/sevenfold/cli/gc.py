@@ -1,25 +1,31 @@
-"""`sevenfold gc`: removes stored tool results that nobody will ask for again."""
+"""`sevenfold gc`: removes stored tool results that are no longer needed."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-SUMMARY = "remove stored tool results that nobody will ask for again"
+from sevenfold.cli.text import plural
+from sevenfold.clock import SystemClock
+from sevenfold.conversation.resume import resume
+from sevenfold.stores.home import user_home
+from sevenfold.stores.jsonl.gc import Limits, collect
+from sevenfold.stores.settings_files import load
+
 HELP = """\
-Remove stored tool results whose transcript is gone, and what unfinished writes left behind. With a limit, also
-results that are older, or beyond that size the oldest ones. Never removed is what a session still sees, what
-it has pinned, and what undoing its last compaction would bring back."""
+Remove stored tool results whose transcript is gone, and the remains of unfinished writes. With a limit, also remove
+results that are older, or the oldest ones beyond a total size. What a session still sees, what it has pinned, and what
+undoing its last compaction would bring back is never removed."""
 
 EXAMPLES = """\
 examples:
-  sevenfold gc --dry-run                 say what would go, and how many bytes
-  sevenfold gc --days 30                 also what is older than 30 days
-  sevenfold gc --megabytes 500           also the oldest, until no more than 500 MB are left"""
+  sevenfold gc --dry-run                 show what would be removed, and how many bytes
+  sevenfold gc --days 30                 also results older than 30 days
+  sevenfold gc --megabytes 500           also the oldest results, until at most 500 MB are left"""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Declare the arguments."""
     command.add_argument(
         "--days",
         type=_limit,
@@ -30,20 +36,13 @@ def arguments(command: argparse.ArgumentParser) -> None:
         "--megabytes",
         type=_limit,
         metavar="N",
-        help="keep this much (default: the setting keep_results_megabytes)",
+        help="keep at most this much (default: the setting keep_results_megabytes)",
     )
-    command.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    command.add_argument("--dry-run", action="store_true", help="only show what would be removed")
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    from sevenfold.clock import SystemClock
-    from sevenfold.conversation.resume import resume
-    from sevenfold.stores.home import user_home
-    from sevenfold.stores.jsonl.gc import Limits, collect
-    from sevenfold.stores.jsonl.log import JsonlLog
-    from sevenfold.stores.settings_files import load
-
     settings = load().settings
     days = settings.keep_results_days if options.days is None else options.days
     megabytes = settings.keep_results_megabytes if options.megabytes is None else options.megabytes
@@ -51,19 +50,17 @@ def run(options: argparse.Namespace) -> int:
         user_home(),
         Limits(days, megabytes),
         SystemClock().now(),
-        lambda transcript: resume(JsonlLog(transcript)),
+        resume,
         dry_run=options.dry_run,
     )
     for one in result.gone:
         sys.stdout.write(f"{one.path}  {one.size:,} bytes, {one.why}\n")
     verb = "Would remove" if options.dry_run else "Removed"
     freed = sum(one.size for one in result.gone)
-    files = "1 file" if len(result.gone) == 1 else f"{len(result.gone):,} files"
-    sys.stdout.write(
-        f"{verb} {files}, {freed:,} bytes; {result.kept:,} stay, {result.kept_bytes:,} bytes.\n"
-    )
+    files, kept = plural(len(result.gone), "file"), plural(result.kept, "file")
+    sys.stdout.write(f"{verb} {files}, {freed:,} bytes; kept {kept}, {result.kept_bytes:,} bytes.\n")
     if result.busy:
-        sys.stdout.write(f"In use, and so left alone: {', '.join(result.busy)}\n")
+        sys.stdout.write(f"In use, so left alone: {', '.join(result.busy)}\n")
     return 0
 
 
@@ -73,5 +70,5 @@ def _limit(text: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 up")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 upwards")
     return number

@@ -1,8 +1,8 @@
 """The command line.
 
-Each command is a module: what it says of itself, the `arguments` it takes, and `run`, which carries it out.
-Describing imports next to nothing, so that `sevenfold --help` is quick. An error the user can mend is one line
-on the error stream and exit code 2; any other is not hidden.
+Each command is a module with the texts of its help, the `arguments` it takes, and `run`, which carries it out. Only the
+module of the command that is called is imported, so `sevenfold --help` is quick and a command may import what it needs.
+An error the user can fix is one line on the error stream and exit code 2; any other error is not hidden.
 """
 
 from __future__ import annotations
@@ -12,79 +12,63 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
-from typing import Protocol
+from importlib import import_module
+from typing import Protocol, cast
 
 import sevenfold as package
-from sevenfold.cli import (
-    audit,
-    compact,
-    config,
-    demo,
-    gc,
-    notes,
-    profile,
-    purge,
-    recall,
-    scan,
-    sessions,
-    simulate,
-    trust,
-)
-from sevenfold.cli.chat import command as chat
 from sevenfold.errors import UserError
 
 
 class Command(Protocol):
-    """A module that is a command."""
+    """A module that implements a command."""
 
-    SUMMARY: str
-    """One line, for the list of commands."""
     HELP: str
     EXAMPLES: str
 
     def arguments(self, command: argparse.ArgumentParser) -> None:
-        """Declare what it takes."""
+        """Declare the arguments."""
         ...
 
     def run(self, options: argparse.Namespace) -> int:
-        """Carry it out; returns the exit code."""
+        """Carry out the command; returns the exit code."""
         ...
 
 
-COMMANDS: dict[str, Command] = {
-    "demo": demo,
-    "chat": chat,
-    "sessions": sessions,
-    "profile": profile,
-    "compact": compact,
-    "notes": notes,
-    "recall": recall,
-    "audit": audit,
-    "config": config,
-    "trust": trust,
-    "scan": scan,
-    "purge": purge,
-    "gc": gc,
-    "simulate": simulate,
+COMMANDS = {
+    "demo": "watch an agent work for hundreds of turns, offline, with a simulated model",
+    "chat": "talk to an agent in the terminal",
+    "sessions": "list the sessions of a folder, or delete one",
+    "profile": "show where the context and the money of recorded sessions went",
+    "compact": "summarise a recorded session into a new file, and show what was kept",
+    "notes": "show the running notes of a session, or bring them up to date",
+    "recall": "search a session for what was said, above all for what has left the context",
+    "audit": "check what the compactions of a session kept, left reachable, or lost",
+    "config": "show every setting, its value, and where it comes from",
+    "trust": "let a folder bring settings of its own",
+    "scan": "look for secrets in stored sessions",
+    "purge": "remove a session, or mask one leaked secret everywhere",
+    "gc": "remove stored tool results that are no longer needed",
+    "simulate": "serve a simulated provider: the real wire formats and rules, no model, no key, no bill",
 }
 FAILED = 2
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
-"""Whatever else is written has errors of its own, so these are about standard output."""
+"""Errors of standard output: writes to any other file raise errors of our own."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
-    options = parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = parser(next((one for one in given if not one.startswith("-")), "")).parse_args(given)
     if sys.stdout is None or sys.stderr is None:
-        # Whoever started this closed them.
+        # The parent process closed them.
         nowhere = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
     try:
-        code = COMMANDS[options.command].run(options)
+        code = _module(options.command).run(options)
         sys.stdout.flush()
     except UserError as error:
         sys.stderr.write(f"sevenfold: {error}\n")
@@ -93,25 +77,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write("sevenfold: interrupted\n")
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read the output has had enough.
-        _write_no_more()
+        # The reader of the output closed its end, as `head` does.
+        _discard_output()
         return PIPE_CLOSED
     except OSError as error:
         if error.errno not in UNWRITABLE:
             raise
-        _write_no_more()
-        sys.stderr.write(f"sevenfold: the output cannot be written: {error.strerror}\n")
+        _discard_output()
+        sys.stderr.write(f"sevenfold: cannot write the output: {error.strerror}\n")
         return FAILED
     return code
 
 
-def _write_no_more() -> None:
-    """Python writes what it still holds when it ends; that must not fail again."""
+def _module(name: str) -> Command:
+    """The module of a command."""
+    return cast(Command, import_module(f"sevenfold.cli.{'chat.command' if name == 'chat' else name}"))
+
+
+def _discard_output() -> None:
+    """Python flushes standard output when it exits; that must not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def parser() -> argparse.ArgumentParser:
-    """All commands and their options."""
+def parser(called: str) -> argparse.ArgumentParser:
+    """All commands, and the arguments of the one that is called."""
     top = argparse.ArgumentParser(
         prog="sevenfold",
         description=package.__doc__,
@@ -119,14 +108,12 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"sevenfold {package.__version__}")
     commands = top.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
-    for name, command in COMMANDS.items():
-        command.arguments(
-            commands.add_parser(
-                name,
-                help=command.SUMMARY,
-                description=command.HELP,
-                epilog=command.EXAMPLES,
-                formatter_class=argparse.RawDescriptionHelpFormatter,
-            )
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(
+            name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter
         )
+        if name == called:
+            module = _module(name)
+            command.description, command.epilog = module.HELP, module.EXAMPLES
+            module.arguments(command)
     return top

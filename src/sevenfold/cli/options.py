@@ -1,4 +1,4 @@
-"""Options that several commands share, and the question that one of them answers beforehand."""
+"""What several commands take and print: numbers, a confirmation, JSON."""
 
 from __future__ import annotations
 
@@ -8,27 +8,8 @@ import sys
 from sevenfold.errors import UserError
 
 
-def agreed(question: str, options: argparse.Namespace) -> bool:
-    """Does the user want it? Asked unless ``--yes`` says so; where nobody can be asked, that is an error."""
-    if options.yes:
-        return True
-    if not sys.stdin.isatty():
-        raise UserError(
-            "nobody is there to ask; add --yes to do it, or --dry-run to see what would be done"
-        )
-    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
-
-
-def port(text: str) -> int:
-    """The number of a port."""
-    number = int(text) if text.isascii() and text.isdigit() else 0
-    if not 0 < number < 65_536:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 65535")
-    return number
-
-
 def positive(text: str) -> int:
-    """A whole number above 0."""
+    """The type of an option that takes a whole number above 0."""
     try:
         number = int(text)
     except ValueError:
@@ -36,3 +17,21 @@ def positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return number
+
+
+def confirm(question: str, options: argparse.Namespace) -> bool:
+    """Ask the user, unless ``--yes`` was given; raises `UserError` where there is no terminal to ask on."""
+    if options.yes:
+        return True
+    if not sys.stdin.isatty():
+        raise UserError(
+            "there is no terminal to ask for confirmation; add --yes to go ahead, or --dry-run to see what would happen"
+        )
+    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+
+def print_json(fields: object) -> None:
+    """Print for scripts."""
+    import msgspec  # not needed to describe a command
+
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(fields), indent=2).decode() + "\n")

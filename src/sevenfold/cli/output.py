@@ -1,16 +1,117 @@
-"""The console on which commands print their reports."""
+"""How reports are printed: the console, small charts made of characters, progress bars."""
 
 from __future__ import annotations
 
-from rich.console import Console
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.progress import ProgressColumn
+
+    from sevenfold.recall.recall import Hit
 
 
-class Report(Console):
-    """A console that prints texts as they are, and leaves it to the command line when nobody reads any more."""
+class ReportConsole(Console):
+    """A console that prints text as it is, without markup."""
 
     def __init__(self) -> None:
         super().__init__(highlight=False, markup=False, emoji=False)
 
     def on_broken_pipe(self) -> None:
-        """Pass the error on: all commands end in the same way then."""
+        """Raise the error again: `main` handles it for all commands."""
         raise
+
+
+def heading(text: str, note: str = "") -> Text:
+    """The heading of a part of a report."""
+    return Text.assemble((text, "bold cyan"), (f"  {note}" if note else "", "dim"))
+
+
+def sections(parts: Sequence[RenderableType | None]) -> Group:
+    """The parts of a report below each other; those that are None are left out."""
+    return Group(*(Padding(part, (0, 0, 1, 1), expand=False) for part in parts if part is not None))
+
+
+def plain_table() -> Table:
+    """A table without lines."""
+    return Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+
+
+def mark_matches(hit: Hit, clean: Callable[[str], str], *, quoted: bool) -> Text:
+    """The excerpt of a hit with its matches in bold, and in quotation marks where bold may not show."""
+    shown, place = Text(overflow="fold"), 0
+    opening, closing = ("«", "»") if quoted else ("", "")
+    for start, end in hit.marks:
+        shown.append(clean(hit.excerpt[place:start]))
+        shown.append(f"{opening}{clean(hit.excerpt[start:end])}{closing}", style="bold yellow")
+        place = end
+    return shown.append(clean(hit.excerpt[place:]))
+
+
+@contextmanager
+def progress_bar(
+    doing: str, total: float | None, *columns: ProgressColumn
+) -> Iterator[Callable[..., None]]:
+    """A bar on the error stream; yields the function that moves it, with the arguments of `Progress.update`."""
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    shown = (TextColumn(doing), BarColumn(), *columns)
+    with Progress(*shown, console=Console(stderr=True, markup=False), transient=True) as bar:
+        yield partial(bar.update, bar.add_task("", total=total))
+
+
+@contextmanager
+def spinner(doing: str) -> Iterator[None]:
+    """Something that moves on the error stream while the user waits; nothing if that is not a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with Console(stderr=True).status(doing):
+        yield
+
+
+# -- charts ----------------------------------------------------------------------------------
+
+_EIGHTHS = " ▁▂▃▄▅▆▇█"
+_PARTS = " ▏▎▍▌▋▊▉█"
+
+
+def buckets(values: Sequence[int], width: int) -> list[int]:
+    """The values in at most ``width`` columns, the largest of each column."""
+    if len(values) <= width:
+        return list(values)
+    edges = [round(column * len(values) / width) for column in range(width + 1)]
+    return [max(values[low:high]) for low, high in pairwise(edges)]
+
+
+def column_of(index: int, length: int, width: int) -> int:
+    """The column of a value after `buckets`."""
+    return index if length <= width else min(width - 1, int(index * width / length))
+
+
+def area_chart(values: Sequence[int], width: int, height: int) -> list[str]:
+    """The rows of an area chart, the top row first."""
+    columns = buckets(values, width)
+    top = max(columns, default=0) or 1
+    levels = [max(1, round(value / top * height * 8)) if value else 0 for value in columns]
+    return [
+        "".join(_EIGHTHS[min(8, max(0, level - 8 * row))] for level in levels)
+        for row in reversed(range(height))
+    ]
+
+
+def bar(part: float, whole: float, width: int) -> str:
+    """A bar that is full at ``whole``."""
+    eighths = round(max(0.0, min(1.0, part / whole if whole else 0.0)) * width * 8)
+    if part > 0:
+        eighths = max(1, eighths)
+    return "█" * (eighths // 8) + _PARTS[eighths % 8].strip()

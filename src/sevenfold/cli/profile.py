@@ -1,4 +1,8 @@
-"""`sevenfold profile`: finds the files, has them profiled, and shows the result in the form asked for."""
+"""`sevenfold profile`: where the context and the money of recorded sessions went, as a report, JSON or a page.
+
+The page is `page.html` with the figures inserted as JSON. It loads nothing, and its policy forbids it to; whatever the
+transcripts hold gets in as data and is shown as text.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +10,30 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import resources
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import msgspec
+from msgspec import Struct, structs
+
+from sevenfold import __version__
 from sevenfold.cli import transcripts
-from sevenfold.cli.options import positive
+from sevenfold.cli.options import positive, print_json
+from sevenfold.cli.text import category, cause, count, duration, money, parse_time, plural
 from sevenfold.errors import InputError, UserError
-
-if TYPE_CHECKING:
-    from sevenfold.lab.profile.figures import ProfileReport
-    from sevenfold.lab.profile.files import Progress
+from sevenfold.lab.examples import coding_session
+from sevenfold.lab.profile import cache, files
+from sevenfold.lab.profile.books import seconds
+from sevenfold.lab.profile.figures import Point, ProfileReport, ProfileTotal, SessionProfile, Shrinking
 
 FAILED = 2
-"""The exit code when there is nothing to show."""
+"""The exit code if there is nothing to show."""
 
-
-SUMMARY = "show where the context and the money of recorded sessions went"
 HELP = """\
-Show where the context and the money of recorded agent sessions went: tokens by category, the size of the
-context from call to call, compactions and clearings, where the prompt cache was lost and why, what it cost
-and what it might have cost, the largest items, and reads that were repeated for nothing.
+Show where the context and the money of recorded agent sessions went: tokens by category, the size of the context from
+call to call, compactions and clearings, where the prompt cache was lost and why, what it cost and could have cost, the
+largest items, and reads that were repeated for nothing.
 
 Reads Claude Code transcripts, Sevenfold's own, and Codex rollouts. Nothing leaves this machine."""
 
@@ -37,49 +45,34 @@ examples:
   sevenfold profile ~/.codex/sessions --html page.html the same as a page with charts
   sevenfold profile session.jsonl --json | jq .total   for scripts
 
-exit code: 0 if at least one file was profiled, else 2"""
+exit code: 0 if at least one file was profiled, otherwise 2"""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Declare the arguments."""
     command.add_argument(
         "paths",
         nargs="*",
         type=Path,
         metavar="PATH",
-        help="a transcript, the id of a session, or a folder: then every *.jsonl file in it and below",
+        help="a transcript, the id of a session, or a folder: every *.jsonl file in it and below",
     )
     command.add_argument(
         "--example", action="store_true", help="profile the session that comes with Sevenfold"
     )
-    output = command.add_argument_group("output")
-    output.add_argument(
-        "--json", action="store_true", help="print the figures as JSON instead of the report"
-    )
-    output.add_argument(
-        "--html", type=Path, metavar="FILE", help="also write one self-contained page with charts"
-    )
-    output.add_argument(
-        "--top", type=positive, default=10, metavar="N", help="how many of the largest items (default: 10)"
-    )
-    output.add_argument(
-        "--limit",
-        type=positive,
-        default=20,
-        metavar="N",
-        help="how many sessions in the table (default: 20)",
-    )
-    output.add_argument("--each", action="store_true", help="of several sessions, show each in full")
+    add = command.add_argument_group("output").add_argument
+    add("--json", action="store_true", help="print the figures as JSON instead of the report")
+    add("--html", type=Path, metavar="FILE", help="also write one self-contained page with charts")
+    add("--top", type=positive, default=10, metavar="N", help="number of largest items (default: 10)")
+    add("--limit", type=positive, default=20, metavar="N", help="sessions in the table (default: 20)")
+    add("--each", action="store_true", help="with several sessions, show each in full")
     command.add_argument(
-        "--jobs", type=positive, metavar="N", help="how many processes (default: one for each processor)"
+        "--jobs", type=positive, metavar="N", help="number of processes (default: one per processor)"
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    from sevenfold.lab.examples import coding_session
-    from sevenfold.lab.profile import files
-
     if not options.paths and not options.example:
         raise InputError(
             "there is nothing to profile: name a transcript or a folder, or try sevenfold profile --example"
@@ -87,12 +80,11 @@ def run(options: argparse.Namespace) -> int:
     named = [transcripts.find(str(path)) for path in options.paths]
     found = files.find([*named, *([coding_session()] if options.example else [])])
     with _progress(len(found.files)) as progress:
-        profile = files.profile(found, jobs=options.jobs, progress=progress)
-    profile = _cut(profile, options.top)
+        profile = _cut(files.profile(found, jobs=options.jobs, progress=progress), options.top)
     if options.html and profile.sessions:
         _write_page(profile, options.html)
     if options.json:
-        _print_json(profile)
+        print_json(profile)
     elif profile.sessions:
         _print_report(profile, options)
     if profile.sessions:
@@ -103,9 +95,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _cut(profile: ProfileReport, top: int) -> ProfileReport:
-    """Leave the largest items that were asked for."""
-    from msgspec import structs
-
+    """Keep only as many of the largest items as were asked for."""
     return structs.replace(
         profile,
         sessions=[
@@ -117,41 +107,177 @@ def _cut(profile: ProfileReport, top: int) -> ProfileReport:
 
 
 @contextmanager
-def _progress(files: int) -> Iterator[Progress | None]:
-    """A bar on the error stream, if somebody is there to see it."""
+def _progress(files: int) -> Iterator[files.Progress | None]:
+    """A bar on the error stream, if that is a terminal."""
     if files < 2 or not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import DownloadColumn, TimeRemainingColumn
 
-    columns = (TextColumn("profiling"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, work: bar.update(task, completed=done, total=work)
+    from sevenfold.cli.output import progress_bar  # loads rich, for which pipes should not wait
 
-
-def _print_json(profile: ProfileReport) -> None:
-    import msgspec
-
-    text = msgspec.json.format(msgspec.json.encode(profile), indent=2)
-    sys.stdout.write(text.decode() + "\n")
+    with progress_bar("profiling", None, DownloadColumn(), TimeRemainingColumn()) as update:
+        yield lambda done, work: update(completed=done, total=work)
 
 
 def _print_report(profile: ProfileReport, options: argparse.Namespace) -> None:
-    from sevenfold.cli import profile_terminal as terminal
-    from sevenfold.cli.output import Report
+    # Scripts that want JSON should not wait for rich.
+    from sevenfold.cli.output import ReportConsole
+    from sevenfold.cli.profile_terminal import show
 
-    console = Report()
-    terminal.show(profile, console, top=options.top, limit=options.limit, each=options.each)
+    console = ReportConsole()
+    show(profile, console, top=options.top, limit=options.limit, each=options.each)
     if options.html:
         console.print(f" The page is in {options.html}", soft_wrap=True)
 
 
 def _write_page(profile: ProfileReport, target: Path) -> None:
-    from sevenfold.cli import profile_page as page
-
     try:
-        target.write_text(page.render(profile), encoding="utf-8")
+        target.write_text(page(profile), encoding="utf-8")
     except OSError as error:
-        raise UserError(f"{target}: the page could not be written: {error.strerror or error}") from error
+        raise UserError(f"{target}: cannot write the page: {error.strerror or error}") from error
+
+
+# -- what the report and the page both show ---------------------------------------------------
+
+COMPACTION = "compaction"
+CLEARING = "clearing"
+UNRECORDED = "shrank unrecorded"
+LOST = "cache lost"
+_REPAIRS = {
+    "unanswered_call": ("tool call has", "tool calls have", "no result"),
+    "orphan_result": ("tool result answers", "tool results answer", "a call that does not exist"),
+    "second_call": ("tool call reuses", "tool calls reuse", "the id of another"),
+    "second_result": ("tool result repeats", "tool results repeat", "the answer to a call"),
+    "cut_start": ("conversation starts", "conversations start", "in the middle"),
+}
+
+
+class ChartMark(Struct, frozen=True):
+    """A mark in the chart of a session's context."""
+
+    kind: str
+    place: int
+    """The index of the prompt in the main conversation, from 0."""
+    text: str
+
+
+def main_sizes(session: SessionProfile) -> list[int]:
+    """The sizes of the main conversation's prompts."""
+    return [point.tokens for point in session.context_over_time if not point.lane]
+
+
+def chart_marks(session: SessionProfile) -> Iterator[ChartMark]:
+    """Where the context shrank and where the cache was lost; the most important marks come last.
+
+    Events count the calls of the whole session; charts show the main conversation only.
+    """
+    last = len(main_sizes(session)) - 1
+
+    def place(call: int) -> int:
+        return min(last, sum(not point.lane for point in session.context_over_time[:call]))
+
+    for one in session.cache_breaks:
+        if one.cause not in (cache.COMPACTION, cache.CLEARING):
+            cost = "" if one.cost_usd is None else f", {money(one.cost_usd)}"
+            text = f"{cause(one.cause)}: {count(one.tokens)} tokens charged again{cost}"
+            yield ChartMark(LOST, place(one.call - 1), text)
+    for event in session.unrecorded_events:
+        yield ChartMark(UNRECORDED, place(event.call), f"shrank without a record: {_change(event)}")
+    for event in session.clearing_events:
+        text = f"{plural(event.results, 'result')} cleared: {_change(event)}"
+        yield ChartMark(CLEARING, place(event.call), text)
+    for event in session.compaction_events:
+        yield ChartMark(COMPACTION, place(event.call), f"compaction ({event.trigger}): {_change(event)}")
+
+
+def _change(event: Shrinking) -> str:
+    before, after = (
+        "?" if size is None else count(size) for size in (event.tokens_before, event.tokens_after)
+    )
+    return f"{before} → {after} tokens"
+
+
+def span(started: str | None, ended: str | None) -> str:
+    """When a session ran and how long; empty if that is unknown."""
+    first, begun, over = parse_time(started), seconds(started or ""), seconds(ended or "")
+    if first is None or begun is None or over is None:
+        return ""
+    return f"{first:%Y-%m-%d %H:%M}, {duration(max(0.0, over - begun))}"
+
+
+def remarks(of: SessionProfile | ProfileTotal) -> Iterator[str]:
+    """Sentences about repeated reads, about estimates of size, and about oddities of the files."""
+    reads, growth = of.repeated_reads, of.growth
+    if reads.reads:
+        again = plural(reads.reads, "file was", "files were")
+        yield f"{again} read again, unchanged, while still in context: {count(reads.tokens)} tokens wasted."
+    if reads.after_loss:
+        again = plural(reads.after_loss, "unchanged file")
+        yield f"{again} had to be read again after the first copy had left the context."
+    if growth.chars4_share is not None and growth.estimate_share is not None:
+        yield (
+            f"Four characters per token would have counted {growth.chars4_share:.0%} of the prompts' real "
+            f"growth; Sevenfold's estimate counts {growth.estimate_share:.0%}."
+        )
+    if of.partial_outputs:
+        calls = plural(of.partial_outputs, "call was", "calls were")
+        yield f"{calls} recorded before the answer was complete, so output and cost are too low."
+    if isinstance(of, ProfileTotal) and of.copied_calls:
+        copies = plural(of.copied_calls, "call is", "calls are")
+        yield f"{copies} in more than one file (resumed or forked sessions); each copy is counted."
+    for kind, number in of.repairs.items():
+        one, many, rest = _REPAIRS.get(kind, (kind, kind, ""))
+        yield f"{plural(number, one, many)} {rest}; a server refuses this unless it is repaired."
+    if of.damaged_lines:
+        yield f"{plural(of.damaged_lines, 'damaged line')} could not be read."
+    if unknown := sum(of.unknown_lines.values()):
+        names = ", ".join(list(of.unknown_lines)[:6])
+        yield f"{plural(unknown, 'record')} of unknown type left out: {names}."
+
+
+# -- the page --------------------------------------------------------------------------------
+
+MOST_POINTS = 600
+"""Points in a chart; no chart is wide enough to show more."""
+FEW_POINTS = 120
+"""Points in a chart where there are many sessions."""
+MANY_SESSIONS = 50
+_PLACEHOLDER = "/*FIGURES*/"
+
+
+def page(profile: ProfileReport) -> str:
+    """The text of the page."""
+    most = MOST_POINTS if len(profile.sessions) <= MANY_SESSIONS else FEW_POINTS
+    sessions = [
+        structs.replace(session, context_over_time=_thin(session.context_over_time, most))
+        for session in profile.sessions
+    ]
+    content = {
+        "profile": structs.replace(profile, sessions=sessions),
+        "version": __version__,
+        "categories": {name: category(name) for name in profile.total.tokens_by_category},
+        "causes": {one.cause: cause(one.cause) for one in profile.total.cache_breaks},
+        "spans": [span(session.started, session.ended) for session in profile.sessions],
+        "calls": [len(main_sizes(session)) for session in profile.sessions],
+        "noticed": [list(remarks(session)) for session in profile.sessions],
+        "noticed_in_total": list(remarks(profile.total)),
+        "marks": [
+            [(mark.kind, mark.place, mark.text) for mark in chart_marks(session)]
+            for session in profile.sessions
+        ],
+    }
+    # In a script element, only its end tag and the start of a comment could do harm.
+    figures = msgspec.json.encode(content).decode().replace("<", "\\u003c")
+    template = resources.files(__package__).joinpath("page.html").read_text("utf-8")
+    return template.replace(_PLACEHOLDER, figures)
+
+
+def _thin(points: list[Point], most: int) -> list[Point]:
+    """The main conversation's points; where there are too many, the largest of each stretch."""
+    main = [point for point in points if not point.lane]
+    if len(main) <= most:
+        return main
+    edges = [round(number * len(main) / most) for number in range(most + 1)]
+    stretches = [main[low:high] for low, high in pairwise(edges)]
+    return [max(stretch, key=lambda point: point.tokens) for stretch in stretches]

@@ -1,7 +1,7 @@
-"""The profile as a terminal shows it.
+"""The report of `sevenfold profile` in a terminal.
 
-One session gets a page of its own; many get their totals and a table. Everything is laid out for the
-width at hand, from 60 columns up, and says the same with and without colour.
+A single session gets a page of its own; several get their totals and a table. Everything fits the width of the
+terminal, from 60 columns up, and reads the same without colour.
 """
 
 from __future__ import annotations
@@ -14,16 +14,34 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from sevenfold.cli import chart
-from sevenfold.cli import phrases as wording
-from sevenfold.cli.findings import sentences
-from sevenfold.cli.marks import CLEARING, COMPACTION, LOST, UNRECORDED, main_sizes, marks
-from sevenfold.cli.phrases import count, money, plural, share, times
+from sevenfold.cli.output import area_chart, bar, column_of, heading, plain_table, sections
+from sevenfold.cli.profile import (
+    CLEARING,
+    COMPACTION,
+    LOST,
+    UNRECORDED,
+    chart_marks,
+    main_sizes,
+    remarks,
+    span,
+)
+from sevenfold.cli.text import (
+    category,
+    cause,
+    count,
+    money,
+    parse_time,
+    plural,
+    share,
+    shorten,
+    times,
+    tool_name,
+)
 from sevenfold.lab.profile.context import RESULT, TOOL_INPUTS
 from sevenfold.lab.profile.figures import LargeItem, ProfileReport, ProfileTotal, SessionProfile, Shrinking
 
 HEIGHT = 5
-"""Rows of the chart of a session's context."""
+"""Rows of the chart of the context."""
 _SIGNS = {COMPACTION: "C", CLEARING: "c", UNRECORDED: "u", LOST: "!"}
 MOST_CATEGORIES = 14
 MOST_EVENTS = 8
@@ -49,7 +67,7 @@ def session_page(session: SessionProfile, width: int, top: int) -> RenderableTyp
     calls = plural(session.api_calls, "API call")
     if session.side_calls:
         calls += f" ({count(session.side_calls)} by sub-agents)"
-    about = [", ".join(session.models), calls, wording.span(session.started, session.ended)]
+    about = [", ".join(session.models), calls, span(session.started, session.ended)]
     parts = [
         _title(session.file, " · ".join(filter(None, about))),
         _headline(session),
@@ -58,9 +76,9 @@ def session_page(session: SessionProfile, width: int, top: int) -> RenderableTyp
         _shrinkings(session),
         _breaks(session),
         _largest(session.largest_items[:top], width),
-        _findings(session),
+        _remarks(session),
     ]
-    return Group(*(Padding(part, (0, 0, 1, 1), expand=False) for part in parts if part))
+    return sections(parts)
 
 
 def total_page(profile: ProfileReport, width: int, top: int, limit: int) -> RenderableType:
@@ -74,10 +92,10 @@ def total_page(profile: ProfileReport, width: int, top: int, limit: int) -> Rend
         _categories(total, width),
         _breaks(total),
         _largest(total.largest_items[:top], width),
-        _findings(total),
+        _remarks(total),
         _sessions(profile.sessions, width, limit),
     ]
-    return Group(*(Padding(part, (0, 0, 1, 1), expand=False) for part in parts if part))
+    return sections(parts)
 
 
 # -- parts -----------------------------------------------------------------------------------
@@ -87,19 +105,15 @@ def _title(name: str, about: str) -> RenderableType:
     return Group(Text(), Text(name, style="bold", overflow="fold"), Text(about, style="dim"))
 
 
-def _heading(text: str, note: str = "") -> Text:
-    return Text.assemble((text, "bold cyan"), (f"  {note}" if note else "", "dim"))
-
-
 def _headline(of: SessionProfile | ProfileTotal) -> RenderableType:
     """What it cost, and what the prompts were made of."""
     usage, grid = of.usage, Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(no_wrap=True, justify="right")
     grid.add_column(style="dim")
-    paid = "" if of.cost_usd is not None else "no price is known for this model"
+    paid = "" if of.cost_usd is not None else "the price of this model is unknown"
     if of.cost_usd is not None and of.unpriced_calls:
-        paid = f"{plural(of.unpriced_calls, 'call')} more without a known price"
+        paid = f"plus {plural(of.unpriced_calls, 'call')} of unknown price"
     grid.add_row("paid", Text(money(of.cost_usd), style="bold green"), paid)
     if of.cost_usd is not None:
         grid.add_row("without cache", money(of.uncached_cost_usd), times(of.uncached_cost_usd, of.cost_usd))
@@ -107,16 +121,16 @@ def _headline(of: SessionProfile | ProfileTotal) -> RenderableType:
     read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
     mix = f"{share(read, usage.prompt)} read from cache, {share(written, usage.prompt)} written"
     grid.add_row(
-        "prompt tokens", count(usage.prompt), f"{mix}, {share(usage.input_tokens, usage.prompt)} plain"
+        "prompt tokens", count(usage.prompt), f"{mix}, {share(usage.input_tokens, usage.prompt)} uncached"
     )
     grid.add_row(
-        "output tokens", count(usage.output_tokens), "recorded too low" if of.partial_outputs else ""
+        "output tokens", count(usage.output_tokens), "too low, see below" if of.partial_outputs else ""
     )
     return grid
 
 
 def _context(session: SessionProfile, width: int) -> RenderableType | None:
-    """The size of the prompts over the calls, with the moments something happened to them."""
+    """The size of the prompts from call to call, with marks where something happened to them."""
     sizes = main_sizes(session)
     if not sizes:
         return None
@@ -125,20 +139,20 @@ def _context(session: SessionProfile, width: int) -> RenderableType | None:
     grid = Table.grid(padding=(0, 1))
     grid.add_column(justify="right", style="dim", no_wrap=True, width=9)
     grid.add_column(no_wrap=True)
-    rows = chart.area(sizes, room, HEIGHT)
+    rows = area_chart(sizes, room, HEIGHT)
     for number, row in enumerate(rows):
         grid.add_row(count(max(sizes)) if number == 0 else "", Text(row, style="cyan"))
-    if marks := _marks(session, len(sizes), room):
-        grid.add_row("", marks)
+    if below := _marks(session, len(sizes), room):
+        grid.add_row("", below)
     filled = f"peak {count(peak)}"
     if session.window_tokens:
         filled += f", {share(peak, session.window_tokens)} of {count(session.window_tokens)}"
-    return Group(_heading("Context, call by call", filled), grid)
+    return Group(heading("Context, call by call", filled), grid)
 
 
 def _marks(session: SessionProfile, length: int, room: int) -> Text:
-    """A row of signs under the chart, and what they mean."""
-    signs = {chart.column(mark.place, length, room): mark.kind for mark in marks(session)}
+    """A row of signs below the chart, and what they mean."""
+    signs = {column_of(mark.place, length, room): mark.kind for mark in chart_marks(session)}
     row = "".join(_SIGNS[signs[place]] if place in signs else " " for place in range(room)).rstrip()
     used = [f"{sign} {kind}" for kind, sign in _SIGNS.items() if kind in signs.values()]
     return Text.assemble((row, "yellow"), "\n" if used else "", ("   ".join(used), "dim"))
@@ -153,7 +167,7 @@ def _categories(of: SessionProfile | ProfileTotal, width: int) -> RenderableType
     names = [name for name, tokens in of.tokens_by_category.items() if tokens or carried.get(name)]
     names.sort(key=lambda name: -carried.get(name, 0))
     shown = MOST_CATEGORIES if len(names) > MOST_CATEGORIES + 1 else len(names)
-    table = _table()
+    table = plain_table()
     table.add_column("", no_wrap=True, overflow="ellipsis")
     table.add_column("tokens, once", justify="right", no_wrap=True)
     table.add_column("of all prompts", justify="right", no_wrap=True)
@@ -163,19 +177,17 @@ def _categories(of: SessionProfile | ProfileTotal, width: int) -> RenderableType
     most = max(carried.values())
     for name in names[:shown]:
         tokens = carried.get(name, 0)
-        bar = (chart.bar(tokens, most, room),) if room >= 6 else ()
-        table.add_row(
-            wording.category(name), count(of.tokens_by_category[name]), share(tokens, whole), *bar
-        )
+        drawn = (bar(tokens, most, room),) if room >= 6 else ()
+        table.add_row(category(name), count(of.tokens_by_category[name]), share(tokens, whole), *drawn)
     if rest := names[shown:]:
         once = sum(of.tokens_by_category[name] for name in rest)
         again = sum(carried.get(name, 0) for name in rest)
         table.add_row(f"{len(rest)} others", count(once), share(again, whole))
-    return Group(_heading("Where the context went"), table)
+    return Group(heading("Where the context went"), table)
 
 
 def _shrinkings(session: SessionProfile) -> RenderableType | None:
-    """Compactions, clearings, and shrinkings that nobody recorded."""
+    """Compactions, clearings, and unrecorded shrinking."""
     events: list[tuple[str, Shrinking]] = [
         *(("compaction", event) for event in session.compaction_events),
         *(("clearing", event) for event in session.clearing_events),
@@ -184,7 +196,7 @@ def _shrinkings(session: SessionProfile) -> RenderableType | None:
     if not events:
         return None
     events.sort(key=lambda event: event[1].call)
-    table = _table()
+    table = plain_table()
     for name, justify in (
         ("after call", "right"),
         ("", "left"),
@@ -198,7 +210,7 @@ def _shrinkings(session: SessionProfile) -> RenderableType | None:
         table.add_row(count(event.call), detail, _size(event.tokens_before), _size(event.tokens_after))
     more = len(events) - MOST_EVENTS
     note = f"{more} more not shown" if more > 0 else ""
-    return Group(_heading("Compactions and clearings", note), table)
+    return Group(heading("Compactions and clearings", note), table)
 
 
 def _size(tokens: int | None) -> str:
@@ -214,14 +226,14 @@ def _breaks(of: SessionProfile | ProfileTotal) -> RenderableType | None:
         number, tokens, cost = sums.get(one.cause, (0, 0, 0.0))
         found = getattr(one, "count", 1)
         sums[one.cause] = (number + found, tokens + one.tokens, cost + (one.cost_usd or 0.0))
-    table = _table()
+    table = plain_table()
     table.add_column("", no_wrap=True, overflow="ellipsis")
-    for name in ("times", "paid again", "cost"):
+    for name in ("times", "tokens", "extra cost"):
         table.add_column(name, justify="right", no_wrap=True)
     for name, (number, tokens, cost) in sorted(sums.items(), key=lambda item: -item[1][1]):
         known = of.cost_usd is not None
-        table.add_row(wording.cause(name), count(number), count(tokens), money(cost if known else None))
-    return Group(_heading("Cache lost"), table)
+        table.add_row(cause(name), count(number), count(tokens), money(cost if known else None))
+    return Group(heading("Cache lost", "tokens that were charged again"), table)
 
 
 def _largest(items: Sequence[LargeItem], width: int) -> RenderableType | None:
@@ -230,7 +242,7 @@ def _largest(items: Sequence[LargeItem], width: int) -> RenderableType | None:
         return None
     names = [_kind(item) for item in items]
     most = min(max(map(len, names)), max(10, width // 4))
-    table = _table()
+    table = plain_table()
     table.add_column("tokens", justify="right", no_wrap=True)
     table.add_column("in calls", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True, overflow="ellipsis", max_width=most)
@@ -238,23 +250,22 @@ def _largest(items: Sequence[LargeItem], width: int) -> RenderableType | None:
     # Two numbers, the space between columns, and the margin.
     room = max(10, width - most - 24)
     for item, name in zip(items, names, strict=True):
-        table.add_row(count(item.tokens), count(item.calls), name, Text(wording.shortened(item.what, room)))
-    return Group(_heading("Largest items in context"), table)
+        table.add_row(count(item.tokens), count(item.calls), name, Text(shorten(item.what, room)))
+    return Group(heading("Largest items in context"), table)
 
 
 def _kind(item: LargeItem) -> str:
-    """What an item is, in a word or two."""
+    """The name of an item's kind."""
     if item.category.startswith(RESULT):
-        return wording.tool(item.tool)
+        return tool_name(item.tool)
     if item.category == TOOL_INPUTS:
-        return f"{wording.tool(item.tool)} input"
-    return wording.category(item.category)
+        return f"{tool_name(item.tool)} input"
+    return category(item.category)
 
 
-def _findings(of: SessionProfile | ProfileTotal) -> RenderableType | None:
-    """Everything else worth a sentence."""
-    noticed = list(sentences(of))
-    return Group(_heading("Also noticed"), _bullets(noticed)) if noticed else None
+def _remarks(of: SessionProfile | ProfileTotal) -> RenderableType | None:
+    noticed = list(remarks(of))
+    return Group(heading("Also noticed"), _bullets(noticed)) if noticed else None
 
 
 def _bullets(lines: Sequence[str]) -> RenderableType:
@@ -267,7 +278,7 @@ def _bullets(lines: Sequence[str]) -> RenderableType:
 def _sessions(sessions: Sequence[SessionProfile], width: int, limit: int) -> RenderableType:
     """One row for each session, the most expensive first."""
     ranked = sorted(sessions, key=lambda one: (-(one.cost_usd or 0.0), -one.usage.prompt))
-    table = _table()
+    table = plain_table()
     table.add_column("session", no_wrap=True, overflow="ellipsis", ratio=1)
     table.expand = True
     if width >= 100:
@@ -283,15 +294,15 @@ def _sessions(sessions: Sequence[SessionProfile], width: int, limit: int) -> Ren
         table.add_row(*_session_row(session, width))
     hidden = len(ranked) - limit
     note = (
-        f"the {limit} most expensive of {len(ranked)}; --limit shows more"
+        f"the {limit} most expensive of {len(ranked)}; --limit N shows more"
         if hidden > 0
         else "most expensive first"
     )
-    return Group(_heading("Sessions", note), table)
+    return Group(heading("Sessions", note), table)
 
 
 def _session_row(session: SessionProfile, width: int) -> Iterator[RenderableType]:
-    started = wording.moment(session.started)
+    started = parse_time(session.started)
     yield Text(PurePath(session.file).stem)
     if width >= 100:
         yield f"{started:%Y-%m-%d %H:%M}" if started else ""
@@ -302,18 +313,12 @@ def _session_row(session: SessionProfile, width: int) -> Iterator[RenderableType
         yield share(session.usage.cache_read_input_tokens, session.usage.prompt)
         yield str(session.compactions + session.clearings or "")
     if width >= 76:
-        yield chart.sparkline(main_sizes(session), 20)
+        yield area_chart(main_sizes(session), 20, 1)[0]
 
 
 def _errors(profile: ProfileReport) -> RenderableType:
     lines = [error.error for error in profile.errors[:MOST_ERRORS]]
     if (more := len(profile.errors) - MOST_ERRORS) > 0:
         lines.append(f"and {more} more")
-    heading = Text(
-        f"{plural(len(profile.errors), 'file was', 'files were')} not profiled", style="bold yellow"
-    )
-    return Padding(Group(heading, _bullets(lines)), (0, 0, 0, 1), expand=False)
-
-
-def _table() -> Table:
-    return Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    title = f"{plural(len(profile.errors), 'file was', 'files were')} not profiled"
+    return Padding(Group(Text(title, style="bold yellow"), _bullets(lines)), (0, 0, 0, 1), expand=False)

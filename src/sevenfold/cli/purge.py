@@ -1,60 +1,64 @@
-"""`sevenfold purge`: removes a session, or masks a leaked secret in everything that was stored."""
+"""`sevenfold purge`: removes a session, or masks a leaked secret everywhere it was stored."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from sevenfold.cli.options import agreed
+from sevenfold.cli.options import confirm
+from sevenfold.cli.scan import progress
+from sevenfold.cli.text import plural
+from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import InputError, UserError
-
-if TYPE_CHECKING:
-    from sevenfold.stores.home import Home
-    from sevenfold.stores.jsonl.purge.leak import Leak
-    from sevenfold.stores.jsonl.purge.rewrite import World
+from sevenfold.record.redact import DIGITS_IN_MASK
+from sevenfold.stores.home import Home, user_home
+from sevenfold.stores.jsonl import purge
+from sevenfold.stores.jsonl.rewrite import World
+from sevenfold.stores.jsonl.secrets import Leak
 
 DECLINED = 1
-"""The exit code when the user said no."""
+"""The exit code if the user says no."""
 
-SUMMARY = "remove a session, or mask one leaked secret everywhere"
 HELP = """\
 Remove a session with everything that belongs to it, or mask one leaked secret wherever it was stored: in
-transcripts, tool results, notes, memories, what was typed in the chat, telemetry. This is the only command that
-rewrites a transcript. It needs the session to itself, says what it will do and asks first. What was purged, and
-when, is written down in purged.jsonl, and never what it was. A session whose transcript was masked goes on without
-its earlier reasoning, because that was bound to what stood there."""
+transcripts, tool results, notes, memories, the chat's input history, telemetry. This is the only command that rewrites
+a transcript. The session must not be in use. The command shows what it will do and asks first. What was purged, and
+when, is recorded in purged.jsonl, but never the secret itself. A session whose transcript was masked continues without
+its earlier reasoning, because the provider signed it for the original text."""
 
 EXAMPLES = """\
 examples:
   sevenfold purge --session support-42              remove a session
-  sevenfold purge --secret-digest 3fa91c22          mask a secret that sevenfold scan has named
+  sevenfold purge --secret-digest 3fa91c22          mask a secret that sevenfold scan has found
   pass show leaked | sevenfold purge --secret-stdin --yes
-  sevenfold purge --session support-42 --dry-run    only say what would go
+  sevenfold purge --session support-42 --dry-run    only show what would be removed
 
-exit code: 0 if it was done or there was nothing to do, 1 if you said no, 2 if it could not be done"""
+exit code: 0 if it was done or there was nothing to do, 1 if you said no, 2 after an error"""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Declare the arguments."""
     what = command.add_mutually_exclusive_group(required=True)
     what.add_argument("--session", metavar="SESSION", help="remove this session")
-    what.add_argument("--secret-digest", metavar="DIGEST", help="mask the secret that scan names so")
+    what.add_argument(
+        "--secret-digest",
+        metavar="DIGEST",
+        help="mask the secret with this digest (from sevenfold scan)",
+    )
     what.add_argument("--secret-stdin", action="store_true", help="mask the secret on standard input")
     command.add_argument(
-        "--project", type=Path, metavar="FOLDER", help="where the session ran, if several have its name"
+        "--project",
+        type=Path,
+        metavar="FOLDER",
+        help="the folder of the session, if several have this name",
     )
     command.add_argument("--yes", action="store_true", help="do not ask")
-    command.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    command.add_argument("--dry-run", action="store_true", help="only show what would be done")
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    from sevenfold.clock import RandomIds, SystemClock
-    from sevenfold.stores.home import user_home
-    from sevenfold.stores.jsonl.purge.rewrite import World
-
     home, world = user_home(), World(SystemClock(), RandomIds())
     if options.session is not None:
         return _purge_session(home, world, options)
@@ -62,69 +66,58 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _purge_session(home: Home, world: World, options: argparse.Namespace) -> int:
-    from sevenfold.cli.phrases import plural
-    from sevenfold.stores.jsonl.purge import sessions
-
-    found = sessions.find(home, options.session, options.project)
+    found = purge.find(home, options.session, options.project)
     if not found:
-        raise UserError(f"{options.session}: there is no such session under {home.root}")
+        raise UserError(f"{options.session}: no such session under {home.root}")
     if len(found) > 1:
         places = "".join(f"\n  {one.transcript}" for one in found)
         raise UserError(
-            f"{options.session}: several sessions have this name; add --project FOLDER.{places}"
+            f"{options.session}: several sessions have this name; choose one with --project FOLDER{places}"
         )
     (session,) = found
-    there = sessions.extent(session)
+    there = purge.extent(session)
     sys.stdout.write(
         f"{session.transcript}\n  {plural(there.files, 'file')}, {there.results:,} of them stored results; "
         f"{there.bytes:,} bytes\n"
     )
     if options.dry_run:
         return 0
-    if not agreed("Remove all of it, for good?", options):
+    if not confirm("Remove all of it permanently?", options):
         return DECLINED
-    sessions.remove(home, session, world)
+    purge.remove(home, session, world)
     sys.stdout.write("Removed.\n")
     return 0
 
 
 def _purge_secrets(home: Home, world: World, leaks: list[Leak], options: argparse.Namespace) -> int:
-    from sevenfold.cli.scan import progress
-    from sevenfold.stores.jsonl.purge import secrets
-
-    with progress("looking") as step:
-        affected = secrets.survey(home, leaks, step) if leaks else []
+    with progress("searching") as step:
+        affected = purge.survey(home, leaks, step) if leaks else []
     if not affected:
-        sys.stdout.write(f"It is nowhere under {home.root}.\n")
+        sys.stdout.write(f"The secret is nowhere under {home.root}.\n")
         return 0
     for path, times in ((path, times) for one in affected for path, times in one.places.items()):
-        sys.stdout.write(f"{path}\n  {times:,} {'place' if times == 1 else 'places'}\n")
+        sys.stdout.write(f"{path}\n  {plural(times, 'place')}\n")
     if options.dry_run:
         return 0
-    if not agreed(f"Write {' and '.join(leak.mask for leak in leaks)} in its place, for good?", options):
+    if not confirm(f"Replace it with {' and '.join(leak.mask for leak in leaks)} permanently?", options):
         return DECLINED
-    places = secrets.purge(home, leaks, affected, world)
-    sys.stdout.write(f"Masked in {places:,} {'place' if places == 1 else 'places'}.\n")
+    places = purge.mask(home, leaks, affected, world)
+    sys.stdout.write(f"Masked in {plural(places, 'place')}.\n")
     return 0
 
 
 def _leaks(home: Home, options: argparse.Namespace) -> list[Leak]:
-    from sevenfold.cli.scan import progress
-    from sevenfold.record.redact import DIGITS_IN_MASK
-    from sevenfold.stores.jsonl.purge import secrets
-    from sevenfold.stores.jsonl.purge.leak import Leak
-
     if options.secret_stdin:
         return [Leak(_secret())]
     digest = options.secret_digest.lower()
     if len(digest) < DIGITS_IN_MASK or not set(digest) <= set("0123456789abcdef"):
-        raise InputError(f"{options.secret_digest}: this is no digest; take it from sevenfold scan")
-    with progress("looking") as step:
-        return secrets.leaks_with(home, digest, step)
+        raise InputError(f"{options.secret_digest}: this is not a digest; sevenfold scan prints them")
+    with progress("searching") as step:
+        return purge.leaks_with(home, digest, step)
 
 
 def _secret() -> str:
-    """The secret, without being shown if somebody types it."""
+    """The secret from standard input; it is not shown if it is typed."""
     if sys.stdin.isatty():
         from getpass import getpass
 

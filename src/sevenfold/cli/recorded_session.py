@@ -1,13 +1,12 @@
-"""A recorded session, ours or another tool's, opened so that the engine can work on it without touching its file.
+"""A recorded session, ours or another tool's, opened for the engine without touching its file.
 
-What the engine writes is a draft. It becomes a new file, or is appended to the old one, in one step at the end; until
-then, and after any error or interruption, everything is as it was.
+The engine writes to a draft. It becomes a new file, or is appended to the old one, in one step at the end. Until then,
+and after any error or interruption, nothing has changed on disk.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -31,20 +30,18 @@ from sevenfold.record.view import View
 from sevenfold.session import factory as opened
 from sevenfold.session.factory import Lifetime, Options, Recalled, Store, Tool
 from sevenfold.session.session import Session
-from sevenfold.stores.atomic import Staged
+from sevenfold.stores.files import Staged
 from sevenfold.stores.home import user_home
-from sevenfold.stores.jsonl.draft import DraftLog
-from sevenfold.stores.jsonl.log import JsonlLog
-from sevenfold.stores.jsonl.notes import FileNotes
-from sevenfold.stores.jsonl.results import FileResults
+from sevenfold.stores.jsonl.log import DraftLog, JsonlLog
+from sevenfold.stores.jsonl.store import FileDocument, FileResults
 from sevenfold.stores.settings_files import FileSource
 
 NO_MODEL = "<synthetic>"
-"""What some tools name as the model of messages that no model wrote."""
+"""The model other tools record for messages that no model wrote."""
 
 
-class Recorded(Struct, frozen=True):
-    """What a transcript tells about the session in it."""
+class RecordedSession(Struct, frozen=True):
+    """What is known about the session in a transcript."""
 
     path: Path
     session: str
@@ -52,20 +49,20 @@ class Recorded(Struct, frozen=True):
     """The project it belongs to."""
     model: str
     own: bool
-    """Did Sevenfold write what precedes its messages? Then system prompt and tools are on record."""
+    """Whether Sevenfold wrote it; then the system prompt and tools are recorded too."""
     records: int
     start: int
-    """Where what is in view begins in the file."""
+    """The offset in the file at which the part in view begins."""
     options: Options
 
     @property
     def notes(self) -> Path:
-        """Where its notes are kept."""
+        """The file of its notes."""
         return user_home().project(self.folder).session(self.session).notes
 
 
-def look(path: Path, model: str = "") -> Recorded:
-    """What is known about a transcript; raises if it is none, or if nobody says which model it is for."""
+def inspect(path: Path, model: str = "") -> RecordedSession:
+    """Read what is known about a transcript; raises if it is not one, or if its model is unknown and not given."""
     log = JsonlLog(path)
     view = resume(log)
     if not view.items:
@@ -73,8 +70,8 @@ def look(path: Path, model: str = "") -> Recorded:
     identity = log.identity()
     model = model or _model(view)
     if not model:
-        raise InputError(f"{path}: no answer in it names its model; say which one is meant with --model")
-    return Recorded(
+        raise InputError(f"{path}: the transcript does not say which model answered; name one with --model")
+    return RecordedSession(
         path=path,
         session=identity.session or path.stem,
         folder=_folder(identity.folder, path),
@@ -87,12 +84,12 @@ def look(path: Path, model: str = "") -> Recorded:
 
 
 @contextmanager
-def engaged(
-    recorded: Recorded, client: Client, shown: Path, *, recall: bool = False
+def open_draft(
+    recorded: RecordedSession, client: Client, shown: Path, *, recall: bool = False
 ) -> Iterator[tuple[Session, DraftLog]]:
-    """The session at work on a draft; ``shown`` is the path under which the model may read all of it later.
+    """Open the session on a draft; ``shown`` is the path under which the model may read all of it later.
 
-    With ``recall`` it is made ready first for what will be looked for in it.
+    With ``recall``, index it first.
     """
     log = DraftLog(recorded.path)
     results = FileResults(recorded.path.parent / "tool-results" / recorded.path.stem)
@@ -104,7 +101,7 @@ def engaged(
         log=log,
         results=results,
         settings=FileSource(recorded.folder),
-        notes=FileNotes(recorded.notes),
+        notes=FileDocument(recorded.notes),
         recall=recalled,
         cwd=str(recorded.folder),
         path=str(shown.absolute()),
@@ -116,69 +113,48 @@ def engaged(
         session.close()
 
 
-def _index(recorded: Recorded, log: DraftLog, results: FileResults) -> RecallIndex:
-    """What was said, to be looked through. Only what is in view can be hidden, so what came before is not read."""
-    beside = side_file(recorded.path)
-    index = RecallIndex.for_reading(log, beside, fetch=results.fetch, since=recorded.start)
+def _index(recorded: RecordedSession, log: DraftLog, results: FileResults) -> RecallIndex:
+    """The index for recall. A compaction can only hide what is in view, so what came before is not read."""
+    index = RecallIndex.for_reading(
+        log, side_file(recorded.path), fetch=results.fetch, since=recorded.start
+    )
     with transcripts.progress(recorded.path, "indexing") as progress:
         index.catch_up(progress)
     return index
 
 
-@contextmanager
-def waiting(doing: str) -> Iterator[None]:
-    """Something that moves on the error stream, if somebody is there to see it."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(doing):
-        yield
-
-
 def is_offline(client: Client) -> bool:
-    """Does the offline model stand in because nothing is configured?"""
+    """Whether the offline model answers because no key and no address is configured."""
     return isinstance(client, OfflineClient)
 
 
 def write_new(target: Path, draft: DraftLog) -> None:
-    """The file's bytes and the draft's in a new file, complete or not at all."""
+    """Write the file's bytes and the draft's to a new file, completely or not at all."""
     staged = Staged(target, draft.whole())
     try:
         os.link(staged.path, target)
     except FileExistsError:
-        raise exists(target) from None
+        raise already_exists(target) from None
     except OSError:
-        # Not every file system has links; then the name is taken in the second-best way.
+        # Not every file system has links; renaming is the second best, since it could overwrite.
         if target.exists():
-            raise exists(target) from None
+            raise already_exists(target) from None
         staged.commit()
     finally:
         staged.discard()
 
 
-def exists(target: Path) -> InputError:
+def already_exists(target: Path) -> InputError:
     """The error for a file that must not be overwritten."""
-    return InputError(f"{target}: this file exists and is not overwritten; name another one with --output")
+    return InputError(f"{target}: this file exists and is not overwritten; choose another with --output")
 
 
-@contextmanager
-def held(path: Path) -> Iterator[JsonlLog]:
-    """The transcript for writing; raises, and says who holds it, if somebody else does."""
-    log = JsonlLog.open(path)
-    try:
-        yield log
-    finally:
-        log.close()
-
-
-def append(log: JsonlLog, draft: DraftLog) -> None:
-    """Put the draft behind the file it began with, in one write; raises if the file has grown meanwhile."""
+def append_draft(log: JsonlLog, draft: DraftLog) -> None:
+    """Append the draft to the file it began with, in one write; raises `Refused` if the file has grown meanwhile."""
     if log.path.stat().st_size != draft.size:
         raise Refused(
-            f"{log.path}: another program wrote to it meanwhile, so nothing was appended; "
-            "end that program and try again, or write a new file instead"
+            f"{log.path}: another program wrote to it in the meantime, so nothing was appended; "
+            "close that program and try again, or write a new file instead"
         )
     log.append(draft.added, durable=True)
 
@@ -192,7 +168,7 @@ def _model(view: View) -> str:
 
 
 def _folder(cwd: str, path: Path) -> Path:
-    """Where the session worked, on whatever system; beside its file where nothing says so."""
+    """The folder the session worked in, on any system; the transcript's own folder if that is not recorded."""
     named = PureWindowsPath(cwd).is_absolute() or cwd.startswith("/")
     return Path(cwd) if named else path.absolute().parent
 
@@ -203,7 +179,7 @@ def _start(view: View) -> int:
 
 
 def _options(view: View) -> Options:
-    """What precedes the messages, exactly as it is on record, so that the engine goes on with it."""
+    """The system prompt, tools and parameters exactly as recorded, so that the engine goes on with them."""
     if view.epoch is None:
         return Options()
     frame = frame_of(view.epoch)

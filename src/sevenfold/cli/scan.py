@@ -1,59 +1,59 @@
-"""`sevenfold scan`: looks for secrets in what was stored, and says where they are, never what they are."""
+"""`sevenfold scan`: looks for secrets in stored sessions, and says where they are but never what they are."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from rich.progress import MofNCompleteColumn, TextColumn
 
-    from sevenfold.stores.jsonl.scan import Hit
+from sevenfold.cli.options import print_json
+from sevenfold.cli.output import progress_bar
+from sevenfold.cli.text import plural
+from sevenfold.errors import UserError
+from sevenfold.stores.home import user_home
+from sevenfold.stores.jsonl.secrets import SecretHit, scan
 
 FOUND = 1
-"""The exit code when there is a secret."""
+"""The exit code if there is a secret."""
 FAILED = 2
-"""The exit code when nothing could be looked at."""
+"""The exit code if nothing could be read."""
 SHOWN = 5
-"""Lines and records named for each secret; `--json` names all."""
+"""Lines and records listed for each secret; `--json` lists all."""
 
-SUMMARY = "look for secrets in what was stored"
 HELP = """\
 Look for secrets (keys of providers, tokens, private keys, passwords in addresses) in transcripts, stored tool
-results, notes and memories. Each is named by its kind and the beginning of its hash, and never shown."""
+results, notes and memories. Each is identified by its kind and the beginning of its hash, and never shown."""
 
 EXAMPLES = """\
 examples:
   sevenfold scan                          everything Sevenfold keeps for you
-  sevenfold scan ~/.claude/projects       all *.jsonl, *.json, *.txt and *.md files in a folder and below
+  sevenfold scan ~/.claude/projects       every *.jsonl, *.json, *.txt and *.md file in a folder and below
   sevenfold scan session.jsonl --json     for scripts
 
-exit code: 0 if there is none, 1 if there is one, 2 if nothing could be read"""
+exit code: 0 if there are no secrets, 1 if there are, 2 if nothing could be read"""
 
 _KINDS = frozenset({".jsonl", ".json", ".txt", ".md"})
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Declare the arguments."""
     command.add_argument(
         "paths",
         nargs="*",
         type=Path,
         metavar="PATH",
-        help="a file or a folder (default: all that is kept under $SEVENFOLD_HOME or ~/.sevenfold)",
+        help="a file or a folder (default: everything under $SEVENFOLD_HOME or ~/.sevenfold)",
     )
     command.add_argument("--json", action="store_true", help="print JSON instead of the report")
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    from sevenfold.errors import UserError
-    from sevenfold.stores.jsonl.scan import scan
-
     files = _files(options.paths)
     found: dict[Path, list[dict[str, Any]]] = {}
     errors: dict[Path, str] = {}
@@ -65,7 +65,14 @@ def run(options: argparse.Namespace) -> int:
             except UserError as error:
                 errors[path] = str(error)
     if options.json:
-        _print_json(found, errors)
+        print_json(
+            {
+                "files": [{"file": str(path), "findings": each} for path, each in found.items() if each],
+                "scanned": len(found),
+                "secrets": len(_distinct(found)),
+                "errors": [{"file": str(path), "error": error} for path, error in errors.items()],
+            }
+        )
     elif found or not errors:
         _print(found)
     for message in errors.values():
@@ -77,22 +84,16 @@ def run(options: argparse.Namespace) -> int:
 
 @contextmanager
 def progress(what: str, total: int | None = None) -> Iterator[Callable[[Path], None]]:
-    """A bar on the error stream, moved by each file; only if somebody is there to see it."""
+    """A bar on the error stream, if that is a terminal; yields the function to call with each file."""
     if not sys.stderr.isatty() or total == 1:
         yield lambda path: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(stderr=True, markup=False), transient=True) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda path: bar.update(task, advance=1, description=path.name[:40])
+    columns = MofNCompleteColumn(), TextColumn("{task.description}", markup=False)
+    with progress_bar(what, total, *columns) as update:
+        yield lambda path: update(advance=1, description=path.name[:40])
 
 
 def _files(paths: list[Path]) -> list[Path]:
-    from sevenfold.stores.home import user_home
-
     if not paths:
         return list(user_home().texts())
     files: dict[Path, None] = {}
@@ -103,8 +104,8 @@ def _files(paths: list[Path]) -> list[Path]:
     return list(files)
 
 
-def _grouped(hits: Iterable[Hit]) -> list[dict[str, Any]]:
-    """One element for each secret: its kind, its digest, and where it is."""
+def _grouped(hits: Iterable[SecretHit]) -> list[dict[str, Any]]:
+    """One entry for each secret: its kind, its digest, and where it is."""
     secrets: dict[tuple[str, str], dict[str, Any]] = {}
     for hit in hits:
         empty = {"kind": hit.kind, "digest": hit.digest, "count": 0, "lines": [], "records": []}
@@ -116,33 +117,20 @@ def _grouped(hits: Iterable[Hit]) -> list[dict[str, Any]]:
     return list(secrets.values())
 
 
-def _print_json(found: dict[Path, list[dict[str, Any]]], errors: dict[Path, str]) -> None:
-    import msgspec
-
-    report = {
-        "files": [{"file": str(path), "findings": secrets} for path, secrets in found.items() if secrets],
-        "scanned": len(found),
-        "secrets": len(_distinct(found)),
-        "errors": [{"file": str(path), "error": error} for path, error in errors.items()],
-    }
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n")
-
-
 def _print(found: dict[Path, list[dict[str, Any]]]) -> None:
     for path, secrets in found.items():
         if secrets:
             sys.stdout.write(f"{path}\n")
             sys.stdout.writelines(f"  {_line(secret)}\n" for secret in secrets)
     concerned, distinct = sum(map(bool, found.values())), _distinct(found)
-    files = f"{len(found):,} {'file' if len(found) == 1 else 'files'}"
+    files = plural(len(found), "file")
     if not distinct:
-        sys.stdout.write(f"No secret in {files}.\n")
+        sys.stdout.write(f"No secrets in {files}.\n")
         return
-    named = f"{len(distinct)} {'secret' if len(distinct) == 1 else 'secrets'}"
     sys.stdout.write(
-        f"{named} in {concerned:,} of {files}. Whatever stood in a transcript has been sent to a provider: "
-        "replace it.\n"
-        f"To mask one in all that is kept: sevenfold purge --secret-digest {min(distinct)}\n"
+        f"{plural(len(distinct), 'secret')} in {concerned:,} of {files}. Anything in a transcript has been sent to a "
+        "provider: replace the secret.\n"
+        f"To mask one in everything Sevenfold keeps: sevenfold purge --secret-digest {min(distinct)}\n"
     )
 
 

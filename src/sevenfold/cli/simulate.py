@@ -6,24 +6,24 @@ import argparse
 import socket
 import sys
 
-from sevenfold.cli.options import port
 from sevenfold.errors import UserError
 
-SUMMARY = "serve a simulated provider: the real wire formats and rules, no model, no key, no bill"
 HELP = """\
 Serve a simulated provider on this machine. It speaks the Messages, Chat Completions and Responses APIs,
-enforces their rules with their error texts, and keeps a prompt cache like theirs, so a client can be tried
-without a network or a bill. There is no model inside: it repeats what it is told."""
+enforces their rules with their error texts, and keeps a prompt cache like theirs, so you can try a client
+without a network or a bill. There is no model inside: it repeats what you send."""
 EXAMPLES = """\
 examples:
-  sevenfold simulate                     prints the addresses and the key to give to clients
+  sevenfold simulate                     prints the addresses and the key for clients
   sevenfold simulate --port 8080 --key ''"""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    command.add_argument("--port", type=port, help="where to listen (default: a free one)")
-    command.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
+    """Declare the arguments."""
+    command.add_argument("--port", type=_port, help="the port to listen on (default: a free one)")
+    command.add_argument(
+        "--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)"
+    )
     command.add_argument(
         "--key", default="simulated-key", help="the key to accept; '' accepts any (default: %(default)s)"
     )
@@ -32,6 +32,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve until interrupted; returns the exit code."""
     try:
+        # The server comes with an extra.
         from sevenfold.lab.simulator.provider import Setup, Simulator
         from sevenfold.lab.simulator.server import run as serve
     except ModuleNotFoundError as error:
@@ -41,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     simulator = Simulator(setup=Setup(api_key=options.key or None))
     port = _free(options.host, options.port or 0)
     sys.stdout.write(
-        f"A simulated provider, no model inside: it repeats what it is told.\n"
+        "A simulated provider with no model inside: it repeats what you send.\n"
         f"  Anthropic clients   base_url=http://{options.host}:{port}\n"
         f"  OpenAI clients      base_url=http://{options.host}:{port}/v1\n"
         f"  key                 {options.key or 'any'}\n"
@@ -52,13 +53,20 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _port(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if not 0 < number < 65_536:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 65535")
+    return number
+
+
 def _free(host: str, port: int) -> int:
-    """The port if it can be listened on, or any for 0."""
+    """The port if it is free, or a free one for 0; raises `UserError` if there is none."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.create_server((host, port), family=family) as listener:
             return int(listener.getsockname()[1])
     except OSError as error:
         raise UserError(
-            f"{host}:{port} cannot be listened on: {error.strerror}; choose another --port or --host"
+            f"cannot listen on {host}:{port}: {error.strerror}; choose another --port or --host"
         ) from error

@@ -1,68 +1,42 @@
-"""The transcript a command is about: found by name, read with a bar where that takes long, shown without harm."""
+"""The transcript a command works on: found by path or session id, and read with a progress bar."""
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sevenfold.errors import TranscriptMissing
-
-if TYPE_CHECKING:
-    from sevenfold.recall.index import RecallIndex
-    from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.stores.home import user_home
 
 PATIENCE = 1.0
-"""Seconds from which on it is shown how far something has come."""
-_STEERING = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+"""Seconds before progress is shown."""
 
 
 def find(name: str) -> Path:
-    """The file that is meant: a path, or the id of a session in the usual places."""
+    """The file named by a path, or by the id of a session in the usual places; raises `TranscriptMissing`."""
     path = Path(name)
     if path.exists() or path.suffix or len(path.parts) != 1:
         return path
-    from sevenfold.stores.home import user_home
-
     others = Path.home() / ".claude" / "projects"
     own = (project.transcript(name) for project in user_home().projects())
     for found in (Path(f"{name}.jsonl"), *own, *sorted(others.glob(f"*/{escape(name)}.jsonl"))):
         if found.is_file():
             return found
     raise TranscriptMissing(
-        f"{name}: neither a file nor a session of ours, in this folder or in {others}; name the transcript's path"
+        f"{name}: no such file, and no session with this id in this folder, in Sevenfold's home or in {others}; "
+        "give the transcript's path"
     )
 
 
 @contextmanager
-def indexed(path: Path) -> Iterator[tuple[JsonlLog, RecallIndex]]:
-    """The transcript and an up-to-date index of all that was said in it; refused if nothing was."""
-    from sevenfold.lab.profile.files import not_a_conversation
-    from sevenfold.recall.index import RecallIndex, side_file
-    from sevenfold.stores.home import SessionFiles
-    from sevenfold.stores.jsonl.log import JsonlLog
-    from sevenfold.stores.jsonl.results import FileResults
-
-    log = JsonlLog(path)
-    stored = FileResults(SessionFiles(path.parent, path.stem).results)
-    with closing(RecallIndex.for_reading(log, side_file(path), fetch=stored.fetch)) as index:
-        with progress(path, "indexing") as step:
-            index.catch_up(step)
-        if index.size == 0:
-            raise not_a_conversation(path)
-        yield log, index
-
-
-@contextmanager
 def progress(path: Path, doing: str) -> Iterator[Callable[[int], None]]:
-    """Tells on the error stream how far the reading of a file has come, once it has taken a while.
+    """Show on the error stream how much of a file has been read, once that takes a while.
 
-    On a terminal that is a bar, elsewhere a line.
+    On a terminal it is a bar, elsewhere one line. Yields the function to call with the number of bytes read.
     """
     size = path.stat().st_size if path.is_file() else 0
     patient_until = time.monotonic() + PATIENCE
@@ -80,21 +54,15 @@ def progress(path: Path, doing: str) -> Iterator[Callable[[int], None]]:
 
 
 def _bar(shown: ExitStack, doing: str, size: int) -> Callable[[int], None]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import TimeRemainingColumn
 
-    columns = (TextColumn(doing), BarColumn(), TimeRemainingColumn())
-    bar = shown.enter_context(Progress(*columns, console=Console(stderr=True), transient=True))
-    task = bar.add_task("", total=size)
-    return lambda reached: bar.update(task, completed=reached)
+    from sevenfold.cli.output import progress_bar  # loads rich, for which pipes should not wait
+
+    update = shown.enter_context(progress_bar(doing, size, TimeRemainingColumn()))
+    return lambda reached: update(completed=reached)
 
 
 def _line(path: Path, doing: str, size: int) -> Callable[[int], None]:
     sys.stderr.write(f"sevenfold: {doing} {path.name}, {size / 1e6:,.0f} MB\n")
     sys.stderr.flush()
     return lambda reached: None
-
-
-def harmless(text: str) -> str:
-    """The text without what would steer the terminal; a tool may have printed anything."""
-    return _STEERING.sub("\ufffd", text.expandtabs(4))

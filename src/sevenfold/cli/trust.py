@@ -3,43 +3,41 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
-SUMMARY = "let a folder bring settings of its own"
+from sevenfold.stores.settings_files import PROJECT_FILE
+from sevenfold.stores.trust import Trust, user_folder
+
 HELP = """\
-Trust a folder: from then on what it brings counts, such as the settings in .sevenfold/settings.toml. Trust a
-folder only if you trust those who write it. It holds for that folder alone, not for folders in it."""
+Trust a folder: from then on its own files take effect, such as the settings in .sevenfold/settings.toml. Trust a
+folder only if you trust everyone who can write to it. This applies to that folder alone, not to folders inside it."""
 
 EXAMPLES = """\
 examples:
   sevenfold trust                 trust this folder
   sevenfold trust ~/code/shop     trust another one
-  sevenfold trust --revoke        trust this folder no longer
+  sevenfold trust --revoke        stop trusting this folder
   sevenfold trust --list          show all trusted folders"""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Declare the arguments."""
     command.add_argument(
         "folder", nargs="?", type=Path, default=Path(), metavar="FOLDER", help="default: this one"
     )
     what = command.add_mutually_exclusive_group()
-    what.add_argument("--revoke", action="store_true", help="trust the folder no longer")
+    what.add_argument("--revoke", action="store_true", help="stop trusting the folder")
     what.add_argument("--list", action="store_true", help="show all trusted folders")
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    import os
-
-    from sevenfold.stores.settings_files import PROJECT_FILE
-    from sevenfold.stores.trust import Trust, user_folder
-
     trust = Trust(user_folder(os.environ))
     if options.list:
         for listed in trust.folders():
-            sys.stdout.write(f"{listed}{'' if Path(listed).is_dir() else '  (no longer there)'}\n")
+            sys.stdout.write(f"{listed}{'' if Path(listed).is_dir() else '  (no longer exists)'}\n")
         return 0
     if options.revoke:
         was = trust.remove(options.folder)
@@ -48,6 +46,6 @@ def run(options: argparse.Namespace) -> int:
         return 0
     folder = trust.add(options.folder)
     brings = (folder / PROJECT_FILE).exists()
-    now = f"{PROJECT_FILE} in it now counts" if brings else f"it has no {PROJECT_FILE} yet"
+    now = f"its {PROJECT_FILE} now takes effect" if brings else f"it has no {PROJECT_FILE} yet"
     sys.stdout.write(f"{folder} is trusted; {now}\n")
     return 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from importlib import import_module
 from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any
 
@@ -172,8 +173,6 @@ def explain(complaint: Complaint, at: Endpoint) -> ModelError:
 
 def of(error: Exception, sdk: Any, at: Endpoint) -> ModelError | None:
     """The error that an exception from an SDK or the transport becomes; None when it is none of theirs."""
-    import httpx2
-
     if isinstance(error, Complained):
         return explain(error.complaint, at)
     if isinstance(error, Garbled | JSONDecodeError):
@@ -181,14 +180,19 @@ def of(error: Exception, sdk: Any, at: Endpoint) -> ModelError | None:
     if isinstance(error, sdk.APIStatusError):
         return explain(read(error.body, error.status_code, error.response.headers), at)
     if isinstance(error, sdk.APIConnectionError):
-        return _unanswered(error.__cause__ or error, at)
-    if isinstance(error, httpx2.RequestError):
-        return _unanswered(error, at)
+        return _unanswered(error.__cause__ or error, transport_of(sdk), at)
+    if isinstance(error, transport_of(sdk).RequestError):
+        return _unanswered(error, transport_of(sdk), at)
     if isinstance(error, getattr(sdk, "CredentialsError", ())):
         return at.vendor.bad_credentials(error)
     if isinstance(error, sdk.APIError):
         return explain(read(error.body), at)
     return None
+
+
+def transport_of(sdk: Any) -> Any:
+    """The HTTP library below an SDK: httpx below OpenAI's before version 3, httpx2 below all later ones."""
+    return import_module(sdk.DefaultHttpxClient.__base__.__module__.partition(".")[0])
 
 
 def _class_of(complaint: Complaint) -> type[ModelError]:
@@ -246,18 +250,16 @@ def _text(kind: type[ModelError], complaint: Complaint, at: Endpoint) -> str:
     return f"{at.url}: {said}"
 
 
-def _unanswered(cause: BaseException, at: Endpoint) -> ModelError:
+def _unanswered(cause: BaseException, http: Any, at: Endpoint) -> ModelError:
     """The error for a connection that failed: nobody there, or gone before the answer was whole."""
-    import httpx2
-
-    nobody = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol, httpx2.ProxyError)
+    nobody = (http.ConnectError, http.ConnectTimeout, http.UnsupportedProtocol, http.ProxyError)
     reason = str(cause) or type(cause).__name__
     if isinstance(cause, nobody):
         return Unreachable(
             f"Nobody answers at {at.url} ({reason}). Check the network and the address: base_url=… or "
             f"{at.vendor.url_variable}; {WITHOUT_A_KEY}"
         )
-    late = isinstance(cause, httpx2.TimeoutException)
+    late = isinstance(cause, http.TimeoutException)
     return ProviderFailed(f"{at.url} {'took too long' if late else 'broke off'} ({reason}). Ask again")
 
 

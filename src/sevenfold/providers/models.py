@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from sevenfold.errors import TranscriptError
 from sevenfold.profiles import Profile, find
-from sevenfold.stores.atomic import private_folder, write_whole
+from sevenfold.stores.files import private_folder, write_whole
 
 _log = logging.getLogger(__name__)
 WINDOWS = ("max_input_tokens", "max_model_len", "context_length", "context_window", "max_context_length")

@@ -19,12 +19,12 @@ from msgspec import Struct
 from sevenfold.errors import Aborted, ModelError, NotAuthenticated, SettingError
 from sevenfold.ports import Call, Piece, Reply, Watcher
 from sevenfold.providers import failures
-from sevenfold.providers.failures import WITHOUT_A_KEY, Endpoint, Garbled
+from sevenfold.providers.failures import WITHOUT_A_KEY, Endpoint, Garbled, transport_of
 from sevenfold.providers.provider import Provider, Put, choose
 from sevenfold.providers.reader import EventLines
 
-TRANSPORT = "httpx2"
-"""The HTTP client below the SDKs; programs that send bytes themselves may use it directly."""
+TRANSPORTS = ("httpx", "httpx2")
+"""The HTTP libraries below the SDKs; programs that send bytes themselves may use them directly."""
 
 
 class SdkOptions(TypedDict, total=False):
@@ -103,7 +103,7 @@ class SdkProvider(Provider):
 
     def error(self, error: Exception, model: str = "") -> ModelError | None:
         """The error that an exception of the SDK or of its transport means."""
-        if _package(error) not in (self.vendor.sdk, TRANSPORT):
+        if _package(error) not in (self.vendor.sdk, *TRANSPORTS):
             return None
         return failures.of(error, self.vendor.load(), Endpoint(self.vendor, self.vendor.url, model))
 
@@ -113,11 +113,9 @@ class SdkProvider(Provider):
 
     def post(self, put: Put, client: SdkBase) -> dict[str, Any]:
         """Arguments for the SDK's `post` that send these bytes and return the response as it comes in."""
-        import httpx2
-
         return {
             "path": put.path,
-            "cast_to": httpx2.Response,
+            "cast_to": transport_of(client.module).Response,
             "content": put.body,
             "options": {"headers": dict(put.headers)},
             "stream": True,
@@ -148,11 +146,9 @@ class SdkBase:
         return choose(self.speaks, model_of(call)) if len(self.speaks) > 1 else self.speaks[0]
 
     def _describe(self, sdk: Any, model: str, seconds: float) -> bytes:
-        import httpx2
-
         options = {"timeout": seconds, "max_retries": 0}
-        path = choose(self.speaks, model).models(model)
-        content: bytes = sdk.get(path, cast_to=httpx2.Response, options=options).content
+        path, response = choose(self.speaks, model).models(model), transport_of(self.module).Response
+        content: bytes = sdk.get(path, cast_to=response, options=options).content
         return content
 
 

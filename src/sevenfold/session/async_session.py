@@ -21,6 +21,7 @@ from sevenfold.events import Listener, Proposed
 from sevenfold.layers.compact.health import Health
 from sevenfold.layers.compact.request import Compacted, Preview, Wish
 from sevenfold.ports import AsyncClient, Call, Watcher
+from sevenfold.ports import Store as SessionStore
 from sevenfold.providers.models import Aside, Lister
 from sevenfold.providers.registry import async_client_for, async_client_of, error_of, provider_for
 from sevenfold.recall.recall import Hit
@@ -85,11 +86,12 @@ class AsyncSession:
         model: str,
         folder: Path | str | None = None,
         file: Path | str | None = None,
+        store: SessionStore | Path | str | None = None,
         lock_wait: float = 0.0,
         **options: Unpack[Options],
     ) -> Opening[Self]:
         """See `Session.open`; to be awaited, or entered with ``async with``."""
-        opening = partial(Session.open, name, folder=folder, file=file, lock_wait=lock_wait)
+        opening = partial(Session.open, name, folder=folder, file=file, store=store, lock_wait=lock_wait)
         return Opening(partial(cls._opened, opening, model, options))
 
     @classmethod

@@ -19,6 +19,7 @@ from sevenfold.events import Listener
 from sevenfold.layers.clear.stock import REPRODUCIBLE
 from sevenfold.layers.notes.keeper import NotesFile
 from sevenfold.ports import Clock, Found, Ids, Log, Results
+from sevenfold.ports import Store as SessionStore
 from sevenfold.profiles import Profile
 from sevenfold.providers.models import Copies, Lister, Listings
 from sevenfold.providers.openai.chat import from_function
@@ -38,10 +39,10 @@ from sevenfold.request.sections import SystemPrompt
 from sevenfold.settings import Fixed, Resolved, Source, resolve
 from sevenfold.settings import Layer as SettingsLayer
 from sevenfold.stores.home import user_home
-from sevenfold.stores.jsonl.log import JsonlLog, Sync
-from sevenfold.stores.jsonl.notes import FileNotes, MemoryNotes
-from sevenfold.stores.jsonl.results import FileResults, MemoryResults
-from sevenfold.stores.memory.log import MemoryLog
+from sevenfold.stores.jsonl.log import Sync
+from sevenfold.stores.jsonl.store import FileStore, JsonlStore
+from sevenfold.stores.memory import MemoryStore
+from sevenfold.stores.registry import open_store
 from sevenfold.stores.settings_files import FileSource
 from sevenfold.telemetry.jsonl import JsonlSink
 from sevenfold.telemetry.otel import OtelSink
@@ -190,30 +191,36 @@ def on_disk(
     file: Path | str | None,
     settings: Mapping[str, object] | Source | None,
     lock_wait: float,
+    store: SessionStore | Path | str | None = None,
 ) -> Store:
-    """A session in the user's home, or in a file."""
+    """A session in the user's home, in a file, or in a store of the caller's choice."""
     project = Path(folder) if folder is not None else Path.cwd()
     source = (
         FileSource(project, settings or {})
         if settings is None or isinstance(settings, Mapping)
         else settings
     )
-    home = user_home()
-    kept = home.project(project).session(name)
-    path = Path(file) if file is not None else kept.transcript
-    results = FileResults(kept.results if file is None else path.parent / "tool-results" / path.stem)
-    if file is None:
-        home.project(project).create()
-    log = JsonlLog.open(path, wait=lock_wait, sync=Sync(source.current().fsync))
+    if file is not None and store is not None:
+        raise InputError("a session is kept in a file or in a store; give one of the two")
+    home, sync = user_home(), Sync(source.current().fsync)
+    place: SessionStore
+    if store is not None:
+        place = open_store(store, sync=sync)
+    elif file is not None:
+        place = FileStore(Path(file), home.project(project), sync=sync)
+    else:
+        place = JsonlStore(home.project(project).folder, sync=sync)
+    log = place.open(name, wait=lock_wait)
+    results, transcript = place.results(name), place.transcript(name)
     return Store(
         name=name,
         log=log,
         results=results,
         settings=source,
-        notes=FileNotes(kept.notes),
-        recall=Recalled(log, path, results),
+        notes=place.notes(name),
+        recall=Recalled(log, transcript, results),
         cwd=str(project),
-        path=str(path),
+        path=str(transcript or ""),
         telemetry=home.telemetry,
         models=home.models,
     )
@@ -222,13 +229,14 @@ def on_disk(
 def in_memory(name: str, settings: Mapping[str, object] | Source | None) -> Store:
     """A session that is kept nowhere; files and environment do not touch its settings."""
     source = _only(settings or {}) if settings is None or isinstance(settings, Mapping) else settings
-    log, results = MemoryLog(), MemoryResults()
+    place = MemoryStore()
+    log, results = place.open(name), place.results(name)
     return Store(
         name=name,
         log=log,
         results=results,
         settings=source,
-        notes=MemoryNotes(),
+        notes=place.notes(name),
         recall=Recalled(log, None, results),
     )
 

@@ -18,6 +18,7 @@ from sevenfold.events import Listener, Proposed
 from sevenfold.layers.compact.health import Health
 from sevenfold.layers.compact.request import Compacted, Preview, Wish
 from sevenfold.ports import Call, Client, Watcher
+from sevenfold.ports import Store as SessionStore
 from sevenfold.providers.models import Aside
 from sevenfold.providers.registry import client_for, client_of, error_of, provider_for
 from sevenfold.recall.recall import Hit
@@ -93,17 +94,19 @@ class Session:
         model: str,
         folder: Path | str | None = None,
         file: Path | str | None = None,
+        store: SessionStore | Path | str | None = None,
         lock_wait: float = 0.0,
         **options: Unpack[Options],
     ) -> Self:
         """Open a session by its name, new or continued.
 
         It belongs to the project in ``folder`` (default: where the program runs) and is kept in the user's home,
-        or in ``file``. ``lock_wait`` is how many seconds to wait for another writer. See `Options` for the rest.
+        in ``file``, or in ``store``: a folder of transcripts, a URL, or a `sevenfold.ports.Store`. ``lock_wait`` is how
+        many seconds to wait for another writer. See `Options` for the rest.
         """
         options = checked(options, Options)
-        store = opened.on_disk(name, folder, file, options.get("settings"), lock_wait)
-        return cls._of(store, model, options)
+        kept = opened.on_disk(name, folder, file, options.get("settings"), lock_wait, store)
+        return cls._of(kept, model, options)
 
     @classmethod
     def in_memory(cls, name: str = "session", *, model: str, **options: Unpack[Options]) -> Self:

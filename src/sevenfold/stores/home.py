@@ -9,6 +9,7 @@
             <session>.jsonl             a transcript, its lock and its index beside it
             tool-results/<session>/     results that were too big for the context
             session-memory/<session>.md the notes
+            branches/<session>/         what forks of it wrote that are kept
             agents/<session>/           what an agent keeps: its state, its plan, output of commands, scratch
             memory/                     what outlives a session
 
@@ -26,14 +27,13 @@ from pathlib import Path, PureWindowsPath
 from msgspec import Struct
 
 from sevenfold.errors import SettingError
-from sevenfold.stores.atomic import private_folder
-from sevenfold.stores.jsonl.lines import explain
-from sevenfold.stores.names import safe_name
+from sevenfold.stores.files import explain, is_temporary, private_folder, safe_name
 from sevenfold.stores.trust import HOME_VARIABLE
 
 _RESULTS = "tool-results"
 _NOTES = "session-memory"
 _AGENTS = "agents"
+_BRANCHES = "branches"
 _TRANSCRIPT = ".jsonl"
 _LOCK = ".lock"
 INDEX = ".recall.sqlite"
@@ -55,16 +55,26 @@ class SessionFiles(Struct, frozen=True):
 
     folder: Path
     name: str
+    file: Path | None = None
+    """The transcript, if it is not called after the session."""
 
     @property
     def transcript(self) -> Path:
         """Everything that was said and decided."""
-        return self.folder / f"{self.name}{_TRANSCRIPT}"
+        return self.file or self.folder / f"{self.name}{_TRANSCRIPT}"
 
     @property
-    def lock(self) -> Path:
-        """The lock of whoever writes it."""
-        return self.folder / f"{self.name}{_TRANSCRIPT}{_LOCK}"
+    def branches(self) -> Path:
+        """The folder of its branches."""
+        return self.folder / _BRANCHES / self.name
+
+    def branch(self, name: str) -> Path:
+        """The file of one of its branches."""
+        return self.branches / f"{safe_name(name)}{_TRANSCRIPT}"
+
+    def branch_files(self) -> list[Path]:
+        """The branches that are there."""
+        return [path for path in _files(self.branches) if path.suffix == _TRANSCRIPT]
 
     @property
     def results(self) -> Path:
@@ -83,12 +93,13 @@ class SessionFiles(Struct, frozen=True):
 
     def texts(self) -> list[Path]:
         """The files in which something that was said may stand."""
-        beside = [path for path in (self.transcript, self.notes) if path.is_file()]
-        return [*beside, *self.stored_results(), *self.agent_files()]
+        there = [path for path in (self.transcript, self.notes) if path.is_file()]
+        return [*there, *self.branch_files(), *self.stored_results(), *self.agent_files()]
 
     def indexes(self) -> list[Path]:
         """What can be made again from the transcript, and holds some of its text until then."""
-        return [path for path in _files(self.folder) if path.name.startswith(f"{self.name}{INDEX}")]
+        found = [path for path in _files(self.folder) if path.name.startswith(f"{self.name}{INDEX}")]
+        return [*found, *filter(is_index, _files(self.branches))]
 
     def agent_files(self) -> list[Path]:
         """What is in that folder, at any depth."""
@@ -97,6 +108,10 @@ class SessionFiles(Struct, frozen=True):
     def stored_results(self) -> list[Path]:
         """The results that are there, and what an unfinished write may have left."""
         return _files(self.results)
+
+    def unfinished(self) -> list[Path]:
+        """What writes that were cut off left in the session's own folders."""
+        return [path for path in (*self.stored_results(), *_files(self.branches)) if is_temporary(path)]
 
 
 class Project(Struct, frozen=True):
@@ -137,9 +152,9 @@ class Project(Struct, frozen=True):
     def all_sessions(self) -> list[SessionFiles]:
         """Every session of which anything is left, in order of their names."""
         names = {file.path.name.removesuffix(_TRANSCRIPT) for file in self.sessions()}
-        names |= {path.name for path in _entries(self.folder / _RESULTS) if path.is_dir()}
+        for folder in (_RESULTS, _AGENTS, _BRANCHES):
+            names |= {path.name for path in _entries(self.folder / folder) if path.is_dir()}
         names |= {path.stem for path in _files(self.folder / _NOTES) if path.suffix == ".md"}
-        names |= {path.name for path in _entries(self.folder / _AGENTS) if path.is_dir()}
         return [SessionFiles(self.folder, name) for name in sorted(names)]
 
     def other_texts(self) -> list[Path]:

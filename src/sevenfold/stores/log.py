@@ -26,6 +26,9 @@ Made = TypeVar("Made", bound=OwnDecision)
 class LineLog(ABC):
     """A `sevenfold.ports.Log` that answers its queries by searching its lines, the newest first."""
 
+    fence: int = 0
+    """The number of its lease; 0 if it was not opened for writing."""
+
     @abstractmethod
     def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
         """Write lines in one go; see `sevenfold.ports.Log`."""
@@ -155,29 +158,28 @@ class Prefix(LineLog):
 
 
 class Branch(LineLog):
-    """A log that begins with another one and continues in its own; ``start`` is the position of its first own line."""
+    """A log that begins with another one and continues in its own, whose first line is at position ``start``."""
 
     def __init__(self, base: LineLog, own: LineLog, start: int) -> None:
         self._base = base
         self._own = own
         self._start = start
+        self.fence = own.fence
 
     def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
-        """Write lines to the branch; the log it began with never sees them."""
-        return [self._start + position for position in self._own.append(lines, durable=durable)]
+        """Write lines to the branch; they never reach the log it began with."""
+        return self._own.append(lines, durable=durable)
 
     def read(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
         """Lines from a position on."""
         if start < self._start:
             yield from self._base.read(start)
-        for position, line in self._own.read(max(0, start - self._start)):
-            yield self._start + position, line
+        yield from self._own.read(max(start, self._start))
 
     def find(self, text: bytes, before: int | None = None) -> Iterator[tuple[int, bytes]]:
         """The lines that contain ``text``, the newest first."""
         if before is None or before > self._start:
-            for position, line in self._own.find(text, None if before is None else before - self._start):
-                yield self._start + position, line
+            yield from self._own.find(text, before)
         yield from self._base.find(text, before)
 
     def close(self) -> None:

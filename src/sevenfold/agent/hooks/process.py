@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from sevenfold.agent.hooks.answers import CommandResult
-from sevenfold.agent.processes.tree import Mark, Witness, end
+from sevenfold.agent.processes import LivenessPipe, ProcessMark, end
 
 MOST_BYTES = 1024 * 1024
 """How much of an output is kept."""
@@ -42,8 +42,8 @@ def run(
         return CommandResult(
             None, problem="commands need a POSIX system; use a Python function as hook here"
         )
-    mark = Mark()
-    with Witness() as witness:
+    mark = ProcessMark()
+    with LivenessPipe() as pipe:
         try:
             child = subprocess.Popen(
                 [command, *args] if args is not None else [_shell(environ), "-c", command],
@@ -53,19 +53,19 @@ def run(
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
-                pass_fds=(witness.held,),
+                pass_fds=(pipe.held,),
             )
         except (OSError, ValueError) as error:
             return CommandResult(None, problem=f"it could not be started in {cwd} ({error})")
-        witness.let_go()
+        pipe.release()
         try:
             with _Pipes(child, stdin) as pipes:
                 problem = _wait(child, pipes, time.monotonic() + seconds, stopped)
                 if problem:
-                    end(child, mark, witness)
+                    end(child, mark, pipe)
                 pipes.drain()
         except BaseException:
-            end(child, mark, witness)
+            end(child, mark, pipe)
             raise
     code = None if problem else child.returncode
     if problem == _TIMED_OUT:

@@ -1,8 +1,8 @@
 """Which MCP servers there are: those named in code, in a project's ``.mcp.json``, and in the user's ``mcp.json``.
 
-The files have the form people know: ``{"mcpServers": {"name": {"command": …}}}`` or ``{"url": …}``, with variables of
-the environment filled in. A project's servers count only in a folder the user trusts. A server that cannot be used is
-told of, and the others go on.
+The files have the usual form, ``{"mcpServers": {"name": {"command": …}}}`` or ``{"url": …}``, with variables of the
+environment filled in. A project's servers count only in a folder the user trusts. A server that cannot be used is
+reported, and the others are used.
 """
 
 from __future__ import annotations
@@ -15,20 +15,61 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sevenfold.agent.mcp.server import CALL_SECONDS, STARTUP_SECONDS, Address, Program, Server
 from sevenfold.agent.mcp.tools import server_key
 from sevenfold.errors import InputError, SettingError
 from sevenfold.stores.trust import Trust, user_folder
 
+STARTUP_SECONDS = 30.0
+CALL_SECONDS = 600.0
 PROJECT_FILE = ".mcp.json"
 USER_FILE = "mcp.json"
 LARGEST = 1024 * 1024
-"""Bytes of a file that is still read."""
+"""Bytes of the largest file that is read."""
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 _HTTP = ("http", "streamable-http", "streamable_http")
 
 
-class Entry(Struct, frozen=True, forbid_unknown_fields=False):
+class StdioServer(Struct, frozen=True, kw_only=True):
+    """A server that is started as a program and spoken to over its input and output."""
+
+    name: str
+    command: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    """Variables it gets in addition to the few every server gets."""
+    cwd: str | None = None
+    startup_seconds: float = STARTUP_SECONDS
+    """How long it may take until it has listed its tools."""
+    call_seconds: float = CALL_SECONDS
+    """How long one call may take."""
+
+    @property
+    def where(self) -> str:
+        """The command line, for people."""
+        return " ".join((self.command, *self.args))
+
+
+class HttpServer(Struct, frozen=True, kw_only=True):
+    """A server that is spoken to over streamable HTTP."""
+
+    name: str
+    url: str
+    headers: Mapping[str, str] = {}
+    startup_seconds: float = STARTUP_SECONDS
+    """How long it may take until it has listed its tools."""
+    call_seconds: float = CALL_SECONDS
+    """How long one call may take."""
+
+    @property
+    def where(self) -> str:
+        """The address, for people."""
+        return self.url
+
+
+Server = StdioServer | HttpServer
+
+
+class ServerEntry(Struct, frozen=True, forbid_unknown_fields=False):
     """One server as files and callers write it."""
 
     type: str = ""
@@ -43,24 +84,27 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=False):
     call_seconds: float = CALL_SECONDS
 
 
-class Configured(Struct, frozen=True):
-    """The servers there are, and what is wrong with others."""
+class McpConfig(Struct, frozen=True):
+    """The servers that can be used, and what is wrong with others."""
 
     servers: tuple[Server, ...] = ()
     problems: tuple[str, ...] = ()
 
-    def __add__(self, other: Configured) -> Configured:
+    def __add__(self, other: McpConfig) -> McpConfig:
         """Both; of two servers with one name the first."""
         mine = {server.name for server in self.servers}
         further = tuple(server for server in other.servers if server.name not in mine)
-        return Configured(self.servers + further, self.problems + other.problems)
+        return McpConfig(self.servers + further, self.problems + other.problems)
 
 
-def configured(
+def load_config(
     given: Mapping[str, Any] | None, folder: Path, environ: Mapping[str, str], *, files: bool = True
-) -> Configured:
-    """The servers of a session in this folder; ``given`` is what code names, under the servers' names."""
-    found = read(given or {}, "mcp=", environ, folder)
+) -> McpConfig:
+    """The servers of a session in this folder; ``given`` are those named in code, by name.
+
+    Raises `InputError` for what is wrong in code.
+    """
+    found = _read(given or {}, "mcp=", environ, folder)
     if found.problems:
         raise InputError("; ".join(found.problems))
     if not files:
@@ -69,10 +113,10 @@ def configured(
     return found + _project(folder, user, environ) + _file(user / USER_FILE, environ, folder)
 
 
-def read(entries: Any, source: str, environ: Mapping[str, str], folder: Path) -> Configured:
-    """The servers a mapping names."""
+def _read(entries: Any, source: str, environ: Mapping[str, str], folder: Path) -> McpConfig:
+    """The servers of a mapping."""
     if not isinstance(entries, Mapping):
-        return Configured(problems=(f"{source}: servers stand under their names",))
+        return McpConfig(problems=(f"{source}: servers stand under their names",))
     servers: dict[str, Server] = {}
     problems: list[str] = []
     for name, one in entries.items():
@@ -85,15 +129,15 @@ def read(entries: Any, source: str, environ: Mapping[str, str], folder: Path) ->
         else:
             if server is not None:
                 servers[server.name] = server
-    return Configured(tuple(servers.values()), tuple(problems))
+    return McpConfig(tuple(servers.values()), tuple(problems))
 
 
-def _project(folder: Path, user: Path, environ: Mapping[str, str]) -> Configured:
+def _project(folder: Path, user: Path, environ: Mapping[str, str]) -> McpConfig:
     path = folder / PROJECT_FILE
     if not path.exists():
-        return Configured()
+        return McpConfig()
     if not Trust(user).covers(folder):
-        return Configured(
+        return McpConfig(
             problems=(
                 f"{path} is ignored, because its folder is not trusted; "
                 f"to use it, run: sevenfold trust {folder}",
@@ -102,11 +146,11 @@ def _project(folder: Path, user: Path, environ: Mapping[str, str]) -> Configured
     return _file(path, environ, folder)
 
 
-def _file(path: Path, environ: Mapping[str, str], folder: Path) -> Configured:
-    """What a file names; a file that cannot be used is a problem, not an end."""
+def _file(path: Path, environ: Mapping[str, str], folder: Path) -> McpConfig:
+    """The servers of a file; one that cannot be used is a problem, not an error."""
     try:
         if not path.exists():
-            return Configured()
+            return McpConfig()
         if not path.is_file():
             raise SettingError("it is not a regular file")
         if path.stat().st_size > LARGEST:
@@ -114,12 +158,12 @@ def _file(path: Path, environ: Mapping[str, str], folder: Path) -> Configured:
         held = msgspec.json.decode(path.read_bytes())
         entries = held.get("mcpServers", {}) if isinstance(held, dict) else None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, SettingError) as error:
-        return Configured(problems=(f"{path}: cannot be used: {error}",))
-    return read(entries, str(path), environ, folder)
+        return McpConfig(problems=(f"{path}: cannot be used: {error}",))
+    return _read(entries, str(path), environ, folder)
 
 
 def _server(name: str, one: Any, environ: Mapping[str, str], folder: Path) -> Server | None:
-    entry = msgspec.convert(_filled(one, environ), Entry)
+    entry = msgspec.convert(_filled(one, environ), ServerEntry)
     if entry.disabled:
         return None
     if entry.startup_seconds <= 0 or entry.call_seconds <= 0:
@@ -129,7 +173,7 @@ def _server(name: str, one: Any, environ: Mapping[str, str], folder: Path) -> Se
     if entry.command:
         if entry.type not in ("", "stdio"):
             raise InputError(f"type {entry.type!r} does not go with a command; leave it out")
-        return Program(
+        return StdioServer(
             name=server_key(name),
             command=entry.command,
             args=entry.args,
@@ -144,7 +188,7 @@ def _server(name: str, one: Any, environ: Mapping[str, str], folder: Path) -> Se
         )
     if not entry.url.startswith(("http://", "https://")):
         raise InputError(f"{entry.url!r} is no address; it begins with https:// or http://")
-    return Address(
+    return HttpServer(
         name=server_key(name),
         url=entry.url,
         headers=entry.headers,
@@ -154,7 +198,7 @@ def _server(name: str, one: Any, environ: Mapping[str, str], folder: Path) -> Se
 
 
 def _filled(value: Any, environ: Mapping[str, str]) -> Any:
-    """The value with variables of the environment filled in; one that is not set is an error."""
+    """The value with variables of the environment filled in; raises `InputError` for one that is not set."""
     if isinstance(value, str):
         return _VARIABLE.sub(lambda found: _variable(found, environ), value)
     if isinstance(value, Mapping):

@@ -17,12 +17,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.agent.executor import Hands
-from sevenfold.agent.mcp.config import Configured, configured
-from sevenfold.agent.mcp.connections import PAUSES, Connections
-from sevenfold.agent.mcp.server import ServerState
-from sevenfold.agent.mcp.tools import McpTool, Offered, offered
-from sevenfold.agent.tools.tool import Tool
-from sevenfold.agent.tools.toolbox import Toolbox
+from sevenfold.agent.mcp.config import McpConfig, load_config
+from sevenfold.agent.mcp.connection import PAUSES, Connections, ServerState
+from sevenfold.agent.mcp.tools import McpTool, ToolListing, usable_tools
+from sevenfold.agent.tools.tool import Tool, Toolbox
 from sevenfold.conversation.session import Session
 from sevenfold.layers.clear import provider_edits as edits
 from sevenfold.layers.compact.slots import AnnouncedSlot
@@ -47,19 +45,19 @@ class McpServers:
 
     def __init__(
         self,
-        found: Configured,
+        config: McpConfig,
         *,
         environ: Mapping[str, str] | None = None,
         pauses: Sequence[float] = PAUSES,
         wait_seconds: float = WAIT_SECONDS,
     ) -> None:
-        self._configured = found
+        self._config = config
         self.wait_seconds = wait_seconds
         """How long an agent waits for slow servers before it begins."""
         self._connections = (
-            Connections(found.servers, environ=environ, pauses=pauses) if found.servers else None
+            Connections(config.servers, environ=environ, pauses=pauses) if config.servers else None
         )
-        self._offered: dict[str, tuple[int, Offered]] = {}
+        self._listings: dict[str, tuple[int, ToolListing]] = {}
         self.taken = Snapshot()
         """The last snapshot, which is what the model was told."""
 
@@ -74,7 +72,7 @@ class McpServers:
     ) -> Self:
         """The servers code names, and with ``files`` those of the folder, if it is trusted, and of the user."""
         environ = os.environ if environ is None else environ
-        return cls(configured(given, Path(folder).resolve(), environ, files=files), environ=environ)
+        return cls(load_config(given, Path(folder).resolve(), environ, files=files), environ=environ)
 
     def __enter__(self) -> Self:
         return self
@@ -91,8 +89,8 @@ class McpServers:
     @property
     def problems(self) -> tuple[str, ...]:
         """What was configured, or listed, and cannot be used."""
-        left_out = [f"{name}: {one}" for name, (_, made) in self._offered.items() for one in made.problems]
-        return (*self._configured.problems, *left_out)
+        left_out = [f"{name}: {one}" for name, (_, made) in self._listings.items() for one in made.problems]
+        return (*self._config.problems, *left_out)
 
     def tools(self, wait_seconds: float | None = None) -> list[Tool]:
         """Take a snapshot, once servers have had this time to connect; its tools."""
@@ -120,12 +118,12 @@ class McpServers:
         return SectionSource.of(McpInstructions, lambda: McpInstructions.of(self.taken.instructions))
 
     def _tools(self, state: ServerState) -> Sequence[McpTool]:
-        known = self._offered.get(state.name)
+        known = self._listings.get(state.name)
         if (known is None or known[0] != state.revision) and self._connections:
             call = partial(self._connections.call, state.name)
-            self._offered[state.name] = known = (
+            self._listings[state.name] = known = (
                 state.revision,
-                offered(state.name, state.tools, call),
+                usable_tools(state.name, state.tools, call),
             )
         return known[1].tools if known else ()
 

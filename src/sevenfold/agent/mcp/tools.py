@@ -1,25 +1,27 @@
-"""Tools of MCP servers, named ``mcp__<server>__<tool>``.
+"""Tools of MCP servers, named ``mcp__<server>__<tool>``: what servers list and answer, made safe to send.
 
-What a server lists is a stranger's: names are made fit, words are cut, schemas are cleaned, and a tool that cannot be
-used is left out with a reason, while the others go on. Every call asks for permission, whatever the server says about
-itself, and no result is ever cleared, because nobody knows whether it could be had again.
+Nothing a server sends is trusted. Names are made to fit, descriptions cut and schemas cleaned; a tool that cannot be
+used is left out with a reason, and the others are used. Parts of an answer that do not have the shape they should
+have are named, never passed on. Every call asks for permission, whatever the server says about itself, and no result
+is ever cleared, because it may not be possible to get it again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import hashlib
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
-from sevenfold.agent.mcp.results import output_of
-from sevenfold.agent.mcp.schemas import input_schema
-from sevenfold.agent.permissions.request import Wish
+from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import ToolOutput, failed
 from sevenfold.agent.tools.tool import Input
@@ -28,19 +30,42 @@ from sevenfold.prompts.text import KB, cut
 
 PREFIX = "mcp__"
 LONGEST_NAME = 64
-"""The shortest limit among providers…"""
+"""Characters of a tool's name: the lowest limit of all providers."""
 LONGEST_SERVER = 32
-"""…and what a server's name may have of it."""
+"""Characters of a server's name within it."""
 MOST_DESCRIPTION = 2 * KB
 MOST_TOOLS = 200
-"""Of one server…"""
+"""Tools of one server."""
 MOST_BYTES = 256 * KB
-"""…and how much all of them may say."""
+"""Descriptions and schemas of all tools of one server."""
 _TICK = 0.05
-_UNFIT = re.compile(r"[^a-zA-Z0-9_-]+")
+_NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]+")
+MOST_SCHEMA_BYTES = 16 * KB
+"""Of one schema."""
+MOST_PARTS = 1000
+"""Schemas within one schema, once references are written out."""
+DEEPEST = 24
+_PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+_REFERENCE = re.compile(r"#/(?:\$defs|definitions)/([^/]+)")
+_TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
+_NUMBERS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
+_COUNTS = frozenset({"minLength", "maxLength", "minItems", "maxItems"})
+_NOT_AT_THE_TOP = frozenset({"anyOf", "oneOf", "allOf", "enum", "const"})
+MOST_IMAGE_CHARACTERS = 5_000_000
+"""Of one picture, in base64."""
+MOST_IMAGES = 20
+MOST_ALL_IMAGES = 10_000_000
+"""Characters of all pictures of a result, in base64."""
+_SIGNATURES = {
+    "image/png": b"\x89PNG\r\n\x1a\n",
+    "image/jpeg": b"\xff\xd8\xff",
+    "image/gif": b"GIF8",
+    "image/webp": b"RIFF",
+}
 
+Block = dict[str, Any]
 Caller = Callable[[str, Mapping[str, Any], Callable[[str], None]], Future[Mapping[str, Any]]]
-"""Begins a call: the tool's name at its server, its input, and whom to tell of progress."""
+"""Begins a call: takes the tool's name at its server, its input, and where to report progress."""
 
 
 class McpTool:
@@ -65,12 +90,12 @@ class McpTool:
         self._own_name = own_name
         self._call = call
 
-    def wish(self, given: Input, context: Context) -> Wish:
-        """Something only the server knows; so it is asked about."""
-        return Wish(self.name, "call")
+    def permission_request(self, given: Input, context: Context) -> PermissionRequest:
+        """A call, since only the server knows what it does."""
+        return PermissionRequest(self.name, "call")
 
     def run(self, given: Input, context: Context) -> ToolOutput:
-        """Have the server do it, and stop waiting when told to."""
+        """Have the server do it; stops waiting when the call is to stop."""
         coming = self._call(self._own_name, given, context.progress)
         while not coming.done():
             wait([coming], _TICK)
@@ -88,24 +113,24 @@ class McpTool:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # Not this task was stopped, but the connection.
+            # Not this task was cancelled, but the connection closed.
             return failed("The MCP servers were closed while this was running.")
 
 
-class Offered(Struct, frozen=True):
-    """What a server's listing comes to."""
+class ToolListing(Struct, frozen=True):
+    """The usable tools of a server."""
 
     tools: tuple[McpTool, ...] = ()
     problems: tuple[str, ...] = ()
     """What was left out, and why."""
 
 
-def offered(server: str, listing: Iterable[Any], call: Caller) -> Offered:
-    """The usable tools of a listing, in the order of names."""
+def usable_tools(server: str, listed: Iterable[Any], call: Caller) -> ToolListing:
+    """The usable tools of what a server lists, in the order of names."""
     tools: dict[str, McpTool] = {}
     problems: list[str] = []
     room = MOST_BYTES
-    for one in listing:
+    for one in listed:
         own = str(one.get("name", "")) if isinstance(one, Mapping) else ""
         try:
             tool = _tool(server, own, one, call)
@@ -118,21 +143,21 @@ def offered(server: str, listing: Iterable[Any], call: Caller) -> Offered:
             problems.append(f"{own[:80]!r} is left out: {error}")
         else:
             tools[tool.name] = tool
-    return Offered(tuple(tools[name] for name in sorted(tools)), tuple(problems))
+    return ToolListing(tuple(tools[name] for name in sorted(tools)), tuple(problems))
 
 
 def server_key(name: str) -> str:
-    """A server's name as it stands in names of tools: without ``__``, so that it ends where it seems to end."""
-    return _short(re.sub(r"_+", "_", _fit(name)).strip("_") or "server", LONGEST_SERVER)
+    """A server's name as part of the names of its tools: without ``__``, so that it ends where it seems to end."""
+    return _short(re.sub(r"_+", "_", _replaced(name)).strip("_") or "server", LONGEST_SERVER)
 
 
 def tool_name(server: str, own: str) -> str:
     """What the model calls a server's tool by."""
-    return _short(f"{PREFIX}{server_key(server)}__{_fit(own)}", LONGEST_NAME)
+    return _short(f"{PREFIX}{server_key(server)}__{_replaced(own)}", LONGEST_NAME)
 
 
 def _short(name: str, most: int) -> str:
-    """A name that is too long is cut, and told apart by its fingerprint."""
+    """Cut a name that is too long, and add a hash to keep it unique."""
     if len(name) <= most:
         return name
     return f"{name[: most - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
@@ -156,17 +181,219 @@ def _tool(server: str, own: str, listed: Any, call: Caller) -> McpTool:
 def _description(server: str, words: Any) -> str:
     if not isinstance(words, str) or not words.strip():
         return f"A tool of the server {server}, which says nothing about it."
-    shown = _shown(words.strip())
+    shown = _visible(words.strip())
     kept = cut(shown, MOST_DESCRIPTION)
     return kept if kept == shown else f"{kept}\n[cut: the server says more than {MOST_DESCRIPTION:,} bytes]"
 
 
-def _shown(words: str) -> str:
-    """Without characters nobody sees: a model could be told things by them that no user would find."""
+def _visible(words: str) -> str:
+    """The text without invisible characters: they could tell a model things that no user would find."""
     return "".join(
         one for one in words if one in "\n\t" or unicodedata.category(one) not in ("Cc", "Cf", "Cs", "Co")
     )
 
 
-def _fit(name: str) -> str:
-    return _UNFIT.sub("_", name)
+def _replaced(name: str) -> str:
+    return _NOT_ALLOWED.sub("_", name)
+
+
+# -- schemas ---------------------------------------------------------------------------------------
+
+
+def input_schema(given: Any) -> dict[str, Any]:
+    """The schema of a tool's input, cleaned; raises `InputError` if it cannot be used.
+
+    One tool whose schema a provider refuses would make every request of a session fail, so only known keywords with
+    values of the right shape are kept. References are written out. A regular expression is put into words, because
+    running a stranger's could take for ever.
+    """
+    schema = _plain(given)
+    cleaned = _Cleaner(schema).clean(schema)
+    kept = {key: value for key, value in cleaned.items() if key not in _NOT_AT_THE_TOP}
+    kept = {**kept, "type": "object", "properties": kept.get("properties", {})}
+    if unfit := [name for name in kept["properties"] if not _PROPERTY.fullmatch(name)]:
+        raise InputError(f"its property {unfit[0][:80]!r} has a name no model can fill")
+    _plain(kept)
+    return kept
+
+
+def _plain(given: Any) -> dict[str, Any]:
+    """The schema as plain JSON; raises `InputError` if it is not JSON, no object or too large."""
+    try:
+        raw = msgspec.json.encode(given)
+        schema = msgspec.json.decode(raw)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InputError(f"its schema cannot be written as JSON ({error})") from error
+    if len(raw) > MOST_SCHEMA_BYTES:
+        raise InputError(f"its schema has {len(raw):,} bytes; {MOST_SCHEMA_BYTES:,} are the most")
+    if not isinstance(schema, dict):
+        raise InputError("its schema is no object")
+    return schema
+
+
+class _Cleaner:
+    """Cleans one schema with everything in it."""
+
+    def __init__(self, whole: Mapping[str, Any]) -> None:
+        places = (whole.get("$defs"), whole.get("definitions"))
+        self._known = {
+            name: one for place in places if isinstance(place, dict) for name, one in place.items()
+        }
+        self._left = MOST_PARTS
+
+    def clean(self, given: Any, within: tuple[str, ...] = (), depth: int = 0) -> dict[str, Any]:
+        """What is left of a schema; if it is none, or refers to itself, a schema that allows everything."""
+        self._left -= 1
+        if self._left < 0 or depth > DEEPEST:
+            raise InputError("its schema has too many parts")
+        if not isinstance(given, dict):
+            return {}
+        found: dict[str, Any] = {}
+        match = _REFERENCE.fullmatch(str(given.get("$ref", "")))
+        if match and match[1] in self._known and match[1] not in within:
+            found = self.clean(self._known[match[1]], (*within, match[1]), depth + 1)
+        for key, value in given.items():
+            cleaned = self._keyword(key, value, within, depth + 1)
+            if cleaned is not None:
+                found[key] = cleaned
+        if isinstance(pattern := given.get("pattern"), str):
+            found["description"] = f"{found.get('description', '')} (must match {pattern})".strip()
+        return found
+
+    def _keyword(self, key: str, value: Any, within: tuple[str, ...], depth: int) -> Any:
+        """The cleaned value of a keyword; None to drop it."""
+        match key, value:
+            case "properties", dict():
+                return {name: self.clean(one, within, depth) for name, one in value.items()}
+            case "items" | "additionalProperties", dict():
+                return self.clean(value, within, depth)
+            case "anyOf" | "oneOf" | "allOf", [_, *_]:
+                return [self.clean(one, within, depth) for one in value]
+            case _:
+                return _simple(key, value)
+
+
+def _simple(key: str, value: Any) -> Any:
+    """The same for keywords that hold no schemas."""
+    match key, value:
+        case "type", str():
+            return value if value in _TYPES else None
+        case "type", list():
+            return [one for one in _TYPES if one in value] or None
+        case "required", list():
+            return list(dict.fromkeys(one for one in value if isinstance(one, str))) or None
+        case "enum", [_, *_]:
+            return list({msgspec.json.encode(one): one for one in value}.values())
+        case "description" | "format", str():
+            return value
+        case "additionalProperties", bool():
+            return value
+        case "default" | "const", _:
+            return value
+        case _, bool():
+            return None
+        case _, int() | float() if key in _NUMBERS:
+            return value
+        case _, int() if key in _COUNTS and value >= 0:
+            return value
+        case _:
+            return None
+
+
+# -- results ---------------------------------------------------------------------------------------
+
+
+def output_of(result: Any) -> ToolOutput:
+    """A result of the protocol as content for the model.
+
+    Text is bounded by the session, which stores what is too large; pictures are bounded here.
+    """
+    if not isinstance(result, Mapping):
+        return ToolOutput("The server gave an answer that is none.", is_error=True)
+    content = result.get("content")
+    blocks = _few_pictures([_block(one) for one in content] if isinstance(content, list) else [])
+    structured = result.get("structuredContent")
+    if not blocks and structured is not None:
+        blocks = [_text(_json(structured))]
+    failed = result.get("isError") is True
+    if failed or all(block["type"] == "text" for block in blocks):
+        # Providers take nothing but text in an error result.
+        return ToolOutput("\n".join(_words(blocks)), is_error=failed)
+    return ToolOutput(blocks)
+
+
+def _block(part: Any) -> Block:
+    match part:
+        case {"type": "text", "text": str() as words}:
+            return _text(words)
+        case {"type": "image", "data": str() as data, "mimeType": str() as kind}:
+            return _picture(data, kind)
+        case {"type": "audio", "mimeType": str() as kind}:
+            return _text(f"[sound, {kind}: it cannot be shown]")
+        case {"type": "resource_link", "uri": str() as uri}:
+            about = [part.get(key) for key in ("title", "name", "mimeType", "description")]
+            told = ", ".join(dict.fromkeys(one for one in about if isinstance(one, str) and one))
+            return _text(f"[resource {uri}{': ' + told if told else ''}]")
+        case {"type": "resource", "resource": Mapping() as resource}:
+            return _resource(resource)
+        case _:
+            return _text("[a part of the answer that is of no known kind]")
+
+
+def _resource(resource: Mapping[str, Any]) -> Block:
+    uri, kind = resource.get("uri"), resource.get("mimeType")
+    match resource:
+        case {"text": str() as words}:
+            return _text(f"[resource {uri}]\n{words}")
+        case {"blob": str() as data} if kind in _SIGNATURES:
+            return _picture(data, str(kind))
+        case {"blob": str() as data}:
+            return _text(
+                f"[resource {uri}, {kind or 'of no known kind'}, about {len(data) * 3 // 4:,} bytes]"
+            )
+        case _:
+            return _text(f"[resource {uri} without content]")
+
+
+def _picture(data: str, kind: str) -> Block:
+    if kind not in _SIGNATURES:
+        return _text(f"[picture, {kind[:80]}: only PNG, JPEG, GIF and WebP can be shown]")
+    if len(data) > MOST_IMAGE_CHARACTERS:
+        return _text(f"[picture of {len(data):,} characters; {MOST_IMAGE_CHARACTERS:,} can be shown]")
+    try:
+        raw = base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        return _text("[picture that is damaged]")
+    if not raw.startswith(_SIGNATURES[kind]):
+        return _text(f"[picture that is no {kind}]")
+    return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
+
+
+def _few_pictures(blocks: list[Block]) -> list[Block]:
+    """The blocks with no more pictures than fit; the others are replaced by a note."""
+    kept, number, size = [], 0, 0
+    for block in blocks:
+        if block["type"] == "image":
+            number, size = number + 1, size + len(block["source"]["data"])
+            if number > MOST_IMAGES or size > MOST_ALL_IMAGES:
+                size -= len(block["source"]["data"])
+                block = _text("[a picture too many; ask for fewer at a time]")
+        kept.append(block)
+    return kept
+
+
+def _words(blocks: list[Block]) -> Iterator[str]:
+    for block in blocks:
+        yield block["text"] if block["type"] == "text" else "[picture]"
+
+
+def _json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return "[structured content that cannot be written as JSON]"
+
+
+def _text(words: str) -> Block:
+    """A text block without halves of surrogate pairs, which no request may hold."""
+    return {"type": "text", "text": words.encode(errors="replace").decode()}

@@ -1,40 +1,73 @@
-"""May this be done? Rules, modes and the borders of the workspace, held against one wish at a time.
+"""Decides what a tool call may do, by rules, by mode and by the borders of the workspace.
 
-What refuses beats what asks, and what asks beats what allows. Where no rule speaks, the mode does:
+Denying beats asking, and asking beats allowing. Where no rule applies, the mode decides:
 
-- *ask*: reading inside the workspace is free, and so are a few commands that only look; all else is asked for;
+- *ask*: reading inside the workspace is free, and so are a few commands that only look; everything else is asked;
 - *accept_edits*: changing files inside the workspace is free too;
-- *plan*: nothing may be changed; only the plan's own file may be written;
+- *plan*: nothing may be changed but the file of the plan itself;
 - *autonomous*: everything inside the workspace is free, commands and addresses included.
 
-In no mode is anything outside the workspace touched by a file tool without consent, nor are the files in it that
-decide what runs later (hooks, settings, start-up files). Everything here is a pure function of the rules and the wish.
+No mode lets a file tool touch anything outside the workspace without consent, nor the files in it that decide what runs
+later (hooks, settings, start-up files). `Permissions` is a pure function of rules and request; `Grants` holds the
+permissions of a session, which change while the agent works.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import PurePosixPath
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.agent.permissions.guards import guard_of
-from sevenfold.agent.permissions.read_only import only_looks, shows_files
-from sevenfold.agent.permissions.request import Wish
-from sevenfold.agent.permissions.rules import Rule, Scope, parsed
-from sevenfold.agent.permissions.shell import Line, Simple, read
-from sevenfold.agent.permissions.suggest import suggested
-from sevenfold.agent.permissions.wrappers import disguises, hidden
+from sevenfold.agent.permissions.rules import PermissionRequest, Rule, Rules, Scope, suggest_rules
+from sevenfold.agent.permissions.shell import (
+    ShellLine,
+    SimpleCommand,
+    hidden_part,
+    is_read_only,
+    names,
+    parse,
+    possible_commands,
+    shows_files,
+)
 from sevenfold.errors import InputError
 
 Mode = Literal["ask", "accept_edits", "plan", "autonomous"]
-_MOVES = frozenset({"cd", "pushd", "popd"})
+_CHANGE_FOLDER = frozenset({"cd", "pushd", "popd"})
+_GUARDED = (
+    # agents
+    names(".sevenfold .claude .agents .codex .cursor .mcp.json")
+    # version control, and what it sets off
+    | names(
+        ".git .gitconfig .gitmodules .config/git .husky .pre-commit-config.yaml .pre-commit-config.yml lefthook.yml"
+    )
+    # where others build and deploy
+    | names(".github/workflows .github/actions .gitlab-ci.yml .circleci .devcontainer .devcontainer.json")
+    # shells and sessions
+    | names(".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .inputrc .envrc")
+    | names(".zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .cshrc .tcshrc .login .config/fish")
+    | names(
+        ".xinitrc .xprofile .xsession .xsessionrc .config/autostart .config/systemd library/launchagents"
+    )
+    | names("crontab .crontab cron.d .local/bin")
+    # editors and debuggers
+    | names(".vscode .idea .vim .vimrc .exrc .config/nvim .emacs .emacs.d .gdbinit .lldbinit .pdbrc")
+    # package managers
+    | names(".npmrc .yarnrc .yarnrc.yml .pypirc pip.conf .config/pip .cargo .bundle .gemrc .m2")
+    # keys and passwords
+    | names(".ssh .gnupg .netrc _netrc .git-credentials .aws .azure .kube .docker .config/gcloud")
+)
+"""Names of files that decide what runs later, and as whom: a tool that may write them needs no permission any more.
+They are guarded in any folder and in any case."""
 
 
 class Decision(Struct, frozen=True):
-    """What is to be done about a wish, and why."""
+    """The answer to a permission request, and its reason."""
 
     verdict: Literal["allow", "ask", "deny"]
     reason: str
@@ -42,35 +75,6 @@ class Decision(Struct, frozen=True):
     """The rule that settled it; empty: none did."""
     would_allow: tuple[str, ...] = ()
     """Rules that together would allow it from now on."""
-
-
-class Rules(Struct, frozen=True):
-    """Three lists of rules."""
-
-    allow: tuple[Rule, ...] = ()
-    ask: tuple[Rule, ...] = ()
-    deny: tuple[Rule, ...] = ()
-
-    @classmethod
-    def of(cls, lists: Mapping[str, Sequence[str]]) -> Rules:
-        """From lists of lines under the keys allow, ask and deny."""
-        for name in lists:
-            if name not in cls.__struct_fields__:
-                raise InputError(f"there is no list of rules {name!r}; there are allow, ask and deny")
-        return cls(*(parsed(lists.get(name, ())) for name in ("allow", "ask", "deny")))
-
-    def as_data(self) -> dict[str, list[str]]:
-        """As lists of lines, to be kept."""
-        return {name: [str(rule) for rule in getattr(self, name)] for name in ("allow", "ask", "deny")}
-
-    def __add__(self, other: Rules) -> Rules:
-        """Both, each line once."""
-        return Rules(
-            *(
-                tuple(dict.fromkeys(getattr(self, name) + getattr(other, name)))
-                for name in ("allow", "ask", "deny")
-            )
-        )
 
 
 class Permissions(Struct, frozen=True, kw_only=True):
@@ -88,27 +92,28 @@ class Permissions(Struct, frozen=True, kw_only=True):
     mode: Mode = "ask"
     rules: Rules = Rules()
     plan: str = ""
-    """The plan's file, which may be written while planning."""
+    """The file of the plan, which may be written while planning."""
 
-    def decide(self, wish: Wish) -> Decision:
-        """Whether a wish is granted, refused or put to the user."""
-        line = read(wish.subject) if wish.deed == "run" else None
-        if rule := self._touching(self.rules.deny, wish, line):
+    def decide(self, request: PermissionRequest) -> Decision:
+        """Allow the request, deny it, or have the user asked."""
+        line = parse(request.subject) if request.action == "run" else None
+        if rule := self._touching(self.rules.deny, request, line):
             return Decision("deny", f"The rule {rule} forbids this.", str(rule))
-        if self.mode == "plan" and (refused := self._while_planning(wish, line)):
-            return refused
-        if rule := self._touching(self.rules.ask, wish, line):
+        if self.mode == "plan" and (denied := self._while_planning(request, line)):
+            return denied
+        if rule := self._touching(self.rules.ask, request, line):
             return Decision("ask", f"The rule {rule} wants this to be asked.", str(rule))
-        allowed = self._by_rule(wish) if line is None else self._commands(wish, line)
-        return allowed or self._by_mode(wish, line)
+        allowed = self._by_rule(request) if line is None else self._by_command_rules(request, line)
+        return allowed or self._by_mode(request, line)
 
     def may_read(self, path: str) -> bool:
-        """Whether a file that a search comes across may be shown; nobody is asked about each of them."""
-        return not self._touching((*self.rules.deny, *self.rules.ask), Wish("Read", "read", path), None)
+        """Whether a search may show this file; the user is never asked about single files of a search."""
+        request = PermissionRequest("Read", "read", path)
+        return not self._touching((*self.rules.deny, *self.rules.ask), request, None)
 
     def allowing(self, *lines: str) -> Permissions:
         """The same with further rules that allow, as when the user says "always"."""
-        return replace(self, rules=self.rules + Rules(allow=parsed(lines)))
+        return replace(self, rules=self.rules + Rules(allow=tuple(map(Rule.parse, lines))))
 
     @property
     def _scope(self) -> Scope:
@@ -116,126 +121,212 @@ class Permissions(Struct, frozen=True, kw_only=True):
 
     # -- by rule ---------------------------------------------------------------------------------
 
-    def _touching(self, rules: Sequence[Rule], wish: Wish, line: Line | None) -> Rule | None:
-        """The first rule that fits any part of the wish; of a command, also a file it names."""
-        wishes = [wish, *(Wish("Read", "read", path) for path in wish.paths)]
-        wishes += [Wish("Edit", "write", path) for path in wish.writes]
-        runs = tuple(disguises(line)) if line and rules else ()
+    def _touching(
+        self, rules: Sequence[Rule], request: PermissionRequest, line: ShellLine | None
+    ) -> Rule | None:
+        """The first rule that matches any part of the request, the files a command names included."""
+        requests = [request, *(PermissionRequest("Read", "read", path) for path in request.paths)]
+        requests += [PermissionRequest("Edit", "write", path) for path in request.writes]
+        runs = tuple(possible_commands(line)) if line and rules else ()
         return next(
-            (rule for rule in rules if any(rule.touches(one, self._scope, runs) for one in wishes)), None
+            (rule for rule in rules if any(rule.touches(one, self._scope, runs) for one in requests)), None
         )
 
-    def _by_rule(self, wish: Wish) -> Decision | None:
-        # A rule about much cannot have meant what is guarded, unless it says so.
-        guard = self._guard(wish.subject).casefold() if wish.deed == "write" else ""
+    def _by_rule(self, request: PermissionRequest) -> Decision | None:
+        # A broad rule cannot have meant what is guarded, unless it names it.
+        guard = self._guard(request.subject).casefold() if request.action == "write" else ""
         allowing = (one for one in self.rules.allow if guard in one.pattern.casefold())
-        rule = next((one for one in allowing if one.allows(wish, self._scope)), None)
+        rule = next((one for one in allowing if one.allows(request, self._scope)), None)
         return Decision("allow", f"The rule {rule} allows this.", str(rule)) if rule else None
 
-    def _commands(self, wish: Wish, line: Line) -> Decision | None:
-        """Each command of a line must be allowed; only a rule with the very line allows one that is not plain."""
-        rules = [rule for rule in self.rules.allow if rule.about(wish)]
+    def _by_command_rules(self, request: PermissionRequest, line: ShellLine) -> Decision | None:
+        """Every command of a line must be allowed; a line that is not plain only by a rule with that very line."""
+        rules = [rule for rule in self.rules.allow if rule.concerns(request)]
         for rule in rules:
-            if rule.pattern == wish.subject.strip() or (not rule.pattern and not self._unsure(line)):
+            if rule.pattern == request.subject.strip() or (not rule.pattern and not self._unsure(line)):
                 return Decision("allow", f"The rule {rule} allows this.", str(rule))
         if not line.plain or not line.commands or self._unsure(line):
             return None
-        used, looking = [], not _moves(line)
+        used, looking = [], not _changes_folder(line)
         for command in line.commands:
-            fitting = next((one for one in rules if one.allows_command(command)), None)
-            if fitting is None and not (looking and self._only_looks(command, wish)):
+            matching = next((one for one in rules if one.allows_command(command)), None)
+            if matching is None and not (looking and self._only_looks(command, request)):
                 return None
-            used += [str(fitting)] if fitting else []
+            used += [str(matching)] if matching else []
         if not used:
             return Decision("allow", "It only looks at things in the workspace.")
         return Decision("allow", f"Allowed by {', '.join(dict.fromkeys(used))}.", used[0])
 
-    def _only_looks(self, command: Simple, wish: Wish) -> bool:
+    def _only_looks(self, command: SimpleCommand, request: PermissionRequest) -> bool:
         words = command.words
-        if command.assigns or command.writes or not command.literal or wish.outside or not words:
+        if command.assigns or command.writes or not command.literal or request.outside or not words:
             return False
-        if shows_files(words) and self._has_rules(Wish("Read", "read")):
-            # One that goes through folders may come upon what is not to be read.
+        if shows_files(words) and self._has_rules(PermissionRequest("Read", "read")):
+            # One that goes through folders may come upon a file that must not be read.
             return False
-        return only_looks(words)
+        return is_read_only(words)
 
-    def _unsure(self, line: Line) -> bool:
-        """Rules about commands exist, and this line does not show all it runs."""
-        return hidden(line) != "" and self._has_rules(Wish("Shell", "run"))
+    def _unsure(self, line: ShellLine) -> bool:
+        """Whether there are rules about commands, and this line does not show all it runs."""
+        return hidden_part(line) != "" and self._has_rules(PermissionRequest("Shell", "run"))
 
-    def _has_rules(self, wish: Wish) -> bool:
-        """Are there rules that refuse or ask about such things?"""
-        return any(rule.about(wish) for rule in (*self.rules.deny, *self.rules.ask))
+    def _has_rules(self, request: PermissionRequest) -> bool:
+        """Whether any rules deny such requests or ask about them."""
+        return any(rule.concerns(request) for rule in (*self.rules.deny, *self.rules.ask))
 
     # -- by mode ---------------------------------------------------------------------------------
 
-    def _while_planning(self, wish: Wish, line: Line | None) -> Decision | None:
-        if wish.deed == "write" and wish.subject != self.plan:
+    def _while_planning(self, request: PermissionRequest, line: ShellLine | None) -> Decision | None:
+        if request.action == "write" and request.subject != self.plan:
             return Decision("deny", "While planning nothing is changed but the plan itself.")
-        if wish.deed == "call":
+        if request.action == "call":
             return Decision("deny", "While planning only tools that change nothing may be used.")
         if line is not None:
-            looking = line.plain and not _moves(line)
-            if not (looking and all(self._only_looks(one, wish) for one in line.commands)):
+            looking = line.plain and not _changes_folder(line)
+            if not (looking and all(self._only_looks(one, request) for one in line.commands)):
                 return Decision("deny", "While planning only commands that change nothing may be run.")
         return None
 
-    def _by_mode(self, wish: Wish, line: Line | None) -> Decision:
-        match wish.deed:
+    def _by_mode(self, request: PermissionRequest, line: ShellLine | None) -> Decision:
+        match request.action:
             case "none":
                 return Decision("allow", "Nobody need be asked about this.")
             case "read":
-                return self._reading(wish)
+                if self._inside(request.subject, *self.readable):
+                    return Decision("allow", "It lies in the workspace.")
+                return self._ask(request, self._outside(request))
             case "write":
-                return self._writing(wish)
+                return self._writing(request)
             case "run":
-                return self._running(wish, line or read(wish.subject))
+                return self._running(request, line or parse(request.subject))
             case _:
                 if self.mode == "autonomous":
                     return Decision("allow", "This is free in this mode.")
-                return self._asked(wish, "This is asked for in this mode.")
+                return self._ask(request, "This is asked for in this mode.")
 
-    def _running(self, wish: Wish, line: Line) -> Decision:
+    def _running(self, request: PermissionRequest, line: ShellLine) -> Decision:
         if self.mode != "autonomous":
-            return self._asked(
-                wish, f"Commands are asked for{f'; this one has {line.why}' if line.why else ''}."
+            return self._ask(
+                request, f"Commands are asked for{f'; this one has {line.why}' if line.why else ''}."
             )
         if self._unsure(line):
-            return self._asked(wish, f"The line does not show all it runs ({hidden(line)}).")
-        if guarded := next(filter(self._guard, wish.writes), None):
-            return self._asked(wish, f"It writes {guarded}, which decides what runs later.")
+            return self._ask(request, f"The line does not show all it runs ({hidden_part(line)}).")
+        if guarded := next(filter(self._guard, request.writes), None):
+            return self._ask(request, f"It writes {guarded}, which decides what runs later.")
         return Decision("allow", "Commands are free in this mode.")
 
-    def _reading(self, wish: Wish) -> Decision:
-        if self._inside(wish.subject, *self.readable):
-            return Decision("allow", "It lies in the workspace.")
-        return self._asked(wish, f"{wish.subject} lies outside the workspace {self.workspace}.")
-
-    def _writing(self, wish: Wish) -> Decision:
+    def _writing(self, request: PermissionRequest) -> Decision:
         if self.mode == "plan":
             return Decision("allow", "It is the plan.")
-        if not self._inside(wish.subject):
-            return self._asked(wish, f"{wish.subject} lies outside the workspace {self.workspace}.")
-        if self._guard(wish.subject):
-            return self._asked(wish, f"{wish.subject} decides what runs later, or as whom.")
+        if not self._inside(request.subject):
+            return self._ask(request, self._outside(request))
+        if self._guard(request.subject):
+            return self._ask(request, f"{request.subject} decides what runs later, or as whom.")
         if self.mode in ("accept_edits", "autonomous"):
             return Decision("allow", "Files in the workspace may be changed in this mode.")
-        return self._asked(wish, "Changes are asked for in this mode.")
+        return self._ask(request, "Changes are asked for in this mode.")
 
-    def _asked(self, wish: Wish, why: str) -> Decision:
-        guard = self._guard(wish.subject) if wish.deed == "write" else ""
+    def _outside(self, request: PermissionRequest) -> str:
+        return f"{request.subject} lies outside the workspace {self.workspace}."
+
+    def _ask(self, request: PermissionRequest, why: str) -> Decision:
+        guard = self._guard(request.subject) if request.action == "write" else ""
         if guard in self.guarded:
             return Decision("ask", why)
-        return Decision("ask", why, would_allow=suggested(wish, self.workspace, guarded=guard != ""))
+        return Decision("ask", why, would_allow=suggest_rules(request, self.workspace, guarded=guard != ""))
 
     def _inside(self, path: str, *further: str) -> bool:
         folders = (self.workspace, *self.roots, *further)
         return any(PurePosixPath(path).is_relative_to(folder) for folder in folders)
 
     def _guard(self, path: str) -> str:
-        return guard_of(path, (self.workspace, *self.roots), self.guarded)
+        """The name a file is guarded by, or the one of ``guarded`` it lies in; empty if it is not guarded.
+
+        Only what lies below the innermost root counts: work may be done inside such a folder too.
+        """
+        file, roots = PurePosixPath(path), (self.workspace, *self.roots)
+        around = max((root for root in roots if file.is_relative_to(root)), key=len, default="/")
+        for folder in self.guarded:
+            if file.is_relative_to(folder) and not PurePosixPath(around).is_relative_to(folder):
+                return folder
+        beneath = [part.casefold() for part in file.parts[len(PurePosixPath(around).parts) :]]
+        candidates = (*beneath, *map("/".join, pairwise(beneath)))
+        return next((name for name in candidates if name in _GUARDED), "").partition("/")[0]
 
 
-def _moves(line: Line) -> bool:
-    """Does a line change the folder? What stands beside that was not looked at from there."""
-    return len(line.commands) > 1 and any(_MOVES & set(command.words) for command in line.commands)
+def _changes_folder(line: ShellLine) -> bool:
+    """Whether a line changes the folder: the paths of its other commands were not looked at from there."""
+    return len(line.commands) > 1 and any(_CHANGE_FOLDER & set(command.words) for command in line.commands)
+
+
+class Grants:
+    """The permissions of a session as they are now: the mode, the rules, what was granted, what is being asked."""
+
+    def __init__(self, permissions: Permissions) -> None:
+        self.now = permissions
+        self.granted: tuple[str, ...] = ()
+        """Rules the user added in this session."""
+        self.pending: tuple[str, ...] = ()
+        """What the user is being asked about, in words."""
+        self.unanswered: tuple[str, ...] = ()
+        """What the user was being asked about when an earlier process ended."""
+        self.changed: Callable[[], None] = lambda: None
+        """Called after each change."""
+        self.after_planning: Mode = "ask" if permissions.mode == "plan" else permissions.mode
+        """The mode that follows when planning ends."""
+        self._lock = threading.Lock()
+
+    def restore(self, granted: tuple[str, ...], pending: tuple[str, ...], after_planning: Mode) -> None:
+        """Go on where an earlier run stopped."""
+        self.now = self.now.allowing(*granted)
+        self.granted, self.unanswered = granted, pending
+        if self.now.mode == "plan":
+            self.after_planning = after_planning
+
+    @property
+    def mode(self) -> Mode:
+        """What decides where no rule applies."""
+        return self.now.mode
+
+    @mode.setter
+    def mode(self, mode: Mode) -> None:
+        if mode not in get_args(Mode):
+            raise InputError(f"there is no mode {mode!r}; there are {', '.join(get_args(Mode))}")
+        if mode == "plan" and self.now.mode != "plan":
+            self.after_planning = self.now.mode
+        self.now = replace(self.now, mode=mode)
+        self.changed()
+
+    def end_planning(self) -> None:
+        """Go back to the mode before."""
+        if self.now.mode == "plan":
+            self.mode = self.after_planning
+
+    def allow(self, *rules: str) -> None:
+        """Add rules that allow something from now on."""
+        with self._lock:
+            self.now = self.now.allowing(*rules)
+            self.granted = tuple(dict.fromkeys((*self.granted, *rules)))
+        self.changed()
+
+    def revoke(self, *rules: str) -> None:
+        """Take back rules that were granted in this session."""
+        held = self.now.rules
+        allow = tuple(rule for rule in held.allow if str(rule) not in rules)
+        self.now = replace(self.now, rules=Rules(allow, held.ask, held.deny))
+        self.granted = tuple(rule for rule in self.granted if rule not in rules)
+        self.changed()
+
+    @contextmanager
+    def asking(self, what: str) -> Iterator[None]:
+        """Note what the user is being asked about, as long as that takes."""
+        with self._lock:
+            self.pending = (*self.pending, what)
+        self.changed()
+        try:
+            yield
+        finally:
+            with self._lock:
+                place = self.pending.index(what)
+                self.pending = self.pending[:place] + self.pending[place + 1 :]
+            self.changed()

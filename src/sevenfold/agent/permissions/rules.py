@@ -1,44 +1,80 @@
-"""Permission rules, one line each: ``Shell(git status:*)``, ``Edit(src/**)``, ``WebFetch(domain:example.com)``.
+"""Permission requests, and the rules they are held against.
 
-A rule names a tool and, in brackets, what it is used on; without brackets it is about every use. ``Read`` covers
-all that reads files, ``Edit`` all that changes them. What a pattern means depends on the deed:
+A rule is one line, such as ``Shell(git status:*)``, ``Edit(src/**)`` or ``WebFetch(domain:example.com)``: a tool and,
+in brackets, what it is used on; without brackets it covers every use. ``Read`` covers every tool that reads files,
+``Edit`` every tool that changes them. What a pattern means depends on the action:
 
-- *paths* as in ``.gitignore``, relative to the workspace; from ``/`` or ``~/`` anywhere;
-- *command lines*: ``git status:*`` fits what begins with these words, ``npm test`` only itself, ``*`` within stands
-  for anything. Every command of a line must fit for the line to be allowed; one that fits is enough to refuse it;
-- *addresses*: ``domain:`` a host, else the address with ``*``.
+- *paths* match as in ``.gitignore``, relative to the workspace, or anywhere if they begin with ``/`` or ``~/``;
+- *command lines*: ``git status:*`` matches commands that begin with these words, ``npm test`` only itself, and ``*``
+  within a pattern anything. A line is allowed if every one of its commands is, and denied if any one is;
+- *addresses*: ``domain:`` matches a host, anything else the address itself, with ``*``.
 
-Where a rule refuses or asks it is read broadly (any case, subdomains, behind ``sudo`` and the like); where it
-allows, narrowly.
+Rules that deny or ask are read broadly (any case, subdomains, behind ``sudo`` and the like), rules that allow narrowly.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
+from typing import Literal
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.agent.permissions.request import Wish
-from sevenfold.agent.permissions.shell import Simple, read
-from sevenfold.agent.permissions.wrappers import Disguise
+from sevenfold.agent.permissions.shell import CommandText, SimpleCommand, names, parse
 from sevenfold.agent.tools.globs import Glob
-from sevenfold.agent.tools.words import names
 from sevenfold.errors import InputError
+
+Action = Literal["none", "read", "write", "run", "fetch", "call"]
+"""Nothing that needs permission; reading or writing a path; running a command line; fetching an address; or something
+only the tool itself knows."""
 
 _RULE = re.compile(r"([A-Za-z*][\w*.-]*)(?:\((.+)\))?", re.DOTALL)
 _OTHER_NAMES = {"Bash": "Shell"}
 _FAMILIES = {"read": "Read", "write": "Edit"}
-_MIGHTY = {
+_MCP_TOOL = "mcp__"
+_DANGEROUS = {
     "cargo": names("--config"),
     "git": names(
         "--contents --exec --ext-diff --no-index --open-files-in-pager --output --receive-pack --upload-pack"
     ),
 }
-"""Options with which a harmless subcommand runs anything, or writes and reads files anywhere."""
+"""Options with which a harmless subcommand runs anything, or reads and writes files anywhere."""
+_HARMLESS = {
+    "cargo": names("build check clippy doc fmt test tree"),
+    "docker": names("images logs ps"),
+    "git": names(
+        "add blame branch commit describe diff log ls-files rev-parse show stash status switch tag"
+    ),
+    "npm": names("ls outdated test view"),
+    "pip": names("check freeze list show"),
+    "ruff": names("check format"),
+}
+"""Subcommands that stay what they are whatever follows. Any other command may become anything with other words."""
+_DEEP = 4
+"""Folders nearer to the root than this hold too much: home folders, and the system's own."""
+_SPECIAL = re.compile(r"[*?\[\]{}]")
+
+
+class PermissionRequest(Struct, frozen=True):
+    """What a tool call is about to do."""
+
+    tool: str
+    action: Action = "none"
+    subject: str = ""
+    """The path with symbolic links resolved, the command line, or the address."""
+    named: str = ""
+    """The path as the model named it, links and all, if that differs."""
+    outside: tuple[str, ...] = ()
+    """For a command line: words that lead out of the workspace."""
+    paths: tuple[str, ...] = ()
+    """For a command line: the files its words name, as named and with links resolved."""
+    writes: tuple[str, ...] = ()
+    """For a command line: the files it is seen to write, likewise."""
 
 
 class Scope(Struct, frozen=True):
@@ -57,7 +93,7 @@ class Rule(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Rule:
-        """A rule from its line; raises `InputError` if it is none."""
+        """Read a rule from its line; raises `InputError` if it is malformed."""
         found = _RULE.fullmatch(text.strip())
         if not found:
             raise InputError(
@@ -71,41 +107,44 @@ class Rule(Struct, frozen=True):
     def __str__(self) -> str:
         return f"{self.tool}({self.pattern})" if self.pattern else self.tool
 
-    def about(self, wish: Wish) -> bool:
-        """Is the rule about this tool, or about all that does this?"""
-        if _FAMILIES.get(wish.deed) == self.tool or self.tool == wish.tool:
+    def concerns(self, request: PermissionRequest) -> bool:
+        """Whether the rule is for this tool, or for every tool that does this."""
+        if _FAMILIES.get(request.action) == self.tool or self.tool == request.tool:
             return True
-        return "*" in self.tool and _star(self.tool).fullmatch(wish.tool) is not None
+        return "*" in self.tool and _star(self.tool).fullmatch(request.tool) is not None
 
-    def allows(self, wish: Wish, scope: Scope) -> bool:
-        """Does it fit the whole of the wish? For command lines, see `allows_command`."""
-        if not self.about(wish):
+    def allows(self, request: PermissionRequest, scope: Scope) -> bool:
+        """Whether it matches the whole request. For command lines, see `allows_command`."""
+        if not self.concerns(request):
             return False
         if not self.pattern:
             return True
-        if wish.deed in _FAMILIES:
-            return self._path(wish.subject, scope, broad=False)
-        if wish.deed == "fetch":
-            return self._address(wish.subject, broad=False)
-        return _star(self.pattern).fullmatch(wish.subject) is not None
+        if request.action in _FAMILIES:
+            return self._matches_path(request.subject, scope, broad=False)
+        if request.action == "fetch":
+            return self._matches_address(request.subject, broad=False)
+        return _star(self.pattern).fullmatch(request.subject) is not None
 
-    def touches(self, wish: Wish, scope: Scope, runs: Iterable[Disguise] = ()) -> bool:
-        """Does it fit any part or name of the wish, read broadly? ``runs`` is what a command line may run."""
-        if not self.about(wish):
+    def touches(self, request: PermissionRequest, scope: Scope, runs: Iterable[CommandText] = ()) -> bool:
+        """Whether it matches any part or name of the request, read broadly.
+
+        ``runs`` is everything a command line may run.
+        """
+        if not self.concerns(request):
             return False
         if not self.pattern:
             return True
-        if wish.deed in _FAMILIES:
-            names = {wish.subject, wish.named or wish.subject}
-            return any(self._path(name, scope, broad=True) for name in names)
-        if wish.deed == "fetch":
-            return self._address(wish.subject, broad=True)
-        if wish.deed == "run":
-            return wish.subject.strip() == self.pattern or any(map(self._within, runs))
-        return _star(self.pattern).fullmatch(wish.subject) is not None
+        if request.action in _FAMILIES:
+            paths = {request.subject, request.named or request.subject}
+            return any(self._matches_path(path, scope, broad=True) for path in paths)
+        if request.action == "fetch":
+            return self._matches_address(request.subject, broad=True)
+        if request.action == "run":
+            return request.subject.strip() == self.pattern or any(map(self._matches_within, runs))
+        return _star(self.pattern).fullmatch(request.subject) is not None
 
-    def allows_command(self, command: Simple) -> bool:
-        """Does it fit this command, which sets no variables and writes no files?"""
+    def allows_command(self, command: SimpleCommand) -> bool:
+        """Whether it matches this command; never one that sets variables or writes files."""
         if command.assigns or command.writes or not command.words:
             return False
         if not self.pattern:
@@ -113,14 +152,14 @@ class Rule(Struct, frozen=True):
         if "*" not in self.pattern:
             return command.text == self.pattern or _same(command, self.pattern)
         begun = tuple(self.pattern.removesuffix(":*").partition("*")[0].split())
-        if " " in command.words[0] or _mighty(command.words, len(begun)):
+        if " " in command.words[0] or _has_dangerous_option(command.words, len(begun)):
             return False
         if self.pattern.endswith(":*"):
             return command.words[: len(begun)] == begun
         return _star(self.pattern).fullmatch(" ".join(command.words)) is not None
 
-    def _within(self, run: Disguise) -> bool:
-        """Does it fit what may begin at one of these places? However many they are, each is looked at once."""
+    def _matches_within(self, run: CommandText) -> bool:
+        """Whether it matches from one of the places a command may begin; each place is looked at once."""
         text, starts = run.text, run.starts
         if self.pattern.endswith(":*"):
             begun = " ".join(self.pattern.removesuffix(":*").split())
@@ -128,13 +167,13 @@ class Rule(Struct, frozen=True):
             return any(text[end : end + 1] in ("", " ") for end in ends)
         if "*" in self.pattern:
             begun = self.pattern.partition("*")[0]
-            # What fits from a later place on fits from the first one too: "*" stands for what is between.
+            # What matches from a later place matches from the first one too: "*" covers what is in between.
             first = next((at for at in starts if text.startswith(begun, at)), None)
             return first is not None and _star(self.pattern).fullmatch(text, first) is not None
-        whole = " ".join(word for command in read(self.pattern).commands for word in command.words)
+        whole = " ".join(word for command in parse(self.pattern).commands for word in command.words)
         return text.endswith(whole) and len(text) - len(whole) in starts
 
-    def _path(self, path: str, scope: Scope, *, broad: bool) -> bool:
+    def _matches_path(self, path: str, scope: Scope, *, broad: bool) -> bool:
         base, pattern = scope.workspace, self.pattern
         if pattern == "~" or pattern.startswith("~/"):
             base, pattern = scope.home or "/", pattern[1:] or "/**"
@@ -145,7 +184,7 @@ class Rule(Struct, frozen=True):
         beneath = PurePosixPath(path).relative_to(base).as_posix()
         return Glob(pattern, ignore_case=broad).covers(beneath)
 
-    def _address(self, address: str, *, broad: bool) -> bool:
+    def _matches_address(self, address: str, *, broad: bool) -> bool:
         if not self.pattern.startswith("domain:"):
             return _star(self.pattern).fullmatch(address) is not None
         wanted = self.pattern.removeprefix("domain:").strip().lower().rstrip(".")
@@ -155,29 +194,115 @@ class Rule(Struct, frozen=True):
         return host == wanted or (broad and host.endswith(f".{wanted}"))
 
 
+class Rules(Struct, frozen=True):
+    """Three lists of rules."""
+
+    allow: tuple[Rule, ...] = ()
+    ask: tuple[Rule, ...] = ()
+    deny: tuple[Rule, ...] = ()
+
+    @classmethod
+    def of(cls, lists: Mapping[str, Sequence[str]]) -> Rules:
+        """Read lists of lines under the keys allow, ask and deny; raises `InputError` for other keys."""
+        for name in lists:
+            if name not in cls.__struct_fields__:
+                raise InputError(f"there is no list of rules {name!r}; there are allow, ask and deny")
+        return cls(*(tuple(map(Rule.parse, lists.get(name, ()))) for name in cls.__struct_fields__))
+
+    def as_data(self) -> dict[str, list[str]]:
+        """The same lists of lines again, for storing."""
+        return {name: [str(rule) for rule in getattr(self, name)] for name in self.__struct_fields__}
+
+    def __add__(self, other: Rules) -> Rules:
+        """Both, each line once."""
+        pairs = ((getattr(self, name), getattr(other, name)) for name in self.__struct_fields__)
+        return Rules(*(tuple(dict.fromkeys(mine + theirs)) for mine, theirs in pairs))
+
+
+def unknown_rules(rules: Rules, known: Collection[str]) -> Iterator[str]:
+    """A warning for each rule that names none of the known tools, and so protects and permits nothing.
+
+    Tools of MCP servers come and go, so there are no warnings about those.
+    """
+    letters = {name.lower(): name for name in known}
+    for rule in dict.fromkeys((*rules.allow, *rules.ask, *rules.deny)):
+        if rule.tool.startswith(_MCP_TOOL) or any(fnmatchcase(name, rule.tool) for name in known):
+            continue
+        near = get_close_matches(rule.tool.lower(), letters, 1)
+        hint = f"did you mean {letters[near[0]]}?" if near else f"there are {', '.join(sorted(known))}"
+        yield f"the rule {rule} has no effect, for no tool is called {rule.tool}: {hint}"
+
+
+def suggest_rules(request: PermissionRequest, workspace: str, *, guarded: bool = False) -> tuple[str, ...]:
+    """Rules that together would allow the request; none if only a single consent makes sense.
+
+    They are wide enough to be useful and no wider than what was seen: for a command the line itself, except for a few
+    programs whose subcommands stay harmless whatever follows; for a file its folder, unless the file is ``guarded``.
+    """
+    match request.action:
+        case "run":
+            return _for_line(request)
+        case "read" | "write":
+            pattern = _for_path(PurePosixPath(request.subject), workspace, guarded)
+            special = _SPECIAL.search(request.subject)
+            return () if special else (f"{_FAMILIES[request.action]}({pattern})",)
+        case "fetch":
+            host = urlsplit(request.subject).hostname
+            return (f"{request.tool}(domain:{host})",) if host else ()
+        case "call":
+            return (request.tool,)
+        case _:
+            return ()
+
+
+def _for_line(request: PermissionRequest) -> tuple[str, ...]:
+    text, line = request.subject.strip(), parse(request.subject)
+    if not line.plain or any(command.assigns or command.writes for command in line.commands):
+        # A line that is not plain is allowed word for word or not at all.
+        return () if "*" in text or not text else (f"Shell({text})",)
+    rules = [_for_command(command, request.outside) for command in line.commands if command.words]
+    return tuple(dict.fromkeys(rules)) if all(rules) else ()
+
+
+def _for_command(command: SimpleCommand, outside: tuple[str, ...]) -> str:
+    """A rule for one command; none for words that would mean more in a rule than in the line."""
+    program, *others = command.words
+    if command.literal and not command.reads and not set(outside) & set(others):
+        rule = Rule("Shell", " ".join((program, *others[:1])) + ":*")
+        if set(others[:1]) & _HARMLESS.get(program, frozenset()) and rule.allows_command(command):
+            return str(rule)
+    return "" if "*" in command.text else f"Shell({command.text})"
+
+
+def _for_path(path: PurePosixPath, workspace: str, guarded: bool) -> str:
+    """The folder of a file, or the file alone if its neighbours are another matter."""
+    folder = path.parent
+    if folder.is_relative_to(workspace):
+        beneath = path.relative_to(workspace) if guarded else folder.relative_to(workspace) / "**"
+        return beneath.as_posix() if "/" in beneath.as_posix() else f"./{beneath}"
+    private = any(part.startswith(".") for part in path.parts)
+    alone = guarded or private or len(folder.parts) < _DEEP
+    return path.as_posix() if alone else f"{folder}/**"
+
+
 def _star(pattern: str) -> re.Pattern[str]:
-    """``*`` for anything; the rest as it stands."""
+    """A pattern in which ``*`` matches anything and everything else itself."""
     first, *others = re.split(r"\*+", pattern)
-    # Each stretch is taken at its first place and never again, so that no pattern takes long.
+    # Atomic groups: each stretch is taken at its first place and never tried again, so that no pattern takes long.
     middle = "".join(f"(?>.*?{re.escape(one)})" for one in others[:-1])
     last = f".*{re.escape(others[-1])}" if others else ""
     return re.compile(re.escape(first) + middle + last, re.DOTALL)
 
 
-def _same(command: Simple, pattern: str) -> bool:
-    """Is the pattern this command, but for the way it is written?"""
-    meant = read(pattern)
+def _same(command: SimpleCommand, pattern: str) -> bool:
+    """Whether the pattern is this command but for the way it is written."""
+    meant = parse(pattern)
     bare = [replace(one, text="", feeds=False) for one in (command, *meant.commands)]
     return meant.plain and bare[1:] == bare[:1]
 
 
-def _mighty(words: tuple[str, ...], named: int) -> bool:
-    """Are there options, behind the words a rule names, that it cannot have meant? Or what may be short for one?"""
-    options = _MIGHTY.get(words[0], frozenset())
+def _has_dangerous_option(words: tuple[str, ...], named: int) -> bool:
+    """Whether options follow the words a rule names that it cannot have meant, or abbreviations of such options."""
+    options = _DANGEROUS.get(words[0], frozenset())
     given = (word.partition("=")[0] for word in words[named:] if word.startswith("--") and word != "--")
     return any(option.startswith(one) for one in given for option in options)
-
-
-def parsed(lines: Iterable[str]) -> tuple[Rule, ...]:
-    """Rules from their lines."""
-    return tuple(map(Rule.parse, lines))

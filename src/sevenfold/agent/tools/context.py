@@ -1,8 +1,8 @@
-"""What a tool may lean on while it runs: the workspace, what lasts from call to call, and services of the session.
+"""What a tool can use while it runs: the workspace, what lasts from call to call, and services of the session.
 
-A `Context` is frozen and belongs to one call; `for_call` makes the next one. The two things tools change between
-them, the working directory and which files the model knows, are on the `Desk`, one for the whole session.
-Services are small protocols: whoever runs the loop brings the real ones, and a tool whose service is missing says so.
+A `Context` is frozen and belongs to one call; `for_call` makes the next one. What tools change, the working directory
+and which files the model knows, is on the `Desk`, one for the whole session. Services are small protocols, implemented
+by the agent; a tool whose service is missing says so.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from typing import Literal, Protocol
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sevenfold.agent.permissions.request import Wish
+from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.recall.recall import Hit
 
 ROOM = 48_000
-"""Characters of one result, where the window has its full size."""
+"""Characters of one result, in a window of full size."""
 KEPT_FILES = 200
-"""Files the model knows, the newest, that are kept for another process."""
+"""How many of the files the model knows, the newest, are kept for another process."""
 
 
 class Abort:
-    """Says that a call should stop; one that has a parent stops with it."""
+    """A signal that a call should stop; one with a parent is set with it."""
 
     def __init__(self, parent: Abort | None = None) -> None:
         self._event = threading.Event()
         self._parent = parent
 
     def set(self) -> None:
-        """Stop this and all that descends from it."""
+        """Stop this and every signal below it."""
         self._event.set()
 
     def is_set(self) -> bool:
-        """Should it stop?"""
+        """Whether the call should stop."""
         return self._event.is_set() or (self._parent is not None and self._parent.is_set())
 
 
-class Known(Struct, frozen=True):
+class KnownFile(Struct, frozen=True):
     """What the model knows of a file."""
 
     version: str
@@ -48,10 +48,10 @@ class Known(Struct, frozen=True):
 
 
 class DeskState(Struct, frozen=True):
-    """A desk as data: what a session keeps to go on with."""
+    """A desk as data, for resuming a session."""
 
     cwd: str
-    files: Mapping[str, Known] = {}
+    files: Mapping[str, KnownFile] = {}
 
 
 class Desk:
@@ -61,15 +61,15 @@ class Desk:
         self.cwd = cwd
         self.changing = threading.RLock()
         """Held while a file is checked and written."""
-        self._files: dict[str, Known] = {}
+        self._files: dict[str, KnownFile] = {}
 
     def know(self, path: str, version: str, *, whole: bool) -> None:
-        """The model was shown this version; having seen all of it is not undone by seeing a part."""
+        """Note that the model was shown this version; having seen all of it is not undone by seeing a part."""
         before = self._files.pop(path, None)
         whole = whole or (before is not None and before.version == version and before.whole)
-        self._files[path] = Known(version, whole)
+        self._files[path] = KnownFile(version, whole)
 
-    def known(self, path: str) -> Known | None:
+    def known(self, path: str) -> KnownFile | None:
         """What the model knows of a file; None if it has not read it."""
         return self._files.get(path)
 
@@ -78,21 +78,21 @@ class Desk:
         return list(reversed(self._files))
 
     def forget(self) -> None:
-        """After a compaction nothing counts as read but what is read, or put back, from now on."""
+        """Forget all files: after a compaction only what is read, or put back, from then on counts as read."""
         self._files.clear()
 
     def state(self) -> DeskState:
-        """As data; of files that were seen long ago the model needs another look in another process."""
+        """The desk as data; files seen long ago are left out, and must be read again in another process."""
         return DeskState(str(self.cwd), dict(list(self._files.items())[-KEPT_FILES:]))
 
     def restore(self, state: DeskState) -> None:
-        """Go on where another desk stopped."""
+        """Go on from the state of another desk."""
         self.cwd = Path(state.cwd)
         self._files = dict(state.files)
 
 
 class Option(Struct, frozen=True):
-    """One answer a user may choose."""
+    """An answer the user may choose."""
 
     label: str
     description: str = ""
@@ -108,10 +108,10 @@ class Question(Struct, frozen=True):
 
 
 class AskUser(Protocol):
-    """Puts questions to the user."""
+    """Asks the user."""
 
     def __call__(self, questions: Sequence[Question], abort: Abort) -> Sequence[str] | None:
-        """One answer for each, in the user's words or the labels chosen; None if the user will not answer."""
+        """One answer for each, in the user's words or the labels chosen; None if the user does not answer."""
         ...
 
 
@@ -119,46 +119,46 @@ class Recall(Protocol):
     """Finds what has left the context."""
 
     def search(self, query: str, *, kind: str | None = None, k: int = 10) -> Sequence[Hit]:
-        """The records that fit, the best first."""
+        """The records that match, the best first."""
         ...
 
     def fetch(self, reference: str) -> bytes:
-        """The whole of a record, or of a stored result; raises `sevenfold.errors.UserError` if there is none."""
+        """A whole record, or stored result; raises `sevenfold.errors.UserError` if there is none."""
         ...
 
 
 class Todo(Struct, frozen=True):
-    """One thing to do."""
+    """One entry of the to-do list."""
 
     content: str
     status: Literal["pending", "in_progress", "completed"]
 
 
 class Todos(Protocol):
-    """Keeps the list of what there is to do."""
+    """Keeps the to-do list."""
 
     def get(self) -> Sequence[Todo]:
-        """The list as it stands."""
+        """The current list."""
         ...
 
     def set(self, todos: Sequence[Todo]) -> None:
-        """The list from now on."""
+        """Replace the list."""
         ...
 
 
 class Verdict(Struct, frozen=True):
-    """What the user says to a plan."""
+    """The user's answer to a plan."""
 
     approved: bool
     remark: str = ""
 
 
 class Plans(Protocol):
-    """Planning: on or off, and the file the plan is in."""
+    """Whether the agent is planning, and the file of the plan."""
 
     @property
     def planning(self) -> bool:
-        """Is nothing to be changed yet?"""
+        """Whether the agent is planning, so that nothing may be changed yet."""
         ...
 
     @property
@@ -167,28 +167,16 @@ class Plans(Protocol):
         ...
 
     def enter(self) -> None:
-        """Begin to plan."""
+        """Start planning."""
         ...
 
     def submit(self, plan: str, abort: Abort) -> Verdict:
-        """Keep the plan and ask for approval; planning ends with it."""
+        """Keep the plan and ask for approval; planning ends when it is given."""
         ...
 
 
-def _never(path: str, version: str) -> str | None:
-    return None
-
-
-def _always(path: str) -> bool:
-    return True
-
-
-def _nobody(text: str) -> None:
-    return None
-
-
 class Context(Struct, frozen=True, kw_only=True):
-    """What one call may lean on."""
+    """What one call can use."""
 
     workspace: Path
     """The folder the work is about, with links resolved."""
@@ -199,30 +187,38 @@ class Context(Struct, frozen=True, kw_only=True):
     """The environment commands run in."""
     call: str = ""
     """The id of the call."""
-    wish: Wish | None = None
-    """What was permitted. A tool does that and nothing else."""
+    permitted: PermissionRequest | None = None
+    """What was permitted; the tool does that and nothing else. None: nothing was asked for."""
     abort: Abort = field(default_factory=Abort)
-    progress: Callable[[str], None] = _nobody
-    """Told of output while it is still coming."""
-    unchanged: Callable[[str, str], str | None] = _never
-    """The call that still shows this version of a file, whole; None: it must be shown again."""
+    progress: Callable[[str], None] = lambda text: None
+    """Takes output while it is still coming."""
+    unchanged: Callable[[str, str], str | None] = lambda path, version: None
+    """From a file and its version to the call that still shows all of it; None: it must be shown again."""
     room: int = ROOM
-    """The most characters a result should have; small windows leave less."""
-    may_read: Callable[[str], bool] = _always
-    """Whether a file a search comes across may be shown; by its resolved path."""
+    """How many characters a result should have at most; small windows leave less."""
+    may_read: Callable[[str], bool] = lambda path: True
+    """Whether a search may show a file, by its resolved path."""
     ask: AskUser | None = None
     recall: Recall | None = None
     todos: Todos | None = None
     plans: Plans | None = None
 
     def for_call(
-        self, call: str, *, wish: Wish | None = None, progress: Callable[[str], None] | None = None
+        self,
+        call: str,
+        *,
+        permitted: PermissionRequest | None = None,
+        progress: Callable[[str], None] | None = None,
     ) -> Context:
-        """The same for one call, with a stop signal of its own beneath the present one."""
+        """The same for one call, with a stop signal of its own below the present one."""
         return replace(
-            self, call=call, wish=wish, abort=Abort(self.abort), progress=progress or self.progress
+            self,
+            call=call,
+            permitted=permitted,
+            abort=Abort(self.abort),
+            progress=progress or self.progress,
         )
 
     def inside(self, path: str | Path) -> bool:
-        """Does a resolved path lie in the workspace or one of its further folders?"""
+        """Whether a resolved path lies in the workspace or one of its further folders."""
         return any(Path(path).is_relative_to(root) for root in (self.workspace, *self.roots))

@@ -1,20 +1,23 @@
-"""Edit and Write: changing a file the model knows, and putting a whole one in its place.
+"""Edit and Write: changing a file the model knows, and replacing a file as a whole.
 
-A file must have been read before it is changed, and not have changed since: else the model would be working on what it
-imagines. Edits are made on the file's own bytes; all that was not replaced stays as it was, line ends included.
+A file must have been read before it is changed, and not have changed since; otherwise the model would work on what it
+imagines. Edits are made on the file's own bytes: everything that is not replaced stays as it was, line ends included.
+What changed is shown as a unified diff, whose cost depends on the change and not on the file.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from io import StringIO
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from sevenfold.agent.permissions.request import Wish
+from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Context
-from sevenfold.agent.tools.diffs import diff
 from sevenfold.agent.tools.output import FileChanged, ToolOutput
 from sevenfold.agent.tools.tool import StandardTool
 from sevenfold.errors import InputError, Refused
@@ -22,6 +25,12 @@ from sevenfold.errors import InputError, Refused
 _NUMBERED = re.compile(r"^ *\d+\t", re.MULTILINE)
 _MOST_COUNTED = 10_000
 _PATH = Meta(description="The file: absolute, or from the working directory.")
+DIFF_CONTEXT = 3
+"""Unchanged lines shown around each change."""
+MOST_DIFF_LINES = 400
+"""Lines of a diff that are kept; the counts are always of all of them."""
+_MOST_COMPARED = 1_000_000
+_LONGEST_LINE = 500
 
 
 class EditInput(Struct, forbid_unknown_fields=True):
@@ -52,16 +61,16 @@ class Edit(StandardTool[EditInput]):
     kind = "edit"
     input = EditInput
 
-    def wants(self, given: EditInput, context: Context) -> Wish:
-        """Writing that file."""
-        return _writing(self.name, given.path, context)
+    def requires(self, given: EditInput, context: Context) -> PermissionRequest:
+        """Permission to write the file."""
+        return files.request(self.name, "write", given.path, context)
 
     def act(self, given: EditInput, context: Context) -> ToolOutput:
-        """Replace, if it is clear what."""
+        """Replace the text, if it is clear which."""
         old, new = _encoded(given.old, "old"), _encoded(given.new, "new")
         if not old:
             raise InputError("old is empty; say what is to be replaced, or use Write to make a file.")
-        path = _target(given.path, context)
+        path = files.permitted_path(given.path, context)
         with context.desk.changing:
             before = files.content(path)
             whole = _must_be_known(path, before, context)
@@ -72,20 +81,20 @@ class Edit(StandardTool[EditInput]):
 
 
 class Write(StandardTool[WriteInput]):
-    """Makes a file, or puts another in its place."""
+    """Makes a file, or replaces one."""
 
     name = "Write"
     kind = "write"
     input = WriteInput
 
-    def wants(self, given: WriteInput, context: Context) -> Wish:
-        """Writing that file."""
-        return _writing(self.name, given.path, context)
+    def requires(self, given: WriteInput, context: Context) -> PermissionRequest:
+        """Permission to write the file."""
+        return files.request(self.name, "write", given.path, context)
 
     def act(self, given: WriteInput, context: Context) -> ToolOutput:
         """Write it."""
         after = _encoded(given.content, "content")
-        path = _target(given.path, context)
+        path = files.permitted_path(given.path, context)
         with context.desk.changing:
             if not files.exists(path):
                 return _done(path, None, after, context, whole=True)
@@ -97,18 +106,8 @@ class Write(StandardTool[WriteInput]):
             return _done(path, before, after, context, whole=True)
 
 
-def _target(path: str, context: Context) -> str:
-    """The file that was permitted."""
-    return context.wish.subject if context.wish else files.place(path, context).real
-
-
-def _writing(tool: str, path: str, context: Context) -> Wish:
-    place = files.place(path, context)
-    return Wish(tool, "write", place.real, place.named if place.named != place.real else "")
-
-
 def _done(path: str, before: bytes | None, after: bytes, context: Context, *, whole: bool) -> ToolOutput:
-    """Write, and tell what changed; ``whole``: the model knows all of the new text."""
+    """Write the file, and say what changed; ``whole``: the model knows all of the new text."""
     version = files.version(after)
     files.write(path, after, None if before is None else files.version(before))
     context.desk.know(path, version, whole=whole)
@@ -120,7 +119,7 @@ def _done(path: str, before: bytes | None, after: bytes, context: Context, *, wh
 
 
 def replaced(before: bytes, old: bytes, new: bytes, *, everywhere: bool, path: str) -> bytes:
-    """The content with one text replaced; raises `Refused` unless it is clear what is meant."""
+    """The content with a text replaced; raises `Refused` unless it is clear which one is meant."""
     if _has_crlf_only(before):
         old, new = _with_crlf(old), _with_crlf(new)
     if old == new:
@@ -138,7 +137,7 @@ def replaced(before: bytes, old: bytes, new: bytes, *, everywhere: bool, path: s
 
 
 def _must_be_known(path: str, found: bytes, context: Context) -> bool:
-    """Whether all of the file is known; raises if it was not read, or changed since."""
+    """Whether the model knows all of the file; raises `Refused` if it was not read, or changed since."""
     known = context.desk.known(path)
     if known is None:
         raise Refused(
@@ -150,7 +149,7 @@ def _must_be_known(path: str, found: bytes, context: Context) -> bool:
 
 
 def _count(content: bytes, old: bytes) -> int:
-    """Places where it stands, also where one reaches into the next: then it is unclear which is meant."""
+    """The places where it occurs, overlapping ones included: with those it is unclear which is meant."""
     places, at = 0, content.find(old)
     while at >= 0 and places < _MOST_COUNTED:
         places += 1
@@ -193,3 +192,96 @@ def _with_crlf(words: bytes) -> bytes:
 
 def _text(content: bytes) -> str:
     return content.decode(errors="replace")
+
+
+# -- diffs -----------------------------------------------------------------------------------------
+
+
+class Diff(Struct, frozen=True):
+    """A change as a unified diff."""
+
+    text: str
+    added: int
+    removed: int
+
+
+def diff(before: str, after: str, path: str) -> Diff:
+    """The change from one text to another."""
+    old, new = list(StringIO(before, "\n")), list(StringIO(after, "\n"))
+    lines, added, removed = [f"--- {path}", f"+++ {path}"], 0, 0
+    for group in _groups(old, new):
+        first, last = group[0], group[-1]
+        lines.append(f"@@ -{first[1] + 1},{last[2] - first[1]} +{first[3] + 1},{last[4] - first[3]} @@")
+        for tag, old_start, old_end, new_start, new_end in group:
+            if tag == "equal":
+                lines += [_line(" ", line) for line in old[old_start:old_end]]
+            else:
+                lines += [_line("-", line) for line in old[old_start:old_end]]
+                lines += [_line("+", line) for line in new[new_start:new_end]]
+                removed += old_end - old_start
+                added += new_end - new_start
+    if len(lines) > MOST_DIFF_LINES:
+        lines = [*lines[:MOST_DIFF_LINES], f"… {len(lines) - MOST_DIFF_LINES:,} more lines"]
+    return Diff("\n".join(lines), added, removed)
+
+
+Step = tuple[str, int, int, int, int]
+
+
+def _groups(old: Sequence[str], new: Sequence[str]) -> list[list[Step]]:
+    """Stretches of change with some lines around them, by their places in the whole texts."""
+    head = _common(old, new)
+    tail = _common(old[head:][::-1], new[head:][::-1])
+    changed_old, changed_new = old[head : len(old) - tail], new[head : len(new) - tail]
+    if not changed_old and not changed_new:
+        return []
+    steps: list[Step] = [("equal", 0, head, 0, head)]
+    if len(changed_old) * len(changed_new) > _MOST_COMPARED:
+        steps.append(("replace", head, head + len(changed_old), head, head + len(changed_new)))
+    else:
+        matcher = SequenceMatcher(None, changed_old, changed_new, autojunk=False)
+        steps += [
+            (tag, a + head, b + head, c + head, d + head) for tag, a, b, c, d in matcher.get_opcodes()
+        ]
+    steps.append(("equal", len(old) - tail, len(old), len(new) - tail, len(new)))
+    return _with_context(steps)
+
+
+def _with_context(steps: list[Step]) -> list[list[Step]]:
+    groups: list[list[Step]] = []
+    current: list[Step] = []
+    for tag, a, b, c, d in steps:
+        if tag == "equal" and b - a > 2 * DIFF_CONTEXT:
+            if current:
+                groups.append([*current, ("equal", a, a + DIFF_CONTEXT, c, c + DIFF_CONTEXT)])
+            current = [("equal", b - DIFF_CONTEXT, b, d - DIFF_CONTEXT, d)]
+        elif tag == "equal" and not current:
+            current = [("equal", max(a, b - DIFF_CONTEXT), b, max(c, d - DIFF_CONTEXT), d)]
+        elif b > a or d > c:
+            current.append((tag, a, b, c, d))
+    groups.append(current)
+    return [
+        [*group[:-1], _shortened(group[-1])]
+        for group in groups
+        if any(step[0] != "equal" for step in group)
+    ]
+
+
+def _shortened(step: Step) -> Step:
+    tag, a, b, c, d = step
+    return (tag, a, min(b, a + DIFF_CONTEXT), c, min(d, c + DIFF_CONTEXT)) if tag == "equal" else step
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    number = 0
+    for mine, theirs in zip(one, other, strict=False):
+        if mine != theirs:
+            break
+        number += 1
+    return number
+
+
+def _line(sign: str, line: str) -> str:
+    shown = line.rstrip("\r\n")
+    shown = shown if len(shown) <= _LONGEST_LINE else f"{shown[:_LONGEST_LINE]}…"
+    return f"{sign}{shown}" if line.endswith("\n") else f"{sign}{shown}\n\\ No newline at end of file"

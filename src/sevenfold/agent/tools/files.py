@@ -1,8 +1,8 @@
 """Files, opened so that what was permitted is what is opened.
 
-A path is resolved once, links and all, and that is what permission is asked for. Later it is opened one step at a time
-with links refused, so a link put in its way in between leads nowhere. Only regular files are read: a pipe or device
-could hold the reader up for ever. Writing puts a whole new file in the place of the old one.
+A path is resolved once, links included, and that is what permission is requested for. Later it is opened one step at a
+time with links refused, so a link put in its way in between leads nowhere. Only regular files are read, since a pipe or
+device could block the reader for ever. Writing replaces a file as a whole.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from msgspec import Struct
 
+from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.tools.context import Context
 from sevenfold.errors import InputError, Refused
 
 MOST_BYTES = 32 * 1024 * 1024
-"""The largest file that is held in memory: for editing, and for telling versions apart by content."""
+"""The largest file that is held in memory, for editing and for telling versions apart by content."""
 LONGEST_PATH = 4_000
-"""Bytes of a path. Step by step longer ones could be made, and no other program could open them."""
-_MADE_UP = ("/proc", "/sys")
+"""Bytes of a path. Longer ones could be made step by step, but no other program could open them."""
+_VIRTUAL = ("/proc", "/sys")
 """Folders without stored files: reading there may block, and shows environments with keys in them."""
 _STEPS = os.supports_dir_fd >= {os.open, os.mkdir, os.rename, os.unlink} and hasattr(os, "O_NOFOLLOW")
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -35,15 +36,18 @@ _FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_PATH", os.O_RDONLY) | _
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 
 
-class Place(Struct, frozen=True):
+class FilePath(Struct, frozen=True):
     """A path as it was named, and where it leads."""
 
     named: str
     real: str
 
 
-def place(path: str, context: Context) -> Place:
-    """Where a path leads, from the working directory; ``~`` is the home folder."""
+def resolve(path: str, context: Context) -> FilePath:
+    """Where a path leads, from the working directory; ``~`` is the home folder.
+
+    Raises `InputError` for what cannot be a path.
+    """
     if "\0" in path or not path:
         raise InputError(f"{path!r} cannot be a path; give a file's path without NUL characters")
     try:
@@ -53,13 +57,24 @@ def place(path: str, context: Context) -> Place:
     named = os.path.normpath(context.desk.cwd / Path(path).expanduser())
     if len(os.fsencode(named)) > LONGEST_PATH:
         raise InputError(f"{path[:100]!r}… cannot be a path: it has more than {LONGEST_PATH:,} bytes")
-    # Not of the tidied path: behind a link, ".." leads elsewhere than the words say.
-    return Place(named, os.path.realpath(context.desk.cwd / Path(path).expanduser()))
+    # Not of the normalised path: behind a link, ".." leads elsewhere than the words say.
+    return FilePath(named, os.path.realpath(context.desk.cwd / Path(path).expanduser()))
+
+
+def request(tool: str, action: Literal["read", "write"], path: str, context: Context) -> PermissionRequest:
+    """The request of a tool to read or write a path."""
+    found = resolve(path, context)
+    return PermissionRequest(tool, action, found.real, found.named if found.named != found.real else "")
+
+
+def permitted_path(path: str, context: Context) -> str:
+    """The resolved path that was permitted; where the path leads now if nothing had to be asked for."""
+    return context.permitted.subject if context.permitted else resolve(path, context).real
 
 
 @contextmanager
 def opened(real: str) -> Iterator[BinaryIO]:
-    """A regular file for reading, by its resolved path."""
+    """Open a regular file for reading, by its resolved path; raises `Refused` for anything else."""
     must_be_stored(real)
     with _parent(real) as (folder, name):
         try:
@@ -71,19 +86,19 @@ def opened(real: str) -> Iterator[BinaryIO]:
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
-        raise Refused(f"{real} is {_sort(mode)}, not a file that can be read.")
+        raise Refused(f"{real} is {_kind(mode)}, not a file that can be read.")
     with os.fdopen(descriptor, "rb") as file:
         yield file
 
 
 def must_be_stored(real: str) -> None:
-    """Raise for what only looks like a file: it says what the system, or this very program, is doing just now."""
-    if any(f"{real}/".startswith(f"{folder}/") for folder in _MADE_UP):
+    """Raise `Refused` for virtual files: they say what the system, or this very program, is doing just now."""
+    if any(f"{real}/".startswith(f"{folder}/") for folder in _VIRTUAL):
         raise Refused(f"{real} is no stored file but made up by the system; look at it with a command.")
 
 
 def content(real: str) -> bytes:
-    """The whole of a file that is not too large."""
+    """The whole content of a file; raises `Refused` if it is too large to be changed here."""
     with opened(real) as file:
         found = file.read(MOST_BYTES + 1)
     if len(found) > MOST_BYTES:
@@ -92,25 +107,26 @@ def content(real: str) -> bytes:
 
 
 def exists(real: str) -> bool:
-    """Is there anything at this path?"""
+    """Whether there is anything at this path."""
     return os.path.lexists(real)
 
 
 def version(found: bytes) -> str:
-    """What tells one content from another."""
+    """A name for a content, different for each."""
     return hashlib.blake2b(found, digest_size=12).hexdigest()
 
 
 def version_by_date(file: BinaryIO) -> str:
-    """The same for files too large to be read through."""
+    """The same for files too large to be read as a whole."""
     state = os.fstat(file.fileno())
     return f"{state.st_mtime_ns}-{state.st_size}-{state.st_ino}"
 
 
 def write(real: str, new: bytes, before: str | None) -> None:
-    """Put a file in its place, all or nothing; folders on the way are made.
+    """Write a file, all or nothing, and the folders it needs.
 
-    ``before`` is the version that is there; None: nothing is. If that is no longer so, nothing is written.
+    ``before`` is the version that is there, None if there is no file. Raises `Refused` and writes nothing if that is no
+    longer so.
     """
     with _parent(real, make=True) as (folder, name):
         mode = _mode(name, folder, real)
@@ -142,7 +158,7 @@ def _mode(name: str, folder: int | None, real: str) -> int | None:
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(found):
-        raise Refused(f"{real} is {_sort(found)}; only files can be written.")
+        raise Refused(f"{real} is {_kind(found)}; only files can be written.")
     return stat.S_IMODE(found)
 
 
@@ -181,14 +197,14 @@ def _step(part: str, folder: int, real: str, *, make: bool) -> int:
 
 
 def _missing(real: str) -> str:
-    """Says what there is instead."""
+    """An error text that says what there is instead."""
     path = Path(real)
     try:
-        beside = sorted(one.name for one in path.parent.iterdir())
+        others = sorted(one.name for one in path.parent.iterdir())
     except OSError:
         return f"There is no file {real}, nor a folder {path.parent} it could be in."
-    near = get_close_matches(path.name, beside, 3, 0.5)
-    near += [name for name in beside if Path(name).stem == path.stem and name not in near][:3]
+    near = get_close_matches(path.name, others, 3, 0.5)
+    near += [name for name in others if Path(name).stem == path.stem and name not in near][:3]
     return f"There is no file {real}." + (
         f" In the same folder there is {', '.join(near)}." if near else ""
     )
@@ -200,7 +216,7 @@ def _unreadable(real: str, error: OSError) -> str:
     return f"{real} cannot be read: {error.strerror}."
 
 
-def _sort(mode: int) -> str:
+def _kind(mode: int) -> str:
     if stat.S_ISDIR(mode):
         return "a folder"
     if stat.S_ISFIFO(mode):

@@ -1,36 +1,76 @@
-"""Any Python function as a tool: the schema comes from its type hints, the words from its docstring.
+"""Any Python function as a tool: the schema comes from its type hints, the description from its docstring.
 
 Functions may be plain, `async` or generators; without hints and docstring the name has to say it all. A parameter is
-described by ``Annotated[int, "how many"]`` or in the docstring's list of arguments. A parameter whose type is `Context`
-is not shown to the model: it gets the context of the call. What no schema can say is refused when the tool is made,
-with the parameter's name.
+described by ``Annotated[int, "how many"]`` or in the docstring's list of arguments. A parameter of type `Context` is
+not shown to the model: it gets the context of the call. A parameter no schema can describe is refused when the tool
+is made, with its name.
+
+Text that a function returns is shown as it is, everything else as JSON: dataclasses, models, dates, paths, sets and
+the like by what they hold. A value that could only be shown as an address in memory is an error that names its type,
+since a model would make something up.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
+import functools
 import inspect
+import json
+import math
 import re
 import textwrap
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
-from typing import Any
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Set,
+)
+from inspect import Parameter
+from numbers import Number
+from os import PathLike, fspath
+from pathlib import Path, PurePath
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from sevenfold.agent.permissions.request import Wish
+import msgspec
+from msgspec import Meta, Struct
+
+from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.tools.context import Context
-from sevenfold.agent.tools.function_parameters import Parameters, unwrapped
-from sevenfold.agent.tools.function_results import lines, shown, words
 from sevenfold.agent.tools.output import ToolOutput, failed
+from sevenfold.agent.tools.read import MOST_IMAGE_BYTES, image_block, picture
+from sevenfold.agent.tools.schemas import plain, schema_of
 from sevenfold.agent.tools.tool import Input, Kind, Tool
 from sevenfold.errors import InputError
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+"""What providers take as the name of a property."""
 _ARGUMENTS = re.compile(r"^(?:Args|Arguments|Parameters):\s*$")
 _SECTION = re.compile(r"^[A-Z]\w*:\s*$")
 _LISTED = re.compile(r"^\s+\**(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
 _FIELD = re.compile(r"^\s*:param\s+(?:[^:]*\s)?(\w+):\s*(.*)$")
+_BYTES = (bytes, bytearray, memoryview)
 _STOPPED = "[stopped here]"
 _TICK = 0.05
+
+
+class FunctionOptions(Struct, frozen=True):
+    """What a function's author says about it as a tool."""
+
+    name: str = ""
+    description: str = ""
+    kind: Kind = ""
+    """Its results can be had again, and may be cleared when old."""
+    concurrent: bool = False
+    asks: bool = False
+    """Every call needs permission."""
 
 
 def function_tool(
@@ -42,82 +82,72 @@ def function_tool(
     concurrent: bool = False,
     asks: bool = False,
 ) -> Tool:
-    """A function, plain or async, as a tool.
+    """A function, plain or async, as a tool; raises `InputError` if a model could not call it.
 
     ``kind`` says that its results can be had again and may be cleared when old; ``asks`` that it needs permission.
     """
     if not callable(function):
         raise InputError(f"{function!r} is neither a function nor a tool, so no model can call it")
-    meant = unwrapped(function)
+    meant = _unwrapped(function)
     name = name or getattr(meant, "__name__", "") or type(meant).__name__
     if not _NAME.fullmatch(name):
         raise InputError(f"{name!r} cannot be the name of a tool: letters, digits, _ and -; pass name=…")
-    said, listed = _documented(meant)
-    made = _AwaitedFunction if _is_async(function) else FunctionTool
-    return made(
-        function,
-        name,
-        description or said or f"{name.replace('_', ' ').strip().capitalize()}.",
-        Parameters.of(function, name, listed),
-        kind,
-        concurrent,
-        asks,
-    )
+    documented, listed = _documented(meant)
+    description = description or documented or f"{name.replace('_', ' ').strip().capitalize()}."
+    made = _AsyncFunctionTool if _is_async(function) else FunctionTool
+    options = FunctionOptions(name, description, kind, concurrent, asks)
+    return made(function, _Parameters.of(function, name, listed), options)
 
 
 class FunctionTool:
     """A function that is called."""
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        name: str,
-        description: str,
-        parameters: Parameters,
-        kind: Kind,
-        concurrent: bool,
-        asks: bool,
+        self, function: Callable[..., Any], parameters: _Parameters, options: FunctionOptions
     ) -> None:
-        self.name = name
-        self.description = description
-        self.kind = kind
-        self.concurrent = concurrent
+        self.name = options.name
+        self.description = options.description
+        self.kind = options.kind
+        self.concurrent = options.concurrent
         self.schema = parameters.schema
-        generates = inspect.isgeneratorfunction(unwrapped(function))
+        generates = inspect.isgeneratorfunction(_unwrapped(function))
         self.listens = bool(parameters.context) or generates or _is_async(function)
-        """Does it end when it is told to? A plain function cannot be ended from outside."""
-        self._asks = asks
+        """Whether it ends when it is told to; a plain function cannot be stopped from outside."""
+        self._asks = options.asks
         self._function = function
         self._parameters = parameters
 
-    def wish(self, given: Input, context: Context) -> Wish:
-        """The function's own deed, which only its author knows."""
-        return Wish(self.name, "call" if self._asks else "none")
+    def permission_request(self, given: Input, context: Context) -> PermissionRequest:
+        """A call, since only its author knows what the function does; nothing unless it ``asks``."""
+        return PermissionRequest(self.name, "call" if self._asks else "none")
 
     def run(self, given: Input, context: Context) -> ToolOutput:
         """Call it, and take what it yields as it comes."""
         came = self._called(given, context)
         if inspect.isawaitable(came) or isinstance(came, AsyncIterator):
-            return _awaited_elsewhere(came, context, self.name)
-        return _drained(came, context) if isinstance(came, Iterator) else shown(came)
+            return _await_in_thread(came, context, self.name)
+        return _drained(came, context) if isinstance(came, Iterator) else _shown(came)
 
     def _called(self, given: Input, context: Context) -> Any:
         positional, named = self._parameters.bind(given, context)
         return self._function(*positional, **named)
 
 
-class _AwaitedFunction(FunctionTool):
-    """A function that is awaited; from code that does not await, in an event loop of its own."""
+class _AsyncFunctionTool(FunctionTool):
+    """A function that is awaited; in an event loop of its own if the caller is not async."""
 
     async def run_async(self, given: Input, context: Context) -> ToolOutput:
         """Await it."""
         return await _awaited(self._called(given, context), context)
 
 
+# -- calling -------------------------------------------------------------------------------------
+
+
 async def _awaited(came: Any, context: Context) -> ToolOutput:
-    """What comes of a coroutine, or of an iterator that has to be awaited."""
+    """The result of a coroutine, or of an async iterator."""
     if not isinstance(came, AsyncIterator):
-        return shown(await came)
+        return _shown(await came)
     pieces: list[str] = []
     async for one in came:
         _take(one, pieces, context)
@@ -126,11 +156,11 @@ async def _awaited(came: Any, context: Context) -> ToolOutput:
                 await came.aclose()
             pieces.append(_STOPPED)
             break
-    return ToolOutput(lines(pieces))
+    return ToolOutput(_lines(pieces))
 
 
-def _awaited_elsewhere(came: Any, context: Context, tool: str) -> ToolOutput:
-    """The same in a thread of its own: there may be a loop running in this one."""
+def _await_in_thread(came: Any, context: Context, tool: str) -> ToolOutput:
+    """The same in a thread of its own, since a loop may be running in this one."""
     done: list[ToolOutput | BaseException] = []
 
     def work() -> None:
@@ -145,7 +175,7 @@ def _awaited_elsewhere(came: Any, context: Context, tool: str) -> ToolOutput:
 
 
 async def _unless_stopped(came: Any, context: Context) -> ToolOutput | BaseException:
-    """What comes of it, an error included, or that it was cancelled because the call is to stop."""
+    """The result, or the error it raised; an error result if it was cancelled because the call is to stop."""
 
     async def work() -> ToolOutput | BaseException:
         try:
@@ -165,33 +195,44 @@ async def _unless_stopped(came: Any, context: Context) -> ToolOutput | BaseExcep
 
 
 def _drained(came: Iterator[Any], context: Context) -> ToolOutput:
-    """All that is yielded, a line each, unless something is returned in the end; an abort is an end too."""
+    """What it returns in the end, else all it yields, a line each, until it ends or the call is to stop."""
     pieces: list[str] = []
     try:
         while not context.abort.is_set():
             _take(next(came), pieces, context)
     except StopIteration as end:
-        return ToolOutput(lines(pieces)) if end.value is None else shown(end.value)
+        return ToolOutput(_lines(pieces)) if end.value is None else _shown(end.value)
     if isinstance(came, Generator):
         came.close()
-    return ToolOutput(lines([*pieces, _STOPPED]))
+    return ToolOutput(_lines([*pieces, _STOPPED]))
 
 
 def _take(one: Any, pieces: list[str], context: Context) -> None:
-    pieces.append(words(one))
-    context.progress(f"{lines(pieces[-1:])}\n")
+    pieces.append(_text_of(one))
+    context.progress(f"{_lines(pieces[-1:])}\n")
+
+
+def _lines(pieces: Iterable[str]) -> str:
+    return "\n".join(piece.removesuffix("\n") for piece in pieces)
+
+
+def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function behind a partial application."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
-    called = getattr(unwrapped(function), "__call__", None)  # noqa: B004 (an object's own call may be async)
+    called = getattr(_unwrapped(function), "__call__", None)  # noqa: B004 (an object's own call may be async)
     return any(
         inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in (function, called)
     )
 
 
 def _documented(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """What a docstring says of the function, and of each argument."""
-    said: list[str] = []
+    """What a docstring says about the function, and about each argument."""
+    text: list[str] = []
     arguments: dict[str, str] = {}
     listing, last, indent = False, "", 0
     for line in (inspect.getdoc(function) or "").splitlines():
@@ -207,9 +248,260 @@ def _documented(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
                 arguments[last] = found[2]
             elif last:
                 arguments[last] = f"{arguments[last]} {line.strip()}".strip()
-        elif _SECTION.match(line) and said:
+        elif _SECTION.match(line) and text:
             break
         else:
             listing = False
-            said.append(line)
-    return textwrap.dedent("\n".join(said)).strip(), arguments
+            text.append(line)
+    return textwrap.dedent("\n".join(text)).strip(), arguments
+
+
+# -- parameters ----------------------------------------------------------------------------------
+
+
+class _Parameters(Struct, frozen=True):
+    """What a function takes: its schema, and how an input becomes its arguments.
+
+    Types that JSON has no form for come in through two hooks: `_shape` gives the schema the model sees, `_made` makes
+    the value. So a parameter may be a path, or a class that describes and checks itself the way pydantic's models do.
+    """
+
+    input: type[Struct]
+    schema: Mapping[str, Any]
+    kinds: Mapping[str, Any]
+    """How each parameter is passed, in order."""
+    context: frozenset[str]
+    """Those that get the context of the call."""
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], tool: str, listed: Mapping[str, str]) -> _Parameters:
+        """Read them off a function; ``listed`` is what its docstring says about them."""
+        signature = _signature(function, tool)
+        hints = _hints(function, tool)
+        context = frozenset(name for name in signature.parameters if hints.get(name) is Context)
+        fields: list[tuple[str, Any, Any]] = []
+        for name, parameter in signature.parameters.items():
+            if name not in context:
+                hint = _described(_simple(hints.get(name, Any)), listed.get(name, ""))
+                _check(tool, name, hint)
+                fields.append((name, _gathered(hint, parameter), _default(parameter)))
+        given = msgspec.defstruct(f"{tool}_input", fields, kw_only=True, forbid_unknown_fields=True)
+        kinds = {name: parameter.kind for name, parameter in signature.parameters.items()}
+        return cls(given, schema_of(given, _shape), kinds, context)
+
+    def bind(self, given: Input, context: Context) -> tuple[list[Any], dict[str, Any]]:
+        """The positional and keyword arguments of one call."""
+        typed = msgspec.convert(given, self.input, dec_hook=_made)
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        for name, kind in self.kinds.items():
+            value: Any = context if name in self.context else getattr(typed, name)
+            match kind:
+                case Parameter.VAR_POSITIONAL:
+                    positional += value
+                case Parameter.VAR_KEYWORD:
+                    named |= value
+                case Parameter.KEYWORD_ONLY:
+                    named[name] = value
+                case _:
+                    positional.append(value)
+        return positional, named
+
+
+def _signature(function: Callable[..., Any], tool: str) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"{tool}: Python does not know which parameters it takes; wrap it in a function that names them"
+        ) from error
+
+
+def _hints(function: Callable[..., Any], tool: str) -> dict[str, Any]:
+    target: Any = _unwrapped(function)
+    if isinstance(target, type):
+        target = vars(target).get("__init__", target)
+    elif not hasattr(target, "__annotations__"):
+        target = type(target).__call__
+    try:
+        return get_type_hints(target, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise InputError(
+            f"{tool}: its type hints cannot be resolved ({error}); import what they name"
+        ) from error
+
+
+def _simple(hint: Any) -> Any:
+    """Of a text or a path only the text: it will do."""
+    members = get_args(hint) if get_origin(hint) in (Union, UnionType) else ()
+    if str not in members:
+        return hint
+    kept = tuple(one for one in members if not _is(one, PurePath))
+    return Union[kept]  # noqa: UP007 (made from what is left)
+
+
+def _described(hint: Any, listed: str) -> Any:
+    """The hint with its description where msgspec looks for it."""
+    if get_origin(hint) is Annotated:
+        inner, *about = get_args(hint)
+        metas = [one for one in about if isinstance(one, Meta)]
+        for meta in metas:
+            inner = Annotated[inner, meta]
+        hint, listed = _simple(inner), next(filter(None, map(_annotation, about)), listed)
+        if any(meta.description for meta in metas):
+            listed = ""
+    if not listed and _is(hint, tuple) and hasattr(hint, "_fields"):
+        listed = f"The values of {', '.join(hint._fields)}, in this order."
+    return Annotated[hint, Meta(description=listed)] if listed else hint
+
+
+def _annotation(about: Any) -> str:
+    """The text of an annotation: a string, or the description of an object such as those of pydantic and typing."""
+    if isinstance(about, str):
+        return about
+    text = getattr(about, "description", None) or getattr(about, "documentation", None)
+    return text if isinstance(text, str) and not isinstance(about, Meta) else ""
+
+
+def _check(tool: str, name: str, hint: Any) -> None:
+    if not _PROPERTY.fullmatch(name):
+        raise InputError(
+            f"{tool}: no provider takes {name!r} as the name of a parameter: up to 64 letters from a to z, "
+            "digits, _, - and ."
+        )
+    try:
+        schema_of(hint, _shape)
+    except InputError as error:
+        raise InputError(
+            f"{tool}: parameter {name}: {error} Use str, int, float, bool, None, list, dict, Literal, an enum, a path, "
+            "a date, a dataclass, a TypedDict, a pydantic model or a union of these with one class at most."
+        ) from error
+
+
+def _gathered(hint: Any, parameter: Parameter) -> Any:
+    """``*args`` are one property that is a list, ``**kwargs`` one that is an object."""
+    match parameter.kind:
+        case Parameter.VAR_POSITIONAL:
+            return list[hint]
+        case Parameter.VAR_KEYWORD:
+            return dict[str, hint]
+        case _:
+            return hint
+
+
+def _default(parameter: Parameter) -> Any:
+    value = parameter.default
+    if parameter.kind is Parameter.VAR_POSITIONAL:
+        return msgspec.field(default_factory=list)
+    if parameter.kind is Parameter.VAR_KEYWORD:
+        return msgspec.field(default_factory=dict)
+    if value is Parameter.empty:
+        return msgspec.NODEFAULT
+    if isinstance(value, list | dict | set | bytearray):
+        return msgspec.field(default_factory=lambda: copy.deepcopy(value))
+    try:
+        msgspec.to_builtins(value)
+    except (TypeError, ValueError, RecursionError):
+        # No schema can show it, but the parameter may be left out all the same.
+        return msgspec.field(default_factory=lambda: value)
+    return value
+
+
+def _shape(kind: Any) -> dict[str, Any]:
+    """The schema of a type that JSON has no form for."""
+    if _is(kind, PurePath):
+        return {"type": "string"}
+    if hasattr(kind, "model_json_schema") and hasattr(kind, "model_validate"):
+        return plain(kind.model_json_schema())
+    raise NotImplementedError
+
+
+def _made(kind: Any, given: Any) -> Any:
+    """A value of such a type."""
+    if _is(kind, PurePath):
+        return (Path if kind is PurePath else kind)(given)
+    try:
+        return kind.model_validate(given)
+    except ValueError as error:
+        listed = getattr(error, "errors", None)
+        if listed is None:
+            raise
+        # In a line: pydantic tells it in many, with addresses of its manual.
+        faults = (f"{'.'.join(map(str, one['loc'])) or 'it'}: {one['msg']}" for one in listed())
+        raise ValueError("; ".join(faults)) from None
+
+
+def _is(kind: Any, base: type) -> bool:
+    return isinstance(kind, type) and kind is not NoneType and issubclass(kind, base)
+
+
+# -- results -------------------------------------------------------------------------------------
+
+
+def _shown(came: Any) -> ToolOutput:
+    """The result of a call."""
+    if isinstance(came, ToolOutput):
+        return came
+    if isinstance(came, _BYTES) and (kind := picture(raw := bytes(came))) and len(raw) <= MOST_IMAGE_BYTES:
+        return ToolOutput([image_block(raw, kind)])
+    try:
+        return ToolOutput(_text_of(came))
+    except RecursionError:
+        return failed(
+            f"It gave back a {_named(came)} that holds itself, or is nested too deeply to be shown."
+        )
+    except (TypeError, ValueError, OverflowError) as error:
+        return failed(f"It gave back a {_named(came)} that cannot be shown: {error}")
+
+
+def _text_of(came: Any) -> str:
+    if isinstance(came, str):
+        return str.__str__(came)
+    tree = _plain(msgspec.to_builtins(came, builtin_types=_BYTES, enc_hook=_plainer))
+    return tree if isinstance(tree, str) else json.dumps(tree, ensure_ascii=False, separators=(",", ":"))
+
+
+def _plainer(one: Any) -> Any:
+    """What an object holds that JSON has no form for; called again until everything is plain."""
+    match one:
+        case PathLike():
+            return fspath(one)
+        case Mapping():
+            return dict(one)
+        case Set() | range():
+            return list(one)
+        case BaseException():
+            return f"{type(one).__name__}: {one}"
+        case Number():
+            return one.tolist() if hasattr(one, "tolist") else str(one)
+    for method, options in (("model_dump", {"mode": "json"}), ("to_dict", {}), ("tolist", {})):
+        if not isinstance(one, type) and callable(dump := getattr(one, method, None)):
+            return dump(**options)
+    if getattr(type(one), "__str__", None) is not getattr(object, "__str__", None):
+        return str(one)
+    raise TypeError(f"a {_named(one)} has no form in JSON; give back text, or what it holds")
+
+
+def _plain(tree: Any) -> Any:
+    """A tree as JSON holds it; what JSON has no form for is named instead of being bent into something else."""
+    match tree:
+        case dict():
+            return {
+                key if isinstance(key, str) else _text_of(key): _plain(one) for key, one in tree.items()
+            }
+        case list() | tuple():
+            return [_plain(one) for one in tree]
+        case bytes() | bytearray() | memoryview():
+            raw = bytes(tree)
+            try:
+                return raw.decode()
+            except UnicodeDecodeError:
+                return f"[{len(raw):,} bytes that are no text]"
+        case float() if not math.isfinite(tree):
+            return str(tree)
+        case _:
+            return tree
+
+
+def _named(one: Any) -> str:
+    return type(one).__qualname__.rpartition(".")[2]

@@ -1,14 +1,34 @@
-"""What a tool gives back: content for the model, and facts for whoever watches or keeps books.
+"""What a tool gives back: content for the model, and facts for surfaces and the engine.
 
-Facts are a closed union, so that a surface can show each kind in its own way and the engine can act on those it
-needs. None of them is sent to the model.
+Facts are a closed union, so that a surface can show each kind in its own way and the engine can act on those it needs.
+None of them is sent to the model. Content goes through `sendable`: a result that a provider refuses would stay in the
+conversation for good, and no request after it would be answered.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.errors import InputError
+from sevenfold.record.blocks import encode_json
+
+_HALF = re.compile("[\ud800-\udfff]")
+_ESCAPED_BYTES = range(0xDC80, 0xDD00)
+"""How Python carries bytes that are not UTF-8 in a string."""
+_NEEDS: Mapping[str, tuple[str, type]] = {
+    "text": ("text", str),
+    "image": ("source", dict),
+    "document": ("source", dict),
+    "search_result": ("content", list),
+    "tool_reference": ("type", str),
+    "browser_state": ("type", str),
+}
+"""The blocks a result may hold, each with a field it needs."""
 
 
 class FileRead(Struct, frozen=True, tag=True):
@@ -19,7 +39,7 @@ class FileRead(Struct, frozen=True, tag=True):
     whole: bool = False
     """The model was shown all of it, so an unchanged file need not be shown again while this is in view."""
     again: str = ""
-    """The call that shows it, where only its name was given."""
+    """The earlier call that shows it, if only that call was named."""
 
 
 class FileChanged(Struct, frozen=True, tag=True):
@@ -28,18 +48,18 @@ class FileChanged(Struct, frozen=True, tag=True):
     path: str
     version: str
     diff: str
-    """As a unified diff, in whole or in part."""
+    """A unified diff, cut if it is long."""
     added: int = 0
     removed: int = 0
     created: bool = False
 
 
 class CommandRan(Struct, frozen=True, tag=True):
-    """A command came to an end, or was ended."""
+    """A command ended, or was stopped."""
 
     command: str
     code: int | None = None
-    """None if it did not come to its own end."""
+    """None if it was stopped."""
     problem: str = ""
     cwd: str = ""
     """Where the next one will run."""
@@ -47,7 +67,7 @@ class CommandRan(Struct, frozen=True, tag=True):
 
 
 class TaskChanged(Struct, frozen=True, tag=True):
-    """Something runs in the background, or did."""
+    """A background task started, or changed its state."""
 
     task: str
     command: str
@@ -57,14 +77,14 @@ class TaskChanged(Struct, frozen=True, tag=True):
 
 
 class TodosChanged(Struct, frozen=True, tag=True):
-    """The list of what there is to do is another one."""
+    """The to-do list changed."""
 
     open: int
     done: int
 
 
 class PlanChanged(Struct, frozen=True, tag=True):
-    """Planning began, or ended."""
+    """Planning began or ended."""
 
     planning: bool
     path: str
@@ -90,5 +110,62 @@ class ToolOutput(Struct, frozen=True):
 
 
 def failed(why: str) -> ToolOutput:
-    """An answer that says what went wrong and what can be done."""
+    """An error result; ``why`` says what went wrong and what to do about it."""
     return ToolOutput(why, is_error=True)
+
+
+def sendable(came: Any, tool: str) -> ToolOutput:
+    """What a tool gave back, as a result every provider takes.
+
+    Halves of surrogate pairs, as in file names in another encoding, are spelled out; empty texts are left out; and
+    what is no result at all becomes an error result that says so.
+    """
+    if not isinstance(came, ToolOutput):
+        return failed(f"{tool} gave back a {type(came).__name__} where a ToolOutput belongs.")
+    try:
+        content = _clean(came.content)
+        encode_json(content)
+    except (InputError, RecursionError) as error:
+        return failed(f"{tool} gave back something that cannot be sent: {error}")
+    if isinstance(content, list) and all(map(_is_block, content)):
+        content = [part for part in content if not _empty(part)]
+        if came.is_error:
+            # Providers take nothing but text in an error result.
+            content = "\n".join(str(part.get("text", f"[{part['type']}]")) for part in content)
+    elif not isinstance(content, str):
+        return failed(f"{tool} gave back something that is neither text nor a list of content blocks.")
+    return came if content == came.content else replace(came, content=content)
+
+
+def _clean(part: Any) -> Any:
+    match part:
+        case str():
+            return _HALF.sub(_spelled, str.__str__(part))
+        case Mapping():
+            return {_clean(key): _clean(value) for key, value in part.items()}
+        case list() | tuple():
+            return [_clean(one) for one in part]
+        case _:
+            return part
+
+
+def _spelled(half: re.Match[str]) -> str:
+    code = ord(half[0])
+    return f"\\x{code - 0xDC00:02x}" if code in _ESCAPED_BYTES else f"\\u{code:04x}"
+
+
+def _empty(part: Any) -> bool:
+    match part:
+        case {"type": "text", "text": str() as words}:
+            return not words.strip()
+        case _:
+            return False
+
+
+def _is_block(part: Any) -> bool:
+    match part:
+        case {"type": str() as kind} if kind in _NEEDS:
+            field, needed = _NEEDS[kind]
+            return isinstance(part.get(field), needed)
+        case _:
+            return False

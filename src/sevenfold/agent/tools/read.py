@@ -1,21 +1,23 @@
 """Read: a file, or some of its lines, with numbers; pictures as pictures, notebooks as cells.
 
-What is shown is bounded whatever the file is like: in lines, in the length of each, and altogether. A file that has
-not changed since a reading the model still sees is not shown twice.
+What is shown is bounded whatever the file is like: in lines, in the length of each, and altogether. A file that has not
+changed since the model was shown it is not shown again while that result is still in its context.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
-from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, BinaryIO
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Annotated, Any, BinaryIO
 
 from msgspec import Meta, Struct
 
-from sevenfold.agent.permissions.request import Wish
-from sevenfold.agent.tools import files, notebooks
+from sevenfold.agent.permissions.rules import PermissionRequest
+from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import FileRead, ToolOutput
 from sevenfold.agent.tools.tool import StandardTool
@@ -34,6 +36,9 @@ _PICTURES = {
     b"GIF89a": "image/gif",
 }
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_LONGEST_CELL_OUTPUT = 2_000
+"""Characters shown of one output of a notebook's cell."""
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class ReadInput(Struct, forbid_unknown_fields=True):
@@ -52,15 +57,13 @@ class Read(StandardTool[ReadInput]):
     concurrent = True
     input = ReadInput
 
-    def wants(self, given: ReadInput, context: Context) -> Wish:
-        """Reading that file."""
-        place = files.place(given.path, context)
-        return Wish(self.name, "read", place.real, place.named if place.named != place.real else "")
+    def requires(self, given: ReadInput, context: Context) -> PermissionRequest:
+        """Permission to read the file."""
+        return files.request(self.name, "read", given.path, context)
 
     def act(self, given: ReadInput, context: Context) -> ToolOutput:
         """Show it, by what it is."""
-        place = files.place(given.path, context)
-        path = context.wish.subject if context.wish else place.real
+        path = files.permitted_path(given.path, context)
         with files.opened(path) as file:
             head = file.read(_HEAD)
             file.seek(0)
@@ -68,14 +71,17 @@ class Read(StandardTool[ReadInput]):
                 return _image(file, kind, path, context)
             _refuse_binary(head, path)
             if path.endswith(".ipynb"):
-                return _notebook(file.read(files.MOST_BYTES), path, given, context)
+                raw = file.read(files.MOST_BYTES)
+                return _given_lines(_cells(raw, path).split("\n"), raw, path, given, context)
             if head.startswith(_UTF16):
-                return _whole_text(file.read(files.MOST_BYTES), path, given, context)
+                raw = file.read(files.MOST_BYTES)
+                lines = raw.decode("utf-16", errors="replace").splitlines()
+                return _given_lines(lines, raw, path, given, context)
             return _text(file, path, given, context)
 
 
 def _text(file: BinaryIO, path: str, given: ReadInput, context: Context) -> ToolOutput:
-    window = Window(given, context.room)
+    window = LineWindow(given, context.room)
     digest = hashlib.blake2b(digest_size=12)
     small = _is_small(file)
 
@@ -96,9 +102,9 @@ def _text(file: BinaryIO, path: str, given: ReadInput, context: Context) -> Tool
 
 
 def _shown(
-    window: Window, path: str, version: str, given: ReadInput, context: Context, *, ended: bool
+    window: LineWindow, path: str, version: str, given: ReadInput, context: Context, *, ended: bool
 ) -> ToolOutput:
-    """The lines in the window, or the call that shows them already."""
+    """The lines in the window, or a note that names the call that shows them already."""
     asked_whole = given.offset is None and given.limit is None
     if asked_whole and (call := context.unchanged(path, version)):
         context.desk.know(path, version, whole=True)
@@ -111,7 +117,7 @@ def _shown(
     return ToolOutput(window.render(path, ended=ended), facts=(FileRead(path, version, whole),))
 
 
-class Window:
+class LineWindow:
     """The lines that are shown of all that pass by."""
 
     def __init__(self, given: ReadInput, room: int) -> None:
@@ -125,29 +131,29 @@ class Window:
         self.full = False
 
     def take(self, number: int, line: str) -> None:
-        """A line passes by."""
+        """Show the next line, if it is asked for and fits."""
         self._seen = number
         if number < self._first or self.full:
             return
         self._cut = self._cut or len(line) > self._longest
-        said = f"{number:>6}\t{_short(line, self._longest)}"
-        if len(self._shown) == self._most or len(said) + 1 > self._room:
+        shown = f"{number:>6}\t{_short(line, self._longest)}"
+        if len(self._shown) == self._most or len(shown) + 1 > self._room:
             self.full = True
             return
-        self._room -= len(said) + 1
-        self._shown.append(said)
+        self._room -= len(shown) + 1
+        self._shown.append(shown)
 
     def pass_by(self, lines: int) -> None:
-        """So many more lines that are not shown."""
+        """Count so many more lines that are not shown."""
         self._seen += lines
 
     @property
     def whole(self) -> bool:
-        """Every character of every line that passed was shown."""
+        """Whether every character of every line was shown."""
         return self._first == 1 and not self.full and not self._cut
 
     def render(self, path: str, *, ended: bool) -> str:
-        """The lines, and how to see more of them."""
+        """The lines, and how to see more."""
         if not self._seen:
             return f"{path} is empty."
         total = f"{self._seen:,} lines" if ended else "more lines"
@@ -165,7 +171,7 @@ def _short(line: str, most: int) -> str:
 
 
 def _lines(file: BinaryIO, pass_on: Callable[[bytes], None]) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers. An endless one is never held: all but its first piece is only passed on."""
+    """Lines with their numbers. A line without end is never held: only its first piece is kept, the rest passed on."""
     number = 0
     while first := file.readline(_PIECE):
         number += 1
@@ -190,25 +196,17 @@ def _decoded(raw: bytes) -> str:
     return line.removeprefix(b"\xef\xbb\xbf").decode(errors="replace")
 
 
-def _whole_text(raw: bytes, path: str, given: ReadInput, context: Context) -> ToolOutput:
-    return _given_lines(raw.decode("utf-16", errors="replace").splitlines(), raw, path, given, context)
-
-
-def _notebook(raw: bytes, path: str, given: ReadInput, context: Context) -> ToolOutput:
-    return _given_lines(notebooks.as_text(raw, path).split("\n"), raw, path, given, context)
-
-
 def _given_lines(
     lines: Iterable[str], raw: bytes, path: str, given: ReadInput, context: Context
 ) -> ToolOutput:
-    window = Window(given, context.room)
+    window = LineWindow(given, context.room)
     for number, line in enumerate(lines, 1):
         window.take(number, line)
     return _shown(window, path, files.version(raw), given, context, ended=True)
 
 
 def picture(head: bytes) -> str:
-    """Which kind of picture begins like this; empty if none does."""
+    """The media type of a picture that begins like this; empty if it is none."""
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for start, kind in _PICTURES.items() if head.startswith(start)), "")
@@ -222,8 +220,13 @@ def _image(file: BinaryIO, kind: str, path: str, context: Context) -> ToolOutput
         )
     version = files.version(raw)
     context.desk.know(path, version, whole=True)
+    return ToolOutput([image_block(raw, kind)], facts=(FileRead(path, version),))
+
+
+def image_block(raw: bytes, kind: str) -> dict[str, Any]:
+    """A picture as a content block."""
     source = {"type": "base64", "media_type": kind, "data": base64.b64encode(raw).decode()}
-    return ToolOutput([{"type": "image", "source": source}], facts=(FileRead(path, version),))
+    return {"type": "image", "source": source}
 
 
 def _refuse_binary(head: bytes, path: str) -> None:
@@ -239,3 +242,51 @@ def _refuse_binary(head: bytes, path: str) -> None:
 
 def _is_small(file: BinaryIO) -> bool:
     return os.fstat(file.fileno()).st_size <= files.MOST_BYTES
+
+
+# -- notebooks -------------------------------------------------------------------------------------
+
+
+def _cells(raw: bytes, path: str) -> str:
+    """A notebook as text: its cells in order, each with its source and what it printed."""
+    try:
+        cells = json.loads(raw)["cells"]
+        shown = [_cell(number, cell) for number, cell in enumerate(cells)]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Refused(
+            f"{path} is no notebook that can be read ({error}); read it with a command."
+        ) from error
+    return "\n\n".join(shown) or "(a notebook without cells)"
+
+
+def _cell(number: int, cell: Mapping[str, Any]) -> str:
+    kind = cell.get("cell_type", "code")
+    name = cell.get("id", number)
+    parts = [f'<cell id="{name}" type="{kind}">', _joined(cell.get("source", "")), "</cell>"]
+    for output in cell.get("outputs", ()):
+        parts += [f'<output cell="{name}">', *_output(output), "</output>"]
+    return "\n".join(parts)
+
+
+def _output(output: Mapping[str, Any]) -> Iterator[str]:
+    if "text" in output:
+        yield _cut_output(_joined(output["text"]))
+    data = output.get("data", {})
+    if "text/plain" in data:
+        yield _cut_output(_joined(data["text/plain"]))
+    for kind in data:
+        if kind.startswith("image/"):
+            yield f"[{kind}]"
+    if "ename" in output:
+        trace = _COLOUR.sub("", "\n".join(map(str, output.get("traceback", ()))))
+        yield _cut_output(f"{output['ename']}: {output.get('evalue', '')}\n{trace}".rstrip())
+
+
+def _joined(words: Any) -> str:
+    return words if isinstance(words, str) else "".join(map(str, words))
+
+
+def _cut_output(text: str) -> str:
+    if len(text) <= _LONGEST_CELL_OUTPUT:
+        return text
+    return f"{text[:_LONGEST_CELL_OUTPUT]}\n… {len(text) - _LONGEST_CELL_OUTPUT:,} more characters"

@@ -1,8 +1,16 @@
-"""JSON schemas from types, as a model reads them best: no references, no titles, nothing optional spelled twice."""
+"""JSON schemas: made from types for the model, and checked against what the model sends.
+
+Made schemas have the form models read best: no references, no titles, nothing optional spelled twice. Checking is left
+to `jsonschema`, and what it finds is put in words a model can act on, each fault with its place.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -11,17 +19,34 @@ from sevenfold.errors import InputError
 
 _REFERENCE = "#/$defs/"
 _NULL = {"type": "null"}
+_VALUES = ("default", "enum", "const", "examples")
+"""Keywords that hold values, not schemas."""
+MOST_WORK = 4_000_000
+"""Values in an input times values in its schema: beyond that a check could take minutes."""
+_LONGEST_SHOWN = 60
+_LONGEST_MESSAGE = 200
+_BOUNDS = {
+    "minimum": "at least",
+    "maximum": "at most",
+    "exclusiveMinimum": "above",
+    "exclusiveMaximum": "below",
+}
+_UNITS = {"minLength": "characters", "maxLength": "characters", "minItems": "items", "maxItems": "items"}
+
+
+# -- making --------------------------------------------------------------------------------------
 
 
 def schema_of(kind: Any, shape: Callable[[Any], dict[str, Any]] | None = None) -> dict[str, Any]:
-    """The schema of a class of inputs; raises `InputError` for types JSON has no shape for.
+    """The schema of a class of inputs; raises `InputError` for types that JSON has no form for.
 
     ``shape`` knows the schemas of further types, or raises `NotImplementedError`.
     """
     try:
         raw = msgspec.json.schema(kind, schema_hook=shape)
     except (TypeError, ValueError, NotImplementedError) as error:
-        raise InputError(f"no schema can say what {_named(kind)} is.") from error
+        name = kind.__qualname__ if isinstance(kind, type) else str(kind)
+        raise InputError(f"no schema can say what {name} is.") from error
     return plain(raw)
 
 
@@ -29,10 +54,6 @@ def plain(schema: Mapping[str, Any]) -> dict[str, Any]:
     """A schema from elsewhere, in the same form."""
     made: dict[str, Any] = _plain(schema, schema.get("$defs", {}), ())
     return made
-
-
-def _named(kind: Any) -> str:
-    return kind.__qualname__ if isinstance(kind, type) else str(kind)
 
 
 def _plain(part: Any, definitions: Mapping[str, Any], within: tuple[str, ...]) -> Any:
@@ -47,17 +68,11 @@ def _plain(part: Any, definitions: Mapping[str, Any], within: tuple[str, ...]) -
                 f"{name} holds itself, which a tool's schema cannot say; give it a fixed depth"
             )
         meant = _plain(definitions[name], definitions, (*within, name))
-        beside = {key: value for key, value in part.items() if key not in ("$ref", "$defs")}
-        return {**meant, **beside}
-    return _object(part, definitions, within) if "properties" in part else _other(part, definitions, within)
-
-
-def _other(
-    part: Mapping[str, Any], definitions: Mapping[str, Any], within: tuple[str, ...]
-) -> dict[str, Any]:
-    literal = ("default", "enum", "const", "examples")
+        return {**meant, **{key: value for key, value in part.items() if key not in ("$ref", "$defs")}}
+    if "properties" in part:
+        return _object(part, definitions, within)
     return {
-        key: value if key in literal else _plain(value, definitions, within)
+        key: value if key in _VALUES else _plain(value, definitions, within)
         for key, value in part.items()
         if key not in ("title", "$defs")
     }
@@ -89,3 +104,134 @@ def _optional(one: dict[str, Any]) -> dict[str, Any]:
         del kept["anyOf"]
         return {**choices[0], **kept}
     return {**kept, "anyOf": choices} if choices else kept
+
+
+# -- checking ------------------------------------------------------------------------------------
+
+
+def problems(value: Any, schema: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with a value, one fault at a time; nothing if it fits.
+
+    A schema that is broken, or refers to something it does not hold, is not enforced, and neither is any schema while
+    `jsonschema` is not installed: tools still check what they convert, and servers what they are sent.
+    """
+    try:
+        from referencing import Registry
+    except ImportError:
+        return
+    if _size(value) * _size(schema) > MOST_WORK:
+        yield "the input is too large to be checked"
+        return
+    try:
+        # A registry of its own: the default one would fetch what a schema refers to over the network.
+        for error in _dialect()(schema, registry=Registry()).iter_errors(value):
+            yield from _faults(error)
+    except RecursionError:
+        yield "the input is nested too deeply to be checked"
+    except Exception:  # noqa: BLE001 (a schema may be broken in any way)
+        return
+
+
+def without_nulls(given: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The input without properties that are null where null can only mean that they were left out."""
+    known, required = schema.get("properties", {}), schema.get("required", ())
+    definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+
+    def left_out(name: str) -> bool:
+        optional = name in known and name not in required
+        return optional and any(problems(None, {**definitions, "allOf": [known[name]]}))
+
+    return {name: value for name, value in given.items() if value is not None or not left_out(name)}
+
+
+def _size(value: Any) -> int:
+    """How many values there are in it, itself included."""
+    number, waiting = 0, [value]
+    while waiting:
+        number += 1
+        match waiting.pop():
+            case Mapping() as found:
+                waiting += found.values()
+            case list() as found:
+                waiting += found
+    return number
+
+
+@cache
+def _dialect() -> Any:
+    """The newest draft of JSON Schema, with keywords that name each property that is missing or unknown.
+
+    ``oneOf`` is read as ``anyOf``: many schemas say the one and mean the other.
+    """
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
+
+    any_of = Draft202012Validator.VALIDATORS["anyOf"]
+    changed = {"required": _required, "additionalProperties": _additional, "oneOf": any_of}
+    return extend(Draft202012Validator, changed)
+
+
+def _required(validator: Any, required: Iterable[str], instance: Any, schema: Any) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    for name in required if isinstance(instance, dict) else ():
+        if name not in instance:
+            yield ValidationError("is missing", path=[name])
+
+
+def _additional(validator: Any, further: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    known = schema.get("properties", {})
+    patterns = "|".join(f"(?:{one})" for one in schema.get("patternProperties", ()))
+    for name, value in instance.items() if isinstance(instance, dict) else ():
+        if name in known or (patterns and re.search(patterns, name)):
+            continue
+        if further is not False:
+            yield from validator.descend(value, further, path=name)
+            continue
+        near = get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known) or 'none'}"
+        yield ValidationError(f"is unknown; {hint}", path=[name])
+
+
+def _faults(error: Any) -> list[str]:
+    """An error in words; for alternatives that all fail, what is wrong with the one that was most likely meant."""
+    if error.validator in ("anyOf", "oneOf"):
+        choices: dict[int, list[str]] = {}
+        for one in error.context:
+            choices.setdefault(one.relative_schema_path[0], []).extend(_faults(one))
+        return min(choices.values(), key=len)
+    place = ""
+    for step in error.absolute_path:
+        place += f"[{step}]" if isinstance(step, int) else f".{step}" if place else str(step)
+    return [f"{place or 'the input'} {_words(error)}"]
+
+
+def _words(error: Any) -> str:
+    limit, value = error.validator_value, error.instance
+    match error.validator:
+        case "type":
+            types = [limit] if isinstance(limit, str) else limit
+            return f"must be of type {' or '.join(types)}, not {_shown(value)}"
+        case "enum":
+            return f"must be one of {', '.join(map(_shown, limit))}, not {_shown(value)}"
+        case "const":
+            return f"must be {_shown(limit)}, not {_shown(value)}"
+        case keyword if keyword in _BOUNDS:
+            return f"must be {_BOUNDS[keyword]} {limit}, not {_shown(value)}"
+        case "minLength" | "minItems" as keyword:
+            return f"must have at least {limit} {_UNITS[keyword]}"
+        case "maxLength" | "maxItems" as keyword:
+            return f"must have at most {limit} {_UNITS[keyword]}, not {len(value)}"
+        case "pattern":
+            return f"must match {limit}"
+        case "required" | "additionalProperties":
+            return str(error.message)
+        case _:
+            return f"is not allowed: {error.message[:_LONGEST_MESSAGE]}"
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"

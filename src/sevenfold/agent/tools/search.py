@@ -1,19 +1,22 @@
 """Grep and Glob: finding text in files, and files by their names.
 
-Both keep out what ``.gitignore`` keeps out, follow no links, and never show a file that may not be read. Whoever
-searches is a `Searcher`: ripgrep where there is one, else a search in plain Python with the same results.
+Both leave out what ``.gitignore`` leaves out, follow no links, and never show a file that may not be read. The
+searching is done by a `Searcher`: ripgrep if it is installed, else a search in plain Python with the same results.
+Either runs in a process of its own, since a pattern can take for ever, and a process, unlike a thread, can be ended
+at any moment.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
 from msgspec import Meta, Struct
 
-from sevenfold.agent.permissions.request import Wish
+from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.globs import Glob
@@ -26,7 +29,7 @@ FILES_SHOWN = 100
 LINES_SHOWN = 200
 
 
-class Query(Struct, frozen=True):
+class SearchQuery(Struct, frozen=True):
     """What to look for in files."""
 
     pattern: str
@@ -38,8 +41,8 @@ class Query(Struct, frozen=True):
     multiline: bool = False
 
 
-class Line(Struct, frozen=True):
-    """A line that was found, or stands beside one."""
+class FoundLine(Struct, frozen=True):
+    """A line that was found, or one next to it."""
 
     path: str
     number: int
@@ -50,12 +53,12 @@ class Line(Struct, frozen=True):
 class Searcher(Protocol):
     """Looks through files; raises `sevenfold.errors.UserError` for a pattern it cannot read."""
 
-    def lines(self, query: Query, stopped: Callable[[], bool]) -> Iterator[Line]:
-        """Lines that fit, file by file in the order of paths, and their neighbours."""
+    def lines(self, query: SearchQuery, stopped: Callable[[], bool]) -> Iterator[FoundLine]:
+        """The lines that match and their neighbours, file by file in the order of paths."""
         ...
 
     def files(self, root: str, stopped: Callable[[], bool]) -> Iterator[str]:
-        """All files beneath a folder that are not ignored."""
+        """All files below a folder that are not ignored."""
         ...
 
 
@@ -93,14 +96,14 @@ class Grep(StandardTool[GrepInput]):
         super().__init__()
         self._searcher = searcher
 
-    def wants(self, given: GrepInput, context: Context) -> Wish:
-        """Reading that folder."""
-        return _reading(self.name, given.path, context)
+    def requires(self, given: GrepInput, context: Context) -> PermissionRequest:
+        """Permission to read the folder."""
+        return files.request(self.name, "read", given.path, context)
 
     def act(self, given: GrepInput, context: Context) -> ToolOutput:
         """Search, and show as much as asked for."""
         root = _root(given.path, context)
-        query = Query(
+        query = SearchQuery(
             given.pattern,
             root,
             given.glob,
@@ -108,7 +111,7 @@ class Grep(StandardTool[GrepInput]):
             given.context if given.show == "lines" else 0,
             given.multiline,
         )
-        may_read = _Remembering(context.may_read)
+        may_read = cache(context.may_read)
         found = (line for line in self._searcher.lines(query, context.abort.is_set) if may_read(line.path))
         match given.show:
             case "lines":
@@ -141,57 +144,39 @@ class FindFiles(StandardTool[GlobInput]):
         super().__init__()
         self._searcher = searcher
 
-    def wants(self, given: GlobInput, context: Context) -> Wish:
-        """Reading that folder."""
-        return _reading(self.name, given.path, context)
+    def requires(self, given: GlobInput, context: Context) -> PermissionRequest:
+        """Permission to read the folder."""
+        return files.request(self.name, "read", given.path, context)
 
     def act(self, given: GlobInput, context: Context) -> ToolOutput:
-        """The files that fit, those changed last first."""
+        """The files that match, those changed last first."""
         root = _root(given.path, context)
         if not Path(root).is_dir():
             raise Refused(f"{root} is no folder.")
         glob = Glob(given.pattern.removeprefix(root + "/"))
-        fitting = [
+        matching = [
             path
             for path in self._searcher.files(root, context.abort.is_set)
             if glob.matches(os.path.relpath(path, root)) and context.may_read(path)
         ]
-        fitting.sort(key=lambda path: (-_changed(path), path))
+        matching.sort(key=lambda path: (-_changed(path), path))
         shown = _bounded(
-            (_short(path, context) for path in fitting[:FILES_SHOWN]), FILES_SHOWN, context.room
+            (_short(path, context) for path in matching[:FILES_SHOWN]), FILES_SHOWN, context.room
         )
-        if len(fitting) > FILES_SHOWN:
-            shown += f"\n({FILES_SHOWN} of {len(fitting):,} files, the newest first; narrow the pattern for the rest)"
+        if len(matching) > FILES_SHOWN:
+            shown += f"\n({FILES_SHOWN} of {len(matching):,} files, the newest first; narrow the pattern for the rest)"
         return ToolOutput(shown or "No file fits.")
 
 
-class _Remembering:
-    """Asks about each file once."""
-
-    def __init__(self, ask: Callable[[str], bool]) -> None:
-        self._ask = ask
-        self._answers: dict[str, bool] = {}
-
-    def __call__(self, path: str) -> bool:
-        if path not in self._answers:
-            self._answers[path] = self._ask(path)
-        return self._answers[path]
-
-
-def _reading(tool: str, path: str, context: Context) -> Wish:
-    place = files.place(path, context)
-    return Wish(tool, "read", place.real, place.named if place.named != place.real else "")
-
-
 def _root(path: str, context: Context) -> str:
-    root = context.wish.subject if context.wish else files.place(path, context).real
+    root = files.permitted_path(path, context)
     if not files.exists(root):
         raise Refused(f"There is no {root}; look from the working directory {context.desk.cwd}.")
     files.must_be_stored(root)
     return root
 
 
-def _counts(found: Iterator[Line]) -> Iterator[tuple[str, int]]:
+def _counts(found: Iterator[FoundLine]) -> Iterator[tuple[str, int]]:
     path, number = "", 0
     for line in found:
         if line.path != path and number:
@@ -202,9 +187,9 @@ def _counts(found: Iterator[Line]) -> Iterator[tuple[str, int]]:
         yield path, number
 
 
-def _lines(found: Iterator[Line], context: Context, *, apart: bool) -> Iterator[str]:
-    """Each line with its place; with ``apart``, a mark where lines do not follow each other."""
-    before: Line | None = None
+def _lines(found: Iterator[FoundLine], context: Context, *, apart: bool) -> Iterator[str]:
+    """Each line with its place; with ``apart``, a mark where lines are not consecutive."""
+    before: FoundLine | None = None
     for line in found:
         if apart and before and (before.path, before.number + 1) != (line.path, line.number):
             yield "--"
@@ -225,7 +210,7 @@ def _bounded(lines: Iterator[str], most: int, room: int) -> str:
 
 
 def _short(path: str, context: Context) -> str:
-    """From the working directory where that is shorter."""
+    """The path from the working directory, if it lies below that."""
     cwd = str(context.desk.cwd)
     shown = os.path.relpath(path, cwd) if path.startswith(cwd + os.sep) else path
     return shown.encode(errors="replace").decode()

@@ -1,96 +1,62 @@
 """Shell, ShellOutput and ShellStop: running a command, looking at one in the background, and ending it.
 
-From one command to the next nothing is kept but the working directory, and that stays inside the workspace. The
-processes themselves are somebody else's part: whoever makes these tools hands them `Processes`.
+Nothing is kept from one command to the next but the working directory, and that stays inside the workspace. The
+commands themselves are run by `Processes`, such as `sevenfold.agent.processes.LocalProcesses`.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Protocol
 
 from msgspec import Meta, Struct
 
-from sevenfold.agent.permissions.paths import places
-from sevenfold.agent.permissions.request import Wish
+from sevenfold.agent.permissions.paths import named_files
+from sevenfold.agent.permissions.rules import PermissionRequest
+from sevenfold.agent.processes import BackgroundTask, FinishedCommand
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import CommandRan, TaskChanged, ToolOutput
 from sevenfold.agent.tools.tool import StandardTool
 from sevenfold.errors import Refused
+from sevenfold.record import redact
 
 SECONDS = 120.0
 MOST_SECONDS = 600.0
 _QUIET = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
-"""Nobody sits there to page, or to be asked."""
+"""There is no user at the terminal to page, or to be asked."""
+WITHHELD = "SEVENFOLD_WITHHELD"
+"""The variable that names those kept back from commands, so that a command that misses one can say why."""
+_SECRET = re.compile(
+    r"(?:PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|APIKEY|CREDENTIALS?)\Z"
+    r"|_(?:KEY|KEYS|KEY_ID|PWD|PAT|AUTH)\Z|(?:\A|_)SECRETS?(?:_|\Z)",
+    re.IGNORECASE,
+)
 
 
-class Ran(Protocol):
-    """What is left of a command."""
+def command_environ(environ: Mapping[str, str], passed: str = "") -> dict[str, str]:
+    """The environment for commands: without secrets, but for those ``passed`` names; with all of them if it is "all".
 
-    @property
-    def output(self) -> str:
-        """Both of its outputs, within bounds."""
-        ...
-
-    @property
-    def code(self) -> int | None:
-        """Its exit code; None if it did not come to its own end."""
-        ...
-
-    @property
-    def problem(self) -> str:
-        """Why it did not."""
-        ...
-
-    @property
-    def cwd(self) -> str:
-        """The folder it ended in; empty if it did not say."""
-        ...
-
-    @property
-    def seconds(self) -> float:
-        """How long it took."""
-        ...
+    A model reads what commands print, and commands run programs that were never looked at. A variable is kept back if
+    its name says that it holds a secret, or if its value looks like one. This guards against accidents, not against
+    malice: a command that runs as the same user has other ways to them.
+    """
+    if passed.strip() == "all":
+        return dict(environ)
+    wanted = {name.strip() for name in passed.split(",")}
+    withheld = {name for name, value in environ.items() if name not in wanted and _is_secret(name, value)}
+    kept = {name: value for name, value in environ.items() if name not in withheld}
+    return {**kept, WITHHELD: ",".join(sorted(withheld))} if withheld else kept
 
 
-class Task(Protocol):
-    """A command in the background, as it is now."""
-
-    @property
-    def id(self) -> str:
-        """Its name."""
-        ...
-
-    @property
-    def command(self) -> str:
-        """What it runs."""
-        ...
-
-    @property
-    def state(self) -> Literal["running", "completed", "failed", "killed", "gone"]:
-        """What became of it; gone: the process that looked after it ended first."""
-        ...
-
-    @property
-    def path(self) -> str:
-        """The file its output goes to."""
-        ...
-
-    @property
-    def code(self) -> int | None:
-        """Its exit code, once it has one."""
-        ...
-
-    @property
-    def unread(self) -> int:
-        """Bytes of its output that nobody has looked at."""
-        ...
+def _is_secret(name: str, value: str) -> bool:
+    return bool(value) and (bool(_SECRET.search(name)) or bool(redact.find(f"{name}={value}")))
 
 
 class Processes(Protocol):
-    """Runs commands; raises `sevenfold.errors.UserError` for what cannot be started or is not known."""
+    """Runs commands; raises `sevenfold.errors.UserError` for what cannot be started, and for unknown tasks."""
 
     def run(
         self,
@@ -101,24 +67,24 @@ class Processes(Protocol):
         seconds: float,
         stopped: Callable[[], bool],
         progress: Callable[[str], None],
-    ) -> Ran:
+    ) -> FinishedCommand:
         """Run a command until it ends, its time is up or ``stopped()``; then nothing of it is left."""
         ...
 
-    def start(self, command: str, *, cwd: str, environ: Mapping[str, str]) -> Task:
+    def start(self, command: str, *, cwd: str, environ: Mapping[str, str]) -> BackgroundTask:
         """Run a command in the background."""
         ...
 
-    def wait(self, name: str, seconds: float, stopped: Callable[[], bool]) -> Task:
-        """A task as it is when it has ended, or after this time."""
+    def wait(self, name: str, seconds: float, stopped: Callable[[], bool]) -> BackgroundTask:
+        """Wait until a task has ended, or so many seconds; the task as it is then."""
         ...
 
     def read(self, name: str, most: int) -> bytes:
-        """What a task has printed since this was last called, or as much of it."""
+        """What a task has printed since this was last called, at most so many bytes."""
         ...
 
-    def stop(self, name: str) -> Task:
-        """End a task with all it started."""
+    def stop(self, name: str) -> BackgroundTask:
+        """End a task with everything it started."""
         ...
 
 
@@ -148,18 +114,23 @@ class Shell(StandardTool[ShellInput]):
         super().__init__()
         self._processes = processes
 
-    def wants(self, given: ShellInput, context: Context) -> Wish:
-        """Running that line."""
+    def requires(self, given: ShellInput, context: Context) -> PermissionRequest:
+        """Permission to run the line."""
         if "\0" in given.command:
             raise Refused("The command holds a NUL character, which no shell takes.")
-        found = places(given.command, context)
-        return Wish(
-            self.name, "run", given.command, outside=found.outside, paths=found.named, writes=found.written
+        found = named_files(given.command, str(context.desk.cwd), context.environ, context.inside)
+        return PermissionRequest(
+            self.name,
+            "run",
+            given.command,
+            outside=found.outside,
+            paths=found.existing,
+            writes=found.written,
         )
 
     def act(self, given: ShellInput, context: Context) -> ToolOutput:
-        """Run it, or start it."""
-        note = _there(context)
+        """Run the line, or start it in the background."""
+        note = _ensure_cwd(context)
         environ = {**context.environ, **_QUIET}
         cwd = str(context.desk.cwd)
         if given.background:
@@ -176,7 +147,7 @@ class Shell(StandardTool[ShellInput]):
         )
         moved = _move(ran.cwd, context)
         fact = CommandRan(given.command, ran.code, ran.problem, str(context.desk.cwd), ran.seconds)
-        return ToolOutput(f"{note}{_told(ran)}{moved}", is_error=ran.code != 0, facts=(fact,))
+        return ToolOutput(f"{note}{_shown(ran)}{moved}", is_error=ran.code != 0, facts=(fact,))
 
 
 class OutputInput(Struct, forbid_unknown_fields=True):
@@ -201,13 +172,13 @@ class ShellOutput(StandardTool[OutputInput]):
         self._processes = processes
 
     def act(self, given: OutputInput, context: Context) -> ToolOutput:
-        """Look."""
+        """Wait if asked to, and show what is new."""
         task = self._processes.wait(given.task, given.wait, context.abort.is_set)
         raw = self._processes.read(given.task, context.room)
         more = task.unread - len(raw)
         rest = f"\n({more:,} more bytes: look again, or read {task.path})" if more > 0 else ""
         words = raw.decode(errors="replace") or "(nothing new)"
-        return ToolOutput(f"{task.id}: {_became(task)}\n{words}{rest}", facts=(_fact(task),))
+        return ToolOutput(f"{task.id}: {_state(task)}\n{words}{rest}", facts=(_fact(task),))
 
 
 class StopInput(Struct, forbid_unknown_fields=True):
@@ -227,13 +198,13 @@ class ShellStop(StandardTool[StopInput]):
         self._processes = processes
 
     def act(self, given: StopInput, context: Context) -> ToolOutput:
-        """End it, with all it started."""
+        """End it, with everything it started."""
         task = self._processes.stop(given.task)
         return ToolOutput(f"{task.id}: {task.state}. Its output is in {task.path}.", facts=(_fact(task),))
 
 
-def _there(context: Context) -> str:
-    """Makes sure that there is a working directory; says so if it had to become another."""
+def _ensure_cwd(context: Context) -> str:
+    """Go back to the workspace if the working directory is gone; a note about it."""
     if context.desk.cwd.is_dir():
         return ""
     gone, context.desk.cwd = context.desk.cwd, context.workspace
@@ -249,7 +220,7 @@ def _move(cwd: str, context: Context) -> str:
     return f"\n(The working directory is now {cwd}.)"
 
 
-def _told(ran: Ran) -> str:
+def _shown(ran: FinishedCommand) -> str:
     output = ran.output.rstrip("\n")
     if ran.problem:
         return f"{output}\n(The command did not end by itself: {ran.problem}.)".lstrip("\n")
@@ -258,11 +229,11 @@ def _told(ran: Ran) -> str:
     return output or "(no output)"
 
 
-def _became(task: Task) -> str:
+def _state(task: BackgroundTask) -> str:
     if task.state == "gone":
         return "gone (it ended with the process that started it)"
     return task.state if task.code is None else f"{task.state}, exit code {task.code}"
 
 
-def _fact(task: Task) -> TaskChanged:
+def _fact(task: BackgroundTask) -> TaskChanged:
     return TaskChanged(task.id, task.command, task.state, task.path)

@@ -1,28 +1,36 @@
-"""What a tool is, and what the tools of this package have in common.
+"""What a tool is, and the toolbox that checks and runs calls.
 
-A `Tool` has a name, words and a schema for the model; a kind for the engine (results of a kind can be had again,
-so they may be cleared when old); and two methods: `wish` says what a call is about to do, so that permissions can be
-asked, and `run` does it. An `AsyncTool` can also be awaited. `StandardTool` adds inputs with types: a subclass names
-the class of its input, and the schema follows from it.
+A `Tool` has a name, a description and a schema for the model, a kind for the engine (a result whose tool has a kind can
+be had again, so it may be cleared when old), and two methods: `permission_request` says what a call is about to do, and
+`run` does it. An `AsyncTool` can also be awaited. `StandardTool` adds typed inputs: a subclass names the class of its
+input, and the schema follows from it. A `Toolbox` holds the tools of a session.
 """
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from copy import deepcopy
+from difflib import get_close_matches
+from itertools import islice
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from sevenfold.agent.permissions.request import Wish
-from sevenfold.agent.tools import texts
-from sevenfold.agent.tools.context import Context
-from sevenfold.agent.tools.output import ToolOutput
-from sevenfold.agent.tools.schemas import schema_of
+from sevenfold.agent.permissions.rules import PermissionRequest
+from sevenfold.agent.tools.context import Abort, Context
+from sevenfold.agent.tools.output import ToolOutput, failed, sendable
+from sevenfold.agent.tools.schemas import problems, schema_of, without_nulls
+from sevenfold.errors import InputError, SevenfoldError
 
 Kind = Literal["", "read", "shell", "search", "web", "edit", "write"]
 Input = Mapping[str, Any]
+MOST_PROBLEMS = 10
+"""Faults of one input that are reported."""
 
 
 @runtime_checkable
@@ -51,21 +59,21 @@ class Tool(Protocol):
 
     @property
     def concurrent(self) -> bool:
-        """May calls run beside others?"""
+        """Whether calls may run at the same time as others."""
         ...
 
-    def wish(self, given: Input, context: Context) -> Wish:
+    def permission_request(self, given: Input, context: Context) -> PermissionRequest:
         """What this call is about to do."""
         ...
 
     def run(self, given: Input, context: Context) -> ToolOutput:
-        """Do it; errors of any class become error results."""
+        """Do it; an exception of any class becomes an error result."""
         ...
 
 
 @runtime_checkable
 class AsyncTool(Tool, Protocol):
-    """A tool that does not wait in line."""
+    """A tool that can be awaited."""
 
     async def run_async(self, given: Input, context: Context) -> ToolOutput:
         """Do it."""
@@ -76,7 +84,7 @@ Given = TypeVar("Given", bound=Struct)
 
 
 class StandardTool(ABC, Generic[Given]):
-    """A tool whose input has a type."""
+    """A tool whose input has a type, described by ``texts/<name>.md``."""
 
     name: ClassVar[str]
     kind: ClassVar[Kind] = ""
@@ -85,20 +93,23 @@ class StandardTool(ABC, Generic[Given]):
     """The class of its input; its fields are the properties the model fills."""
 
     def __init__(self) -> None:
-        self.description = texts.load(self.name)
+        from importlib import resources  # slow to load, and needed only where tools are made
+
+        text = resources.files(__package__) / "texts" / f"{self.name}.md"
+        self.description = text.read_text(encoding="utf-8").rstrip("\n")
         self.schema: Mapping[str, Any] = schema_of(self.input)
 
-    def wish(self, given: Input, context: Context) -> Wish:
+    def permission_request(self, given: Input, context: Context) -> PermissionRequest:
         """What this call is about to do."""
-        return self.wants(self._typed(given), context)
+        return self.requires(self._typed(given), context)
 
     def run(self, given: Input, context: Context) -> ToolOutput:
         """Do it."""
         return self.act(self._typed(given), context)
 
-    def wants(self, given: Given, context: Context) -> Wish:
-        """What this call is about to do: nothing anybody need be asked about, unless a subclass says otherwise."""
-        return Wish(self.name)
+    def requires(self, given: Given, context: Context) -> PermissionRequest:
+        """What this call is about to do: nothing that needs permission, unless a subclass says otherwise."""
+        return PermissionRequest(self.name)
 
     @abstractmethod
     def act(self, given: Given, context: Context) -> ToolOutput:
@@ -107,3 +118,188 @@ class StandardTool(ABC, Generic[Given]):
     def _typed(self, given: Input) -> Given:
         typed: Given = msgspec.convert(given, self.input)  # type: ignore[assignment]  # a ClassVar cannot be generic
         return typed
+
+
+class BriefTool:
+    """A tool described in few words, for windows in which every token counts.
+
+    The model sees the first sentence of the description, or ``words``, and of the input only what a call needs, with
+    types. The tool itself is the same, and takes the same input.
+    """
+
+    def __init__(self, tool: Tool, words: str = "", *, without: Collection[str] = ()) -> None:
+        self._tool = tool
+        self.name = tool.name
+        self.kind: Kind = tool.kind
+        self.concurrent = tool.concurrent
+        first = tool.description.split("\n", 1)[0]
+        self.description = words or first.partition(". ")[0].removesuffix(".") + "."
+        schema = _shortened(tool.schema)
+        kept = {name: inner for name, inner in schema.get("properties", {}).items() if name not in without}
+        self.schema: Mapping[str, Any] = {**schema, "properties": kept}
+
+    def permission_request(self, given: Input, context: Context) -> PermissionRequest:
+        """What this call is about to do."""
+        return self._tool.permission_request(given, context)
+
+    def run(self, given: Input, context: Context) -> ToolOutput:
+        """Do it."""
+        return self._tool.run(given, context)
+
+
+def _shortened(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What a model needs of a schema to fill it in; the tool checks the rest."""
+    short: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key == "properties":
+            short[key] = {name: _shortened(inner) for name, inner in value.items()}
+        elif key == "items":
+            short[key] = _shortened(value)
+        elif key in ("type", "enum", "required"):
+            short[key] = value
+    return short
+
+
+class Toolbox:
+    """All tools of a session by name; the one place where calls are checked and run.
+
+    Nothing is ever raised into the loop: an unknown tool, an input that does not fit, an exception of any class, one
+    that would end a program included, each becomes an error result that says what to do. Names and schemas come in
+    the order of names, so that the same tools always give the same bytes.
+    """
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        for tool in sorted(tools, key=lambda one: one.name):
+            if tool.name in self._tools:
+                raise InputError(f"two tools are called {tool.name!r}; give one of them another name")
+            self._tools[tool.name] = tool
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of that name."""
+        return self._tools.get(name)
+
+    def schemas(self) -> list[dict[str, Any]]:
+        """What the model is told, as the Messages API takes it."""
+        return [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "input_schema": deepcopy(dict(tool.schema)),
+            }
+            for tool in self
+        ]
+
+    def kinds(self) -> dict[str, str]:
+        """The kind of each tool."""
+        return {tool.name: tool.kind for tool in self}
+
+    def concurrent(self, name: str) -> bool:
+        """Whether calls of this tool may run at the same time as others."""
+        tool = self.get(name)
+        return tool is not None and tool.concurrent
+
+    def permission_request(self, name: str, given: Any, context: Context) -> PermissionRequest | ToolOutput:
+        """What a call is about to do; an error result if it cannot be done at all."""
+        checked = self._checked(name, given)
+        if isinstance(checked, ToolOutput):
+            return checked
+        tool, clean = checked
+        try:
+            request: Any = tool.permission_request(clean, context)
+        except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the loop goes on)
+            return _failure(tool, error)
+        if isinstance(request, PermissionRequest):
+            return request
+        return failed(f"{name} does not say what it is about to do, so it cannot be permitted.")
+
+    def run(self, name: str, given: Any, context: Context) -> ToolOutput:
+        """Carry out a call; ``context.permitted`` is what was permitted."""
+        checked = self._checked(name, given)
+        if isinstance(checked, ToolOutput):
+            return checked
+        tool, clean = checked
+        return sendable(_run(tool, clean, context), name)
+
+    async def run_async(self, name: str, given: Any, context: Context) -> ToolOutput:
+        """The same, awaited: in a thread of its own unless the tool can be awaited. Cancelling it stops the tool."""
+        checked = self._checked(name, given)
+        if isinstance(checked, ToolOutput):
+            return checked
+        tool, clean = checked
+        context = replace(context, abort=Abort(context.abort))
+        try:
+            if isinstance(tool, AsyncTool):
+                return sendable(await tool.run_async(clean, context), name)
+            return sendable(await _in_thread(tool, clean, context), name)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or not task.cancelling():
+                # Not this call was cancelled, but something the tool waited for.
+                return _failure(tool, error)
+            context.abort.set()
+            raise
+        except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the loop goes on)
+            return _failure(tool, error)
+
+    def _checked(self, name: str, given: Any) -> tuple[Tool, Input] | ToolOutput:
+        tool = self._tools.get(name)
+        if tool is None:
+            near = get_close_matches(str(name), self._tools, 1, 0.5)
+            hint = (
+                f" Did you mean {near[0]}?" if near else f" There are: {', '.join(self._tools) or 'none'}."
+            )
+            return failed(f"There is no tool called {name!r}.{hint}")
+        if isinstance(given, Mapping):
+            given = without_nulls(given, tool.schema)
+        wrong = list(islice(problems(given, tool.schema), MOST_PROBLEMS))
+        if wrong:
+            return failed(f"The input does not fit {name}: {'; '.join(wrong)}. Correct it and call again.")
+        return tool, given
+
+
+def _run(tool: Tool, given: Input, context: Context) -> ToolOutput:
+    """What came of a call, in the thread it is made in: no interrupt from the keyboard is ever raised there."""
+    try:
+        return tool.run(given, context)
+    except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the loop goes on)
+        return _failure(tool, error)
+
+
+async def _in_thread(tool: Tool, given: Input, context: Context) -> ToolOutput:
+    """Run it in a thread of its own: commands may take minutes, and a shared pool would make others wait for them."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[ToolOutput] = loop.create_future()
+
+    def settle(came: ToolOutput) -> None:
+        if not done.cancelled():
+            done.set_result(came)
+
+    def work() -> None:
+        came = _run(tool, given, context)
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, came)
+
+    threading.Thread(target=work, daemon=True, name=f"tool {tool.name}").start()
+    return await done
+
+
+def _failure(tool: Tool, error: BaseException) -> ToolOutput:
+    if isinstance(error, SevenfoldError):
+        return failed(str(error))
+    if isinstance(error, OSError) and error.strerror:
+        where = f" ({error.filename})" if error.filename else ""
+        return failed(f"{tool.name}: the system says: {error.strerror}{where}.")
+    if isinstance(error, msgspec.ValidationError):
+        return failed(f"The input does not fit {tool.name}: {error}. Correct it and call again.")
+    try:
+        words = f": {error}" if str(error) else ""
+    except Exception:  # noqa: BLE001 (an error of any class may fail even at saying what it is)
+        words = ""
+    return sendable(failed(f"{tool.name} failed: {type(error).__name__}{words}"), tool.name)

@@ -2,15 +2,20 @@
 
 The screen's thread calls `interrupt` and `queue` and reads `live` and `status`; all else is called from the one thread
 that works. Nothing here waits for the screen but a question to the user.
+
+Lines with more behind them: each has a number, and `/show` opens it.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from msgspec import Struct
 from msgspec.structs import replace
+from rich.console import RenderableType
 from rich.text import Text
 
 from sevenfold.agent.agent import Agent
@@ -28,22 +33,22 @@ from sevenfold.agent.executor import Asked, Consented
 from sevenfold.agent.loop import Finished
 from sevenfold.agent.tools import context
 from sevenfold.agent.tools.context import Abort
-from sevenfold.cli.chat import calls, pages
 from sevenfold.cli.chat import consent as asking
-from sevenfold.cli.chat.event_lines import STYLES, Level, told
-from sevenfold.cli.chat.folds import Folds
-from sevenfold.cli.chat.ledger import Ledger
-from sevenfold.cli.chat.live import Live
+from sevenfold.cli.chat import lines as calls
+from sevenfold.cli.chat import pages
+from sevenfold.cli.chat.lines import STYLES, Level, Live, told
 from sevenfold.cli.chat.markdown import Stream, rendered
 from sevenfold.cli.chat.questions import Question
 from sevenfold.cli.chat.screen import Screen
 from sevenfold.cli.chat.start import Start
-from sevenfold.cli.chat.status import Status
-from sevenfold.cli.chat.words import clean, one_line
-from sevenfold.cli.phrases import plural
-from sevenfold.errors import Aborted, SevenfoldError
+from sevenfold.cli.chat.status import Ledger, Status
+from sevenfold.cli.text import clean, one_line, plural
+from sevenfold.errors import Aborted, Refused, SevenfoldError
 from sevenfold.events import Acted, Answered, Compacting, Event, Sending, Veto
 from sevenfold.ports import Piece
+
+# -- chat
+
 
 ENDS: dict[str, tuple[Level, str]] = {
     "interrupted": ("warning", "interrupted; say what it should do instead"),
@@ -366,3 +371,43 @@ class Chat:
         running = [one.command for one in processes.tasks() if one.state == "running"]
         beside = self.agent.session.engine.beside
         return (*(one_line(command, 40) for command in running), *beside)
+
+
+# -- folds
+
+
+MOST_KEPT = 500
+
+
+class Folded(Struct, frozen=True):
+    """One line's other side."""
+
+    number: int
+    whole: Callable[[], RenderableType]
+
+
+class Folds:
+    """The lines of this run that can be opened."""
+
+    def __init__(self) -> None:
+        self._kept: deque[Folded] = deque(maxlen=MOST_KEPT)
+        self._number = 0
+
+    def add(self, whole: Callable[[], RenderableType]) -> int:
+        """Keep what is behind a line; returns its number."""
+        self._number += 1
+        self._kept.append(Folded(self._number, whole))
+        return self._number
+
+    def open(self, number: int | None = None) -> RenderableType:
+        """What is behind a line, or behind the last one."""
+        if not self._kept:
+            raise Refused("There is nothing to show yet.")
+        if number is None:
+            return self._kept[-1].whole()
+        for one in self._kept:
+            if one.number == number:
+                return one.whole()
+        raise Refused(
+            f"There is no [{number}]; the last is [{self._number}], the first {self._kept[0].number}."
+        )

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from sevenfold.cli.chat.plain import Plain
     from sevenfold.cli.chat.start import Start
 
-SUMMARY = "talk to an agent in the terminal"
 HELP = """\
 Talk to an agent that reads, searches and changes files, runs commands and keeps within its window for as long as you
 like. Every session is kept and can be resumed. Without a key the offline model answers, and says so."""
@@ -81,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     _greet(screen, folder)
     chat = screen.run(lambda: _open(options, folder, screen), options.prompt)
     if chat is not None:
-        from sevenfold.cli.chat.open import forget_if_empty
+        from sevenfold.cli.chat.start import forget_if_empty
 
         if not forget_if_empty(chat.start):
             sys.stdout.write(f"The session is kept: sevenfold chat --resume {chat.start.name}\n")
@@ -90,8 +89,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _print(options: argparse.Namespace, folder: Path) -> int:
     from sevenfold.agent.agent import Agent
-    from sevenfold.cli.chat import open as opening
     from sevenfold.cli.chat import print_mode as printing
+    from sevenfold.cli.chat import start as opening
 
     prompt = options.printed if options.printed != "-" else sys.stdin.read() if sys.stdin else ""
     if not prompt.strip():
@@ -108,10 +107,10 @@ def _print(options: argparse.Namespace, folder: Path) -> int:
 
 def _open(options: argparse.Namespace, folder: Path, screen: Inline | Plain) -> Chat:
     """Settle what has to be settled first, open the chat, and say what the user should know."""
-    from sevenfold.cli.chat.actions import show_resumed
     from sevenfold.cli.chat.chat import Chat
-    from sevenfold.cli.chat.open import hooks_of, open_agent, trust
-    from sevenfold.cli.phrases import plural
+    from sevenfold.cli.chat.slash_commands import show_resumed
+    from sevenfold.cli.chat.start import hooks_of, open_agent, trust
+    from sevenfold.cli.text import plural
 
     _ask_for_trust(screen, folder)
     start = _start(options, folder, screen)
@@ -132,7 +131,7 @@ def _greet(screen: Inline | Plain, folder: Path) -> None:
     from rich.text import Text
 
     from sevenfold import __version__
-    from sevenfold.cli.chat.words import clean
+    from sevenfold.cli.text import clean
 
     words = f"{screen.signs.note} sevenfold {__version__} in {clean(str(folder))}; /help lists commands, Ctrl-D leaves"
     screen.show(Text(words, style="dim"))
@@ -140,8 +139,7 @@ def _greet(screen: Inline | Plain, folder: Path) -> None:
 
 def _screen() -> Inline | Plain:
     """The app this terminal can show."""
-    from sevenfold.cli.chat.paper import Paper, colours_of
-    from sevenfold.cli.chat.signs import signs_for
+    from sevenfold.cli.chat.screen import Paper, colours_of, signs_for
 
     colours, signs = colours_of(os.environ), signs_for(sys.stdout.encoding)
     if colours == "none":
@@ -149,8 +147,7 @@ def _screen() -> Inline | Plain:
 
         return Plain(Paper(colours), signs)
     try:
-        from sevenfold.cli.chat.inline import Inline
-        from sevenfold.cli.chat.output import terminal
+        from sevenfold.cli.chat.inline import Inline, terminal
     except ModuleNotFoundError as error:
         raise UserError(
             f"the chat needs {error.name}, which is not installed; run: pip install 'sevenfold[chat]'"
@@ -163,7 +160,7 @@ def _screen() -> Inline | Plain:
 def _ask_for_trust(screen: Inline | Plain, folder: Path) -> None:
     from rich.text import Text
 
-    from sevenfold.cli.chat import open as opening
+    from sevenfold.cli.chat import start as opening
 
     if opening.undecided(folder):
         screen.show(
@@ -175,9 +172,8 @@ def _ask_for_trust(screen: Inline | Plain, folder: Path) -> None:
 
 def _start(options: argparse.Namespace, folder: Path, screen: Any) -> Start:
     """Which session, which model."""
-    from sevenfold.cli.chat.actions import fresh_name
-    from sevenfold.cli.chat.open import last_model
-    from sevenfold.cli.chat.start import DEFAULT_MODEL, Start
+    from sevenfold.cli.chat.slash_commands import fresh_name
+    from sevenfold.cli.chat.start import DEFAULT_MODEL, Start, last_model
 
     kept = _chosen(options, folder, screen)
     model = options.model or (last_model(kept.path) if kept else "") or DEFAULT_MODEL
@@ -197,7 +193,7 @@ def _chosen(options: argparse.Namespace, folder: Path, screen: Any) -> Any:
     """The session to go on with; None: a new one."""
     import time
 
-    from sevenfold.cli.chat.actions import MOST_LISTED, sessions_of, which
+    from sevenfold.cli.chat.slash_commands import MOST_LISTED, session_question, sessions_of
 
     if options.resume is None and not options.newest:
         return None
@@ -215,7 +211,7 @@ def _chosen(options: argparse.Namespace, folder: Path, screen: Any) -> Any:
         return kept[0]
     if screen is None:
         raise Refused("say which session: --resume NAME, or --continue for the newest")
-    picked = screen.ask(which(kept[:MOST_LISTED], time.time()))
+    picked = screen.ask(session_question(kept[:MOST_LISTED], time.time()))
     if picked is None:
         raise Refused("no session was chosen")
     return kept[picked.place]

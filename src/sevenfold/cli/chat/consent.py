@@ -11,10 +11,10 @@ from rich.text import Text
 from sevenfold.agent.executor import Asked, Consented
 from sevenfold.agent.permissions.engine import Mode
 from sevenfold.agent.tools import context
-from sevenfold.agent.tools.diffs import diff
-from sevenfold.cli.chat.calls import diff_lines
+from sevenfold.agent.tools.edit import diff
+from sevenfold.cli.chat.lines import diff_lines
 from sevenfold.cli.chat.questions import Choice, Picked, Question
-from sevenfold.cli.chat.words import clean
+from sevenfold.cli.text import clean
 
 LARGEST_SHOWN = 2_000_000
 """Bytes of a file that is read to show what writing it would change."""
@@ -25,12 +25,12 @@ _VERBS = {"read": "Read", "write": "Change", "run": "Run", "fetch": "Fetch", "ca
 def permission(asked: Asked, folder: str = "") -> Question:
     """May this be done? Paths are named from the folder the user works in."""
     wish, rules = asked.wish, asked.decision.would_allow
-    what = {"run": "this command", "call": asked.call.name}.get(wish.deed, wish.subject)
+    what = {"run": "this command", "call": asked.call.name}.get(wish.action, wish.subject)
     choices = [Choice("Yes", "y")]
     if rules:
         choices.append(Choice("Yes, and from now on", "a", ", ".join(rules)))
     choices.append(Choice("No, and tell it why", "n", words="what it should do instead; may be empty"))
-    verb = _VERBS.get(wish.deed, "Use")
+    verb = _VERBS.get(wish.action, "Use")
     title = f"{verb} {what}? {asked.decision.reason}"
     return Question(title.replace(f"{folder}/", "") if folder else title, tuple(choices))
 
@@ -52,7 +52,7 @@ def consented(asked: Asked, picked: Picked | None) -> Consented:
 def shown_before(asked: Asked) -> Iterator[RenderableType]:
     """What the user must see to decide: the whole command, or what would change."""
     given = asked.call.input if isinstance(asked.call.input, dict) else {}
-    match asked.wish.deed:
+    match asked.wish.action:
         case "run":
             for number, line in enumerate(clean(asked.wish.subject).split("\n")):
                 yield Text(f"  {'$' if number == 0 else ' '} {line}", style="bold", overflow="fold")

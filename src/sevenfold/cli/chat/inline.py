@@ -3,11 +3,16 @@
 It does not take the screen over, so what was said can be scrolled, searched and copied like anything else. The agent
 works in a thread; this one draws, listens to the keyboard, and never waits. Nor does it wait for the chat to be opened:
 one can type before everything is loaded.
+
+The parts of the inline app, one above the other: what is under way, a question, the input, the status line.
+
+The terminal the app draws on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import time
@@ -18,25 +23,42 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit.application import Application
-from prompt_toolkit.completion import ThreadedCompleter
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import Completer, DummyCompleter, DynamicCompleter, ThreadedCompleter
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.filters import Condition, FilterOrBool, has_completions, is_done
+from prompt_toolkit.formatted_text import ANSI, AnyFormattedText
+from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import Input
-from prompt_toolkit.output import Output
+from prompt_toolkit.layout import (
+    AnyContainer,
+    BufferControl,
+    ConditionalContainer,
+    Dimension,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    Window,
+)
+from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.layout.processors import BeforeInput
+from prompt_toolkit.output import ColorDepth, Output, create_output
+from prompt_toolkit.styles import BaseStyle, Style
+from prompt_toolkit.widgets import SearchToolbar
 from rich.console import RenderableType
 from rich.text import Text
 
-from sevenfold.cli.chat.job import Job, no_more_interrupts
-from sevenfold.cli.chat.keys import bindings
-from sevenfold.cli.chat.layout import Parts, make
-from sevenfold.cli.chat.momentum import Momentum
-from sevenfold.cli.chat.paper import Paper
-from sevenfold.cli.chat.pastes import Pastes
+from sevenfold.cli.chat.keyboard import Momentum, Pastes, TypedHistory, bindings
 from sevenfold.cli.chat.questions import Asking, Picked, Question, drawn
-from sevenfold.cli.chat.signs import Signs
+from sevenfold.cli.chat.screen import Job, Paper, Signs, no_more_interrupts
 
 if TYPE_CHECKING:
     from sevenfold.cli.chat.chat import Chat
     from sevenfold.cli.chat.driver import Driver
+
+
+# -- inline
+
 
 TICK = 0.25
 AGAIN = 2.0
@@ -161,8 +183,7 @@ class Inline:
     def _open(self, opening: Callable[[], Chat]) -> None:
         """In a thread, because loading takes longer than drawing."""
         chat = opening()
-        from sevenfold.cli.chat.completion import Completions
-        from sevenfold.cli.chat.driver import Driver
+        from sevenfold.cli.chat.driver import Completions, Driver
 
         self._driver = Driver(chat, self._over)
         self.parts.complete_with(ThreadedCompleter(Completions(chat.start.folder)))
@@ -326,3 +347,131 @@ class Inline:
 
     def _ansi(self, shown: RenderableType) -> str:
         return self._paper.ansi(shown, width=self.width).rstrip("\n")
+
+
+# -- layout
+
+
+MOST_ROWS = 10
+"""Rows the input grows to."""
+_STYLE = {
+    "prompt": "bold ansicyan",
+    "completion-menu": "noreverse bg:default",
+    "completion-menu.completion": "noreverse bg:default",
+    "completion-menu.completion.current": "reverse",
+    "completion-menu.meta.completion": "noreverse bg:default",
+    "completion-menu.meta.completion.current": "reverse",
+    "scrollbar.background": "bg:default",
+    "scrollbar.button": "reverse",
+}
+
+
+class Parts:
+    """What can be typed into and looked at."""
+
+    def __init__(self, layout: Layout, typed: Buffer, answer: Buffer, completer: list[Completer]) -> None:
+        self.layout = layout
+        self.typed = typed
+        """Where messages are written…"""
+        self.remark = answer
+        """…and answers to questions."""
+        self.style: BaseStyle = Style.from_dict(_STYLE)
+        self._completer = completer
+
+    def complete_with(self, completer: Completer) -> None:
+        """Complete what is typed with this one."""
+        self._completer[:] = [completer]
+
+    def type(self, words: str) -> None:
+        """Put words into the input, in front of what is there."""
+        rest = self.typed.text
+        self.typed.text = f"{words}\n{rest}" if rest.strip() else words
+        self.typed.cursor_position = len(self.typed.text)
+
+    def focus(self, *, writing: bool) -> None:
+        """Let the keyboard write an answer, or a message."""
+        self.remark.reset()
+        self.layout.focus(self.remark if writing else self.typed)
+
+
+def make(
+    signs: Signs,
+    history: Path | None,
+    *,
+    live: Callable[[], str],
+    question: Callable[[], str],
+    status: Callable[[], str],
+    asked: Condition,
+    writing: Condition,
+) -> Parts:
+    """Put the parts together."""
+    completer: list[Completer] = [DummyCompleter()]
+    typed = Buffer(
+        multiline=True,
+        history=TypedHistory(history) if history else InMemoryHistory(),
+        completer=DynamicCompleter(lambda: completer[0]),
+        complete_while_typing=True,
+        enable_history_search=False,
+        name="typed",
+    )
+    answer = Buffer(multiline=False, name="answer")
+    search = SearchToolbar()
+    rows: list[AnyContainer] = [
+        _text(live),
+        ConditionalContainer(_text(question), asked),
+        ConditionalContainer(_input(answer, signs, None), writing),
+        ConditionalContainer(_input(typed, signs, search), ~asked),
+        ConditionalContainer(CompletionsMenu(max_height=8), has_completions & ~asked),
+        search,
+        ConditionalContainer(_text(status, height=1), ~is_done),
+    ]
+    return Parts(Layout(HSplit(rows), focused_element=typed), typed, answer, completer)
+
+
+def _text(words: Callable[[], str], height: int | None = None) -> ConditionalContainer:
+    """Words that change; where there are none they take no room, and none are left when the app ends."""
+
+    def shown() -> AnyFormattedText:
+        return ANSI(words())
+
+    window = Window(FormattedTextControl(shown), dont_extend_height=True, wrap_lines=False, height=height)
+    there: FilterOrBool = Condition(lambda: bool(words()))
+    return ConditionalContainer(ConditionalContainer(window, there), ~is_done)
+
+
+def _input(buffer: Buffer, signs: Signs, search: SearchToolbar | None) -> ConditionalContainer:
+    control = BufferControl(
+        buffer,
+        input_processors=[BeforeInput(f"{signs.prompt} ", style="class:prompt")],
+        search_buffer_control=search.control if search else None,
+    )
+    window = Window(
+        control, height=Dimension(min=1, max=MOST_ROWS), dont_extend_height=True, wrap_lines=True
+    )
+    return ConditionalContainer(window, ~is_done)
+
+
+# -- output
+
+
+def terminal() -> Output:
+    """Standard output, as a terminal that is never asked where its cursor is.
+
+    The answer to that question would come in through the keyboard, late over slow lines, and be seen as typed.
+    """
+    if sys.platform == "win32":
+        return create_output(sys.stdout)
+    from prompt_toolkit.output.vt100 import Vt100_Output
+
+    depth = ColorDepth.DEPTH_1_BIT if os.environ.get("NO_COLOR") else None
+    return Vt100_Output(
+        sys.stdout, _size, term=os.environ.get("TERM"), default_color_depth=depth, enable_cpr=False
+    )
+
+
+def _size() -> Size:
+    try:
+        columns, rows = os.get_terminal_size(sys.stdout.fileno())
+    except OSError:
+        columns, rows = 80, 24
+    return Size(rows=rows or 24, columns=columns or 80)

@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.text import Text
 
-from sevenfold.cli.chat.words import clean
+from sevenfold.cli.text import clean
 
 LONGEST_CODE = 60
 """Lines of code that are held back until the code ends; longer code is printed in parts."""

@@ -10,12 +10,10 @@ from shutil import get_terminal_size
 
 from rich.console import RenderableType
 
-from sevenfold.cli.chat import commands
+from sevenfold.cli.chat import slash_commands as commands
 from sevenfold.cli.chat.chat import Chat
-from sevenfold.cli.chat.job import Job, no_more_interrupts
-from sevenfold.cli.chat.paper import Paper
 from sevenfold.cli.chat.questions import PAGE, Asking, Picked, Question, answered, listed
-from sevenfold.cli.chat.signs import Signs
+from sevenfold.cli.chat.screen import Job, Paper, Signs, no_more_interrupts
 
 _TICK = 0.2
 Asked = tuple[Question, Future[Picked | None]]

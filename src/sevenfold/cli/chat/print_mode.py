@@ -24,10 +24,9 @@ from sevenfold.agent.events import (
     ToolProgress,
 )
 from sevenfold.agent.loop import Finished
-from sevenfold.cli.chat.calls import text_of
-from sevenfold.cli.chat.event_lines import told
-from sevenfold.cli.chat.ledger import Ledger
-from sevenfold.cli.chat.words import clean
+from sevenfold.cli.chat.lines import text_of, told
+from sevenfold.cli.chat.status import Ledger
+from sevenfold.cli.text import clean
 from sevenfold.errors import ModelError, UserError
 from sevenfold.events import Answered
 from sevenfold.ports import Piece

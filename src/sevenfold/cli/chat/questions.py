@@ -14,8 +14,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from sevenfold.cli.chat.signs import Signs
-from sevenfold.cli.chat.words import fitted, one_line
+from sevenfold.cli.chat.screen import Signs
+from sevenfold.cli.text import fit, one_line
 
 
 class Choice(Struct, frozen=True):
@@ -142,9 +142,9 @@ def _choice(asking: Asking, place: int, signs: Signs, room: int) -> Iterator[str
     head = f"{signs.pointer if place == asking.at else ' '} {place + 1}. {tick}{before}"
     line, about = f"{head}{one_line(choice.label)}{key}", one_line(choice.about)
     if not about or cell_len(line) + 2 + cell_len(about) <= room:
-        yield fitted(f"{line}  {about}".rstrip(), room, signs.cut)
+        yield fit(f"{line}  {about}".rstrip(), room, signs.cut)
         return
-    yield fitted(line, room, signs.cut)
+    yield fit(line, room, signs.cut)
     yield from (f"     {one}" for one in _wrapped(about, max(10, room - 5), signs))
 
 
@@ -152,7 +152,7 @@ def _wrapped(words: str, room: int, signs: Signs) -> list[str]:
     lines = [one.plain.rstrip() for one in Text(words).wrap(Console(width=room), room, overflow="fold")]
     if len(lines) <= _MOST_LINES:
         return lines
-    return [*lines[: _MOST_LINES - 1], fitted(lines[_MOST_LINES - 1] + " " * room, room, signs.cut)]
+    return [*lines[: _MOST_LINES - 1], fit(lines[_MOST_LINES - 1] + " " * room, room, signs.cut)]
 
 
 def listed(question: Question, first: int = 0) -> Iterator[str]:

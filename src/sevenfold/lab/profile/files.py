@@ -45,7 +45,7 @@ from sevenfold.lab.profile.figures import (
 )
 from sevenfold.lab.profile.rollout import RolloutReader
 from sevenfold.lab.profile.transcript import TranscriptReader
-from sevenfold.stores.jsonl.lines import Line, scan
+from sevenfold.stores.jsonl.log import Line, scan
 
 LOOKED_AT = 200
 """Lines that are looked at before a file is given up."""

@@ -21,7 +21,7 @@ from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.usage import Usage
 from sevenfold.record.weight import Weight, measure
-from sevenfold.stores.jsonl.lines import Line
+from sevenfold.stores.jsonl.log import Line
 
 KNOWN_TYPES = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted"})
 _INJECTED = ("<environment_context", "<user_instructions", "# AGENTS.md instructions", "<INSTRUCTIONS")

@@ -33,7 +33,7 @@ from sevenfold.record.layout import Item
 from sevenfold.record.usage import Usage
 from sevenfold.record.view import View
 from sevenfold.record.weight import measure
-from sevenfold.stores.jsonl.lines import Line
+from sevenfold.stores.jsonl.log import Line
 
 _T = TypeVar("_T")
 

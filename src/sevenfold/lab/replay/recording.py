@@ -20,7 +20,7 @@ from sevenfold.record.blocks import Block, ToolUse
 from sevenfold.record.entries import Boundary, Clearing, Decision, Entry, Link, Said
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
-from sevenfold.stores.jsonl import lines
+from sevenfold.stores.jsonl import log as lines
 
 KINDS: Mapping[str, str] = {
     "Read": "read",

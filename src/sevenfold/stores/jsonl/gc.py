@@ -1,7 +1,7 @@
-"""Collecting stored results that nobody will ask for again.
+"""Collecting stored results that will not be asked for again.
 
 A result lives as long as its transcript. Once that is gone the result goes too, unless another transcript
-(a fork) refers to it. Limits of age and size, where they are set, let go of more, the oldest first, but never of
+(a fork) refers to it. Limits of age and size, where they are set, remove more, the oldest first, but never
 what is **needed**. Needed is what the view of any transcript refers to, what its pinned records refer to, and
 all that undoing its last compaction would bring back: everything recorded since the compaction before that, or
 since the start where there is none. A transcript whose last compaction is not one of ours, or that a newer
@@ -21,11 +21,12 @@ from sevenfold.record import entries
 from sevenfold.record.decisions import Carry, Offload, Pin
 from sevenfold.record.entries import Boundary, Decision, Entry, Said
 from sevenfold.record.view import View
-from sevenfold.stores.atomic import is_temporary
+from sevenfold.stores.files import explain, is_temporary
 from sevenfold.stores.home import Home, Project, SessionFiles
-from sevenfold.stores.jsonl.lines import explain
+from sevenfold.stores.jsonl.branch import read_branch
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.stores.log import LineLog
 
 SECONDS_A_DAY = 86_400
 BYTES_A_MEGABYTE = 1_000_000
@@ -34,8 +35,8 @@ _MARKS = (b'"offload"', b'"sevenfold_results"', b'"compact_boundary"', b'"carry"
 
 Key = tuple[str, str]
 """A stored result: the name of its session's folder and its own. Paths may change, these do not."""
-Views = Callable[[Path], View]
-"""Gives the view of a transcript."""
+Views = Callable[[LineLog], View]
+"""Gives the view of a transcript, or of a branch."""
 
 
 class Limits(Struct, frozen=True):
@@ -87,12 +88,13 @@ def collect(home: Home, limits: Limits, now: float, views: Views, *, dry_run: bo
 
 
 def _lock_all(home: Home, locks: ExitStack) -> list[SessionFiles]:
-    """Take the lock of every session that has results; returns those whose lock somebody else has."""
+    """Take the locks of every session and its branches; returns the sessions of which another process has one."""
     busy = []
     for session in _sessions(home):
         if session.transcript.exists():
             try:
-                locks.callback(FileLock(session.transcript).release)
+                for path in (session.transcript, *session.branch_files()):
+                    locks.callback(FileLock(path).release)
             except TranscriptLocked:
                 busy.append(session)
     return busy
@@ -118,7 +120,7 @@ def _unfinished(home: Home, busy: list[SessionFiles]) -> Iterator[Collected]:
     """Temporary files; of a project in use only those of its sessions that are not."""
     for project in home.projects():
         idle = [session for session in project.all_sessions() if session not in busy]
-        left = [path for session in idle for path in session.stored_results() if is_temporary(path)]
+        left = [path for session in idle for path in session.unfinished()]
         if not any(session.folder == project.folder for session in busy):
             left += _unfinished_beside(project)
         yield from (Collected(path, path.stat().st_size, "unfinished") for path in left)
@@ -163,8 +165,15 @@ def _remove(gone: list[Collected]) -> None:
 
 
 def _needed(home: Home, views: Views) -> set[Key]:
-    transcripts = [file.path for project in home.projects() for file in project.sessions()]
-    return {key for path in transcripts for key in needed_by(path, views(path))}
+    return {
+        key for session in _sessions(home) for log in _logs(session) for key in needed_by(log, views(log))
+    }
+
+
+def _logs(session: SessionFiles) -> Iterator[LineLog]:
+    if session.transcript.exists():
+        yield JsonlLog(session.transcript)
+        yield from (read_branch(session, path) for path in session.branch_files())
 
 
 class _Reference(Struct, frozen=True):
@@ -174,9 +183,8 @@ class _Reference(Struct, frozen=True):
     record: str
 
 
-def needed_by(transcript: Path, view: View) -> set[Key]:
-    """The stored results this transcript still needs."""
-    log = JsonlLog(transcript)
+def needed_by(log: LineLog, view: View) -> set[Key]:
+    """The stored results that a transcript, or a branch, still needs."""
     found = [
         (offset, entries.read(raw)) for offset, raw in log.read() if any(mark in raw for mark in _MARKS)
     ]
@@ -201,7 +209,7 @@ def _references(offset: int, entry: Entry) -> Iterator[_Reference]:
             pass
 
 
-def _undo_reaches(log: JsonlLog, found: list[tuple[int, Entry]], live: str | None) -> int:
+def _undo_reaches(log: LineLog, found: list[tuple[int, Entry]], live: str | None) -> int:
     """From where on records could be seen again if the last compaction in force were taken back."""
     boundaries = {entry.uuid: (offset, entry) for offset, entry in found if isinstance(entry, Boundary)}
     before = {
@@ -224,7 +232,7 @@ def _pinned(found: list[tuple[int, Entry]]) -> set[str]:
     return pinned
 
 
-def _answers(log: JsonlLog, uuid: str) -> tuple[str, ...]:
+def _answers(log: LineLog, uuid: str) -> tuple[str, ...]:
     found = log.record(uuid)
     return found[1].answers if found and isinstance(found[1], Said) else ()
 

@@ -1,8 +1,12 @@
-"""One writer at a time, by a lock the system gives back when its holder dies.
+"""One writer at a time, by a lock the system releases when its holder dies.
 
-The lock is a file beside the one it guards, and says who holds it. It stays there, unless what it guards is removed
-and the lock with it. So whoever got a lock looks whether it is still the file of that name: else two processes
-could hold two different ones.
+The lock is a file next to the one it guards; it names its holder and the holder's fencing number, which is one more
+than that of the holder before. The file stays there, unless what it guards is removed and the lock with it. So a
+process that got a lock checks whether it is still the file of that name: otherwise two processes could hold two
+different ones.
+
+A process that hangs cannot be made to release its lock. It can be overtaken: a new lock file replaces the one it holds,
+and from then on `FileLock.check` refuses it.
 """
 
 from __future__ import annotations
@@ -11,13 +15,14 @@ import os
 import socket
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
-from sevenfold.errors import TranscriptLocked
+from sevenfold.errors import TranscriptLocked, TranscriptOvertaken
 
 _POLL_SECONDS = 0.05
 
@@ -28,6 +33,7 @@ class Holder(msgspec.Struct, frozen=True):
     pid: int
     host: str
     since: str
+    fence: int = 0
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}, since {self.since}"
@@ -36,21 +42,40 @@ class Holder(msgspec.Struct, frozen=True):
 class FileLock:
     """The lock on ``path``; held from construction until `release`, or until the process ends."""
 
-    def __init__(self, path: Path, *, wait: float = 0.0) -> None:
+    def __init__(self, path: Path, *, wait: float = 0.0, take: bool = False) -> None:
+        """Raises `TranscriptLocked` after ``wait`` seconds; with ``take`` it overtakes the holder instead."""
+        self._guarded = path
         self._path = path.with_name(path.name + ".lock")
         deadline = time.monotonic() + wait
-        while (fd := self._taken()) < 0:
+        last = 0
+        while (fd := self._acquired()) < 0:
             if time.monotonic() >= deadline:
-                raise TranscriptLocked(
-                    f"{path}: being written by {self._holder() or 'another process'}; end that one or wait for it. "
-                    "Commands that only read (recall, audit, profile, compact to a new file) need not wait"
-                )
+                holder = self._holder()
+                if not take:
+                    raise TranscriptLocked(
+                        f"{path}: being written by {holder or 'another process'}; end that one or wait for it. "
+                        "Commands that only read (recall, audit, profile, compact to a new file) need not wait"
+                    )
+                last = max(last, holder.fence if holder else 0)
+                self._path.unlink(missing_ok=True)
+                continue
             time.sleep(_POLL_SECONDS)
         self._fd = fd
+        before = self._holder()
+        self.fence = max(last, before.fence if before else 0) + 1
+        """Larger than that of every holder before."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        note = msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), now))
+        note = msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), now, self.fence))
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, note, 0)
+
+    def check(self) -> None:
+        """Raise `TranscriptOvertaken` if another process took the lock from this one."""
+        if not self._is_in_place(self._fd, missing=True):
+            raise TranscriptOvertaken(
+                f"{self._guarded}: taken over by {self._holder() or 'another process'}; nothing was written. "
+                "Open the session again to continue from what is there now"
+            )
 
     def release(self) -> None:
         """Let the next one in."""
@@ -59,13 +84,13 @@ class FileLock:
             self._fd = -1
 
     def remove(self) -> None:
-        """Remove the lock together with what it guards, and let go of it."""
+        """Remove the lock together with what it guards, and release it."""
         # Some systems keep a file's name while it is open; then an empty lock stays behind.
         with suppress(OSError):
             self._path.unlink()
         self.release()
 
-    def _taken(self) -> int:
+    def _acquired(self) -> int:
         """The lock's file if it is ours now, else -1."""
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
         if _try_lock(fd) and self._is_in_place(fd):
@@ -73,17 +98,29 @@ class FileLock:
         os.close(fd)
         return -1
 
-    def _is_in_place(self, fd: int) -> bool:
+    def _is_in_place(self, fd: int, *, missing: bool = False) -> bool:
+        """Is the open file still the one of that name? ``missing`` is the answer if there is none."""
         try:
             return os.path.samestat(os.fstat(fd), self._path.stat())
         except FileNotFoundError:
-            return False
+            return missing
 
     def _holder(self) -> Holder | None:
         try:
             return msgspec.json.decode(self._path.read_bytes()[:1024], type=Holder)
         except (OSError, msgspec.DecodeError):
             return None
+
+
+@contextmanager
+def exclusive(fd: int) -> Iterator[None]:
+    """Keep every other process that asks for the same out of a file, for the moment of a write."""
+    while not _try_lock(fd):
+        time.sleep(_POLL_SECONDS / 50)
+    try:
+        yield
+    finally:
+        _unlock(fd)
 
 
 if sys.platform == "win32":
@@ -99,6 +136,10 @@ if sys.platform == "win32":
             return False
         return True
 
+    def _unlock(fd: int) -> None:
+        os.lseek(fd, _FAR, os.SEEK_SET)
+        msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
+
 else:
     import fcntl
 
@@ -108,3 +149,6 @@ else:
         except BlockingIOError:
             return False
         return True
+
+    def _unlock(fd: int) -> None:
+        fcntl.flock(fd, fcntl.LOCK_UN)

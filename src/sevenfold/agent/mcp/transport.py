@@ -1,0 +1,282 @@
+"""The streams the MCP SDK speaks through: to a child process, or over HTTP.
+
+A child process exchanges one JSON message per line. It leads a process group of its own and ends with everything it
+started, however the connection ends; the SDK's own client guarantees neither. Its environment is small, without the
+keys that are in ours. What it prints on its error output, or on its output without being a message, goes to its log;
+a line too long to be a message ends the connection. HTTP is streamable HTTP, with answers that cannot fill the
+memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from typing import IO, TYPE_CHECKING, Any
+
+from sevenfold.agent.mcp.config import HttpServer, StdioServer
+from sevenfold.agent.processes import LivenessPipe, ProcessMark, end
+from sevenfold.errors import Refused
+
+if TYPE_CHECKING:
+    import httpx2
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+    from mcp.client._transport import TransportStreams
+    from mcp.shared.message import SessionMessage
+
+    Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
+    Outgoing = MemoryObjectSendStream[SessionMessage]
+    _Received = MemoryObjectSendStream[SessionMessage | Exception]
+    _ToSend = MemoryObjectReceiveStream[SessionMessage]
+
+MOST_BYTES = 32 * 1024 * 1024
+"""The largest message."""
+LEAVING = 1.0
+"""Seconds a server gets to end by itself once its input is closed."""
+GENTLY = 0.5
+"""Seconds it gets after that, once it is told to end."""
+PASSED_ON = (
+    *("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"),
+    *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"),
+)
+"""Variables every server gets."""
+
+
+class LogTail:
+    """The end of what a server prints."""
+
+    MOST = 4096
+
+    def __init__(self) -> None:
+        self._kept = b""
+
+    def add(self, chunk: bytes) -> None:
+        """Take more output."""
+        self._kept = (self._kept + chunk)[-self.MOST :]
+
+    def text(self) -> str:
+        """The output that is kept."""
+        return self._kept.decode(errors="replace").strip()
+
+
+# -- child processes -------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def stdio_streams(
+    program: StdioServer, environ: Mapping[str, str], tail: LogTail, gone: Callable[[], None]
+) -> AsyncGenerator[tuple[Incoming, Outgoing], None]:
+    """Streams to a new child process; ``gone`` is called when it stops speaking."""
+    import anyio
+
+    child = _Child(program, environ)
+    received, incoming = anyio.create_memory_object_stream["SessionMessage | Exception"](0)
+    outgoing, to_send = anyio.create_memory_object_stream["SessionMessage"](0)
+    with received, incoming, outgoing, to_send:
+        async with anyio.create_task_group() as tasks:
+            try:
+                await child.connect()
+                tasks.start_soon(_listen, child.output, received, tail, gone)
+                tasks.start_soon(_speak, child.input, to_send, gone)
+                tasks.start_soon(_log, child.errors, tail)
+                yield incoming, outgoing
+            finally:
+                try:
+                    with anyio.CancelScope(shield=True):
+                        await _finish(child.leave())
+                finally:
+                    tasks.cancel_scope.cancel()
+
+
+class _Child:
+    """The process, the pipes to it, and what it takes to end it."""
+
+    input: asyncio.StreamWriter
+    output: asyncio.StreamReader
+    errors: asyncio.StreamReader
+
+    def __init__(self, program: StdioServer, environ: Mapping[str, str]) -> None:
+        self._mark, self._pipe = ProcessMark(), LivenessPipe()
+        self._reading: list[asyncio.ReadTransport] = []
+        self._writing: list[asyncio.WriteTransport] = []
+        kept = {name: environ[name] for name in PASSED_ON if name in environ}
+        try:
+            self._process = subprocess.Popen(
+                [program.command, *program.args],
+                cwd=program.cwd,
+                env={**kept, **program.env, **self._mark.environ},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
+                pass_fds=(self._pipe.held,),
+            )
+        except (OSError, ValueError) as error:
+            self._pipe.__exit__()
+            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise Refused(f"{program.command} cannot be started: {why}") from error
+        self._pipe.release()
+
+    async def connect(self) -> None:
+        """Take its pipes into the event loop."""
+        loop = asyncio.get_running_loop()
+        self.output = await self._reader(self._process.stdout, MOST_BYTES)
+        self.errors = await self._reader(self._process.stderr, LogTail.MOST)
+        transport, flow = await loop.connect_write_pipe(
+            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), self._process.stdin
+        )
+        self._writing.append(transport)
+        self.input = asyncio.StreamWriter(transport, flow, None, loop)
+
+    async def _reader(self, pipe: IO[bytes] | None, limit: int) -> asyncio.StreamReader:
+        reader = asyncio.StreamReader(limit)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), pipe
+        )
+        self._reading.append(transport)
+        return reader
+
+    async def leave(self) -> None:
+        """Close its input, which tells a server to end, and see that it ends with everything it started."""
+        for transport in self._writing:
+            if not transport.is_closing():
+                transport.abort()
+        await _in_thread(self._end)
+        for reading in self._reading:
+            reading.close()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
+        self._pipe.__exit__()
+
+    def _end(self) -> None:
+        self._pipe.all_gone(LEAVING)
+        end(self._process, self._mark, self._pipe, gently=GENTLY)
+
+
+async def _listen(
+    output: asyncio.StreamReader, received: _Received, tail: LogTail, gone: Callable[[], None]
+) -> None:
+    """Pass on the messages of the child until it stops speaking."""
+    import anyio
+    from mcp.shared.message import SessionMessage
+    from mcp_types import jsonrpc_message_adapter
+
+    try:
+        while line := await output.readline():
+            try:
+                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+            except ValueError:
+                tail.add(line)
+                continue
+            await received.send(SessionMessage(message))
+    except ValueError:
+        tail.add(f"\n(a message of more than {MOST_BYTES:,} bytes)\n".encode())
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError):
+        pass
+    finally:
+        received.close()
+        gone()
+
+
+async def _speak(output: asyncio.StreamWriter, to_send: _ToSend, gone: Callable[[], None]) -> None:
+    """Pass messages on to the child, as fast as it reads."""
+    try:
+        async for one in to_send:
+            output.write(one.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+            await output.drain()
+    except OSError:
+        gone()
+
+
+async def _log(errors: asyncio.StreamReader, tail: LogTail) -> None:
+    while chunk := await errors.read(LogTail.MOST):
+        tail.add(chunk)
+
+
+async def _finish(work: Coroutine[Any, Any, None]) -> None:
+    """Wait for work to finish even if cancelled meanwhile: no part of a server may be left running."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled
+
+
+async def _in_thread(work: Callable[[], None]) -> None:
+    """Wait for something that blocks, in a thread that may be started even while the interpreter shuts down."""
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+
+    def run() -> None:
+        try:
+            work()
+        finally:
+            loop.call_soon_threadsafe(done.set_result, None)
+
+    threading.Thread(target=run, daemon=True, name="sevenfold-mcp-end").start()
+    await done
+
+
+# -- HTTP ------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def http_streams(server: HttpServer) -> AsyncGenerator[TransportStreams, None]:
+    """Streams to a server at an server."""
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
+
+    # No limit on reading here: how long a call may take is decided where it is made.
+    timeout = httpx2.Timeout(server.startup_seconds, read=None)
+    headers = {**server.headers, "accept-encoding": "identity"}
+    client = httpx2.AsyncClient(headers=headers, timeout=timeout, event_hooks={"response": [_bound]})
+    async with (
+        client,
+        streamable_http_client(server.url, http_client=client, max_sse_event_size=MOST_BYTES) as streams,
+    ):
+        yield streams
+
+
+async def _bound(response: httpx2.Response) -> None:
+    """Bound the size of an answer."""
+    import httpx2
+
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise httpx2.ReadError("the answer is compressed, though that was not asked for")
+    whole = response.stream
+    if isinstance(whole, httpx2.AsyncByteStream) and not _is_stream(response):
+        response.stream = _bounded(whole)
+
+
+def _is_stream(response: httpx2.Response) -> bool:
+    """Whether it is a stream of events, which may go on for ever; each event has a bound of its own."""
+    return response.headers.get("content-type", "").startswith("text/event-stream")
+
+
+def _bounded(whole: httpx2.AsyncByteStream) -> httpx2.AsyncByteStream:
+    import httpx2
+
+    class Bounded(httpx2.AsyncByteStream):
+        """The same bytes, up to a point."""
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            seen = 0
+            async for chunk in whole:
+                seen += len(chunk)
+                if seen > MOST_BYTES:
+                    raise httpx2.ReadError(f"the answer has more than {MOST_BYTES:,} bytes")
+                yield chunk
+
+        async def aclose(self) -> None:
+            await whole.aclose()
+
+    return Bounded()

@@ -1,1 +1,0 @@
-"""Commands as real processes."""

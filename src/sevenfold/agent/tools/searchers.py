@@ -1,0 +1,306 @@
+"""The programs that search: ripgrep, or plain Python where there is no ripgrep.
+
+The pattern is the model's own, and so may be the ``.gitignore`` files; regular expressions can take for ever over
+either while nothing else in the process moves. So both run in a process of their own, which is ended when its time is
+up.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import re
+import selectors
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from sevenfold.agent.tools import files
+from sevenfold.agent.tools.globs import Glob
+from sevenfold.agent.tools.search import FoundLine, Searcher, SearchQuery
+from sevenfold.errors import InputError, Refused
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+SECONDS = 60.0
+"""How long a search may take."""
+LARGEST_FILE = "50M"
+_NOTHING_FOUND = 1
+_COMMON = ("--no-config", "--hidden", "--no-messages", "--no-require-git", "--glob=!.git")
+_HEAD = 8_192
+_TICK = 0.1
+_CHUNK = 256 * 1024
+_LONGEST = 16 * 1024 * 1024
+_CHILD = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from sevenfold.agent.tools.searchers import search
+search(sys.argv[2])
+"""
+
+
+def find_searcher() -> Searcher:
+    """Ripgrep from its wheel or from the path, else a search in plain Python."""
+    return find_ripgrep() or PlainSearch()
+
+
+def find_ripgrep() -> Ripgrep | None:
+    """Ripgrep from its wheel, else from the path; None if there is none."""
+    wheel = Path(sysconfig.get_path("scripts")) / "rg"
+    program = str(wheel) if wheel.is_file() else shutil.which("rg")
+    return Ripgrep(program) if program else None
+
+
+class Ripgrep:
+    """Searches with the program at this path."""
+
+    def __init__(self, program: str) -> None:
+        self._program = program
+
+    def lines(self, query: SearchQuery, stopped: Callable[[], bool]) -> Iterator[FoundLine]:
+        """The lines that match and their neighbours, file by file."""
+        options = ["--json", "--sort=path", f"--max-filesize={LARGEST_FILE}", f"--context={query.context}"]
+        options += ["--ignore-case"] if query.ignore_case else []
+        options += ["--multiline", "--multiline-dotall"] if query.multiline else []
+        options += [f"--glob={query.glob}"] if query.glob else []
+        decoder = msgspec.json.Decoder(_Event)
+        arguments = [*_COMMON, *options, f"--regexp={query.pattern}", "--", query.root]
+        for raw in _printed([self._program, *arguments], b"\n", stopped, nothing_found=_NOTHING_FOUND):
+            event = decoder.decode(raw)
+            if event.type in ("match", "context") and event.data.path and event.data.lines:
+                path, number = os.fsdecode(event.data.path.raw()), event.data.line_number or 0
+                text = event.data.lines.raw().decode(errors="replace")
+                for beyond, line in enumerate(text.removesuffix("\n").split("\n")):
+                    yield FoundLine(path, number + beyond, line.removesuffix("\r"), event.type == "match")
+
+    def files(self, root: str, stopped: Callable[[], bool]) -> Iterator[str]:
+        """All files below a folder that are not ignored."""
+        arguments = [self._program, *_COMMON, "--files", "--null", "--", root]
+        yield from map(os.fsdecode, _printed(arguments, b"\0", stopped, nothing_found=_NOTHING_FOUND))
+
+
+class _Text(Struct):
+    """Text, or bytes that are no UTF-8 in base64."""
+
+    text: str | None = None
+    encoded: str | None = msgspec.field(default=None, name="bytes")
+
+    def raw(self) -> bytes:
+        return self.text.encode() if self.text is not None else base64.b64decode(self.encoded or "")
+
+
+class _Data(Struct):
+    path: _Text | None = None
+    lines: _Text | None = None
+    line_number: int | None = None
+
+
+class _Event(Struct):
+    """One line of ripgrep's output."""
+
+    type: str
+    data: _Data
+
+
+class PlainSearch:
+    """Walks through folders and reads the files in them, for at most so many seconds."""
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._seconds = seconds
+
+    def lines(self, query: SearchQuery, stopped: Callable[[], bool]) -> Iterator[FoundLine]:
+        """The lines that match and their neighbours, file by file in the order of paths."""
+        for raw in self._child(query, stopped):
+            yield FoundLine(*json.loads(raw))
+
+    def files(self, root: str, stopped: Callable[[], bool]) -> Iterator[str]:
+        """All files below a folder that are not ignored."""
+        for raw in self._child(SearchQuery("", root), stopped):
+            yield json.loads(raw)
+
+    def _child(self, query: SearchQuery, stopped: Callable[[], bool]) -> Iterator[bytes]:
+        """What a child process prints that carries out a query; without a pattern, it lists files."""
+        if not sys.executable:
+            raise Refused("Searching needs ripgrep here; install it with: pip install 'sevenfold[agent]'")
+        # The child must find this package and what it needs, but never in the folder it happens to be in.
+        own = str(Path(__file__).parents[3])
+        importing = json.dumps([*(path for path in sys.path if Path(path).is_absolute()), own])
+        given = json.dumps(msgspec.to_builtins(query))
+        child = [sys.executable, "-I", "-c", _CHILD, importing, given]
+        return _printed(child, b"\n", stopped, seconds=self._seconds)
+
+
+# -- in the child --------------------------------------------------------------------------------
+
+
+def search(given: str) -> None:
+    """Print what a query, as JSON, finds: a line of JSON each, in which paths survive that are no text."""
+    query = SearchQuery(**json.loads(given))
+    try:
+        found = map(msgspec.structs.astuple, _found(query)) if query.pattern else _files(query.root)
+        for one in found:
+            sys.stdout.write(json.dumps(one) + "\n")
+    except (InputError, Refused) as error:
+        sys.exit(str(error))
+
+
+def _found(query: SearchQuery) -> Iterator[FoundLine]:
+    flags = (
+        (re.IGNORECASE if query.ignore_case else 0) | (re.DOTALL if query.multiline else 0) | re.MULTILINE
+    )
+    try:
+        pattern = re.compile(query.pattern, flags)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise InputError(f"{query.pattern!r} is no regular expression: {error}.") from error
+    glob = Glob(query.glob) if query.glob else None
+    root = query.root
+    for path in [root] if Path(root).is_file() else sorted(_files(root)):
+        if glob is None or glob.matches(os.path.relpath(path, root)):
+            yield from _in_file(path, pattern, query)
+
+
+def _in_file(path: str, pattern: re.Pattern[str], query: SearchQuery) -> Iterator[FoundLine]:
+    try:
+        raw = files.content(os.path.realpath(path))
+    except Refused:
+        return
+    if b"\0" in raw[:_HEAD]:
+        return
+    text = raw.decode(errors="replace")
+    lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+    if query.multiline:
+        found = _spanned(pattern, text)
+    else:
+        found = {number for number, line in enumerate(lines) if pattern.search(line)}
+    shown = {near for number in found for near in range(number - query.context, number + query.context + 1)}
+    for number in sorted(shown & set(range(len(lines)))):
+        yield FoundLine(path, number + 1, lines[number], number in found)
+
+
+def _spanned(pattern: re.Pattern[str], text: str) -> set[int]:
+    """The numbers of all lines that matches reach over."""
+    found: set[int] = set()
+    for match in pattern.finditer(text):
+        first = text.count("\n", 0, match.start())
+        found |= set(range(first, first + match[0].removesuffix("\n").count("\n") + 1))
+    return found
+
+
+def _files(root: str) -> Iterator[str]:
+    """All files below a folder that no ``.gitignore`` from that folder on leaves out."""
+    ignores: dict[str, list[tuple[str, GitIgnoreSpec]]] = {}
+    for folder, folders, names in os.walk(root):
+        above = ignores.get(str(Path(folder).parent), []) if folder != root else []
+        here = ignores[folder] = [*above, *_ignores(folder)]
+        folders[:] = [
+            name for name in folders if name != ".git" and not _ignored(here, f"{folder}/{name}/")
+        ]
+        for name in names:
+            path = f"{folder}/{name}"
+            if not Path(path).is_symlink() and not _ignored(here, path):
+                yield path
+
+
+def _ignores(folder: str) -> list[tuple[str, GitIgnoreSpec]]:
+    """The ``.gitignore`` of a folder, if it has one."""
+    try:
+        lines = (
+            files.content(os.path.realpath(f"{folder}/.gitignore")).decode(errors="replace").splitlines()
+        )
+    except (Refused, OSError):
+        return []
+    try:
+        from pathspec import GitIgnoreSpec
+        from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+    except ImportError:
+        raise Refused(
+            "Searching needs ripgrep or pathspec here; install them with: pip install 'sevenfold[agent]'"
+        ) from None
+    patterns = []
+    for line in lines:
+        # Git passes over patterns it cannot read, and so does this.
+        with contextlib.suppress(ValueError, re.error):
+            patterns.append(GitIgnoreSpecPattern(line))
+    return [(folder, GitIgnoreSpec(patterns))]
+
+
+def _ignored(ignores: Sequence[tuple[str, GitIgnoreSpec]], path: str) -> bool:
+    """Whether the innermost file that says anything about a path leaves it out."""
+    for folder, spec in reversed(ignores):
+        decided = spec.check_file(path.removeprefix(f"{folder}/")).include
+        if decided is not None:
+            return decided
+    return False
+
+
+# -- processes -----------------------------------------------------------------------------------
+
+
+def _printed(
+    arguments: Sequence[str],
+    separator: bytes,
+    stopped: Callable[[], bool],
+    *,
+    seconds: float = SECONDS,
+    nothing_found: int = 0,
+) -> Iterator[bytes]:
+    """What a program prints, piece by piece; it is ended when no more pieces are taken.
+
+    ``nothing_found`` is its exit code when it finds nothing; higher ones mean that it failed.
+    """
+    try:
+        child = subprocess.Popen(
+            arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+    except (OSError, ValueError) as error:
+        raise Refused(f"The search could not be started ({error}).") from error
+    try:
+        yield from _pieces(child, separator, stopped, seconds)
+        _, errors = child.communicate(timeout=seconds)
+        if child.returncode > nothing_found and errors:
+            raise Refused(f"The search failed: {errors.decode(errors='replace').strip()[:1_000]}")
+    finally:
+        child.kill()
+        with contextlib.suppress(ValueError):
+            child.communicate()
+
+
+def _pieces(
+    child: subprocess.Popen[bytes], separator: bytes, stopped: Callable[[], bool], seconds: float
+) -> Iterator[bytes]:
+    """The output cut at the separator. Errors are few and fit into their pipe, so only the output is read."""
+    pipe, rest, deadline = child.stdout, b"", time.monotonic() + seconds
+    assert pipe is not None
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while True:
+            if stopped():
+                raise Refused("The search was stopped.")
+            if time.monotonic() > deadline:
+                raise Refused(
+                    f"The search took longer than {seconds:g} s; search a smaller folder, or for something simpler."
+                )
+            if not selector.select(_TICK):
+                continue
+            chunk = os.read(pipe.fileno(), _CHUNK)
+            if not chunk:
+                break
+            *whole, rest = (rest + chunk).split(separator)
+            yield from whole
+            if len(rest) > _LONGEST:
+                raise Refused(
+                    "The search came upon a line too long to be read; leave that file out with a glob."
+                )
+    if rest:
+        yield rest

@@ -1,0 +1,323 @@
+"""Tools that use a service of the session: AskUser, Todo, PlanStart, PlanReady and Recall.
+
+The services are in `Context`; a tool whose service is missing says so. While a plan is made, only reading is permitted,
+and writing the file of the plan itself; the plan outlives compactions because it is in that file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from sevenfold.agent.tools import files
+from sevenfold.agent.tools.context import (
+    Abort,
+    Context,
+    Option,
+    Plans,
+    Question,
+    Recall,
+    Todo,
+    Verdict,
+)
+from sevenfold.agent.tools.output import PlanChanged, TodosChanged, ToolOutput, failed
+from sevenfold.agent.tools.tool import StandardTool
+from sevenfold.errors import InputError, Refused
+from sevenfold.recall.recall import Hit
+
+LONGEST_PLAN = 50_000
+_SIGNS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
+_EXCERPT = 1_500
+_NEAR = 200
+_MATCHED: dict[tuple[str, ...], str] = {
+    ("exact",): "the exact text",
+    ("meaning",): "alike in meaning only, perhaps about something else",
+}
+
+
+# -- questions -------------------------------------------------------------------------------------
+
+
+class OptionInput(Struct, forbid_unknown_fields=True):
+    """One answer to choose."""
+
+    label: Annotated[str, Meta(min_length=1, max_length=200, description="The answer in a few words.")]
+    description: Annotated[str, Meta(max_length=1_000, description="What it would mean.")] = ""
+
+
+class QuestionInput(Struct, forbid_unknown_fields=True):
+    """One question."""
+
+    question: Annotated[
+        str, Meta(min_length=1, max_length=2_000, description="The question, complete in itself.")
+    ]
+    options: Annotated[
+        list[OptionInput],
+        Meta(max_length=8, description="Answers to choose from; the user may also say something else."),
+    ] = []
+    several: Annotated[bool, Meta(description="More than one may be chosen.")] = False
+
+
+class AskInput(Struct, forbid_unknown_fields=True):
+    """What to ask."""
+
+    questions: Annotated[list[QuestionInput], Meta(min_length=1, max_length=4)]
+
+
+class AskUserTool(StandardTool[AskInput]):
+    """Asks the user."""
+
+    name = "AskUser"
+    input = AskInput
+
+    def act(self, given: AskInput, context: Context) -> ToolOutput:
+        """Ask, and wait for the answers."""
+        if context.ask is None:
+            raise Refused(
+                "There is nobody to ask in this session; decide yourself, and say what you assumed."
+            )
+        questions = [
+            Question(one.question, tuple(Option(o.label, o.description) for o in one.options), one.several)
+            for one in given.questions
+        ]
+        answers = context.ask(questions, context.abort)
+        if answers is None:
+            return failed("The user did not answer. Go on without, or stop and say what you need to know.")
+        pairs = zip(questions, answers, strict=True)
+        return ToolOutput("\n\n".join(f"{one.question}\n> {answer}" for one, answer in pairs))
+
+
+# -- to-dos ----------------------------------------------------------------------------------------
+
+
+class TodoEntry(Struct, forbid_unknown_fields=True):
+    """One thing to do."""
+
+    content: Annotated[
+        str, Meta(min_length=1, max_length=1_000, description="What is to be done, as an order.")
+    ]
+    status: Literal["pending", "in_progress", "completed"]
+
+
+class TodoInput(Struct, forbid_unknown_fields=True):
+    """The list from now on."""
+
+    todos: Annotated[
+        list[TodoEntry], Meta(max_length=200, description="All entries, in the order of work.")
+    ]
+
+
+class TodoTool(StandardTool[TodoInput]):
+    """Keeps the to-do list."""
+
+    name = "Todo"
+    input = TodoInput
+
+    def act(self, given: TodoInput, context: Context) -> ToolOutput:
+        """Replace the list, and show it."""
+        if context.todos is None:
+            raise Refused("There is no list of things to do in this session.")
+        todos = [Todo(entry.content, entry.status) for entry in given.todos]
+        context.todos.set(todos)
+        done = sum(todo.status == "completed" for todo in todos)
+        return ToolOutput(todo_text(todos), facts=(TodosChanged(len(todos) - done, done),))
+
+
+class TodoList:
+    """A to-do list in memory."""
+
+    def __init__(self, todos: Sequence[Todo] = ()) -> None:
+        self._todos = tuple(todos)
+
+    def get(self) -> Sequence[Todo]:
+        """The current list."""
+        return self._todos
+
+    def set(self, todos: Sequence[Todo]) -> None:
+        """Replace the list; one whose entries are all done is finished, and becomes empty."""
+        self._todos = tuple(todos) if any(todo.status != "completed" for todo in todos) else ()
+
+
+def todo_text(todos: Sequence[Todo]) -> str:
+    """The list as the model sees it, also after a summary."""
+    return "\n".join(f"{_SIGNS[todo.status]} {todo.content}" for todo in todos) or "The list is empty."
+
+
+# -- plans -----------------------------------------------------------------------------------------
+
+
+class StartInput(Struct, forbid_unknown_fields=True):
+    """Nothing is needed."""
+
+
+class ReadyInput(Struct, forbid_unknown_fields=True):
+    """The plan."""
+
+    plan: Annotated[
+        str,
+        Meta(
+            min_length=1, max_length=LONGEST_PLAN, description="The whole plan, as Markdown, for the user."
+        ),
+    ]
+
+
+class PlanStart(StandardTool[StartInput]):
+    """Starts planning."""
+
+    name = "PlanStart"
+    input = StartInput
+
+    def act(self, given: StartInput, context: Context) -> ToolOutput:
+        """Start planning: from now on nothing may be changed."""
+        plans = _plans(context)
+        plans.enter()
+        words = (
+            "You are planning now: look around, change nothing. Notes for the plan may be written to "
+            f"{plans.path}. When the plan is complete, hand it over with PlanReady."
+        )
+        return ToolOutput(words, facts=(PlanChanged(True, str(plans.path)),))
+
+
+class PlanReady(StandardTool[ReadyInput]):
+    """Hands the plan to the user."""
+
+    name = "PlanReady"
+    input = ReadyInput
+
+    def act(self, given: ReadyInput, context: Context) -> ToolOutput:
+        """Ask for approval."""
+        plans = _plans(context)
+        if not plans.planning:
+            raise Refused("No plan is being made; begin with PlanStart, or simply do the work.")
+        verdict = plans.submit(given.plan, context.abort)
+        fact = PlanChanged(plans.planning, str(plans.path))
+        remark = f" The user says: {verdict.remark}" if verdict.remark else ""
+        if not verdict.approved:
+            words = f"The plan was not approved.{remark} Go on planning, and hand it over again."
+            return ToolOutput(words, is_error=True, facts=(fact,))
+        return ToolOutput(
+            f"The plan is approved; it is in {plans.path}. Carry it out.{remark}", facts=(fact,)
+        )
+
+
+class PlanFile:
+    """A plan in a file; ``approve`` asks the user about it."""
+
+    def __init__(
+        self, path: Path, approve: Callable[[str, Abort], Verdict], *, planning: bool = False
+    ) -> None:
+        self._path = path
+        self._approve = approve
+        self._planning = planning
+
+    @property
+    def planning(self) -> bool:
+        """Whether the agent is planning, so that nothing may be changed yet."""
+        return self._planning
+
+    @property
+    def path(self) -> Path:
+        """Where the plan is kept."""
+        return self._path
+
+    def text(self) -> str:
+        """The current plan; empty if there is none."""
+        real = str(self._path.resolve())
+        return files.content(real).decode(errors="replace") if files.exists(real) else ""
+
+    def enter(self) -> None:
+        """Start planning."""
+        self._planning = True
+
+    def leave(self) -> None:
+        """Stop planning, as when the user says so."""
+        self._planning = False
+
+    def submit(self, plan: str, abort: Abort) -> Verdict:
+        """Keep the plan and ask for approval; planning ends when it is given."""
+        real = str(self._path.resolve())
+        before = files.version(files.content(real)) if files.exists(real) else None
+        files.write(real, plan.encode(errors="replace"), before)
+        verdict = self._approve(plan, abort)
+        self._planning = self._planning and not verdict.approved
+        return verdict
+
+
+def _plans(context: Context) -> Plans:
+    if context.plans is None:
+        raise Refused("Plans are not kept in this session; tell the user what you intend to do instead.")
+    return context.plans
+
+
+# -- recall ----------------------------------------------------------------------------------------
+
+
+class RecallInput(Struct, forbid_unknown_fields=True):
+    """What to find, or which record to fetch."""
+
+    query: Annotated[str, Meta(description="Words, a path, an error text: what you remember of it.")] = ""
+    kind: (
+        Annotated[
+            Literal["user", "assistant", "tool_use", "edit", "tool_result", "error", "summary"],
+            Meta(
+                description="Only what the user said, what you said, calls (edit: changes of files), results or errors."
+            ),
+        ]
+        | None
+    ) = None
+    record: Annotated[str, Meta(description="The id of a record found before: it is shown whole.")] = ""
+    limit: Annotated[int, Meta(ge=1, le=30, description="How many records to show.")] = 8
+    offset: Annotated[int, Meta(ge=0, description="Where to go on in a long record, in characters.")] = 0
+
+
+class RecallTool(StandardTool[RecallInput]):
+    """Searches what has left the context."""
+
+    name = "Recall"
+    concurrent = True
+    input = RecallInput
+
+    def act(self, given: RecallInput, context: Context) -> ToolOutput:
+        """Search, or fetch."""
+        if context.recall is None:
+            raise Refused("What has left the view cannot be searched in this session.")
+        if given.record:
+            return ToolOutput(_record(context.recall, given, context.room))
+        if not given.query.strip():
+            raise InputError("Say what to look for in query, or name a record.")
+        hits = context.recall.search(given.query, kind=given.kind, k=given.limit)
+        return ToolOutput(_hits(hits, context.room))
+
+
+def _record(recall: Recall, given: RecallInput, room: int) -> str:
+    words = recall.fetch(given.record).decode(errors="replace")
+    shown = words[given.offset : given.offset + room]
+    left = len(words) - given.offset - len(shown)
+    return f"{shown}\n({left:,} more characters; offset={given.offset + len(shown)})" if left > 0 else shown
+
+
+def _hits(hits: Sequence[Hit], room: int) -> str:
+    if not hits:
+        return "Nothing fits. Try fewer or other words: names, paths, numbers or error texts work best."
+    shown: list[str] = []
+    most = room
+    for hit in hits:
+        what = f"{hit.kind} ({hit.tool})" if hit.tool else hit.kind
+        by = _MATCHED.get(hit.matched, " and ".join(hit.matched))
+        lines = [" · ".join(filter(None, (f"record {hit.uuid}", hit.timestamp or "no time", what, by)))]
+        lines += [f"  before, {near.kind}: {_line(near.text)}" for near in hit.before]
+        lines += [hit.excerpt[:_EXCERPT]]
+        lines += [f"  after, {near.kind}: {_line(near.text)}" for near in hit.after]
+        words = "\n".join(lines)
+        room -= len(words) + 2
+        if room < 0:
+            break
+        shown.append(words)
+    return "\n\n".join(shown or [words[:most]])
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:_NEAR]

@@ -1,0 +1,193 @@
+"""Kept conversations: the sessions of a folder, the messages one can rewind to, and the export to a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from sevenfold.cli.text import clean, duration, one_line
+from sevenfold.conversation import history
+from sevenfold.errors import InputError, TranscriptError, UserError
+from sevenfold.ports import Log
+from sevenfold.record import blocks, entries
+from sevenfold.record.blocks import Block, ToolResult, ToolUse
+from sevenfold.record.entries import Label, Said
+from sevenfold.record.layout import Item
+from sevenfold.record.log import title_of
+from sevenfold.record.redact import mask
+from sevenfold.record.view import View
+from sevenfold.stores.home import Project
+from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.stores.jsonl.secrets import masked_record
+
+LOOKED_AT = 200
+"""Records at the beginning that are searched for the user's first words."""
+LONGEST_TITLE = 200
+TAIL_BYTES = 256 * 1024
+"""Bytes at the end that are searched for a title."""
+_FENCE = "````"
+
+# -- the sessions of a folder ----------------------------------------------------------------
+
+
+class SessionFile(Struct, frozen=True):
+    """A session on disk."""
+
+    name: str
+    title: str
+    modified: float
+    size: int
+    path: Path
+
+    def age(self, now: float) -> str:
+        """How long ago it was written to."""
+        return f"{duration(max(0.0, now - self.modified))} ago"
+
+
+def sessions(project: Project) -> list[SessionFile]:
+    """The sessions of a project that have any messages, the newest first."""
+    found = (
+        SessionFile(file.path.stem, title(file.path), file.modified, file.size, file.path)
+        for file in project.sessions()
+    )
+    return [one for one in found if one.title]
+
+
+def new_name(now: datetime, digits: str) -> str:
+    """A name for a new session: the time, and something no other session has."""
+    return f"{now:%Y-%m-%d-%H%M%S}-{digits}"
+
+
+def title(path: Path) -> str:
+    """The title of a session, or the user's first words; empty if there are none.
+
+    Only the two ends of the file are read.
+    """
+    try:
+        if labelled := _label(path):
+            return one_line(labelled, LONGEST_TITLE)
+        for line in JsonlLog(path).head(LOOKED_AT):
+            match entries.read(line):
+                case Said(role="user", meta=False, summary=False, sidechain=False, attachment="") as said:
+                    if words := _texts(said):
+                        return one_line(words, LONGEST_TITLE)
+    except (TranscriptError, OSError) as error:
+        return f"(cannot be read: {one_line(str(error), 80)})"
+    return ""
+
+
+def _label(path: Path) -> str:
+    """The title at the end of a transcript, where every compaction writes it again; empty if there is none."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+        found = [entries.read(line) for line in file.read(TAIL_BYTES).splitlines() if b'title"' in line]
+    return title_of({one.kind: one.text for one in found if isinstance(one, Label)})
+
+
+def _texts(said: Said) -> str:
+    """The user's own words in a record; empty for tool results."""
+    if said.answers:
+        return ""
+    texts = (blocks.words_of(block) for block in said.blocks if block.kind == "text")
+    return "\n".join(text for text in texts if text.strip())
+
+
+# -- rewinding -------------------------------------------------------------------------------
+
+
+class RewindPoint(Struct, frozen=True):
+    """A message of the user that a conversation can go back to."""
+
+    before: str | None
+    """The record to continue from; None is the beginning."""
+    words: str
+    at: str
+    """The timestamp of the message."""
+    after: int
+    """How many records would be left behind."""
+    compacted: bool = False
+    """Whether a compaction has hidden it since."""
+
+
+def rewind_points(log: Log, view: View) -> list[RewindPoint]:
+    """The user's messages in this conversation, including those before compactions, the newest first."""
+    whole = history.whole(log)
+    items = whole.items
+    found = []
+    for place, item in enumerate(items):
+        if words := _own_words(item):
+            said, previous = item.said, items[place - 1].said.uuid if place else None
+            before = _hidden_parent(log, whole, said) or previous
+            gone = view.item(said.uuid) is None
+            found.append(RewindPoint(before, words, said.timestamp, len(items) - place, gone))
+    return found[::-1]
+
+
+def last_words(view: View) -> str:
+    """The user's last message in view."""
+    return next(filter(None, map(_own_words, reversed(view.items))), "")
+
+
+def _own_words(item: Item) -> str:
+    said = item.said
+    ours = said.role != "user" or said.meta or said.summary or said.attachment or item.hidden_by
+    return "" if ours else _texts(said)
+
+
+def _hidden_parent(log: Log, whole: View, said: Said) -> str | None:
+    """The summary right before a message, which the view without compactions does not have."""
+    parent = said.parent
+    follows = parent is not None and whole.entry(parent) is None and history.holds(log, parent)
+    return parent if follows else None
+
+
+# -- export ----------------------------------------------------------------------------------
+
+
+def export(log: JsonlLog, target: Path, heading: str) -> int:
+    """Write the conversation to a new file, as Markdown, or as raw records if the file ends in .jsonl.
+
+    What was compacted is included; secrets are masked. Returns the number of records; raises if the file exists or
+    cannot be written.
+    """
+    view = history.whole(log)
+    if target.suffix == ".jsonl":
+        text = b"".join(masked_record(line) for _, line in log.read() if line)
+    else:
+        text = mask("\n".join([f"# {heading}\n", *_sections(view)])).text.encode(errors="replace")
+    try:
+        with target.open("xb") as file:
+            file.write(text)
+    except FileExistsError:
+        raise InputError(f"{target}: this file exists and is not overwritten; choose another") from None
+    except OSError as error:
+        raise UserError(f"{target}: cannot write: {error.strerror or error}") from error
+    return len(view)
+
+
+def _sections(view: View) -> Iterator[str]:
+    for item in view.items:
+        if said := "\n\n".join(filter(None, map(_block, item.said.blocks))):
+            yield f"## {_speaker(item.said)}\n\n{said}\n"
+
+
+def _speaker(said: Said) -> str:
+    if said.role == "assistant":
+        return said.model or "model"
+    if said.answers:
+        return "tool results"
+    return "note" if said.meta or said.attachment or said.role != "user" else "user"
+
+
+def _block(block: Block) -> str:
+    match block.body():
+        case ToolUse(name=name, input=given):
+            return f"{_FENCE}json\n{name} {msgspec.json.format(bytes(given)).decode()}\n{_FENCE}"
+        case ToolResult():
+            return f"{_FENCE}\n{clean(blocks.words_of(block))}\n{_FENCE}"
+        case _:
+            return clean(blocks.words_of(block)).strip()

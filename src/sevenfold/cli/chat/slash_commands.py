@@ -1,0 +1,380 @@
+"""The commands of a chat: what is typed after a slash.
+
+Each is a function of the chat and the rest of the line. `COMMANDS` is the only place that names them: help, completion
+and dispatch all read it, so everything that is listed works.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from datetime import datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
+from rich.console import Group
+from rich.text import Text
+
+from sevenfold.agent.permissions.engine import Mode
+from sevenfold.cli.chat import history, pages
+from sevenfold.cli.chat.chat import Chat
+from sevenfold.cli.chat.markdown import rendered
+from sevenfold.cli.chat.questions import Choice, Question
+from sevenfold.cli.chat.status import Ledger
+from sevenfold.cli.config import entry
+from sevenfold.cli.text import one_line, parse_time, plural, short_count, size
+from sevenfold.conversation.history import requests
+from sevenfold.errors import InputError, Refused, SevenfoldError
+from sevenfold.lab.profile.files import profile_file
+from sevenfold.profiles import names
+from sevenfold.settings import by_name, described, unknown
+from sevenfold.stores.home import user_home
+from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.stores.settings_files import load
+
+MOST_LISTED = 20
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+
+# -- the conversation ------------------------------------------------------------------------
+
+
+def _compact(chat: Chat, rest: str) -> None:
+    def work() -> None:
+        if chat.agent.compact(rest) is None:
+            chat.say("warning", "a hook or listener vetoed the compaction; nothing changed")
+
+    chat.working("compacting", work)
+
+
+def _undo(chat: Chat, rest: str) -> None:
+    name = chat.agent.session.undo(rest)
+    chat.update()
+    chat.say("layer", f"undone: {name} (now {_tokens(chat)}; /redo restores it)")
+
+
+def _redo(chat: Chat, rest: str) -> None:
+    name = chat.agent.session.redo(rest)
+    chat.update()
+    chat.say("layer", f"redone: {name} (now {_tokens(chat)})")
+
+
+def _tokens(chat: Chat) -> str:
+    return f"{short_count(chat.agent.session.gauge.seen)} tokens"
+
+
+def _rewind(chat: Chat, rest: str) -> None:
+    """Go back to before one of the user's messages, which can then be edited and sent again."""
+    transcript = chat.agent.session.core.transcript
+    points = history.rewind_points(transcript.log, transcript.view)
+    if not points:
+        raise Refused("there is nothing to rewind: no message was sent yet")
+    now = datetime.now()
+    choices = tuple(Choice(_first_line(one.words), before=_when(one, now)) for one in points)
+    place = chat.ask(Question("Go back to before which message?", choices))
+    if place < 0:
+        return
+    chosen = points[place]
+    chat.agent.session.rewind(chosen.before)
+    chat.update()
+    whole = ", to before the compaction" if chosen.compacted else ""
+    chat.say(
+        "layer",
+        f"rewound {plural(chosen.after, 'record')}{whole}; the transcript keeps them, and files are not changed back",
+    )
+    chat.screen.suggest(chosen.words)
+
+
+def _first_line(words: str) -> str:
+    lines = [line for line in words.splitlines() if line.strip()]
+    more = f" (+{plural(len(lines) - 1, 'line')})" if len(lines) > 1 else ""
+    return one_line(lines[0], 200) + more
+
+
+def _when(point: history.RewindPoint, now: datetime) -> str:
+    """The time of a message, with the date if it was not sent today."""
+    said = parse_time(point.at)
+    if said is None:
+        return ""
+    said = said.astimezone().replace(tzinfo=None)
+    shown = f"{said:%H:%M}" if said.date() == now.date() else f"{said:%Y-%m-%d %H:%M}"
+    return f"{shown}, compacted" if point.compacted else shown
+
+
+def _recall(chat: Chat, rest: str) -> None:
+    if not rest:
+        raise InputError("say what to search for: /recall QUERY")
+    chat.screen.show(pages.recall_page(chat.agent.session.recall(rest, most=5)))
+
+
+def _notes(chat: Chat, rest: str) -> None:
+    text = chat.agent.session.notes()
+    chat.screen.show(rendered(text) if text else Text("This session has no notes yet.", style="dim"))
+
+
+def _export(chat: Chat, rest: str) -> None:
+    if not rest:
+        raise InputError("say where to: /export FILE (.md, or .jsonl for the raw records)")
+    target = Path(rest).expanduser()
+    target = target if target.is_absolute() else chat.start.folder / target
+    transcript = user_home().project(chat.start.folder).transcript(chat.start.name)
+    number = history.export(JsonlLog(transcript), target, chat.start.name)
+    chat.say("note", f"{plural(number, 'record')} written to {target}")
+
+
+# -- sessions and models ---------------------------------------------------------------------
+
+
+def _clear(chat: Chat, rest: str) -> None:
+    before = chat.start.name
+    chat.switch(replace(chat.start, name=fresh_name(), resumed=False))
+    chat.say("note", f"new session; to return to the previous one: /resume {before}")
+
+
+def _resume(chat: Chat, rest: str) -> None:
+    kept = [one for one in sessions_of(chat.start.folder) if one.name != chat.start.name]
+    if rest:
+        chosen = next((one for one in kept if one.name == rest), None)
+        if chosen is None:
+            raise Refused(f"no other session named {rest} in this folder; /resume lists them")
+    else:
+        if not kept:
+            raise Refused("there is no other session in this folder")
+        place = chat.ask(session_question(kept[:MOST_LISTED], time.time()))
+        if place < 0:
+            return
+        chosen = kept[place]
+    chat.switch(replace(chat.start, name=chosen.name, resumed=True))
+    show_resumed(chat)
+
+
+def _model(chat: Chat, rest: str) -> None:
+    if not rest:
+        chat.screen.show(Text(f"now: {chat.start.model}\nknown: {', '.join(names())}"))
+        return
+    chat.switch(replace(chat.start, model=rest, resumed=True))
+    chat.say("note", f"{chat.agent.model} answers from now on; its cache has to be written first")
+    if chat.start.offline:
+        chat.say("warning", chat.start.no_key())
+
+
+def _quit(chat: Chat, rest: str) -> None:
+    chat.leaving = True
+    chat.screen.changed()
+
+
+def sessions_of(folder: Path) -> list[history.SessionFile]:
+    """The sessions of a folder, the newest first."""
+    return history.sessions(user_home().project(folder))
+
+
+def session_question(kept: list[history.SessionFile], now: float) -> Question:
+    """Ask which session to continue."""
+    choices = tuple(
+        Choice(one_line(one.title, 60), "", f"{one.age(now)}, {size(one.size)}, {one.name}") for one in kept
+    )
+    return Question("Continue which session?", choices)
+
+
+def fresh_name() -> str:
+    """A name for a new session."""
+    return history.new_name(datetime.now(), secrets.token_hex(2))
+
+
+def show_resumed(chat: Chat) -> None:
+    """Say where a resumed session had stopped."""
+    view = chat.agent.session.core.transcript.view
+    chat.say("note", f"resumed {chat.start.name}: {plural(len(view), 'record')} in view, {_tokens(chat)}")
+    if said := history.last_words(view):
+        chat.say("note", f"your last message: {one_line(said, 200)}")
+
+
+# -- what the agent may do -------------------------------------------------------------------
+
+
+def _mode(chat: Chat, rest: str) -> None:
+    wanted = rest.replace(" ", "_").replace("-", "_")
+    if wanted and wanted not in MODES:
+        raise InputError(f"unknown mode {rest!r}; choose from {', '.join(MODES)}")
+    for one in MODES:
+        if one == wanted:
+            chat.agent.grants.mode = one
+    chat.update()
+    chat.screen.show(pages.permissions_page(chat.agent.grants.now))
+
+
+def _permissions(chat: Chat, rest: str) -> None:
+    verb, _, rule = rest.partition(" ")
+    grants, rule = chat.agent.grants, rule.strip()
+    match verb:
+        case "":
+            pass
+        case "allow" if rule:
+            grants.allow(rule)
+        case "revoke" if rule:
+            if rule not in grants.granted:
+                raise Refused(f"{rule} was not granted in this session, so it cannot be revoked")
+            grants.revoke(rule)
+        case _:
+            raise InputError("use /permissions, /permissions allow RULE or /permissions revoke RULE")
+    chat.screen.show(pages.permissions_page(grants.now))
+
+
+def _hooks(chat: Chat, rest: str) -> None:
+    held = chat.agent.workings.options.get("hooks")
+    chat.screen.show(pages.hooks_page(held.hooks if held else (), held.skipped if held else ()))
+
+
+def _mcp(chat: Chat, rest: str) -> None:
+    servers = chat.agent.workings.servers
+    if servers is not None and rest:
+        servers.restart(rest)
+    chat.screen.show(
+        pages.mcp_page(servers.states() if servers else (), servers.problems if servers else ())
+    )
+
+
+# -- looking ---------------------------------------------------------------------------------
+
+
+def _help(chat: Chat, rest: str) -> None:
+    chat.screen.show(pages.help_page([(one.usage, one.says) for one in COMMANDS], KEYS))
+
+
+def _context(chat: Chat, rest: str) -> None:
+    contents = pages.contents(chat.agent.session.core)
+    chat.screen.show(pages.picture(contents, chat.screen.signs, chat.screen.width))
+
+
+def _cost(chat: Chat, rest: str) -> None:
+    whole = Ledger.of(chat.agent.session.core.transcript.log)
+    chat.screen.show(pages.cost_page(whole, chat.ledger, chat.agent.session.gauge))
+    _say_if_free(chat)
+
+
+def _say_if_free(chat: Chat) -> None:
+    if chat.start.offline:
+        words = "the offline model answers, so nothing is charged; other amounts are what"
+        chat.say("note", f"{words} {chat.start.model} would cost")
+
+
+def _cache(chat: Chat, rest: str) -> None:
+    whole = Ledger.of(chat.agent.session.core.transcript.log)
+    figures, _ = profile_file(user_home().project(chat.start.folder).transcript(chat.start.name))
+    chat.screen.show(pages.cache_page(whole, chat.ledger, figures.cache_breaks))
+
+
+def _why(chat: Chat, rest: str) -> None:
+    """Explain a request by its number, or the conversation's last."""
+    session = chat.agent.session
+    main = (one.number for one in requests(session.core.transcript.log) if one.source == "main")
+    chat.screen.show(pages.why_page(session.why(_number(rest) if rest else next(main, -1))))
+    _say_if_free(chat)
+
+
+def _config(chat: Chat, rest: str) -> None:
+    if rest and rest not in by_name():
+        raise unknown(rest, "/config")
+    resolved = load(chat.start.folder)
+    chosen = [by_name()[rest]] if rest else list(described())
+    shown = [entry(resolved, one, in_full=bool(rest)) for one in chosen]
+    chat.screen.show(Group(*shown, *(Text(note, style="yellow") for note in resolved.notes)))
+
+
+def _show(chat: Chat, rest: str) -> None:
+    chat.screen.show(chat.folds.open(_number(rest) if rest else None))
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text.strip("[] "))
+    except ValueError:
+        raise InputError(f"{text!r} is not a number") from None
+
+
+# -- the list --------------------------------------------------------------------------------
+
+
+class SlashCommand(Struct, frozen=True):
+    """A command of the chat."""
+
+    name: str
+    says: str
+    run: Callable[[Chat, str], None]
+    takes: str = ""
+    anytime: bool = False
+    """Whether it also runs while the agent works."""
+
+    @property
+    def usage(self) -> str:
+        """The command as it is typed."""
+        return f"/{self.name} {self.takes}".rstrip()
+
+
+KEYS = (
+    ("Enter", "send; while the agent works, queue"),
+    ("Alt-Enter, \\ Enter", "a new line"),
+    ("@path", "attach a file, or the listing of a folder"),
+    ("Esc, Ctrl-C", "interrupt"),
+    ("Esc Esc", "rewind (if the input is empty)"),
+    ("Ctrl-O", "show the last [number] in full"),
+    ("Shift-Tab", "next mode: ask, accept edits, plan"),
+    ("Ctrl-R", "search your earlier input"),
+    ("Ctrl-C twice, Ctrl-D", "leave"),
+)
+COMMANDS = (
+    SlashCommand("help", "this list", _help, anytime=True),
+    SlashCommand("context", "what fills the window, drawn to scale", _context, anytime=True),
+    SlashCommand("compact", "summarise the conversation and go on", _compact, "[INSTRUCTIONS]"),
+    SlashCommand("clear", "start a new session; this one can be resumed", _clear),
+    SlashCommand("cost", "what this session and this run of it have cost", _cost, anytime=True),
+    SlashCommand("cache", "how much the cache saved, and why it was lost", _cache, anytime=True),
+    SlashCommand("why", "why a request was made the way it was", _why, "[NUMBER]", anytime=True),
+    SlashCommand("undo", "undo the last thing a layer did", _undo, "[DECISION]"),
+    SlashCommand("redo", "redo what was undone", _redo, "[DECISION]"),
+    SlashCommand("recall", "search everything that was said", _recall, "QUERY", anytime=True),
+    SlashCommand("notes", "the running notes of this session", _notes, anytime=True),
+    SlashCommand("model", "switch to another model", _model, "[NAME]"),
+    SlashCommand("mode", "what the agent may do without asking", _mode, "[MODE]", anytime=True),
+    SlashCommand(
+        "permissions", "which rules allow, ask and deny", _permissions, "[allow RULE]", anytime=True
+    ),
+    SlashCommand("hooks", "which hooks run, and when", _hooks, anytime=True),
+    SlashCommand("mcp", "the state of the MCP servers", _mcp, "[NAME to restart]", anytime=True),
+    SlashCommand("resume", "continue another session", _resume, "[NAME]"),
+    SlashCommand("rewind", "go back to an earlier message", _rewind),
+    SlashCommand("export", "write the conversation to a file", _export, "FILE", anytime=True),
+    SlashCommand("config", "settings and where they come from", _config, "[NAME]", anytime=True),
+    SlashCommand("show", "open a line with a [number], or the last", _show, "[NUMBER]", anytime=True),
+    SlashCommand("quit", "leave; the session is kept", _quit, anytime=True),
+)
+
+
+def find(line: str) -> tuple[SlashCommand, str]:
+    """The command in a line, and the rest of the line; raises `InputError` if it does not exist."""
+    name, _, rest = line.removeprefix("/").partition(" ")
+    for command in COMMANDS:
+        if command.name == name.strip().lower():
+            return command, rest.strip()
+    near = get_close_matches(name.lower(), [one.name for one in COMMANDS], 1, 0.5)
+    hint = f"did you mean /{near[0]}?" if near else "/help lists all commands"
+    raise InputError(f"unknown command /{name}; {hint}")
+
+
+def is_command(line: str) -> bool:
+    """Whether the line is a command rather than words or a path."""
+    first = line.split(maxsplit=1)[0] if line.strip() else ""
+    return first.startswith("/") and "/" not in first[1:] and first != "/"
+
+
+def run(chat: Chat, line: str) -> None:
+    """Carry out a command; errors the user can fix are shown."""
+    try:
+        command, rest = find(line)
+        command.run(chat, rest)
+    except SevenfoldError as error:
+        chat.say("error", str(error))

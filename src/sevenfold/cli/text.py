@@ -1,0 +1,207 @@
+"""Figures, names and foreign text as the commands print them.
+
+Tools, models, files and the clipboard may hold anything, so foreign text goes through `clean` or `printable` first:
+none of it can steer the terminal.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+CATEGORIES = {
+    "user_text": "user messages",
+    "assistant_text": "assistant messages",
+    "thinking": "thinking",
+    "tool_inputs": "tool inputs",
+    "attachments": "attachments, reminders",
+    "summaries": "summaries",
+    "images": "images, documents",
+    "system_and_tools": "system prompt, tools",
+    "unlogged": "not in the transcript",
+    "other": "other blocks",
+}
+CAUSES = {
+    "idle_gap": "idle past the cache lifetime",
+    "compaction": "compaction",
+    "clearing": "results cleared",
+    "rewind": "rewind or branch",
+    "model_changed": "model changed",
+    "system_changed": "system prompt changed",
+    "tools_changed": "tools changed",
+    "messages_changed": "earlier messages changed",
+    "unexplained": "unexplained (the server?)",
+}
+
+# -- numbers ---------------------------------------------------------------------------------
+
+
+def count(number: float) -> str:
+    """A number of tokens or calls: exact while it is short, rounded when it is long."""
+    if abs(number) < 999_950:
+        return f"{number:,.0f}"
+    if abs(number) < 999_950_000:
+        return f"{number / 1e6:,.2f} M" if abs(number) < 99_995_000 else f"{number / 1e6:,.1f} M"
+    return f"{number / 1e9:,.2f} G"
+
+
+def short_count(number: int) -> str:
+    """A number of tokens in about four characters, for status lines."""
+    if abs(number) < 1_000:
+        return str(number)
+    if abs(number) < 9_950:
+        return f"{number / 1_000:.1f}k"
+    if abs(number) < 999_500:
+        return f"{number / 1_000:.0f}k"
+    return f"{number / 1e6:.2f}M"
+
+
+def money(amount: float | None) -> str:
+    """An amount in dollars."""
+    if amount is None:
+        return "unknown"
+    if amount and abs(amount) < 0.01:
+        return f"${amount:.4f}"
+    return f"${amount:,.2f}"
+
+
+def share(part: float, whole: float) -> str:
+    """A percentage that never rounds something down to nothing."""
+    if not whole:
+        return "–"
+    percent = 100 * part / whole
+    if 0 < percent < 0.1:
+        return "<0.1%"
+    return f"{percent:.1f}%" if percent < 99.95 or percent > 100 else "100%"
+
+
+def times(amount: float | None, reference: float | None) -> str:
+    """How many times the reference; empty if either is unknown or there is no reference."""
+    if amount is None or not reference:
+        return ""
+    return f"{amount / reference:.1f}×"
+
+
+def plural(number: int, noun: str, many: str = "") -> str:
+    """A number with its noun."""
+    return f"{count(number)} {noun if number == 1 else many or noun + 's'}"
+
+
+def size(number: int) -> str:
+    """A number of bytes."""
+    if number < 1_000:
+        return f"{number} B"
+    if number < 1_000_000:
+        return f"{number / 1_000:.0f} kB"
+    return f"{number / 1e6:.1f} MB"
+
+
+# -- times -----------------------------------------------------------------------------------
+
+
+def duration(elapsed: float) -> str:
+    """A span of time in its two largest units."""
+    minutes, hours, days = int(elapsed // 60), int(elapsed // 3600), int(elapsed // 86400)
+    if days:
+        return f"{days} d {hours % 24} h"
+    if hours:
+        return f"{hours} h {minutes % 60} min"
+    return f"{minutes} min" if minutes else f"{int(elapsed)} s"
+
+
+def stopwatch(seconds: float) -> str:
+    """How long something took, to the second; to a tenth of one while it is short."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if seconds < 59.5:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def parse_time(timestamp: str | None) -> datetime | None:
+    """The time in a record; None if it has none that can be read."""
+    try:
+        return datetime.fromisoformat(timestamp or "")
+    except ValueError:
+        return None
+
+
+# -- names -----------------------------------------------------------------------------------
+
+
+def category(name: str) -> str:
+    """The name of a category of the profile, such as ``tool_result:Read``."""
+    kind, _, tool = name.partition(":")
+    return f"{tool_name(tool)} results" if kind == "tool_result" else CATEGORIES.get(name, name)
+
+
+def tool_name(name: str) -> str:
+    """The name of a tool; for one of an MCP server, the server and the name."""
+    return name.removeprefix("mcp__").replace("__", " ") if name.startswith("mcp__") else name
+
+
+def cause(name: str) -> str:
+    """Why a cache was lost."""
+    return CAUSES.get(name, name.replace("_", " "))
+
+
+# -- foreign text ----------------------------------------------------------------------------
+
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+_SEQUENCE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, cursor, modes
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # titles, links, clipboard
+    r"|\x1b[ -/]*[0-~]"
+)
+_OVERWRITTEN = re.compile(r"(?<![^\n\r])[^\n\r]*+\r(?!\n|$)")
+_INVISIBLE = re.compile(
+    "[\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
+    "\ud800-\udfff]"
+)
+
+
+def printable(text: str) -> str:
+    """The text with every control character but the line feed replaced."""
+    return _CONTROL.sub("\ufffd", text.expandtabs(4))
+
+
+def clean(text: str) -> str:
+    """The text as a terminal may show it.
+
+    Escape sequences are removed: without their first character they would be noise. Other control characters, and
+    those that reverse the writing direction, are replaced. Of a line that was overwritten, the last version stays.
+    """
+    text = _SEQUENCE.sub("", text.replace("\r\n", "\n"))
+    text = _OVERWRITTEN.sub("", text).replace("\r", "\n" if text.endswith("\r") else "")
+    return printable(_INVISIBLE.sub("\ufffd", text))
+
+
+def one_line(text: str, room: int = 0, cut: str = "…") -> str:
+    """The clean text on one line; with ``room``, no wider than that many cells."""
+    # What lies far beyond the line need not be cleaned.
+    line = " ".join(clean(text[: 4 * room + 4_000] if room else text).split())
+    return fit(line, room, cut) if room else line
+
+
+def fit(line: str, room: int, cut: str = "…") -> str:
+    """A clean line in no more than ``room`` cells."""
+    # Commands that print JSON import this module too, and should not wait for rich.
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(line) <= room:
+        return line
+    if room <= cell_len(cut):
+        return set_cell_size(line, max(0, room)).rstrip()
+    return set_cell_size(line, room - cell_len(cut)).rstrip() + cut
+
+
+def shorten(text: str, room: int) -> str:
+    """A text of at most ``room`` characters; a path keeps its end, anything else its beginning."""
+    if len(text) <= room:
+        return text
+    if " " not in text and ("/" in text or "\\" in text):
+        return "…" + text[len(text) - room + 1 :]
+    return text[: room - 1] + "…"

@@ -1,0 +1,275 @@
+"""The one permitted rewrite: removing a session, or masking leaked secrets wherever they were stored.
+
+To mask a secret everything is looked through first, then every session concerned is locked, and only then is anything
+changed; while one of them is in use, nothing is. All new files of a session are written before the first takes its
+name. Branches come first, then the transcript, which says what happened, then the others. A purge that was cut off is
+finished by doing it again. A journal says what was purged, and when, but never what it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from sevenfold.stores.files import Staged, explain, private_folder, safe_name
+from sevenfold.stores.home import Home, Project, SessionFiles, is_index
+from sevenfold.stores.jsonl.branch import BranchPoint
+from sevenfold.stores.jsonl.lock import FileLock
+from sevenfold.stores.jsonl.log import JsonlLog, scan
+from sevenfold.stores.jsonl.rewrite import Rewrite, World
+from sevenfold.stores.jsonl.secrets import Leak, is_transcript, mask_record, mask_text
+from sevenfold.stores.jsonl.secrets import scan as find_secrets
+
+_WAIT_SECONDS = 5.0
+
+Progress = Callable[[Path], None]
+"""Called with each file that is looked at."""
+
+
+class PurgeNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of the journal."""
+
+    at: str
+    what: str
+    """session or secret"""
+    project: str = ""
+    session: str = ""
+    masks: list[str] = []
+    """What replaced the secrets."""
+    places: int = 0
+    """How many there were."""
+    files: int = 0
+    bytes: int = 0
+
+    def write(self, home: Home) -> None:
+        """Append it to the journal; this comes before the purge itself."""
+        private_folder(home.root)
+        log = JsonlLog.open(home.journal, wait=_WAIT_SECONDS)
+        try:
+            log.append([msgspec.json.encode(self) + b"\n"], durable=True)
+        finally:
+            log.close()
+
+
+# -- removing a session ------------------------------------------------------------------------------
+
+
+class Extent(Struct, frozen=True):
+    """How much there is of a session."""
+
+    results: int
+    files: int
+    bytes: int
+
+
+def find(home: Home, session: str, folder: Path | None = None) -> list[SessionFiles]:
+    """Sessions of this id, or whose files have this name; in one project's folder, or in all."""
+    projects = home.projects() if folder is None else [home.project(folder)]
+    names = {session, safe_name(session)}
+    return [one for project in projects for one in project.all_sessions() if one.name in names]
+
+
+def extent(session: SessionFiles) -> Extent:
+    """What removing it would remove."""
+    files = _files(session)
+    return Extent(len(session.stored_results()), len(files), sum(path.stat().st_size for path in files))
+
+
+def remove(home: Home, session: SessionFiles, world: World) -> Extent:
+    """Remove all of it; raises `sevenfold.errors.TranscriptLocked` while it is being written."""
+    lock = FileLock(session.transcript)
+    try:
+        with ExitStack() as locks:
+            _lock_branches(session, locks)
+            gone = extent(session)
+            PurgeNote(
+                at=world.stamp(),
+                what="session",
+                project=session.folder.name,
+                session=session.name,
+                files=gone.files,
+                bytes=gone.bytes,
+            ).write(home)
+            for path in _files(session):
+                path.unlink(missing_ok=True)
+            for folder in (session.results, session.agent, session.branches):
+                _remove_folder(folder)
+            lock.remove()
+    except OSError as error:
+        raise explain(error, session.transcript) from error
+    finally:
+        lock.release()
+    return gone
+
+
+def _files(session: SessionFiles) -> list[Path]:
+    """The transcript first: without it the rest is an orphan, which `gc` finds."""
+    there = [session.transcript, session.notes, *session.indexes(), *session.branch_files()]
+    there += [*session.stored_results(), *session.agent_files()]
+    return [path for path in there if path.is_file() or path.is_symlink()]
+
+
+def _remove_folder(folder: Path) -> None:
+    if folder.is_symlink():
+        folder.unlink()
+    elif folder.is_dir():
+        shutil.rmtree(folder)
+
+
+def _lock_branches(session: SessionFiles, locks: ExitStack) -> None:
+    for path in session.branch_files():
+        locks.callback(FileLock(path).release)
+
+
+# -- masking a secret --------------------------------------------------------------------------------
+
+
+class Affected(Struct, frozen=True):
+    """Files that hold secrets: of a session, of a project as a whole, or of all."""
+
+    project: Project | None
+    session: SessionFiles | None
+    places: dict[Path, int]
+    """How often, by file."""
+
+
+def leaks_with(home: Home, digest: str, progress: Progress | None = None) -> list[Leak]:
+    """The secrets whose digest begins like this, as `sevenfold scan` names them."""
+    found: dict[str, str] = {}
+    for path in home.texts():
+        if progress:
+            progress(path)
+        for hit in find_secrets(path):
+            if hit.digest.startswith(digest):
+                found[hit.secret] = hit.kind
+    return [Leak(secret, kind) for secret, kind in found.items()]
+
+
+def survey(home: Home, leaks: Sequence[Leak], progress: Progress | None = None) -> list[Affected]:
+    """Where these secrets are stored."""
+    found = []
+    for project, session, files in _groups(home):
+        places = {path: times for path in files if (times := _count(path, leaks, progress))}
+        if places:
+            found.append(Affected(project, session, places))
+    return found
+
+
+def _groups(home: Home) -> Iterator[tuple[Project | None, SessionFiles | None, list[Path]]]:
+    """Everything that may hold text, by its owner."""
+    for project in home.projects():
+        for session in project.all_sessions():
+            yield project, session, session.texts()
+        yield project, None, [*project.other_texts(), *project.lost_indexes()]
+    yield None, None, home.common_texts()
+
+
+def mask(home: Home, leaks: Sequence[Leak], affected: Sequence[Affected], world: World) -> int:
+    """Mask these secrets in all these files; returns in how many places."""
+    with ExitStack() as locks:
+        for one in affected:
+            if one.session and one.session.transcript.exists():
+                locks.callback(FileLock(one.session.transcript).release)
+                _lock_branches(one.session, locks)
+            if home.telemetry in one.places:
+                # So that the file is not rotated just now.
+                locks.callback(FileLock(home.telemetry, wait=_WAIT_SECONDS).release)
+        return sum(_purge(home, leaks, one, world) for one in affected)
+
+
+def _purge(home: Home, leaks: Sequence[Leak], affected: Affected, world: World) -> int:
+    session = affected.session
+    indexes = session.indexes() if session else [path for path in affected.places if is_index(path)]
+    rewrites = _rewrites(session, leaks, affected, world) if session else []
+    apart = {*indexes, *(path for path, _ in rewrites)}
+    masked = [_Masked(path, leaks) for path in affected.places if path not in apart]
+    staged: list[Staged] = []
+    try:
+        others = [Staged(one.path, [one.content]) for one in masked]
+        staged += others
+        results = {
+            str(one.path): one.sha256 for one in masked if session and one.path.parent == session.results
+        }
+        logs = [Staged(path, rewrite.lines(results)) for path, rewrite in rewrites]
+        staged += logs
+        places = sum(one.places for one in masked) + sum(rewrite.masked for _, rewrite in rewrites)
+        _note(affected, leaks, places, world).write(home)
+        for one in (*logs, *others):
+            one.commit()
+    finally:
+        for one in staged:
+            one.discard()
+    for path in indexes:
+        path.unlink(missing_ok=True)
+    return places
+
+
+def _rewrites(
+    session: SessionFiles, leaks: Sequence[Leak], affected: Affected, world: World
+) -> list[tuple[Path, Rewrite]]:
+    """The transcript and its branches, these first."""
+    transcript = session.transcript
+    if not transcript.exists():
+        return []
+    branches = [
+        (path, Rewrite(path, leaks, world, transcript))
+        for path in session.branch_files()
+        # One that does not fit was rewritten by a purge that was cut off.
+        if path in affected.places or BranchPoint.of(path)[0].fits(transcript)
+    ]
+    return [*branches, (transcript, Rewrite(transcript, leaks, world))]
+
+
+def _note(affected: Affected, leaks: Sequence[Leak], places: int, world: World) -> PurgeNote:
+    return PurgeNote(
+        at=world.stamp(),
+        what="secret",
+        project=affected.project.folder.name if affected.project else "",
+        session=affected.session.name if affected.session else "",
+        masks=[leak.mask for leak in leaks],
+        places=places,
+        files=len(affected.places),
+    )
+
+
+class _Masked:
+    """A file without the secrets. A text is read as a whole: a secret may span any number of lines."""
+
+    def __init__(self, path: Path, leaks: Sequence[Leak]) -> None:
+        self.path = path
+        parts = list(_without(path, leaks))
+        self.content = b"".join(content for content, _ in parts)
+        self.places = sum(times for _, times in parts)
+
+    @property
+    def sha256(self) -> str:
+        """The hash of what will be written."""
+        return hashlib.sha256(self.content).hexdigest()
+
+
+def _count(path: Path, leaks: Sequence[Leak], progress: Progress | None) -> int:
+    if progress:
+        progress(path)
+    return sum(times for _, times in _without(path, leaks))
+
+
+def _without(path: Path, leaks: Sequence[Leak]) -> Iterator[tuple[bytes, int]]:
+    """The file's content without the secrets, in pieces, and how often they were in each."""
+    if is_transcript(path):
+        yield from (mask_record(leaks, line.raw) for line in scan(path, limit=sys.maxsize))
+    else:
+        yield mask_text(leaks, _read(path))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise explain(error, path) from error

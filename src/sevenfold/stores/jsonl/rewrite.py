@@ -1,0 +1,164 @@
+"""A transcript rewritten without a secret: every line stays a line, and every record keeps its identity.
+
+Positions that records hold are moved along. What the model would be sent has changed, and its reasoning may be bound
+to what it was, so the new file ends with an epoch like the last one that continues without reasoning; it holds on every
+branch. A record says what was done. The branches of a session are rewritten with it, because they begin with its lines.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.errors import InputError, TranscriptTooNew
+from sevenfold.ports import Clock, Ids
+from sevenfold.record.decisions import Epoch, Offload, OwnDecision, Purged, Signed, Undone
+from sevenfold.record.entries import Boundary, Damaged, Decision, Entry, Label, Said
+from sevenfold.record.log import decided
+from sevenfold.record.view import View
+from sevenfold.stores.jsonl.branch import BranchPoint
+from sevenfold.stores.jsonl.log import Line, scan
+from sevenfold.stores.jsonl.secrets import Leak, entry_of, mask_record
+
+_CARRY = b'"kind":"carry"'
+_POSITION = re.compile(rb'"(epoch_offset|segment_offset)":(\d+)')
+
+
+class World(Struct, frozen=True):
+    """Time and names for records."""
+
+    clock: Clock
+    ids: Ids
+
+    def stamp(self) -> str:
+        """Now, as records have it."""
+        now = datetime.fromtimestamp(self.clock.now(), UTC)
+        return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class Rewrite:
+    """One pass over a transcript, or over a branch of it; read `masked` when `lines` has ended."""
+
+    def __init__(self, path: Path, leaks: Sequence[Leak], world: World, parent: Path | None = None) -> None:
+        """``parent`` is the transcript that a branch began with, as it was before it is rewritten itself."""
+        self.masked = 0
+        """How often the secrets were in the file."""
+        self._path = path
+        self._leaks = leaks
+        self._world = world
+        self._parent = parent
+        self._view = View(keeps_history=False)
+        self._position = 0
+        self._from = [0]
+        self._by = [0]
+        self._signed: list[str] = []
+
+    def lines(self, results: dict[str, str]) -> Iterator[bytes]:
+        """The new file's lines; ``results`` are stored results that are masked along with it."""
+        start = header = inherited = 0
+        if self._parent is not None:
+            point, header = BranchPoint.of(self._path)
+            start = point.start
+            yield self._begin(self._parent, point).header()
+            inherited, self.masked = self.masked, 0
+        torn = False
+        for number, line in enumerate(scan(self._path, header, limit=sys.maxsize), 1):
+            torn = line.torn
+            yield self._rewritten(line, line.offset - header + start, number)
+        if self._view.unknown_kinds:
+            raise TranscriptTooNew(
+                f"{self._path}: it holds records this version does not know; purge with a newer Sevenfold"
+            )
+        if torn:
+            yield b"\n"
+        yield from self._closing(results, inherited)
+
+    def _begin(self, parent: Path, point: BranchPoint) -> BranchPoint:
+        """Go through the lines a branch begins with; returns where it will begin."""
+        if not point.fits(parent):
+            # A purge that was cut off has rewritten the branch already: it fits what the parent will be.
+            return point
+        last = b""
+        for number, line in enumerate(scan(parent, limit=sys.maxsize), 1):
+            if line.offset >= point.start:
+                break
+            last = self._rewritten(line, line.offset, number)
+        return BranchPoint.at(self._shifted(point.start), last)
+
+    def _rewritten(self, line: Line, position: int, number: int) -> bytes:
+        new = self._moved(self._without(line.raw, number))
+        if len(new) != len(line.raw):
+            self._from.append(position + len(line.raw))
+            self._by.append(self._by[-1] + len(new) - len(line.raw))
+        self._view.add(entry_of(new), self._position)
+        self._position += len(new)
+        return new
+
+    def _without(self, raw: bytes, number: int) -> bytes:
+        new, times = mask_record(self._leaks, raw)
+        if times and _identity(entry_of(new)) != _identity(entry_of(raw)):
+            raise InputError(
+                f"{self._path}: line {number}: what is to be masked is part of the record's own structure, "
+                "so it is no secret in the usual sense; nothing was changed"
+            )
+        self.masked += times
+        match entry_of(new):
+            case Decision(made=Signed() as made) if times:
+                self._signed.append(made.id)
+            case _:
+                pass
+        return new
+
+    def _moved(self, raw: bytes) -> bytes:
+        """A carry record with its positions as they are in the new file."""
+        if _CARRY not in raw[:200]:
+            return raw
+        return _POSITION.sub(lambda found: b'"%s":%d' % (found[1], self._shifted(int(found[2]))), raw)
+
+    def _shifted(self, position: int) -> int:
+        return position + self._by[bisect_right(self._from, position) - 1]
+
+    def _closing(self, results: dict[str, str], inherited: int) -> Iterator[bytes]:
+        masks = [leak.mask for leak in self._leaks]
+        yield self._own(Purged(masks=masks, count=self.masked, results=results))
+        # A summary the provider signed is no longer what was signed: the readable one takes its place.
+        yield from (self._own(Undone(decision=signed)) for signed in self._signed)
+        epoch = self._view.epoch
+        if (self.masked or inherited) and epoch is not None:
+            plain = replace(epoch, drops_thinking_after=None, boundary=None)
+            yield self._own(replace(plain, reason="purged", drops_thinking=True))
+
+    def _own(self, made: OwnDecision) -> bytes:
+        # Made at no record, so that it holds wherever the conversation continues from.
+        stamped = replace(made, id=self._world.ids.new(), at=None, timestamp=self._world.stamp())
+        return decided(stamped).line
+
+
+def _identity(entry: Entry) -> object:
+    """What a record is, apart from what it says."""
+    match entry:
+        case Said():
+            stored = [(call, one.path) for call, one in entry.stored.items()]
+            kinds = [(block.kind, block.id) for block in entry.blocks]
+            return replace(entry, blocks=(), stored={}, usage=None), kinds, stored
+        case Boundary():
+            return replace(entry, about=replace(entry.about, user_context=None))
+        case Decision(made=Offload() as made):
+            return type(made), made.id, made.at, made.tool_use_id, made.path, made.sha256
+        case Decision(made=Epoch() as made):
+            return type(made), made.id, made.at, made.model, sorted(made.settings)
+        case Decision(made=made):
+            return type(made), made.id, made.at
+        case Label(kind=kind):
+            return Label, kind
+        case Damaged():
+            return Damaged
+        case _:
+            return entry

@@ -1,0 +1,298 @@
+"""Secrets in what was stored: finding those that look like one, and masking one that leaked.
+
+Files of any size are read a line or a handful of megabytes at a time. A leaked secret may be written in many ways: as
+it is, escaped inside JSON, escaped again inside JSON that is quoted in JSON. All of them are found. In JSON the strings
+are looked at one by one, as what they mean, so that a mask never begins in the middle of an escape.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from sevenfold.errors import InputError
+from sevenfold.record import entries, redact
+from sevenfold.record.entries import Damaged, Entry
+from sevenfold.stores.files import opened
+from sevenfold.stores.jsonl import log
+
+SIZE = 8 * 1024 * 1024
+"""Bytes of a piece, more or less."""
+LONGEST_KEY = 32 * 1024
+"""Bytes within which a key that spans lines is kept in one piece."""
+
+_KEY_BEGINS, _KEY_ENDS = b"-----BEGIN ", b"-----END "
+_UNREADABLE = frozenset({"signature", "encrypted_content"})
+
+SHORTEST = 8
+"""Characters. Something shorter occurs in too many places by chance."""
+
+_SHORT = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
+_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_PLAIN_RUN = re.compile(r"[A-Za-z0-9_]+")
+
+
+# -- finding -------------------------------------------------------------------------------------
+
+
+class SecretHit(Struct, frozen=True):
+    """A secret in a file. ``secret`` itself is for masking it and must not be shown."""
+
+    kind: str
+    digest: str
+    secret: str
+    line: int
+    record: str = ""
+    """The id of its record, in a transcript."""
+
+
+class _Named(Struct, frozen=True):
+    uuid: str | None = None
+    id: str | None = None
+
+
+_named = msgspec.json.Decoder(_Named)
+
+
+def is_transcript(path: Path) -> bool:
+    """Is this file read record by record?"""
+    return path.suffix == ".jsonl"
+
+
+def scan(path: Path) -> Iterator[SecretHit]:
+    """The secrets in a file; raises `sevenfold.errors.TranscriptError` if it cannot be read."""
+    return _in_records(path) if is_transcript(path) else _in_text(path)
+
+
+def _in_records(path: Path) -> Iterator[SecretHit]:
+    for number, line in enumerate(log.scan(path, limit=sys.maxsize), 1):
+        said = said_in(line.raw)
+        for found in redact.find(said):
+            secret = said[found.start : found.end]
+            yield SecretHit(found.kind, found.digest, secret, number, _record(line.raw))
+
+
+def _in_text(path: Path) -> Iterator[SecretHit]:
+    before = 1
+    for piece in pieces(path):
+        text = piece.decode(errors="surrogateescape")
+        for found in redact.find(text):
+            number = before + text.count("\n", 0, found.start)
+            yield SecretHit(found.kind, found.digest, text[found.start : found.end], number)
+        before += piece.count(b"\n")
+
+
+def _record(line: bytes) -> str:
+    try:
+        named = _named.decode(line)
+    except msgspec.DecodeError:
+        return ""
+    return named.uuid or named.id or ""
+
+
+def pieces(path: Path, *, size: int = SIZE) -> Iterator[bytes]:
+    """The file's bytes in order, cut where no secret is likely to be cut."""
+    left = b""
+    with opened(path) as file:
+        while more := file.read(size):
+            piece = left + more
+            cut = _cut(piece)
+            left = piece[cut:]
+            yield piece[:cut]
+    if left:
+        yield left
+
+
+def _cut(piece: bytes) -> int:
+    """After a line, or failing that a word; but before a key that has not ended there."""
+    ends = (piece.rfind(end, len(piece) // 2) + 1 for end in (b"\n", b" "))
+    cut = next((end for end in ends if end), len(piece))
+    key = piece.rfind(_KEY_BEGINS, max(0, cut - LONGEST_KEY), cut)
+    return key if key > 0 and piece.find(_KEY_ENDS, key, cut) < 0 else cut
+
+
+def said_in(record: bytes) -> str:
+    """All texts in a JSON record, one a line; what is no JSON is taken as it is."""
+    try:
+        value = msgspec.json.decode(record)
+    except (msgspec.DecodeError, RecursionError):
+        try:
+            value = json.loads(record)
+        except (ValueError, RecursionError):
+            return record.decode(errors="surrogateescape")
+    return "\n".join(_texts(value))
+
+
+def masked_record(record: bytes) -> bytes:
+    """A JSON record in which every text that looks like a secret is masked; most records are the same bytes."""
+    if not redact.find(said_in(record)):
+        return record
+    try:
+        value = msgspec.json.decode(record)
+    except (msgspec.DecodeError, RecursionError):
+        return redact.mask(record.decode(errors="replace")).text.encode()
+    return msgspec.json.encode(_masked(value)) + b"\n"
+
+
+def _masked(value: Any) -> Any:
+    match value:
+        case str():
+            return redact.mask(value).text
+        case {"type": "base64"}:
+            return value
+        case dict():
+            return {n: inner if n in _UNREADABLE else _masked(inner) for n, inner in value.items()}
+        case list():
+            return [_masked(inner) for inner in value]
+        case _:
+            return value
+
+
+def _texts(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case {"type": "base64"}:
+            pass
+        case dict():
+            for name, inner in value.items():
+                if name not in _UNREADABLE:
+                    yield name
+                    yield from _texts(inner)
+        case list():
+            for inner in value:
+                yield from _texts(inner)
+
+
+# -- masking -------------------------------------------------------------------------------------
+
+
+class Leak:
+    """One secret that must be masked."""
+
+    def __init__(self, secret: str, kind: str = "") -> None:
+        """``kind`` is what it is called in its mask; left out, it is what the secret looks like."""
+        if len(secret) < SHORTEST:
+            raise InputError(
+                f"the secret has {len(secret)} characters; below {SHORTEST} it could stand anywhere by chance, "
+                "so give all of it"
+            )
+        found = next(iter(redact.find(secret)), None)
+        if not kind and found and (found.start, found.end) == (0, len(secret)):
+            kind = found.kind
+        self.mask = redact.label(kind or "secret", redact.digest(secret))
+        self._pattern = re.compile("".join(map(_character, secret)))
+        self._anchor = max(_PLAIN_RUN.findall(secret) or [""], key=len)
+
+    def in_text(self, text: str) -> tuple[str, int]:
+        """The text without the secret, and how often it was there."""
+        if not self.may_be_in(text):
+            return text, 0
+        return self._pattern.subn(self.mask, text)
+
+    def in_json(self, text: str) -> tuple[str, int]:
+        """The same for one or more JSON values; nothing outside their strings changes."""
+        if not self.may_be_in(text):
+            return text, 0
+        masked = 0
+
+        def replace(string: re.Match[str]) -> str:
+            nonlocal masked
+            if not self.may_be_in(string[0]):
+                return string[0]
+            inside, times = self._in_string(string[0][1:-1])
+            masked += times
+            return f'"{inside}"'
+
+        return _STRING.sub(replace, text), masked
+
+    def may_be_in(self, text: str) -> bool:
+        """A quick look that never overlooks it."""
+        return self._anchor in text or "\\u" in text
+
+    def _in_string(self, body: str) -> tuple[str, int]:
+        meant, meanings, places = _unescaped(body)
+        parts, end = [], 0
+        for found in self._pattern.finditer(meant):
+            start, stop = (_place(at, meanings, places) for at in found.span())
+            parts += [body[end:start], self.mask]
+            end = stop
+        return "".join([*parts, body[end:]]), len(parts) // 2
+
+
+def _character(letter: str) -> str:
+    """A pattern for one character, written as it is or escaped, up to five times over."""
+    units = letter.encode("utf-16-be", errors="surrogatepass").hex()
+    escaped = "".join(rf"\\{{1,32}}u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    if letter == "\\":
+        plain = r"\\{1,32}"
+    elif letter in '"/':
+        plain = rf"\\{{0,32}}{letter}"
+    elif letter in _SHORT:
+        plain = rf"{letter}|\\{{1,32}}{_SHORT[letter]}"
+    else:
+        plain = re.escape(letter)
+    return f"(?:{plain}|(?i:{escaped}))"
+
+
+def _unescaped(body: str) -> tuple[str, list[int], list[int]]:
+    """What the inside of a JSON string means; and where, after each escape, one is in meaning and in body."""
+    parts: list[str] = []
+    meanings, places = [0], [0]
+    length = end = 0
+    for escape in _ESCAPE.finditer(body):
+        plain = body[end : escape.start()]
+        parts += [plain, _meaning(escape[0])]
+        length += len(plain) + len(parts[-1])
+        end = escape.end()
+        meanings.append(length)
+        places.append(end)
+    return "".join([*parts, body[end:]]), meanings, places
+
+
+def _meaning(escape: str) -> str:
+    try:
+        return str(json.loads(f'"{escape}"'))
+    except ValueError:
+        return escape
+
+
+def _place(at: int, meanings: list[int], places: list[int]) -> int:
+    mark = bisect_right(meanings, at) - 1
+    return places[mark] + at - meanings[mark]
+
+
+def mask_record(leaks: Sequence[Leak], raw: bytes) -> tuple[bytes, int]:
+    """A transcript's line without any of these secrets, and how many places were masked."""
+    text, masked = raw.decode(errors="surrogateescape"), 0
+    suspects = [leak for leak in leaks if leak.may_be_in(text)]
+    if not suspects:
+        return raw, 0
+    damaged = isinstance(entry_of(raw), Damaged)
+    for leak in suspects:
+        text, times = leak.in_text(text) if damaged else leak.in_json(text)
+        masked += times
+    return (text.encode(errors="surrogateescape"), masked) if masked else (raw, 0)
+
+
+def mask_text(leaks: Sequence[Leak], raw: bytes) -> tuple[bytes, int]:
+    """The same for any other file."""
+    text, masked = raw.decode(errors="surrogateescape"), 0
+    for leak in leaks:
+        text, times = leak.in_text(text)
+        masked += times
+    return (text.encode(errors="surrogateescape"), masked) if masked else (raw, 0)
+
+
+def entry_of(raw: bytes) -> Entry:
+    """What a line holds; one that readers cannot read is damaged."""
+    return entries.read(raw) if len(raw) <= log.LINE_LIMIT else Damaged("the line is too long to be read")

@@ -1,0 +1,239 @@
+"""Sessions in memory: for tests, and for what need not outlive the process."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Condition, Lock
+
+from msgspec import Struct, field
+
+from sevenfold.errors import (
+    InputError,
+    TranscriptError,
+    TranscriptLocked,
+    TranscriptMissing,
+    TranscriptOvertaken,
+)
+from sevenfold.ports import SessionInfo
+from sevenfold.stores.files import missing_result, result_name, result_names
+from sevenfold.stores.log import Branch, LineLog, positions
+
+
+class MemoryLog(LineLog):
+    """Lines in a list; the first is at position ``start``."""
+
+    def __init__(self, lines: Sequence[bytes] = (), *, start: int = 0) -> None:
+        self._lines: list[bytes] = []
+        self._positions: list[int] = []
+        self._start = start
+        MemoryLog.append(self, lines)
+
+    @property
+    def end(self) -> int:
+        """The position of the next line."""
+        return self._positions[-1] + len(self._lines[-1]) if self._lines else self._start
+
+    def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
+        """Add lines; nothing in memory is more durable than the rest."""
+        made = positions(self.end, lines)
+        # The positions first: readers in other threads go by the lines that are there.
+        self._positions += made
+        self._lines += lines
+        return made
+
+    def read(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
+        """Lines from a position on."""
+        for index in range(bisect_left(self._positions, start), len(self._lines)):
+            yield self._positions[index], self._lines[index]
+
+    def find(self, text: bytes, before: int | None = None) -> Iterator[tuple[int, bytes]]:
+        """The lines that contain ``text``, the newest first."""
+        end = len(self._lines) if before is None else bisect_left(self._positions, before)
+        for index in range(min(end, len(self._lines)) - 1, -1, -1):
+            if text in self._lines[index]:
+                yield self._positions[index], self._lines[index]
+
+    def close(self) -> None:
+        """There is nothing to release."""
+
+
+class MemoryResults:
+    """Tool results in memory; see `sevenfold.ports.Results`."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, bytes] = {}
+
+    def keep(self, name: str, content: bytes) -> str:
+        """Store a result; see `sevenfold.ports.Results`."""
+        for candidate in result_names(name, content):
+            if self._kept.setdefault(candidate, content) == content:
+                return f"memory/{candidate}"
+        raise AssertionError("unreachable: two contents share a SHA-256")
+
+    def fetch(self, path: str) -> bytes:
+        """What was stored under a path; see `sevenfold.ports.Results`."""
+        try:
+            return self._kept[result_name(path, "memory")]
+        except KeyError:
+            raise missing_result(path) from None
+
+
+class MemoryDocument:
+    """A text in memory; see `sevenfold.ports.Document`."""
+
+    def __init__(self, path: str = "memory/notes.md") -> None:
+        self.path = path
+        self._text: str | None = None
+
+    def read(self) -> str | None:
+        """The text, or None if there is none yet."""
+        return self._text
+
+    def write(self, text: str) -> None:
+        """Replace the text."""
+        self._text = text
+
+
+class _Session(Struct):
+    """What is kept of a session, or of a branch."""
+
+    log: MemoryLog
+    fence: int = 0
+    writing: bool = False
+    modified: float = 0.0
+    results: MemoryResults = field(default_factory=MemoryResults)
+    notes: MemoryDocument = field(default_factory=MemoryDocument)
+    agent: MemoryDocument = field(default_factory=lambda: MemoryDocument("memory/state.json"))
+
+
+class _Writer(MemoryLog):
+    """The log of a session in the hands of its writer."""
+
+    def __init__(self, kept: _Session, name: str, changed: Condition) -> None:
+        super().__init__(start=kept.log._start)
+        # Shared with every other handle on the session.
+        self._lines, self._positions = kept.log._lines, kept.log._positions
+        self.fence = kept.fence
+        self._kept: _Session | None = kept
+        self._name = name
+        self._changed = changed
+
+    def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
+        """Add lines, unless another writer took over."""
+        if self._kept is None:
+            raise TranscriptError(f"{self._name}: closed, so nothing can be appended")
+        with self._changed:
+            if self._kept.fence != self.fence:
+                raise TranscriptOvertaken(
+                    f"{self._name}: taken over by another writer; nothing was written. Open the session again to "
+                    "continue from what is there now"
+                )
+            return super().append(lines)
+
+    def close(self) -> None:
+        """Let others write."""
+        with self._changed:
+            if self._kept is not None and self._kept.fence == self.fence:
+                self._kept.writing, self._kept.modified = False, time.time()
+                self._changed.notify_all()
+            self._kept = None
+
+
+class MemoryStore:
+    """Sessions that end with the process; a `sevenfold.ports.Store`."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, _Session] = {}
+        self._branches: dict[tuple[str, str], tuple[int, _Session]] = {}
+        self._locks: dict[str, Lock] = {}
+        self._changed = Condition()
+
+    def open(self, session: str, *, wait: float = 0.0, take: bool = False) -> LineLog:
+        """The session's log for writing; see `sevenfold.ports.Store`."""
+        return self._opened(self._kept(session), session, wait, take)
+
+    def read(self, session: str) -> LineLog:
+        """The session's log for reading."""
+        return self._there(session).log
+
+    def branch(
+        self, session: str, name: str, *, at: int | None = None, wait: float = 0.0, take: bool = False
+    ) -> LineLog:
+        """A branch of the session for writing; see `sevenfold.ports.Store`."""
+        parent = self._there(session).log
+        start = parent.end if at is None else at
+        start, kept = self._branches.setdefault((session, name), (start, _Session(MemoryLog(start=start))))
+        own = self._opened(kept, f"{session}, branch {name}", wait, take)
+        return Branch(parent.upto(start), own, start)
+
+    def branches(self, session: str) -> Sequence[str]:
+        """The names of the session's branches."""
+        return sorted(name for owner, name in self._branches if owner == session)
+
+    def transcript(self, session: str) -> Path | None:
+        """None: no file holds it."""
+        return None
+
+    def results(self, session: str) -> MemoryResults:
+        """The session's tool results."""
+        return self._kept(session).results
+
+    def notes(self, session: str) -> MemoryDocument:
+        """The session's notes."""
+        return self._kept(session).notes
+
+    def agent_state(self, session: str) -> MemoryDocument:
+        """The state of the session's agent."""
+        return self._kept(session).agent
+
+    @contextmanager
+    def lock(self, name: str, *, wait: float = 0.0) -> Iterator[None]:
+        """Hold a lock of that name; see `sevenfold.ports.Store`."""
+        lock = self._locks.setdefault(name, Lock())
+        if not lock.acquire(timeout=wait):
+            raise TranscriptLocked(f"{name}: locked by another thread; wait for it")
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def sessions(self) -> Sequence[SessionInfo]:
+        """The sessions that have lines, the newest first."""
+        found = [SessionInfo(name, kept.modified, kept.log.end) for name, kept in self._sessions.items()]
+        return sorted((one for one in found if one.size), key=lambda one: (-one.modified, one.name))
+
+    def export(self, session: str) -> Iterator[bytes]:
+        """The session's lines."""
+        return (line for _, line in self._there(session).log.read())
+
+    def import_(self, session: str, lines: Iterable[bytes]) -> None:
+        """Fill a new session; see `sevenfold.ports.Store`."""
+        log = self.open(session)
+        try:
+            if log.head(1):
+                raise InputError(
+                    f"{session}: there is such a session already; import it under another name"
+                )
+            log.append(list(lines), durable=True)
+        finally:
+            log.close()
+
+    def _kept(self, session: str) -> _Session:
+        return self._sessions.setdefault(session, _Session(MemoryLog()))
+
+    def _there(self, session: str) -> _Session:
+        if session not in self._sessions:
+            raise TranscriptMissing(f"{session}: there is no such session; check its name")
+        return self._sessions[session]
+
+    def _opened(self, kept: _Session, name: str, wait: float, take: bool) -> _Writer:
+        with self._changed:
+            if not self._changed.wait_for(lambda: not kept.writing, wait) and not take:
+                raise TranscriptLocked(f"{name}: another writer has it open; close that one or wait for it")
+            kept.fence += 1
+            kept.writing, kept.modified = True, time.time()
+            return _Writer(kept, name, self._changed)

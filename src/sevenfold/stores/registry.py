@@ -1,0 +1,74 @@
+"""Stores by the scheme of their URL.
+
+A store of one's own is registered under a scheme, by `register` or by an entry point of the group
+``sevenfold.stores``, and then named like any other: ``Session.open(…, store="sqlite:///var/lib/sessions.db")``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from sevenfold.errors import InputError
+from sevenfold.ports import Store
+from sevenfold.stores.jsonl.log import Sync
+from sevenfold.stores.jsonl.store import JsonlStore
+from sevenfold.stores.memory import MemoryStore
+
+MakeStore = Callable[[str], Store]
+"""Makes a store from its whole URL."""
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+
+
+def register(scheme: str, make: MakeStore) -> None:
+    """Let URLs with this scheme name stores that ``make`` makes."""
+    _SCHEMES[scheme.lower()] = make
+
+
+def open_store(given: Store | Path | str, *, sync: Sync = Sync.DURABLE) -> Store:
+    """The store that is meant: an object, a URL, or a folder of transcripts; ``sync`` is for the latter."""
+    if not isinstance(given, Path | str):
+        if not isinstance(given, Store):
+            raise InputError(f"store is a {type(given).__name__}; give a folder, a URL or a Store")
+        return given
+    url = _URL.match(str(given)) if isinstance(given, str) else None
+    if url is None:
+        return JsonlStore(Path(given).expanduser().resolve(), sync=sync)
+    return _maker(url[1].lower())(str(given))
+
+
+def _maker(scheme: str) -> MakeStore:
+    if scheme in _SCHEMES:
+        return _SCHEMES[scheme]
+    for found in entry_points(group="sevenfold.stores", name=scheme):
+        make: MakeStore = found.load()
+        return make
+    raise InputError(
+        f"no store is known for {scheme}://; known are {', '.join(sorted(_SCHEMES))}. A store of your own is made "
+        "known with sevenfold.stores.registry.register"
+    )
+
+
+def _postgresql(url: str) -> Store:
+    raise InputError(
+        "PostgreSQL is not available as a store in this version; give a folder, or register a store of your own for "
+        "the scheme"
+    )
+
+
+_shared_memory: dict[str, MemoryStore] = {}
+
+
+def _memory(url: str) -> Store:
+    """One store for each URL, shared by everything in the process that names it."""
+    return _shared_memory.setdefault(url, MemoryStore())
+
+
+_SCHEMES: dict[str, MakeStore] = {
+    "memory": _memory,
+    "postgres": _postgresql,
+    "postgresql": _postgresql,
+}

@@ -1,0 +1,532 @@
+"""What every store must do, wherever it keeps its sessions."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+)
+
+import sevenfold
+from sevenfold.errors import (
+    InputError,
+    ResultMissing,
+    TranscriptError,
+    TranscriptLocked,
+    TranscriptMissing,
+    TranscriptOvertaken,
+)
+from sevenfold.ports import Log, Store
+from sevenfold.stores import registry
+from sevenfold.stores.home import Project
+from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.stores.jsonl.store import FileStore, JsonlStore
+from sevenfold.stores.memory import MemoryStore
+from tests.stores.records import Model, records
+
+PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+
+
+@cache
+def documented() -> dict[str, Any]:
+    """The store the documentation shows, and everything else it defines."""
+    (code,) = (
+        code
+        for code in re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+        if "class SqliteStore" in code
+    )
+    names: dict[str, Any] = {"__name__": "documented"}
+    exec(code.partition('register("sqlite"')[0], names)
+    return names
+
+
+def sqlite(folder: Path) -> Store:
+    folder.mkdir(exist_ok=True)
+    made: Store = documented()["SqliteStore"](f"sqlite://{folder / 'sessions.db'}")
+    return made
+
+
+MAKERS: dict[str, Callable[[Path], Store]] = {
+    "memory": lambda folder: MemoryStore(),
+    "jsonl": lambda folder: JsonlStore(folder / "sessions"),
+    "documented": sqlite,
+}
+
+
+@pytest.fixture(params=MAKERS)
+def store(request, tmp_path) -> Store:
+    return MAKERS[request.param](tmp_path)
+
+
+def said(log: Log) -> list[bytes]:
+    return [line for _, line in log.read()]
+
+
+def filled(store: Store, session: str, *lines: bytes) -> None:
+    log = store.open(session)
+    log.append(lines)
+    log.close()
+
+
+def test_it_keeps_the_port(store):
+    assert isinstance(store, Store)
+
+
+def test_a_session_is_continued_where_it_ended(store):
+    filled(store, "s", b"one\n")
+    filled(store, "s", b"two\n")
+    assert said(store.read("s")) == [b"one\n", b"two\n"]
+    assert [one.name for one in store.sessions()] == ["s"]
+    assert store.sessions()[0].size == 8
+
+
+def test_sessions_do_not_share_anything(store):
+    filled(store, "a", b"one\n")
+    filled(store, "b", b"two\n")
+    store.notes("a").write("notes")
+    path = store.results("a").keep("call", b"result")
+    assert said(store.read("b")) == [b"two\n"]
+    assert store.notes("b").read() is None
+    if store.transcript("a"):
+        with pytest.raises(ResultMissing):
+            store.results("b").fetch(path)
+
+
+@pytest.mark.parametrize("session", ["plain", "with space", "../up", "é" * 80, "CON"])
+def test_a_session_of_any_name_is_listed_under_it(store, session):
+    filled(store, session, b'{"type":"user","sessionId":%s,"cwd":"/w"}\n' % _json(session))
+    (info,) = store.sessions()
+    assert info.name == session
+    assert said(store.read(info.name)) == said(store.read(session))
+
+
+def _json(text: str) -> bytes:
+    import msgspec
+
+    return msgspec.json.encode(text)
+
+
+def test_what_is_not_there_cannot_be_read(store):
+    with pytest.raises(TranscriptMissing):
+        said(store.read("nowhere"))
+    with pytest.raises(TranscriptMissing):
+        store.branch("nowhere", "fork")
+    assert list(store.sessions()) == []
+
+
+# -- leases ----------------------------------------------------------------------------------------
+
+
+def test_a_second_writer_is_refused_until_the_first_closes(store):
+    first = store.open("s")
+    with pytest.raises(TranscriptLocked):
+        store.open("s")
+    first.append([b"one\n"])
+    first.close()
+    second = store.open("s")
+    assert second.fence > first.fence > 0
+    second.close()
+    with pytest.raises(TranscriptError):
+        first.append([b"late\n"])
+
+
+def test_waiting_for_a_writer_gets_the_log_when_it_closes(store):
+    first = store.open("s")
+    done: list[int] = []
+
+    def wait() -> None:
+        second = store.open("s", wait=30)
+        done.append(second.fence)
+        second.close()
+
+    thread = Thread(target=wait)
+    thread.start()
+    first.append([b"one\n"])
+    first.close()
+    thread.join()
+    assert done == [first.fence + 1]
+
+
+def test_a_writer_that_was_overtaken_is_refused_and_writes_nothing(store):
+    first = store.open("s")
+    first.append([b"one\n"])
+    second = store.open("s", take=True)
+    assert second.fence > first.fence
+    second.append([b"two\n"])
+    with pytest.raises(TranscriptOvertaken, match=r"taken over|took over"):
+        first.append([b"three\n"])
+    first.close()
+    second.append([b"four\n"])
+    with pytest.raises(TranscriptLocked):
+        store.open("s")
+    second.close()
+    assert said(store.read("s")) == [b"one\n", b"two\n", b"four\n"]
+    third = store.open("s")
+    assert third.fence > second.fence
+    third.close()
+
+
+def test_taking_a_session_that_is_free_just_opens_it(store):
+    log = store.open("s", take=True)
+    log.append([b"one\n"])
+    log.close()
+    assert said(store.read("s")) == [b"one\n"]
+
+
+def test_readers_need_no_lease(store):
+    writer = store.open("s")
+    writer.append([b"one\n"])
+    assert store.read("s").fence == 0
+    assert said(store.read("s")) == [b"one\n"]
+    writer.close()
+
+
+def test_locks_exclude_one_another_by_name(store):
+    with store.lock("index"):
+        with pytest.raises(TranscriptLocked), store.lock("index"):
+            pass
+        with store.lock("other"):
+            pass
+    with store.lock("index", wait=1):
+        pass
+
+
+# -- branches --------------------------------------------------------------------------------------
+
+
+def test_a_branch_begins_with_its_parent_and_goes_its_own_way(store):
+    parent = store.open("s")
+    positions = parent.append([b"one\n", b"two\n"])
+    branch = store.branch("s", "fork")
+    parent.append([b"parent\n"])
+    at = branch.append([b"branch\n"])
+    assert said(branch) == [b"one\n", b"two\n", b"branch\n"]
+    assert said(parent) == [b"one\n", b"two\n", b"parent\n"]
+    assert list(at) == [8]
+    assert next(branch.read(positions[1]))[1] == b"two\n"
+    assert next(branch.read(at[0]))[1] == b"branch\n"
+    branch.close()
+    parent.close()
+    assert [one.name for one in store.sessions()] == ["s"]
+    assert list(store.branches("s")) == ["fork"]
+
+
+def test_a_branch_is_continued_where_it_ended(store):
+    filled(store, "s", b"one\n", b"two\n")
+    for line in (b"three\n", b"four\n"):
+        branch = store.branch("s", "fork", at=4)
+        branch.append([line])
+        branch.close()
+    branch = store.branch("s", "fork")
+    assert said(branch) == [b"one\n", b"three\n", b"four\n"]
+    assert [line for _, line in branch.upto(10).read()] == [b"one\n", b"three\n"]
+    branch.close()
+
+
+def test_a_branch_has_a_lease_of_its_own(store):
+    parent = store.open("s")
+    first = store.branch("s", "fork")
+    other = store.branch("s", "other")
+    with pytest.raises(TranscriptLocked):
+        store.branch("s", "fork")
+    second = store.branch("s", "fork", take=True)
+    assert second.fence > first.fence
+    with pytest.raises(TranscriptOvertaken):
+        first.append([b"late\n"])
+    parent.append([b"one\n"])
+    for log in (first, second, other, parent):
+        log.close()
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_a_branch_answers_every_query(make, tmp_path_factory):
+    from hypothesis import given
+
+    @given(lines=st.lists(records(), min_size=1, max_size=12), cut=st.integers(0, 12))
+    def holds(lines: list[bytes], cut: int) -> None:
+        store = make(tmp_path_factory.mktemp("store"))
+        filled(store, "s", *lines[:cut])
+        branch = store.branch("s", "fork")
+        filled(store, "s", b'{"type":"user","uuid":"a1"}\n')
+        branch.append(lines[cut:])
+        there = list(branch.read())
+        assert [line for _, line in there] == lines
+        Model(there).agrees(branch)
+        branch.close()
+
+    holds()
+
+
+# -- results, notes, state -------------------------------------------------------------------------
+
+
+def test_results_come_back_byte_for_byte(store):
+    results = store.results("s")
+    one, other = results.keep("toolu/1", b"a\x00b"), results.keep("toolu/1", b"other")
+    assert one != other
+    assert results.keep("toolu/1", b"a\x00b") == one
+    assert store.results("s").fetch(one) == b"a\x00b"
+    with pytest.raises(ResultMissing):
+        results.fetch("elsewhere/x.txt")
+
+
+@pytest.mark.parametrize("kind", ["notes", "agent_state"])
+def test_documents_are_replaced_as_a_whole(store, kind):
+    document = getattr(store, kind)("s")
+    assert document.read() is None
+    document.write("long text")
+    document.write("é")
+    assert getattr(store, kind)("s").read() == "é"
+    assert document.path
+
+
+# -- export and import -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("other", MAKERS.values(), ids=MAKERS)
+def test_a_session_goes_from_store_to_store_without_loss(store, other, tmp_path):
+    lines = [b'{"a": 1.0}\n', b"\n", b"damaged\n", "é\n".encode()]
+    filled(store, "s", *lines)
+    target = other(tmp_path / "other")
+    target.import_("copy", store.export("s"))
+    assert list(target.read("copy").read()) == list(store.read("s").read())
+    with pytest.raises(InputError, match="already"):
+        target.import_("copy", lines)
+    assert list(target.export("copy")) == lines
+
+
+# -- any order of things ---------------------------------------------------------------------------
+
+
+class Stores(RuleBasedStateMachine):
+    """A store, a second one over the same data where that is possible, and what they should hold."""
+
+    logs: Bundle[Any] = Bundle("logs")
+    make: Callable[[], Store]
+
+    @initialize()
+    def begin(self) -> None:
+        self.store = self.make()
+        self.lines: dict[tuple[str, str], list[bytes]] = {}
+        self.holder: dict[tuple[str, str], Log] = {}
+        self.fences: dict[tuple[str, str], int] = {}
+
+    @rule(target=logs, session=st.sampled_from("ab"), branch=st.sampled_from(["", "x"]), take=st.booleans())
+    def open(self, session: str, branch: str, take: bool) -> Any:
+        key = (session, branch)
+        if branch and (session, "") not in self.lines:
+            return multiple()
+        if key in self.holder and not take:
+            with pytest.raises(TranscriptLocked):
+                self._open(session, branch, take=False)
+            return multiple()
+        log = self._open(session, branch, take=take)
+        if key not in self.lines:
+            self.lines[key] = list(self.lines[(session, "")]) if branch else []
+        assert log.fence > self.fences.get(key, 0)
+        self.fences[key] = log.fence
+        self.holder[key] = log
+        return key, log
+
+    def _open(self, session: str, branch: str, *, take: bool) -> Log:
+        if branch:
+            return self.store.branch(session, branch, take=take)
+        return self.store.open(session, take=take)
+
+    @rule(given=logs, lines=st.lists(st.sampled_from([b"one\n", b"two\n", b"\n"]), max_size=3))
+    def append(self, given: Any, lines: list[bytes]) -> None:
+        key, log = given
+        if key in self.holder and self.holder[key] is log:
+            log.append(lines)
+            self.lines[key] += lines
+        else:
+            with pytest.raises(TranscriptOvertaken):
+                log.append(lines)
+
+    @rule(given=consumes(logs))
+    def close(self, given: Any) -> None:
+        key, log = given
+        log.close()
+        if self.holder.get(key) is log:
+            del self.holder[key]
+
+    @invariant()
+    def everything_is_as_it_should_be(self) -> None:
+        for (session, branch), lines in self.lines.items():
+            if not branch:
+                assert said(self.store.read(session)) == lines
+        for key, log in self.holder.items():
+            assert said(log) == self.lines[key]
+
+    def teardown(self) -> None:
+        for log in self.holder.values():
+            log.close()
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_in_any_order_a_store_holds_what_its_writers_wrote(make, tmp_path_factory):
+    from hypothesis.stateful import run_state_machine_as_test
+
+    class Machine(Stores):
+        make = staticmethod(lambda: make(tmp_path_factory.mktemp("store")))
+
+    run_state_machine_as_test(Machine)
+
+
+# -- the store of files ----------------------------------------------------------------------------
+
+
+def test_a_process_that_was_overtaken_while_it_slept_cannot_write_when_it_wakes(tmp_path):
+    store = JsonlStore(tmp_path)
+    program = f"""
+        import sys
+        from pathlib import Path
+        from sevenfold.errors import TranscriptOvertaken
+        from sevenfold.stores.jsonl.store import JsonlStore
+        log = JsonlStore(Path({str(tmp_path)!r})).open("s")
+        log.append([b"one\\n"])
+        print("written", flush=True)
+        sys.stdin.readline()
+        try:
+            log.append([b"late\\n"])
+        except TranscriptOvertaken as error:
+            print(error, flush=True)
+    """
+    sleeper = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert sleeper.stdout is not None
+    assert sleeper.stdout.readline() == "written\n"
+    os.kill(sleeper.pid, signal.SIGSTOP)
+    with pytest.raises(TranscriptLocked, match=str(sleeper.pid)):
+        store.open("s")
+    log = store.open("s", take=True)
+    log.append([b"two\n"])
+    os.kill(sleeper.pid, signal.SIGCONT)
+    told, _ = sleeper.communicate("\n")
+    assert f"taken over by process {os.getpid()}" in told
+    log.close()
+    assert (tmp_path / "s.jsonl").read_bytes() == b"one\ntwo\n"
+
+
+def test_a_lock_file_that_was_deleted_stops_nobody_until_another_writer_comes(tmp_path):
+    store = JsonlStore(tmp_path)
+    first = store.open("s")
+    (tmp_path / "s.jsonl.lock").unlink()
+    first.append([b"one\n"])
+    second = store.open("s")
+    with pytest.raises(TranscriptOvertaken):
+        first.append([b"two\n"])
+    first.close()
+    second.close()
+
+
+def test_a_branch_of_a_torn_transcript_begins_after_the_fragment(tmp_path):
+    store = JsonlStore(tmp_path)
+    (tmp_path / "s.jsonl").write_bytes(b"one\ntor")
+    branch = store.branch("s", "fork")
+    filled(store, "s", b"two\n")
+    at = branch.append([b"branch\n"])
+    assert said(branch) in ([b"one\n", b"tor", b"branch\n"], [b"one\n", b"tor\n", b"branch\n"])
+    assert next(branch.read(at[0]))[1] == b"branch\n"
+    branch.close()
+
+
+def test_a_branch_can_only_begin_where_a_line_ends(tmp_path):
+    store = JsonlStore(tmp_path)
+    filled(store, "s", b"one\n", b"\n")
+    with pytest.raises(InputError, match="where no line ends"):
+        store.branch("s", "fork", at=3)
+    store.branch("s", "fork", at=5).close()
+    store.branch("s", "empty", at=0).close()
+
+
+def test_a_branch_whose_transcript_was_replaced_is_refused(tmp_path):
+    store = JsonlStore(tmp_path)
+    filled(store, "s", b"one\n")
+    store.branch("s", "fork").close()
+    (tmp_path / "s.jsonl").write_bytes(b"two\n")
+    with pytest.raises(TranscriptError, match="not what its branch began with"):
+        store.branch("s", "fork")
+
+
+def test_a_session_in_a_file_of_any_name(tmp_path):
+    store = FileStore(tmp_path / "talk.log", Project(tmp_path / "project"))
+    filled(store, "s", b"one\n")
+    assert (tmp_path / "talk.log").read_bytes() == b"one\n"
+    assert store.results("s").keep("call", b"x").startswith(str(tmp_path / "tool-results" / "talk"))
+    assert store.notes("s").path == str(tmp_path / "project" / "session-memory" / "s.md")
+    store.branch("s", "fork").close()
+    assert JsonlLog(tmp_path / "branches" / "talk" / "fork.jsonl").head(1)
+
+
+# -- by name ---------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_a_store(tmp_path):
+    store = registry.open_store(str(tmp_path / "there"))
+    filled(store, "s", b"one\n")
+    assert (tmp_path / "there" / "s.jsonl").read_bytes() == b"one\n"
+
+
+def test_memory_is_shared_by_its_name():
+    filled(registry.open_store("memory://shared-here"), "s", b"one\n")
+    assert said(registry.open_store("memory://shared-here").read("s")) == [b"one\n"]
+    assert not registry.open_store("memory://another").sessions()
+
+
+def test_a_scheme_of_ones_own(monkeypatch):
+    monkeypatch.setattr(registry, "_SCHEMES", dict(registry._SCHEMES))
+    made: dict[str, Store] = {}
+    registry.register("Mine", lambda url: made.setdefault(url, MemoryStore()))
+    assert registry.open_store("mine://host/x") is made["mine://host/x"]
+
+
+@pytest.mark.parametrize("url", ["postgresql://localhost/x", "postgres://u:p@h/x"])
+def test_postgresql_is_said_to_be_missing(url):
+    with pytest.raises(InputError, match="not available as a store in this version"):
+        sevenfold.Session.open("s", model="claude-sonnet-5-5", store=url)
+
+
+def test_what_is_no_store_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"no store is known for redis://.*memory.*register"):
+        registry.open_store("redis://x")
+    with pytest.raises(InputError, match="store is a int"):
+        registry.open_store(3)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="one of the two"):
+        sevenfold.Session.open(
+            "s", model="claude-sonnet-5-5", store=str(tmp_path), file=tmp_path / "x.jsonl"
+        )
+
+
+def test_a_session_is_kept_in_the_store_it_is_given(tmp_path):
+    store = MemoryStore()
+    for words in ("hello", "again"):
+        with sevenfold.Session.open(
+            "s", model="claude-sonnet-5-5", store=store, folder=tmp_path
+        ) as session:
+            session.user(words)
+            assert len(session.core.transcript.view.items) == (1 if words == "hello" else 2)
+    assert store.read("s").identity().session == "s"
