@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from sevenfold.layers.compact.extract.facts import Quote, Words
 from sevenfold.record import blocks
+from sevenfold.record.blocks import THINKING, ToolUse
 from sevenfold.record.entries import USERS_WORDS
 from sevenfold.record.layout import Item
 
@@ -72,6 +73,18 @@ def users_words(item: Item) -> str:
         return ""
     read = _as_typed if said.own else _words_in
     return "\n".join(filter(None, map(read, said.blocks)))
+
+
+def whole_text(item: Item) -> str:
+    """Everything said in a record, whoever said it; a call's input counts as said."""
+    parts = (
+        bytes(body.input).decode(errors="replace").replace('\\"', '"').replace("\\n", " ")
+        if isinstance(body := block.body(), ToolUse)
+        else blocks.words_of(block)
+        for block in item.said.blocks
+        if block.kind not in THINKING
+    )
+    return "\n".join(filter(None, parts))
 
 
 def messages(items: Iterable[Item]) -> Iterator[Words]:
