@@ -23,11 +23,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from sevenfold.lab import fidelity
+from sevenfold.lab.fidelity import Count, Probe
 from sevenfold.lab.retention.cut import Cut, cuts
 from sevenfold.lab.retention.trial import Reachable, by_reading, by_recall, nowhere, opened_at
 from sevenfold.lab.simulator.tokens import Counter
-from sevenfold.layers.compact import fidelity
-from sevenfold.layers.compact.fidelity import Count, Probe
 from sevenfold.layers.compact.offline import summarise
 from sevenfold.layers.compact.request import Engine
 from sevenfold.providers.offline import OfflineClient

@@ -8,7 +8,7 @@ import sevenfold
 from sevenfold.lab.retention.catch_rate import honest_removed, lies_caught
 from sevenfold.lab.retention.honest import FRESH_HONEST, KNOWN_HONEST
 from sevenfold.lab.retention.lies import FRESH_LIES, KNOWN_LIES
-from sevenfold.layers.compact import fidelity
+from sevenfold.lab import fidelity
 from sevenfold.layers.compact.extract import facts
 from sevenfold.layers.compact.offline import summarise
 from sevenfold.layers.compact.shorten import lean, messages

@@ -12,7 +12,7 @@ import pytest
 from sevenfold.cli import audit as audit_command
 from sevenfold.errors import TranscriptForeign, TranscriptMissing
 from sevenfold.lab.audit import Audit, CompactionMoment, audit, compactions
-from sevenfold.layers.compact.fidelity import texts
+from sevenfold.lab.fidelity import texts
 from sevenfold.ports import Log
 from sevenfold.recall.index import RecallIndex
 from sevenfold.record import blocks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from sevenfold.layers.compact.fidelity import invented, texts
+from sevenfold.lab.fidelity import invented, texts
 from sevenfold.record.layout import Item
 from tests.fidelity.making import harbour, histories
 from tests.support import Story

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.layers.compact.fidelity import judge, probes, repair
-from sevenfold.layers.compact.fidelity.repair import estimated
+from sevenfold.lab.fidelity import judge, probes, repair
+from sevenfold.lab.fidelity.repair import estimated
 from sevenfold.record.layout import Item
 from tests.fidelity.making import harbour, histories
 

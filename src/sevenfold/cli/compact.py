@@ -523,7 +523,7 @@ def _facts(done: Compaction) -> RenderableType:
     for probe in did.score.lost:
         grid.add_row("", Text(f"lost: {probe.kind} {probe.record} {_short(probe.text)}", style="red"))
     for words in did.invented:
-        grid.add_row("taken out", f"no source for: {_short(words)}")
+        grid.add_row("marked", f"not in the record: {_short(words)}")
     if did.cut:
         grid.add_row("no room for", "\n".join(_some(did.cut)))
     return Group(heading("What happened"), grid)

@@ -10,13 +10,16 @@ The facts of each compaction looked for in what the model saw next, and by recal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
 from sevenfold.conversation.resume import read
-from sevenfold.layers.compact.fidelity import Count, Probe, Score, invented, judge, sample, texts
-from sevenfold.layers.compact.fidelity.reader import account
+from sevenfold.lab.fidelity import Count, Probe, Score, judge, sample, texts
+from sevenfold.lab.fidelity.reader import account
+from sevenfold.layers.compact.extract import facts
+from sevenfold.layers.compact.extract.notation import read_back
+from sevenfold.layers.compact.summary import Evidence, mark
 from sevenfold.ports import Log
 from sevenfold.recall.index import RecallIndex
 from sevenfold.record.decisions import Commit, Fold, Rewound, Snip, Undone
@@ -173,7 +176,7 @@ def audit(log: Log, index: RecallIndex, progress: Progress | None = None) -> Aud
 
 
 def _audited(compaction: CompactionMoment, score: Score, left_out: dict[str, int]) -> AuditedCompaction:
-    statements = invented(texts(compaction.summary), (*compaction.before, *compaction.kept))
+    statements = unsupported(texts(compaction.summary), (*compaction.before, *compaction.kept))
     boundary, total = compaction.boundary, score.total
     return AuditedCompaction(
         uuid=boundary.uuid,
@@ -188,6 +191,12 @@ def _audited(compaction: CompactionMoment, score: Score, left_out: dict[str, int
         invented_statements=tuple(statements),
         left_out=left_out,
     )
+
+
+def unsupported(summaries: Iterable[str], items: Sequence[Item]) -> tuple[str, ...]:
+    """The sentences of these texts that claim the user's leave for something, and that no record bears out."""
+    evidence = Evidence(facts(items), items)
+    return tuple(one for text in summaries for one in mark({0: read_back(text)[1]}, evidence).sentences)
 
 
 def _total(audited: list[AuditedCompaction], scores: list[Score]) -> AuditTotal:

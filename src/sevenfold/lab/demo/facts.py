@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 
 from sevenfold.conversation.resume import read
 from sevenfold.conversation.session import Session
+from sevenfold.lab import fidelity
 from sevenfold.lab.demo.protocol import Judged
-from sevenfold.layers.compact import fidelity
+from sevenfold.lab.fidelity.probe import PREFERENCE, Probe
 from sevenfold.layers.compact.check import HITS
-from sevenfold.layers.compact.fidelity.probe import PREFERENCE, Probe
 from sevenfold.ports import Log, Recall
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item

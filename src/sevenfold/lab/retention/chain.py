@@ -14,6 +14,8 @@ from typing import Any
 from msgspec import Struct
 
 from sevenfold.conversation.resume import read
+from sevenfold.lab import fidelity
+from sevenfold.lab.fidelity import Probe, Score
 from sevenfold.lab.retention.trial import (
     ALONE,
     SYSTEM,
@@ -23,10 +25,9 @@ from sevenfold.lab.retention.trial import (
     shown_tokens,
     tool_named,
 )
-from sevenfold.layers.compact import extract, fidelity
+from sevenfold.layers.compact import extract
 from sevenfold.layers.compact.extract import notation
 from sevenfold.layers.compact.extract.facts import Facts
-from sevenfold.layers.compact.fidelity import Probe, Score
 from sevenfold.layers.compact.request import Engine
 from sevenfold.ports import Client, Log
 from sevenfold.record.entries import Said

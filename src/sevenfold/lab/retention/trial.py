@@ -25,14 +25,16 @@ from msgspec import Struct
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import ContextFull, ModelError, Refused
 from sevenfold.events import Answered, Event, Listener
+from sevenfold.lab import fidelity
+from sevenfold.lab.audit import unsupported
+from sevenfold.lab.fidelity import Probe, Score, judge
 from sevenfold.lab.replay.recording import KINDS
 from sevenfold.lab.replay.run import Cue, ReplayProvider
 from sevenfold.lab.retention.bad_models import PLANTED
 from sevenfold.lab.retention.cut import Cut
 from sevenfold.lab.simulator.tokens import Counter
-from sevenfold.layers.compact import fidelity
-from sevenfold.layers.compact.fidelity import Probe, Score, judge
 from sevenfold.layers.compact.request import Compacted, Engine
+from sevenfold.layers.compact.summary import MARK
 from sevenfold.ports import Client, Clock
 from sevenfold.profiles import find
 from sevenfold.recall.index import RecallIndex
@@ -247,11 +249,14 @@ def _looked_at(
 
 
 def made_up(new: Sequence[Item], before: Sequence[Item]) -> Iterator[str]:
-    """Lies that were planted and got through, and statements that no record supports."""
-    shown = fidelity.texts(new)
-    planted = [lie for lie in PLANTED if any(lie in text for text in shown)]
-    yield from planted
-    yield from (one for one in fidelity.invented(shown, before) if one not in planted)
+    """Lies that were planted and are shown without a mark, and other claims that no record bears out."""
+    shown = "\n".join(fidelity.texts(new))
+    for lie in PLANTED:
+        unmarked = shown.count(lie) - shown.count(f"{lie} {MARK}")
+        # A signed summary cannot be marked: what it claims is listed behind it.
+        if unmarked and f"\n- {lie}\n" not in shown:
+            yield lie
+    yield from (one for one in unsupported([shown], before) if not any(lie in one for lie in PLANTED))
 
 
 def _ids(items: Sequence[Item]) -> set[str]:

@@ -1,4 +1,4 @@
-"""From what an engine found to a summary that can stand: completed by code, held against the record, scored."""
+"""From an engine's answer to a summary: marked where it claims too much, completed by code, and scored."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from sevenfold.conversation.announcer import Announcer
 from sevenfold.conversation.flow import Flow, in_thread
 from sevenfold.errors import Aborted
 from sevenfold.events import SteppedAside
-from sevenfold.layers.compact import fidelity, summary
+from sevenfold.layers.compact import coverage, summary
+from sevenfold.layers.compact.coverage import Coverage, Fact
 from sevenfold.layers.compact.engines import Got
 from sevenfold.layers.compact.extract import facts as facts_of
 from sevenfold.layers.compact.extract.facts import Facts, Kind
-from sevenfold.layers.compact.fidelity import Probe, Score
+from sevenfold.layers.compact.extract.words import whole_text
 from sevenfold.layers.compact.scope import Scope
-from sevenfold.layers.compact.summary import Count, Failure, Summary
+from sevenfold.layers.compact.summary import Count, Evidence, Failure, Summary
 from sevenfold.ports import Recall
+from sevenfold.prompts.context import Unsupported
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Compaction
 from sevenfold.record.decisions import Fold
@@ -26,21 +28,22 @@ from sevenfold.record.layout import Item
 from sevenfold.record.view import View
 from sevenfold.record.window import Window
 
-REPAIR_TOKENS = 1_000
-"""For facts the check found missing."""
+MISSING_TOKENS = 1_000
+"""For facts that found no place in the summary."""
 HITS = 10
 """A fact is within reach if its record is among so many hits."""
 
 
 class Verdict(Struct, frozen=True):
-    """A summary that can stand, and how well."""
+    """A summary, and how complete it is."""
 
     text: str
-    score: Score
+    score: Coverage
     left_out: tuple[str, ...] = ()
     invented: tuple[str, ...] = ()
+    """Sentences that claim a permission or an order that is not in the record; they are marked."""
     behind: str = ""
-    """What the record shows, to stand behind a signed block, which cannot be added to."""
+    """What goes behind a signed block, which cannot be added to."""
 
 
 class Checker:
@@ -62,53 +65,45 @@ class Checker:
         self._recall = recall
         self._reaches = recall is not None
 
-    def checked(self, got: Got, divided: Scope, budget: int, folds: Set[str]) -> tuple[Got, Verdict]:
-        """What was found, held against the record.
+    def checked(self, got: Got, divided: Scope, budget: int, folds: Set[str]) -> Verdict:
+        """The summary with its marks and everything in it that code knows.
 
-        A signed block cannot be corrected, and what has no source must not reach the model: then our text goes.
+        A signed block is sent as it is; what there is to say about it goes behind it.
         """
-        verdict = self.check(got, divided, budget, folds)
-        if got.signed is None or not verdict.invented:
-            return got, verdict
-        unsigned = replace(got, signed=None)
-        ours = self.check(unsigned, divided, budget, folds)
-        return unsigned, replace(ours, invented=verdict.invented)
-
-    def check(self, got: Got, divided: Scope, budget: int, folds: Set[str]) -> Verdict:
-        """The summary with everything in it that code knows, and what the independent check says of it."""
         hidden = unfolded(divided.hidden, folds)
         facts = facts_of(hidden, self._kinds)
-        made, invented = self._made(got, facts, hidden, divided, budget)
+        evidence = Evidence(facts, (*divided.front, *hidden, *divided.kept))
+        made, claims = self._made(got, facts, evidence, divided, budget)
         if got.signed is None:
-            text, score = self._gated(made.text, hidden, divided)
-            return Verdict(text, score, made.left_out, invented)
+            text, score = self._completed(made.text, facts, divided)
+            return Verdict(text, score, made.left_out, claims)
+        words = signed_words(got.signed)
+        claims = summary.mark({0: words}, evidence).sentences
         shown = summary.sections(facts, budget, self._count, span=divided.span).text
-        behind, score = self._gated(shown, hidden, divided, [signed_words(got.signed)])
-        return Verdict(made.text, score, made.left_out, invented, behind)
+        if claims:
+            shown = f"{Unsupported.of(claims).render()}\n\n{shown}"
+        behind, score = self._completed(shown, facts, divided, [words])
+        return Verdict(made.text, score, made.left_out, claims, behind)
 
     def _made(
-        self, got: Got, facts: Facts, hidden: Sequence[Item], divided: Scope, budget: int
+        self, got: Got, facts: Facts, evidence: Evidence, divided: Scope, budget: int
     ) -> tuple[Summary, tuple[str, ...]]:
         if isinstance(got.found, Failure):
-            made = summary.extractive(hidden, budget, self._count, span=divided.span, known=facts)
-            return made, ()
-        checked = summary.verify(got.found, facts, hidden)
-        combined = summary.combine(checked.draft, facts, budget, self._count, span=divided.span)
-        if got.signed is not None:
-            return combined, _in_signed(got.signed, facts, hidden)
-        return combined, (*checked.invented, *checked.strange)
+            return summary.extractive((), budget, self._count, span=divided.span, known=facts), ()
+        marked = summary.mark({n: text for n, text in got.found.sections.items() if n != 6}, evidence)
+        draft = replace(got.found, sections=marked.sections)
+        return summary.combine(draft, facts, budget, self._count, span=divided.span), marked.sentences
 
-    def _gated(
-        self, text: str, hidden: Sequence[Item], divided: Scope, beside: Sequence[str] = ()
-    ) -> tuple[str, Score]:
-        """The text with what was found missing in all that the model will see, and the score after that."""
-        wanted = fidelity.probes(hidden, goes_on=bool(divided.kept))
-        rest = (*beside, *fidelity.texts(divided.kept))
-        score = fidelity.judge(wanted, [text, *rest], self._reachable)
+    def _completed(
+        self, text: str, facts: Facts, divided: Scope, beside: Sequence[str] = ()
+    ) -> tuple[str, Coverage]:
+        """The text with the facts that would be lost, and the score after that."""
+        rest = (*beside, *(whole_text(item) for item in (*divided.front, *divided.kept)))
+        score = coverage.cover(facts, [text, *rest], self._reaches_to)
         if score.lost:
-            block = fidelity.repair(score.lost, self._window.budget(REPAIR_TOKENS), self._count)
-            text = f"{text}\n\n{block}"
-            score = fidelity.judge(wanted, [text, *rest], self._reachable)
+            room = self._window.budget(MISSING_TOKENS)
+            text = f"{text}\n\n{coverage.missing(score.lost, room, self._count)}"
+            score = coverage.cover(facts, [text, *rest], self._reaches_to)
         return text, score
 
     def catch_up(self) -> Flow[None]:
@@ -125,10 +120,11 @@ class Checker:
             reason = f"recall is not up to date: {error}"
             self._announcer.tell(SteppedAside(layer="recall", reason=reason, error=type(error).__name__))
 
-    def _reachable(self, probe: Probe) -> bool:
+    def _reaches_to(self, fact: Fact) -> bool:
         if self._recall is None or not self._reaches:
             return False
-        return probe.found_among(self._recall.found(probe.text, probe.sought, HITS))
+        hits = self._recall.found(fact.text, (), HITS)
+        return any(hit.exact or hit.uuid.startswith(fact.record) for hit in hits)
 
 
 def signed_words(raw: bytes) -> str:
@@ -138,13 +134,6 @@ def signed_words(raw: bytes) -> str:
             return words
         case _:
             return ""
-
-
-def _in_signed(raw: bytes, facts: Facts, hidden: Sequence[Item]) -> tuple[str, ...]:
-    """What a signed block claims without a source, in any part of it: it goes to the model as it is, or not at all."""
-    words = signed_words(raw)
-    seen = (*summary.unsourced(words, facts, hidden), *fidelity.invented([words], hidden))
-    return tuple(dict.fromkeys(seen))
 
 
 def folded(view: View) -> frozenset[str]:

@@ -186,7 +186,7 @@ class Compactor:
         checking = partial(
             self._checker.checked, drafted[0], divided, self._budget(divided, drafted, settings)
         )
-        got, verdict = yield from in_thread(partial(checking, folded(self._transcript.view)))
+        verdict = yield from in_thread(partial(checking, folded(self._transcript.view)))
         if most is not None:
             left = self._forecaster.at_most(divided, self.writer.said(wish, divided, verdict.text))
             if left >= most:
@@ -196,7 +196,7 @@ class Compactor:
             self._teller.progress("hooks_start", "SessionStart")
             told: HookOutcome = yield from Fire(self._teller.session_start())
             context = told.context
-        done = self._finish(wish, divided, stamp, (got, *drafted[1:]), verdict, settings, context)
+        done = self._finish(wish, divided, stamp, drafted, verdict, settings, context)
         self._teller.progress("hooks_start", "PostCompact")
         # Stopped now, it is done all the same.
         with suppress(Aborted):

@@ -122,7 +122,6 @@ class Writer:
             engine=made.engine,
             chain=made.chain,
             fidelity=Fidelity(total.in_context, total.reachable, total.lost, len(made.verdict.invented)),
-            taken_out=made.verdict.invented,
         )
 
     def _announced_tools(self) -> list[str]:

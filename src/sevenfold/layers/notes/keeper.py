@@ -11,7 +11,6 @@ from functools import partial
 from typing import Protocol
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from sevenfold.conversation.announcer import Announcer
 from sevenfold.conversation.background import Runner
@@ -23,7 +22,6 @@ from sevenfold.errors import ModelError, SevenfoldError
 from sevenfold.events import Acted, SteppedAside
 from sevenfold.layers import breaker
 from sevenfold.layers.compact import summary
-from sevenfold.layers.compact.extract import facts as facts_of
 from sevenfold.layers.compact.offline import notes_of
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.summary import Draft, Failure
@@ -162,14 +160,12 @@ class NotesKeeper:
         return changed if isinstance(changed, Failure) else Updated(changed, covered, boundary)
 
     def extract(self) -> Updated | Failure:
-        """An update that asks nobody: what code finds in the record, but for what might be read as the user's will."""
+        """An update that asks nobody: what code finds in the record."""
         view = self._transcript.view
         found = notes.apply(Notes(), notes_of(view.items))
         if isinstance(found, Failure):
             return found
-        draft = self._draft(found)
-        doubtful = [] if isinstance(draft, Failure) else self._invented(draft, view.items)
-        changed = {**self._now().sections, **notes.without(found, doubtful).sections}
+        changed = {**self._now().sections, **found.sections}
         return Updated(Notes(changed), view.tip or "", view.boundary)
 
     def _now(self) -> Notes:
@@ -312,8 +308,7 @@ class NotesKeeper:
         return True
 
     def _look(self, found: Candidate) -> Flow[None]:
-        items = self._transcript.view.items
-        drift = yield from in_thread(partial(self._drift, found, items))
+        drift = yield from in_thread(partial(self._drift, found))
         self._looked = found.edition, drift
 
     def _have_looked(self, came: Exception | None) -> None:
@@ -363,13 +358,11 @@ class NotesKeeper:
         gauge = self._exchange.gauge
         return round(gauge.estimator.tokens(gauge.opening))
 
-    def _drift(self, found: Candidate, items: Sequence[Item]) -> str:
-        """Something in the notes that the record does not bear out; empty if there is nothing.
+    def _drift(self, found: Candidate) -> str:
+        """A name in the notes that no record mentions; empty if there is none.
 
-        That is a claim about the user's words that has no source, or a name nobody ever mentioned.
+        What they claim about the user is marked when they serve, as in any summary.
         """
-        if invented := self._invented(found.draft, items):
-            return invented[0]
         strange = (name for name in notes.names(found.held) if not self._mentioned(name))
         return next((f"no record mentions {name}" for name in strange), "")
 
@@ -378,12 +371,7 @@ class NotesKeeper:
 
     def _draft(self, held: Notes) -> Draft | Failure:
         """The notes as what a model could have answered that was asked for a summary."""
-        draft = summary.read(f"<summary>\n{self._said(held)}\n</summary>")
-        return draft if isinstance(draft, Failure) else replace(draft, ours=notes.italics())
-
-    def _invented(self, draft: Draft, items: Sequence[Item]) -> Sequence[str]:
-        """What it claims of the user and no record bears out."""
-        return summary.verify(draft, facts_of(items), items).invented
+        return summary.read(f"<summary>\n{self._said(held)}\n</summary>")
 
     def _mentioned(self, name: str) -> bool:
         """Does anything that was said hold this name, or the last part of it?"""

@@ -16,6 +16,7 @@ from sevenfold.layers.compact.extract.facts import (
     Facts,
     File,
     Identifier,
+    Permission,
     Problem,
     Quote,
     Task,
@@ -41,6 +42,7 @@ _GAP = re.compile(r"^\[(\d+) characters left out here; record [^\]\n]* has all o
 _LEFT_OUT = re.compile(r"^\((\d+) more not listed here; the transcript has them\)$")
 _CITED = r" \[([^\[\]\s]+)\]"
 _QUOTE = re.compile(rf"^- “(.*)”{_CITED}$")
+_PERMISSION = re.compile(rf"^- (allowed|refused): “(.*?)”{_CITED}(?: to “(.*)”{_CITED})?$")
 _SAID_LAST = re.compile(rf"^- the model said: “(.*)”{_CITED}$")
 _FILE = re.compile(
     r"^- (.*): ((?:(?:read|edited|written|mentioned) \d+×(?:, )?)+) \[([^\[\]\s]+?)(?: to ([^\[\]\s]+))?\]$"
@@ -89,6 +91,13 @@ def said(words: Words, facts: Facts) -> str:
 def quote(one: Quote, facts: Facts) -> str:
     """Words as they were said, and where."""
     return f"- “{_flat(one.text)}” [{facts.name(one.record)}]"
+
+
+def permission(one: Permission, facts: Facts) -> str:
+    """Words that allow or refuse something, and what they answer."""
+    way = "allowed" if one.given else "refused"
+    answers = f" to “{_flat(one.proposal)}” [{facts.name(one.proposed)}]" if one.proposal else ""
+    return f"- {way}: “{_flat(one.text)}” [{facts.name(one.record)}]{answers}"
 
 
 def file(one: File, facts: Facts) -> str:
@@ -144,6 +153,7 @@ def read_back(text: str) -> tuple[Facts, str]:
     facts = Facts(
         messages=tuple(messages),
         replies=tuple(filter(None, map(_read_quote, lists.get("replies", ())))),
+        permissions=tuple(filter(None, map(_read_permission, lists.get("permissions", ())))),
         corrections=tuple(filter(None, map(_read_quote, lists.get("corrections", ())))),
         files=tuple(filter(None, map(_read_file, lists.get("files", ())))),
         commands=tuple(filter(None, map(_read_command, lists.get("commands", ())))),
@@ -201,6 +211,15 @@ def _words(record: str, lines: list[str], cut_at: int) -> Words:
 def _read_quote(line: str) -> Quote | None:
     found = _QUOTE.match(line)
     return Quote(found[1], found[2]) if found else None
+
+
+def _read_permission(line: str) -> Permission | None:
+    found = _PERMISSION.match(line)
+    return (
+        Permission(found[1] == "allowed", found[2], found[3], found[4] or "", found[5] or "")
+        if found
+        else None
+    )
 
 
 def _read_file(line: str) -> File | None:

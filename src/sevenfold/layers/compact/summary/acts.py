@@ -1,4 +1,4 @@
-"""Acts that are hard to take back: the one English list, and how such an act is recognised in a text.
+"""How an act that is hard to take back is recognised in a text.
 
 "Delete the table" is one, "remove the semicolon" is not, and a merge sort is neither: some verbs count only for what
 lies outside the source code, some only for what protects it, and a noun counts only at the end of its phrase.
@@ -12,73 +12,41 @@ from typing import Final
 
 from msgspec import Struct
 
-# One act per line: when it counts (always, when done to a thing, when done to a guard), its verbs | its nouns.
-_ACTS: Final = """
-always  delete erase wipe purge destroy truncate shred decommission  | deletion removal erasure destruction
-thing   remove drop clear clean empty prune discard abandon flush get-rid-of throw-away scrap archive | cleanup
-always  push force-push                                              | push force-push
-thing   merge squash rebase amend rewrite                            | merge
-always  deploy redeploy ship publish launch release open-source roll-out go-live | deployment rollout release launch
-always  migrate                                                      | migration
-thing   revert reset restore roll-back withdraw downgrade            | rollback
-always  overwrite anonymise anonymize bulk-update leak               |
-always  email mail tweet reply announce                              |
-thing   send post forward upload export sync share paste hand        |
-always  pay buy purchase refund wire spend sell donate charge transfer | purchase payment payout refund transfer charges
-thing   order book submit file provision subscribe                   | submission
-always  cancel terminate unsubscribe ban suspend                     | cancellation termination
-thing   close lock                                                   | closure
-thing   stop kill abort shut-down take-down take-offline restart reboot bounce | shutdown restart reboot
-always  revoke rotate invalidate deactivate                          | revocation rotation
-thing   change replace set point switch move upgrade double raise    | upgrade
-thing   grant give elevate expose reveal print commit make open      | exposure
-guard   disable turn-off switch-off bypass skip ignore override silence mute waive dismiss lift remove drop |
-thing   accept sign approve self-approve answer vote                 | acceptance
-thing   install uninstall execute run pipe format reformat           |
-"""
-_THINGS: Final = """
-file folder directory tree data database db schema table row record branch tag main master develop trunk upstream pr
-request commit history stash change edit work repo repository bucket backup snapshot volume disk drive partition server
-cluster instance node machine host laptop environment region site shop production account user customer subscriber
-member employee role rights access permission admin owner superuser root password key token secret credential
-certificate dns mx domain traffic queue job cache redis log index mail message newsletter comment post issue ticket
-thread discussion forum channel slack twitter list page press reminder invoice order form application contract terms
-agreement licence license renewal proposal claim complaint payment price balance purchase flight plan tier capacity
-process session worker import export run migration script binary untrusted dump report module kernel internet public
-vendor contractor auditor everything today sudo bash store rule prompt uploads duplicates port firewall archive
-"""
-_GUARDS: Final = """
-authentication authorisation login tls ssl certificate verification encryption firewall protection limit limiter 2fa
-mfa two-factor monitoring alert alarm pager rotation backup check prompt confirmation review test scan scanner ci
-sandbox hook validation restriction approval
-"""
-COMMAND: Final = re.compile(
-    r"\brm -\w*[rf]\w*|\bgit (?:push\b.*(?:--force|-f\b)|reset --hard|clean -\w*f|checkout \.)|\bfilter-branch|--force\b"
-    r"|--no-verify\b|\b(?:drop|truncate) (?:table|database|schema)\b|\bterraform destroy\b|\bkubectl delete\b|\bdd if=|\bsudo\b"
-    r"|\bchmod (?:-R )?777\b|\b(?:curl|wget)\b.*\|\s*(?:ba|z)?sh\b|\bmkfs",
-    re.IGNORECASE,
-)
+from sevenfold.layers.compact.summary.vocabulary import ACTS, COMMANDS, GUARDS, THINGS, any_of
+
+COMMAND: Final = re.compile(any_of(COMMANDS), re.IGNORECASE)
 """Command lines that do such a thing, whatever is said about them."""
-_IRREGULAR: Final = {
-    **{"send": "sent", "pay": "paid", "buy": "bought", "sell": "sold", "shut": "shut", "take": "taken", "give": "given"},
-    **{"make": "made", "set": "set", "overwrite": "overwritten", "get": "got", "run": "run", "rewrite": "rewritten"},
-    **{"withdraw": "withdrawn", "throw": "thrown", "go": "gone", "spend": "spent", "reset": "reset"},
-}
+_IRREGULAR: Final = dict(
+    re.findall(
+        r"(\w+)/(\w+)",
+        "send/sent pay/paid buy/bought sell/sold shut/shut take/taken give/given make/made set/set get/got run/run go/gone"
+        " overwrite/overwritten rewrite/rewritten withdraw/withdrawn throw/thrown spend/spent reset/reset",
+    )
+)
 _ONE_WORD: Final = frozenset({"force-push", "open-source", "bulk-update", "self-approve"})
-# What may follow the noun that ends a phrase: punctuation, a figure, a participle or one of these, but no other noun.
-_PHRASE_ENDS = (
-    r"(?=\s*(?:[^\w\s'/-]|\Z)|\s+(?:#?\d|\w+ed\b|\w+ly\b|(?:and|or|but|of|on|in|from|to|for|with|that|which|who|at|by|before"
-    r"|after|older|over|as|into|under|without|outside|against|right|now|today|tonight|tomorrow|is|are|was|were|be|can|may|could"
-    r"|should|will|has|have|had|so|again|once|until|when|whenever|while|via|about|anyway|off|down|out|public|offline|straight"
-    r"|myself|made|taken|withdrawn|rewritten|this|the|they|we|i|it|if|because|not|next|last|through|during)\b))"
+# A noun ends its phrase before punctuation, a figure, a participle or one of these words, but not before another noun.
+_SMALL: Final = any_of(
+    "and or but of on in from to for with that which who at by before after older over as into under without outside"
+    " against right now today tonight tomorrow is are was were be can may could should will has have had so again once"
+    " until when whenever while via about anyway off down out public offline straight myself made taken withdrawn"
+    " rewritten this the they we i it if because not next last through during"
 )
-_FILLERS = (
-    r"(?:(?:me|us|we|i|you|it|that|the|an?|any|all|this|these|to|for|on|of|with|over|so|yes|please|go|ahead|and|just|then|now"
-    r"|also|assistant|agent|is|was|fine|right|okay|ok|have|using|use|run|running|do|\w+ly)\b[\s,:]*)*?"
+_PHRASE_ENDS: Final = rf"(?=\s*(?:[^\w\s'/-]|\Z)|\s+(?:#?\d|\w+ed\b|\w+ly\b|{_SMALL}\b))"
+_GOES_ON: Final = any_of(
+    "the an? it them this that all every to with anyway now today everything and or as"
 )
-_TO_A_VERB = "(?:" + "|".join(rf"(?<=\b{word} )" for word in "to we i you and just please with".split()) + ")"
-_VERB_ENDS = r"(?=\s+(?:the|an?|it|them|this|that|all|every|to|with|anyway|now|today|everything|and|or|as)\b|\s*[.,;:]|\s*\Z)"
-_RUNS = re.compile(rf"[\s:]*{_FILLERS}(?:(?:commit|push|pipe)\w*\s.*?)?(?:{COMMAND.pattern})", re.IGNORECASE)
+_VERB_ENDS: Final = rf"(?=\s+{_GOES_ON}\b|\s*(?:[.,;:]|\Z))"
+_PASSED_OVER: Final = any_of(
+    r"me us we i you it that the an? any all this these to for on of with over so yes please go ahead and just then now"
+    r" also assistant agent is was fine right okay ok have using use run running do \w+ly"
+)
+_FILLERS: Final = rf"(?:{_PASSED_OVER}\b[\s,:]*)*?"
+_TO_A_VERB: Final = any_of(
+    " ".join(rf"(?<=\b{word}_)" for word in ["to", "we", "i", "you", "and", "just", "please", "with"])
+)
+_RUNS: Final = re.compile(
+    rf"[\s:]*{_FILLERS}(?:(?:commit|push|pipe)\w*\s.*?)?{COMMAND.pattern}", re.IGNORECASE
+)
 
 
 class Act(Struct, frozen=True):
@@ -97,37 +65,41 @@ class Act(Struct, frozen=True):
 def asked_for(text: str) -> Act | None:
     """The act this text is about, which follows a verb of asking or allowing; one that it only mentions is none."""
     bare = text.lstrip(" *_,(")
-    found = (act for act in acts() if act.asked.match(bare) and (act.counts is None or act.counts.search(bare)))
+    found = (
+        act for act in acts() if act.asked.match(bare) and (act.counts is None or act.counts.search(bare))
+    )
     return next(found, acts()[0] if _RUNS.match(bare) else None)
 
 
 def named(text: str) -> Act | None:
     """An act that this text says is done or to be done."""
-    found = (act for act in acts() if act.named.search(text) and (act.counts is None or act.counts.search(text)))
+    found = (
+        act for act in acts() if act.named.search(text) and (act.counts is None or act.counts.search(text))
+    )
     return next(found, acts()[0] if COMMAND.search(text) else None)
 
 
 @cache
 def acts() -> tuple[Act, ...]:
     """The list, read."""
-    objects = {"always": None, "thing": _ending(_THINGS, r"|[~.\w-]*/[\w./*-]+"), "guard": _ending(_GUARDS)}
+    objects = {"always": None, "thing": _ending(THINGS, r"|[~.\w-]*/[\w./*-]+"), "guard": _ending(GUARDS)}
     found = []
-    for line in _ACTS.strip().splitlines():
+    for line in ACTS.strip().splitlines():
         verbs, _, nouns = line.partition("|")
         counts, *names = verbs.split()
         stems = frozenset(word[:5] for name in (*names, *nouns.split()) for word in name.split("-"))
-        forms = ("|".join(one) for one in zip(*map(_forms, names), strict=True))
-        word, asked, said = (re.compile(one, re.IGNORECASE) for one in _patterns(*forms, "|".join(nouns.split())))
+        base, ing, done = ("|".join(one) for one in zip(*map(_forms, names), strict=True))
+        patterns = _patterns(base, ing, done, rf"(?:{'|'.join(nouns.split()) or '(?!)'})s?")
+        word, asked, said = (re.compile(one, re.IGNORECASE) for one in patterns)
         found.append(Act(word, stems, asked, said, objects[counts]))
     return tuple(found)
 
 
-def _patterns(base: str, ing: str, done: str, nouns: str) -> tuple[str, str, str]:
-    forms = (base, ing, done, rf"(?:{nouns or '(?!)'})s?")
+def _patterns(*forms: str) -> tuple[str, str, str]:
     base, ing, done, noun = (rf"(?<![\w/.-])(?:{form})(?![\w/-]|\.\w)" for form in forms)
-    verbs, no = r"to|that|which|is|are|was|were|be|before", r"(?<!\bthe )(?<!\ba )(?<!\ban )"
+    verbs = "to|that|which|is|are|was|were|be|before"
     head = rf"(?:(?!(?:{verbs}|by|for|of|in)\b)[\w'-]+\s+){{0,3}}?{noun}{_PHRASE_ENDS}"
-    left = rf"(?:(?!(?:{verbs})\b)[\w'/.-]+\s+){{1,8}}?{no}(?!{base}){done}{_PHRASE_ENDS}"
+    left = rf"(?:(?!(?:{verbs})\b)[\w'/.-]+\s+){{1,8}}?(?<!\bthe )(?<!\ba )(?<!\ban )(?!{base}){done}{_PHRASE_ENDS}"
     may = rf"\b(?:can|may|could|should|must|will|shall|we|i)\s+(?:\w+ly\s+)?{base}"
     too = rf"(?:\band|\bthen|,)\s+(?:to |then |just )?(?:{base}|{ing}){_VERB_ENDS}"
     asked = (
@@ -135,14 +107,15 @@ def _patterns(base: str, ing: str, done: str, nouns: str) -> tuple[str, str, str
         rf"|(?:(?!\bto (?!be\b)).)*?(?:\b(?:be|being|gets?)\s+(?:\w+ly\s+)?(?:\w+ and )?{done}|{may})|.*?{too}"
     )
     named = (
-        rf"(?:\A|[.?!:]\s+)\W*{_FILLERS}(?:{ing}|{base}|{head})|{may}|{too}|\b(?:to|for|before|of) (?:\w+ly )?(?:{base}|{ing})"
-        rf"|\b(?:for|of|on) {head}|\b(?:be|been|was|were|is|are|gets?)\s+(?:\w+ly\s+)?{done}"
+        rf"(?:\A|[.?!:]\s+)\W*{_FILLERS}(?:{ing}|{base}|{head})|{may}|{too}|\b(?:for|of|on) {head}"
+        rf"|\b(?:to|for|before|of) (?:\w+ly )?(?:{base}|{ing})"
+        rf"|\b(?:be|been|was|were|is|are|gets?)\s+(?:\w+ly\s+)?{done}"
     )
     return rf"{base}|{ing}|{done}|{noun}", asked, named
 
 
 def _ending(words: str, more: str = "") -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w-])(?:(?:{'|'.join(words.split())})(?:e?s)?{more}){_PHRASE_ENDS}", re.IGNORECASE)
+    return re.compile(rf"(?<![\w-])(?:{any_of(words)}(?:e?s)?{more}){_PHRASE_ENDS}", re.IGNORECASE)
 
 
 def _forms(verb: str) -> tuple[str, str, str]:

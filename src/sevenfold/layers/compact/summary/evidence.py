@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
+from itertools import chain
 
 from sevenfold.layers.compact.extract.facts import Facts
 from sevenfold.layers.compact.extract.words import sentences, users_words, whole_text
 from sevenfold.layers.compact.summary.acts import Act
+from sevenfold.layers.compact.summary.quotations import holds, plain
+from sevenfold.layers.compact.summary.vocabulary import any_of
 from sevenfold.record.layout import Item
 
-_SIGNS = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "…": "...", "*": None, "`": None})
-_ENGLISH = re.compile(r"\b(?:the|a|to|of|and|is|it|for|with|that|this|user|you|please|can|do|yes|no|ok|go)\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]{3,}|\d+")
-_SMALL = frozenset(
-    "the and for with that this was were are has have had been from into then than they them their its all any our your"
-    " user asked said wants wanted told should would could will can may not now today once also before after when while"
-    " allowed approved authorised authorized agreed confirmed requested permission approval ahead instructed changes work"
-    " code everything done".split()
+_SMALL = re.compile(
+    any_of(
+        "the and for with that this was were are has have had been from into then than they them their its all any our"
+        " your user asked said wants wanted told should would could will can may not now today once also before after"
+        " when while allowed approved authori[sz]ed agreed confirmed requested permission approval ahead instructed"
+        " changes work code everything done"
+    )
+)
+"""Words that do not say what an act is done to."""
+_ENGLISH = re.compile(
+    rf"\b{any_of('the a to of and is it for with that this user you please can do yes no ok go')}\b",
+    re.IGNORECASE,
 )
 _DENIES = re.compile(
-    r"\b(?:not?|never|without|stop|avoid|neither|nor|before|until|unless|ask me)\b|n't\b|\bdont\b", re.IGNORECASE
+    rf"\b{any_of('not? never without stop avoid neither nor before until unless ask_me dont')}\b|n't\b",
+    re.IGNORECASE,
 )
 _WISHES = re.compile(r"\b(?:can|could|will|would) (?:you|we)\b|\bplease\b|\blet's\b", re.IGNORECASE)
+_FEW = 4
 _NEAR = 40
 """Characters before an act within which a "not" is about it."""
 _ENOUGH = 0.51
@@ -31,13 +41,18 @@ _ENOUGH = 0.51
 
 
 class Evidence:
-    """The user's words in these records, and everything else that was said in them."""
+    """The user's words in these records, and everything else that was said in them.
 
-    def __init__(self, facts: Facts, items: Iterable[Item]) -> None:
+    ``earlier`` gives the records before these; it is asked only for what is not found here, as reading them takes time.
+    """
+
+    def __init__(
+        self, facts: Facts, items: Iterable[Item], earlier: Callable[[], Iterable[Item]] = tuple
+    ) -> None:
         self._items = [item for item in items if not item.hidden_by]
+        self._earlier = earlier
         said = [(words.record, f"{words.head}\n{words.tail}") for words in facts.messages]
-        said += [(one.record, one.text) for one in facts.replies]
-        self._users = dict(said + [(item.said.uuid, words) for item in self._items if (words := users_words(item))])
+        self._users = {**dict(said), **{one.record: one.text for one in facts.replies}, **_spoken(self._items)}
         self._agreed = [one.proposal for one in facts.permissions if one.given and one.proposal]
         self._names = facts.names
 
@@ -48,61 +63,51 @@ class Evidence:
 
     def said_by_user(self, quote: str) -> bool:
         """Did the user say this, white space and case aside?"""
-        return any(_holds(text, quote) for _, text in self._spoken)
+        return any(holds(text, quote) for text in chain(self._plain.values(), map(plain, self._before.values())))
 
     def record_of(self, quote: str) -> str | None:
         """How the record is cited that holds these words; the user's are looked at first."""
-        found = next((record for record, text in self._everything if _holds(text, quote)), None)
+        known = chain(self._plain.items(), self._whole, ((uuid, plain(text)) for uuid, text in self._before.items()))
+        found = next((record for record, text in known if holds(text, quote)), None)
         return self._names.get(found, found) if found else None
 
     def supports(self, act: Act, claim: str) -> bool:
         """Does a sentence of the user, or one the user said yes to, speak of this act and of what it is done to?"""
         wanted = _words(claim, act)
-        for sentence in self._sentences:
+        texts = chain(self._users.values(), self._agreed, self._before.values())
+        for sentence in chain.from_iterable(map(sentences, texts)):
             found, given = act.word.search(sentence), _words(sentence, act)
             if not found or _DENIES.search(sentence[max(0, found.start() - _NEAR) : found.start()]):
                 continue
-            # "Push it" says nothing of what is pushed, and bears out a claim that hardly says more.
-            if len(wanted & given) >= _ENOUGH * len(wanted) or (not given and len(wanted) < 2):
+            asks = sentence.endswith("?") and sentence not in self._agreed and not _WISHES.search(sentence)
+            # "Push it" does not say what is pushed, and bears out a claim that hardly says more.
+            if not asks and (len(wanted & given) >= _ENOUGH * len(wanted) or (not given and len(wanted) < 2)):
                 return True
         return False
 
     @cached_property
-    def _sentences(self) -> list[str]:
-        told = [sentence for text in self._users.values() for sentence in sentences(text)]
-        return [one for one in told if not one.endswith("?") or _WISHES.search(one)] + self._agreed
+    def _plain(self) -> dict[str, str]:
+        return {record: plain(text) for record, text in self._users.items()}
 
     @cached_property
-    def _spoken(self) -> list[tuple[str, str]]:
-        return [(record, _plain(text)) for record, text in self._users.items()]
+    def _whole(self) -> list[tuple[str, str]]:
+        return [(item.said.uuid, plain(whole_text(item))) for item in self._items]
 
     @cached_property
-    def _everything(self) -> list[tuple[str, str]]:
-        return [*self._spoken, *((item.said.uuid, _plain(whole_text(item))) for item in self._items)]
+    def _before(self) -> dict[str, str]:
+        return _spoken(self._earlier())
+
+
+def _spoken(items: Iterable[Item]) -> dict[str, str]:
+    return {item.said.uuid: words for item in items if (words := users_words(item))}
 
 
 def in_english(text: str) -> bool:
-    """Is one in twenty of its words among the small ones of English?"""
-    return 20 * len(_ENGLISH.findall(text)) >= len(text.split())
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.translate(_SIGNS).casefold().split())
-
-
-def _holds(text: str, quote: str) -> bool:
-    """Are these words in the text, in this order? Where the quotation leaves something out, so may the text."""
-    place = 0
-    for piece in re.split(r"\.\.\.|\[[^\]]*\]", _plain(quote)):
-        piece = piece.strip(" ,.;:!?")
-        found = text.find(piece, place)
-        if found < 0:
-            return False
-        place = found + len(piece)
-    return True
+    """Is one in twenty of its words among the small ones of English? A few words alone do not tell."""
+    return 20 * len(_ENGLISH.findall(text)) >= len(text.split()) - _FEW
 
 
 def _words(text: str, act: Act) -> frozenset[str]:
     """The words that say what an act is done to, by their first letters."""
-    words = _WORD.findall(text.casefold())
-    return frozenset(word[:6] for word in words if word not in _SMALL and word[:5] not in act.stems)
+    words = (word for word in _WORD.findall(text.casefold()) if not _SMALL.fullmatch(word))
+    return frozenset(word[:6] for word in words if word[:5] not in act.stems)
