@@ -13,8 +13,8 @@ from collections.abc import Callable, Generator
 from itertools import count
 from typing import Any
 
-from sevenfold.conversation.engine import Engine
 from sevenfold.conversation.flow import drive
+from sevenfold.conversation.turn import turn
 from sevenfold.events import Compacted, Event
 from sevenfold.layers.compact.offline import summarise
 from sevenfold.providers.offline import OfflineClient, Script
@@ -78,17 +78,17 @@ def run(model: str, window: int, seed: int, *, ahead: bool) -> tuple[int, int]:
     client = OfflineClient(Script([], jobs={"main": answer, "compact": summary}))
     settings = {"context_window": window, "notes": False, "background_compaction": ahead}
     options: Options = {"tools": TOOLS, "max_tokens": 1_000, "listen": [lambda event: events.append(event)]}
-    engine: Engine = opened.engine(opened.in_memory("s", settings), model, options)
+    c = opened.conversation(opened.in_memory("s", settings), model, options)
     later = Later(client)
-    engine.may_ask(later)
-    engine.session.user("Go through everything, one by one.")
+    c.may_ask(later)
+    c.user("Go through everything, one by one.")
     while sum(isinstance(event, Compacted) for event in events) < COMPACTIONS:
         waiting = True
-        outcome = drive(engine.turn(), client)
+        outcome = drive(turn(c), client)
         waiting = False
         tokens = window // 100 * chance.choice((0.3, 0.6, 1.0, 1.5, 4.0))
         calls = [block.id for block in outcome.reply.answer.blocks if block.kind == "tool_use"]
-        engine.session.tool_results({call: "some words " * int(tokens / 3) for call in calls})
+        c.tool_results({call: "some words " * int(tokens / 3) for call in calls})
         later.turn()
     return COMPACTIONS, waits
 

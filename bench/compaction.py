@@ -32,7 +32,7 @@ from sevenfold.lab.retention.trial import ALONE, MODEL, SYSTEM, Accepted, Trial,
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.layers.compact import coverage
 from sevenfold.layers.compact.offline import summarise, take_notes
-from sevenfold.layers.compact.request import Compacted, Engine
+from sevenfold.layers.compact.request import Compacted, EngineName
 from sevenfold.record import entries
 from sevenfold.session.session import Session
 
@@ -115,9 +115,9 @@ class Tally(Struct):
         yield f"{sort}: what is left", figure, "25%, or a reason", not self.reasons["?"]
 
 
-def jobs(place: int) -> Iterator[tuple[str, Engine, Habit | None]]:
+def jobs(place: int) -> Iterator[tuple[str, EngineName, Habit | None]]:
     """How the session is compacted at one point: sort, engine and the model's habit."""
-    engines: tuple[Engine, Engine] = ("fork", "plain")
+    engines: tuple[EngineName, EngineName] = ("fork", "plain")
     yield BY_CODE, "extractive", None
     for number, habit in enumerate(HABITS.values()):
         yield BADLY, engines[(place + number) % 2], habit
@@ -218,7 +218,7 @@ def timed(runs: int = 5, size: int = MEGABYTE) -> dict[str, float]:
             with Session.open("bench", model=MODEL, file=file, folder=folder, settings=settings) as session:
                 session.messages(said)
                 session.settle(60)
-                lines = [line for _, line in session.core.transcript.log.read()]
+                lines = [line for _, line in session.conversation.transcript.log.read()]
                 spent[name].append(_cpu(partial(session.compact, engine="extractive")))
             spent["decode"].append(_cpu(partial(list, map(entries.read, lines))))
     return {"mb": sum(map(len, lines)) / MEGABYTE, **{name: min(times) for name, times in spent.items()}}
@@ -251,19 +251,19 @@ def time_bars(found: Mapping[str, float]) -> list[Bar]:
 class Cost(Struct, frozen=True):
     """What a compaction asked of the model."""
 
-    engine: Engine
+    engine: EngineName
     calls: int
     cached: float
     """The part of its prompt that was read from the cache."""
 
 
-def costs(turns: int = 12) -> dict[Engine, Cost]:
+def costs(turns: int = 12) -> dict[EngineName, Cost]:
     """A working session at the simulated provider, compacted by each engine."""
-    wanted: tuple[Engine, ...] = ("fork", "notes", "extractive")
+    wanted: tuple[EngineName, ...] = ("fork", "notes", "extractive")
     return {engine: _cost(engine, turns) for engine in wanted}
 
 
-def _cost(engine: Engine, turns: int) -> Cost:
+def _cost(engine: EngineName, turns: int) -> Cost:
     provider, numbers = ReplayProvider(), cycle(range(10_000))
 
     def reply(prompt: ModelPrompt) -> Any:
@@ -287,7 +287,7 @@ def _cost(engine: Engine, turns: int) -> Cost:
     return Cost(done.engine, done.calls, cached)
 
 
-def _held(provider: ReplayProvider, engine: Engine, turns: int) -> Compacted:
+def _held(provider: ReplayProvider, engine: EngineName, turns: int) -> Compacted:
     with (
         provider.client(socket=True) as client,
         Session.in_memory(
@@ -312,7 +312,7 @@ def _held(provider: ReplayProvider, engine: Engine, turns: int) -> Compacted:
         return done
 
 
-def cost_bars(found: Mapping[Engine, Cost]) -> Iterator[Bar]:
+def cost_bars(found: Mapping[EngineName, Cost]) -> Iterator[Bar]:
     """What must hold of it."""
     fork = found["fork"]
     met = fork.engine == "fork" and fork.cached >= CACHED

@@ -130,7 +130,7 @@ def _gauge(measured: Measured, prior: Prior) -> Gauge:
 def _step(gauge: Gauge, measured: Measured) -> Step:
     before = measured.before
     assert before is not None
-    start, expected = before.usage.prompt, gauge.expected(before)
+    start, expected = before.prompt, gauge.expected(before)
     chars = _characters(before.reply + before.since - before.removed)
     return Step(
         prompt=measured.usage.prompt,

@@ -19,8 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from sevenfold.lab import fidelity
-from sevenfold.lab.audit import compactions
-from sevenfold.layers.compact.extract import facts
+from sevenfold.lab.audit import compactions, unsupported
 from sevenfold.layers.compact.extract.facts import Facts, Words
 from sevenfold.layers.compact.summary import MARK, Draft, Evidence, mark, read
 from sevenfold.stores.jsonl.log import JsonlLog
@@ -100,13 +99,13 @@ def real(corpus: Path) -> Found:
     """What is marked in the summaries that models wrote in real sessions."""
     found = Found()
     for path in claude_files(corpus):
-        for compaction in compactions(JsonlLog(path)):
-            known = Evidence(facts(compaction.before), compaction.before)
+        log = JsonlLog(path)
+        for compaction in compactions(log):
             for draft in map(read, fidelity.texts(compaction.summary)):
                 if isinstance(draft, Draft):
-                    prose = {number: text for number, text in draft.sections.items() if number != 6}
-                    found.wrong += mark(prose, known).sentences
-                    found.told += sum(map(_sentences, prose.values()))
+                    prose = [text for number, text in draft.sections.items() if number != 6]
+                    found.wrong += unsupported(prose, compaction.before, log)
+                    found.told += sum(map(_sentences, prose))
     found.marked = len(found.wrong)
     return found
 

@@ -9,10 +9,9 @@ from rich.console import Console
 
 from bench.make_picture import FRAME
 from sevenfold.cli.demo import DemoProgress, report
-from sevenfold.lab.demo.figures import Outcome
-from sevenfold.lab.demo.protocol import Layer, Over, Ready, Told
-from sevenfold.lab.demo.run import FULL, run
-from sevenfold.lab.demo.scratch_folder import scratch_folder
+from sevenfold.events import Acted
+from sevenfold.lab.demo.figures import AgentStarted, Outcome, Report, TaskEnded
+from sevenfold.lab.demo.run import FULL, run, scratch_folder
 
 WIDTH = 96
 FIRST_LINES = 12
@@ -20,14 +19,14 @@ FIRST_LINES = 12
 PICTURE = Path(__file__).parent.parent / "docs" / "demo.svg"
 
 
-def held() -> tuple[Outcome, list[Told]]:
+def held() -> tuple[Outcome, list[Report]]:
     """A whole demonstration, and all that was told on the way."""
-    told: list[Told] = []
+    told: list[Report] = []
     with scratch_folder(keep=False) as folder:
         return run(FULL, folder, told.append), told
 
 
-def draw(outcome: Outcome, told: list[Told]) -> str:
+def draw(outcome: Outcome, told: list[Report]) -> str:
     """The picture as SVG: how it begins, and how it ends."""
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False)
     console.print("$ ./dev demo", style="bold")
@@ -35,8 +34,8 @@ def draw(outcome: Outcome, told: list[Told]) -> str:
     with progress:
         lines = 0
         for one in told:
-            lines += isinstance(one, Layer | Over | Ready) and not (
-                isinstance(one, Layer) and one.name == "notes"
+            lines += isinstance(one, Acted | TaskEnded | AgentStarted) and not (
+                isinstance(one, Acted) and one.layer == "notes"
             )
             if lines > FIRST_LINES:
                 break

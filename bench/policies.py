@@ -69,17 +69,17 @@ Row = dict[str, Figures]
 
 def keep_last(session: Session) -> None:
     """Clear all results but the newest three, whatever that costs."""
-    core = session.core
-    stock = core.upkeep.stock
+    core = session.conversation
+    stock = core.stock
     stock.follow(core.transcript.view)
     targets = [held for held in stock.results[:-KEPT] if held.place < stock.answered]
     if not targets:
         return
     if core.profile.thinking.bound and core.transcript.view.weight.thoughts:
         # A provider that binds reasoning to what precedes it would refuse the request otherwise.
-        core.exchange.open("clear", drops_thinking=True)
+        core.open_epoch("clear", drops_thinking=True)
     else:
-        core.exchange.announce("clear")
+        core.announce("clear")
     core.transcript.clear(MicrocompactMetadata(compacted_tool_ids=[held.call for held in targets]))
 
 

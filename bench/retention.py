@@ -29,7 +29,7 @@ from sevenfold.lab.retention.cut import Cut, cuts
 from sevenfold.lab.retention.trial import Reachable, by_reading, by_recall, nowhere, opened_at
 from sevenfold.lab.simulator.tokens import Counter
 from sevenfold.layers.compact.offline import summarise
-from sevenfold.layers.compact.request import Engine
+from sevenfold.layers.compact.request import EngineName
 from sevenfold.providers.offline import OfflineClient
 from sevenfold.providers.registry import OFFLINE
 from sevenfold.record import blocks
@@ -105,14 +105,14 @@ def conversations(corpus: Path, most: int | None = None) -> Iterator[Conversatio
     for cut in (cut for path in files for cut in cuts(path, 2)):
         session, _ = opened_at(cut)
         with session:
-            items = list(session.core.transcript.view.items)
-            messages = [msgspec.json.decode(raw) for raw in session.core.transcript.view.encoded()]
+            items = list(session.conversation.transcript.view.items)
+            messages = [msgspec.json.decode(raw) for raw in session.conversation.transcript.view.encoded()]
         if len(items) >= LARGE and found != most:
             found += 1
             yield Conversation(cut, messages, fidelity.probes(items), _tokens(messages))
 
 
-def ours(engine: Engine) -> Way:
+def ours(engine: EngineName) -> Way:
     """By this engine, with the offline model to ask."""
 
     def compact(conversation: Conversation) -> Left:
@@ -120,7 +120,7 @@ def ours(engine: Engine) -> Way:
         with session:
             session.compact(engine=engine)
             store.recall.catch_up()
-            view, reach = session.core.transcript.view, by_recall(store.recall.index)
+            view, reach = session.conversation.transcript.view, by_recall(store.recall.index)
             found = {probe for probe in conversation.probes if reach(probe)}
             messages = [msgspec.json.decode(raw) for raw in view.encoded()]
             return Left(fidelity.texts(view.items), _tokens(messages), found.__contains__)

@@ -17,9 +17,9 @@ import anthropic
 from anthropic import beta_tool
 
 from sevenfold.clock import RandomIds, SystemClock
-from sevenfold.conversation.exchange import Exchange
 from sevenfold.conversation.flow import drive
 from sevenfold.conversation.transcript import Transcript
+from sevenfold.conversation.turn import turn
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.provider import RateLimits, Setup, Simulator
 from sevenfold.lab.simulator.server import serve
@@ -31,6 +31,7 @@ from sevenfold.record.usage import Usage
 from sevenfold.request.frame import Frame
 from sevenfold.request.price import Call, cost, ideal_cost
 from sevenfold.stores.memory import MemoryLog
+from tests.support import bare_conversation
 
 MODEL = "claude-sonnet-5-5"
 TURNS = 200
@@ -92,11 +93,11 @@ def ours(url: str, turns: int) -> None:
         tools=[read_file.to_dict()],
         thinking={"type": "adaptive"},
     )
-    exchange = Exchange(script, frame, find(MODEL), clock=SystemClock())
+    exchange = bare_conversation(script, frame, SystemClock())
     client = AnthropicClient(api_key="simulated-key", base_url=url)
     script.user([blocks.text(PROMPT)])
     for number in range(1, turns + 2):
-        drive(exchange.turn(), client)
+        drive(turn(exchange), client)
         for call in script.view.pending_calls:
             script.user([blocks.result(call, listing(number))])
     client.close()

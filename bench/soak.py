@@ -32,9 +32,8 @@ from msgspec import Struct
 import sevenfold
 from sevenfold.conversation.flow import Signal
 from sevenfold.events import Acted, Answered, Event, Failed
-from sevenfold.lab.demo.assistant import Assistant
-from sevenfold.lab.demo.moves import Move, Plan, do, edit, grep, read, run, todo
-from sevenfold.lab.demo.project import Part, Project, project, python
+from sevenfold.lab.demo.harbour import Part, harbour, write
+from sevenfold.lab.demo.script import PYTHON, Assistant, Move, Plan, play, todo
 from sevenfold.lab.simulator.faults import Fault, Faults
 from sevenfold.lab.simulator.provider import RateLimits, Setup, Simulator
 from sevenfold.lab.simulator.server import serve
@@ -90,12 +89,11 @@ class Soaked(Struct, frozen=True):
 # The work
 
 
-def work(content: Project, turns: int) -> Plan:
+def work(parts: Sequence[Part], turns: int) -> Plan:
     """Look, change and test, part after part, for so many turns."""
     done = 0
     for number in range(turns):
-        part = content.parts[number % len(content.parts)]
-        done += yield from counted(one_round(part, number))
+        done += yield from counted(one_round(parts[number % len(parts)], number))
         if done >= turns:
             break
     return "That is all."
@@ -116,19 +114,24 @@ def counted(plan: Plan) -> Generator[Move, Sequence[str], int]:
 
 def one_round(part: Part, number: int) -> Plan:
     """A visit to one part: its limit is changed, checked and noted."""
-    words, unit = part.words(), part.unit.upper()
-    mark = f"MOST_{unit} = {words['most']}"
-    thought = f"Visit {number} to {part.plural}: I look at all of it before I change its limit, and test it afterwards."
-    yield from do(f"Visit {number}: {part.plural}.", read(part.module), read(part.tests), thought=thought)
-    yield from do("Who uses the limit?", grep(f"MOST_{unit}", ".", show="lines", context=1))
-    noted = f"{mark}  # visit {number}\n"
-    text = f"{mark}\n" if number < PARTS else f"{mark}  # visit {number - PARTS}\n"
-    yield from edit("A note beside it.", part.module, text, noted)
+    name, limit = part["plural"], f"MOST_{part['UNIT']}"
+    mark = f"{limit} = {part['most']}"
+    thought = (
+        f"Visit {number} to {name}: I look at all of it before I change its limit, and test it afterwards."
+    )
+    both = ("Read", {"path": part["module"]}), ("Read", {"path": part["test"]})
+    yield from play(Move(f"Visit {number}: {name}.", both, thought))
+    search = {"pattern": limit, "path": ".", "show": "lines", "context": 1}
+    yield from play(Move("Who uses the limit?", (("Grep", search),)))
+    old = f"{mark}\n" if number < PARTS else f"{mark}  # visit {number - PARTS}\n"
+    change = {"path": part["module"], "old": old, "new": f"{mark}  # visit {number}\n"}
+    yield from play(Move("A note beside it.", (("Edit", change),)))
     if number % 4 == 0:
-        yield from do("The tests.", run(f"{python()} check.py {part.plural}"))
+        yield from play(Move("The tests.", (("Shell", {"command": f"{PYTHON} check.py {name}"}),)))
     if number % 9 == 0:
-        yield from do("The week at the gate.", run("cat logs/east-gate.log"))
-    yield from do("So far.", todo({f"visit {number + 1}": "pending", f"visit {number}": "completed"}))
+        yield from play(Move("The week at the gate.", (("Shell", {"command": "cat logs/east-gate.log"}),)))
+    todos = todo({f"visit {number + 1}": "pending", f"visit {number}": "completed"})
+    yield from play(Move("So far.", (("Todo", todos),)))
     return ""
 
 
@@ -137,7 +140,7 @@ def one_round(part: Part, number: int) -> Plan:
 
 def provide(pipe: Connection, turns: int, seed: int) -> None:
     """Serve until told to stop, then tell what came in."""
-    assistant = Assistant(iter([work(project(PARTS, 0), turns)]))
+    assistant = Assistant(iter([work(harbour(PARTS, 0), turns)]))
     setup = Setup(limits=RateLimits(input_tokens=10**12, requests=10**9), chunk=200, log_bytes=8_000_000)
     simulator = Simulator(assistant, setup, faults=Faults(chances=FAULTS, seed=seed))
     statuses: Counter[int] = Counter()
@@ -223,7 +226,7 @@ def opened(sdk: anthropic.Anthropic, folder: Path, watching: Watching) -> sevenf
         listen=[watching.hear],
         thinking={"type": "adaptive"},
     )
-    agent.workings.loop.signals = Swift
+    agent.assembly.loop.signals = Swift
     return agent
 
 
@@ -250,7 +253,7 @@ def measure(turns: int = TURNS, seed: int = 1) -> Soaked:
     """Let an agent work for so many turns."""
     began, watching = time.monotonic(), Watching()
     with _folder() as folder, provider(turns, seed) as (url, pipe):
-        project(PARTS, 0).write(folder)
+        write(harbour(PARTS, 0), folder)
         with anthropic.Anthropic(base_url=url, api_key="simulated-key", max_retries=0) as sdk:
             agent = opened(sdk, folder, watching)
             try:

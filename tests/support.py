@@ -8,13 +8,23 @@ from typing import Any
 from msgspec import Raw
 
 from sevenfold.clock import CountedIds, ManualClock
+from sevenfold.conversation.conversation import Conversation
+from sevenfold.conversation.flow import drive
+from sevenfold.conversation.options import RequestOptions
+from sevenfold.conversation.request import Prepared
+from sevenfold.conversation.services import Services
 from sevenfold.conversation.transcript import Transcript
-from sevenfold.ports import Ids, Log
+from sevenfold.conversation.turn import prepare
+from sevenfold.layers.ladder import Ladder
+from sevenfold.ports import Clock, Ids, Log
+from sevenfold.profiles import find
 from sevenfold.record import blocks, entries
 from sevenfold.record.blocks import Block
 from sevenfold.record.log import Answer, Place
 from sevenfold.record.view import View
-from sevenfold.stores.memory import MemoryLog
+from sevenfold.request.frame import Frame
+from sevenfold.settings import Fixed, Settings
+from sevenfold.stores.memory import MemoryLog, MemoryResults
 
 
 def usage(prompt: int, output: int = 10, *, read: int = 0, written: int = 0) -> dict[str, Any]:
@@ -148,3 +158,15 @@ def transcript(log: Log | None = None, ids: Ids | None = None) -> Transcript:
 def answer(*parts: Block | str, id: str = "msg_1", prompt: int = 1000) -> Answer:
     said = tuple(blocks.text(part) if isinstance(part, str) else part for part in parts)
     return Answer(id, "claude-sonnet-5-5", said, Raw(json.dumps(usage(prompt)).encode()), "end_turn")
+
+
+def bare_conversation(transcript: Transcript, frame: Frame, clock: Clock) -> Conversation:
+    """A conversation without layers, in which exactly this precedes the messages."""
+    services = Services(clock=clock, settings=Fixed(Settings()), results=MemoryResults())
+    options = RequestOptions(frame.model, frame.max_tokens)
+    return Conversation(transcript, options, find(frame.model), services, Ladder(()), frame)
+
+
+def next_request(c: Conversation) -> Prepared:
+    """The next request of a conversation, on record."""
+    return c.send(drive(prepare(c), None))

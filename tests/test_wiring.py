@@ -8,9 +8,10 @@ import pytest
 
 import sevenfold
 from sevenfold.clock import ManualClock, RandomIds
-from sevenfold.conversation.exchange import Exchange
+from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import drive, drive_async
 from sevenfold.conversation.transcript import Transcript
+from sevenfold.conversation.turn import turn
 from sevenfold.profiles import find
 from sevenfold.providers.anthropic import AnthropicClient
 from sevenfold.providers.offline import OfflineClient
@@ -20,6 +21,7 @@ from sevenfold.record import blocks
 from sevenfold.record.log import Place
 from sevenfold.request.frame import Frame
 from sevenfold.stores.memory import MemoryLog
+from tests.support import bare_conversation
 
 VARIABLES = ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL"]
 
@@ -30,20 +32,21 @@ def _nothing_configured(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-def _exchange(frame: Frame) -> tuple[Transcript, Exchange]:
+def _exchange(frame: Frame) -> tuple[Transcript, Conversation]:
     script = Transcript(MemoryLog(), Place("s"), clock=ManualClock(), ids=RandomIds())
-    return script, Exchange(script, frame, find(frame.model), clock=ManualClock())
+    return script, bare_conversation(script, frame, ManualClock())
 
 
 @pytest.mark.parametrize("model", ["claude-sonnet-5-5", "gpt-5.6", "some-local-model"])
 def test_without_a_key_the_offline_model_answers_and_says_what_it_is(model):
     script, exchange = _exchange(Frame.of(model, 100))
     script.user([blocks.text("hello there")])
-    outcome = drive(exchange.turn(), client_for(model))
+    outcome = drive(turn(exchange), client_for(model))
     said = blocks.words_of(outcome.reply.answer.blocks[0])
     assert "no network, no weights" in said
     assert "hello there" in said
-    again = asyncio.run(drive_async(exchange.turn(), async_client_for(model)))
+    script.user([blocks.text("hello there")])
+    again = asyncio.run(drive_async(turn(exchange), async_client_for(model)))
     assert "hello there" in blocks.words_of(again.reply.answer.blocks[0])
 
 
@@ -64,6 +67,6 @@ def test_a_key_of_another_provider_is_no_key(monkeypatch):
 
 def test_an_answer_may_have_no_more_tokens_than_the_model_can_give():
     with sevenfold.Session.in_memory(model="qwen3") as session:
-        assert session.core.exchange.frame.max_tokens == find("qwen3").max_output
+        assert session.conversation.frame.max_tokens == find("qwen3").max_output
     with sevenfold.Session.in_memory(model="claude-sonnet-5-5") as session:
-        assert session.core.exchange.frame.max_tokens == 8_000
+        assert session.conversation.frame.max_tokens == 8_000

@@ -36,16 +36,28 @@ class RandomIds:
 
     def __init__(self) -> None:
         self._ready: list[str] = []
-        self._owner = 0
+        self._drawn_in = 0
 
     def new(self) -> str:
-        """A UUID of version 4 that nobody else has, not even a process forked from this one."""
-        if not self._ready or self._owner != os.getpid():
+        """A UUID of version 4 that is given out once, also by a process forked from this one."""
+        if not self._ready or self._drawn_in != _forks:
             digits = os.urandom(16 * _AT_A_TIME).hex()
             self._ready = [_uuid4(digits[place : place + 32]) for place in range(0, len(digits), 32)]
-            self._owner = os.getpid()
+            self._drawn_in = _forks
         return self._ready.pop()
 
+
+_forks = 0
+"""How many forks lie between this process and the first: to ask for its id every time would be a system call."""
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
 
 _AT_A_TIME = 64
 

@@ -51,7 +51,7 @@ def test_after_ten_compactions_a_command_runs_and_its_output_can_still_be_looked
     look = [use("ShellOutput", "late", task="task-1")]
     with opened(folder, START, "Started.", name=None, mode="autonomous") as made:
         made.run("Start it.")
-        processes = made.workings.standing.processes
+        processes = made.assembly.state.processes
         while not processes.tasks()[0].unread:
             processes.wait("task-1", 0.05, lambda: False)
         said = compact(made)
@@ -70,7 +70,7 @@ def test_one_that_ended_is_listed_until_its_output_was_looked_at(folder: Path) -
     for steps, listed in (([done], True), ([done, look], False)):
         with opened(folder, *steps, "Hm.", name=None, mode="autonomous") as made:
             made.run("Begin.")
-            made.workings.standing.processes.wait("task-1", 30.0, lambda: False)
+            made.assembly.state.processes.wait("task-1", 30.0, lambda: False)
             said = compact(made, 1)
             assert ("task-1 (completed, 9 bytes of output not looked at): echo finished" in said) == listed
 
@@ -99,11 +99,11 @@ def test_the_next_process_tells_the_model_once_that_it_is_gone(folder: Path) -> 
 def test_it_gets_no_name_that_an_earlier_one_had_even_if_that_has_left_no_file(folder: Path) -> None:
     with opened(folder, START, "Started.", mode="autonomous") as made:
         made.run("Start it.")
-        made.workings.standing.processes.stop("task-1")
-        (made.workings.place.tasks / "task-1.log").unlink()
+        made.assembly.state.processes.stop("task-1")
+        (made.assembly.home.tasks / "task-1.log").unlink()
     with opened(folder, START, "Started.", mode="autonomous") as made:
         made.run("Start another.")
-        assert [task.id for task in made.workings.standing.processes.tasks()] == ["task-1", "task-2"]
+        assert [task.id for task in made.assembly.state.processes.tasks()] == ["task-1", "task-2"]
 
 
 KILLED = """
@@ -169,7 +169,7 @@ def test_a_mark_that_is_none_ends_nobody(folder: Path, tmp_path: Path) -> None:
 
 def test_state_kept_by_an_earlier_version_is_understood(folder: Path) -> None:
     with opened(folder) as made:
-        path = made.workings.place.state
+        path = made.assembly.home.state
     state = json.loads(path.read_text())
     state["tasks"] = [{"task": "task-7", "command": "make", "state": "running", "path": "/nowhere"}]
     path.write_text(json.dumps(state))

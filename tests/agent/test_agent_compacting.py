@@ -32,7 +32,7 @@ def hooks(kind: type[Any] = Hooks) -> Any:
 def talked(made: sevenfold.Agent) -> list[bytes]:
     for words in ("the door is green", "the key is under the mat"):
         made.run(words)
-    return made.session.core.transcript.view.encoded()
+    return made.session.conversation.transcript.view.encoded()
 
 
 class Silent(OfflineClient):
@@ -69,7 +69,7 @@ def test_while_the_model_is_asked():
             made.compact()
         stopping.join()
         client.over.set()
-        assert made.session.core.transcript.view.encoded() == before
+        assert made.session.conversation.transcript.view.encoded() == before
         assert made.session.health.status == ""
         assert made.run("and now?").text == "Still here."
 
@@ -82,8 +82,8 @@ def test_while_hooks_run(event):
         registry.add(event, lambda _: made.interrupt())
         with pytest.raises(Aborted):
             made.compact()
-        assert made.session.core.transcript.view.encoded() == before
-        assert made.session.core.transcript.view.boundary is None
+        assert made.session.conversation.transcript.view.encoded() == before
+        assert made.session.conversation.transcript.view.boundary is None
 
 
 def test_once_it_is_written_down_it_is_done():
@@ -93,7 +93,7 @@ def test_once_it_is_written_down_it_is_done():
         registry.add("PostCompact", lambda _: made.interrupt())
         done = made.compact()
         assert done is not None
-        assert made.session.core.transcript.view.boundary == done.boundary
+        assert made.session.conversation.transcript.view.boundary == done.boundary
 
 
 def test_what_stopped_one_does_not_stop_the_next():
@@ -126,7 +126,7 @@ def test_the_same_for_an_agent_that_is_awaited(event):
         registry = hooks(AsyncHooks)
         async with async_agent(["Yes."], hooks=registry) as made:
             await made.run("the door is green")
-            before = made.session.core.transcript.view.encoded()
+            before = made.session.conversation.transcript.view.encoded()
             waiting = asyncio.Event()
             undo: list[Callable[[], None]] = [made.interrupt]
 
@@ -138,7 +138,7 @@ def test_the_same_for_an_agent_that_is_awaited(event):
             registry.add(event, stop)
             with pytest.raises(Aborted):
                 await made.compact()
-            assert made.session.core.transcript.view.encoded() == before
+            assert made.session.conversation.transcript.view.encoded() == before
             waiting.set()
             assert await made.compact() is not None
 
@@ -152,7 +152,7 @@ def test_a_message_that_hooks_had_not_agreed_to_is_not_taken_in():
         finished = made.run("hello")
         assert finished.end == "interrupted"
         assert "not taken in" in finished.detail
-        assert len(made.session.core.transcript.view) == 0
+        assert len(made.session.conversation.transcript.view) == 0
 
 
 def test_what_a_tool_did_is_told_even_if_hooks_behind_it_are_cut_short():
@@ -166,7 +166,7 @@ def test_what_a_tool_did_is_told_even_if_hooks_behind_it_are_cut_short():
     with agent([[use("strike", "c1")]], tools=[strike], hooks=registry) as made:
         registry.add("PostToolUse", lambda _: None)
         made.run("ring")
-        answered = made.session.core.transcript.view.items[-1]
+        answered = made.session.conversation.transcript.view.items[-1]
         assert "the bell rang" in answered.said.blocks[0].raw.decode()
 
 

@@ -68,7 +68,7 @@ def test_an_agent_whose_closing_fails_half_way_can_be_opened_again(
         raise OSError("cannot be ended")
 
     made = agent([], folder, name="s")
-    monkeypatch.setattr(made.workings.standing, "close", failing)
+    monkeypatch.setattr(made.assembly.state, "close", failing)
     with pytest.raises(OSError, match="cannot be ended"):
         made.close()
     with agent([], folder, name="s"):
@@ -76,7 +76,7 @@ def test_an_agent_whose_closing_fails_half_way_can_be_opened_again(
 
     async def closing() -> None:
         awaited = sevenfold.AsyncAgent(MODEL, client=AsyncModel([]), **options(folder, {"name": "s"}))
-        monkeypatch.setattr(awaited.workings.standing, "close", failing)
+        monkeypatch.setattr(awaited.assembly.state, "close", failing)
         with pytest.raises(OSError, match="cannot be ended"):
             await awaited.close()
 
@@ -115,6 +115,6 @@ def test_a_first_request_that_may_well_fit_is_not_held_back_by_how_little_is_kno
     system = "A careful assistant works here, step by step, and says what it does. " * 100
     with sevenfold.Session.in_memory(model=UNPRICED, system=system, client=Model(["Hi."])) as session:
         session.user("hello")
-        size, blocking = session.core.exchange.size(), session.core.window.blocking
+        size, blocking = session.conversation.size(), session.conversation.window.blocking
         assert size.tokens < blocking < size.high
         assert session.complete().text == "Hi."

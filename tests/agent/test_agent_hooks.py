@@ -44,7 +44,7 @@ def test_a_prompt_that_a_hook_refuses_is_never_sent_nor_recorded() -> None:
         done = made.run("My password is hunter2.")
         assert (done.end, done.detail, done.turns) == ("blocked", "no secrets here", 0)
         assert model_of(made).requests == []
-        assert made.workings.core.transcript.view.items == []
+        assert made.assembly.conversation.transcript.view.items == []
 
 
 def test_what_a_hook_adds_to_a_prompt_stands_behind_it_and_is_not_the_users() -> None:
@@ -54,7 +54,7 @@ def test_what_a_hook_adds_to_a_prompt_stands_behind_it_and_is_not_the_users() ->
     with agent(["Hm."], hooks=told, tools=[]) as made:
         made.run("How is it?")
         assert texts(model_of(made).requests[0]).splitlines() == ["How is it?", "It is raining."]
-        said = [item.said for item in made.workings.core.transcript.view.items]
+        said = [item.said for item in made.assembly.conversation.transcript.view.items]
         assert [one.meta for one in said] == [False, True, False]
 
 
@@ -245,7 +245,7 @@ def test_a_hook_may_stop_the_agent_altogether(event: str) -> None:
     with agent([[use("write", "c1", path="a", text="x")], "Never."], tools=[write], hooks=halting) as made:
         done = made.run("Work.")
         assert (done.end, done.detail) == ("blocked", "enough for today")
-        assert made.workings.core.transcript.view.pending_calls == []
+        assert made.assembly.conversation.transcript.view.pending_calls == []
 
 
 def test_hooks_hear_of_the_session_its_instructions_and_its_end(folder: Path) -> None:

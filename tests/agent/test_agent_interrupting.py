@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.agent.call_results import LEFT
 from sevenfold.agent.events import Ended, Happened, ToolBegan, ToolEnded, ToolProgress
-from sevenfold.agent.loop import INTERRUPTED, NOT_DONE
+from sevenfold.agent.executor import LEFT, NOT_DONE
+from sevenfold.agent.loop import INTERRUPTED
 from sevenfold.agent.tools.context import Context
 from sevenfold.conversation.flow import Signal
 from sevenfold.events import Compacting, Sending
+from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.ports import Call, Piece, Reply, Watcher
 from sevenfold.providers.offline import AsyncOfflineClient, OfflineClient, Script
 from tests.agent.working import (
@@ -143,7 +144,7 @@ def test_a_tool_that_does_not_stop_is_left_behind() -> None:
         return "too late"
 
     with agent([[use("stubborn", "c1")], "I see."], tools=[stubborn]) as made:
-        made.workings.hands.patience = 0.01
+        made.assembly.executor.patience = 0.01
         for event in made.stream("Go."):
             if isinstance(event, ToolBegan):
                 made.interrupt()
@@ -203,7 +204,7 @@ def test_an_interrupt_from_the_keyboard_is_raised_once_the_conversation_is_in_or
     with agent([[use("act", "c1")], "Fine."], tools=[act]) as made:
         with pytest.raises(KeyboardInterrupt):
             made.run("Go.")
-        assert made.workings.core.transcript.view.pending_calls == []
+        assert made.assembly.conversation.transcript.view.pending_calls == []
         assert made.run("And?").text == "Fine."
         assert list(results(model_of(made).requests[-1])) == ["c1"]
 
@@ -218,7 +219,7 @@ def test_an_interrupt_ends_a_pause_between_tries() -> None:
             return super().wait(seconds and 30)
 
     with world(["Late."], Faults({1: Fault("overloaded")})) as there, there.agent() as made:
-        made.workings.loop.signals = Waiting
+        made.assembly.loop.signals = Waiting
         assert made.run("Go.").end == "interrupted"
         assert made.run().text == "Late."
 
@@ -226,7 +227,9 @@ def test_an_interrupt_ends_a_pause_between_tries() -> None:
 def test_an_interrupt_before_the_first_step_counts() -> None:
     with agent(["Never said."]) as made:
         events = made.stream("Go.")
-        made.workings.core.listen(lambda event: made.interrupt() if isinstance(event, Sending) else None)
+        made.assembly.conversation.listen(
+            lambda event: made.interrupt() if isinstance(event, Sending) else None
+        )
         assert [event.finished.end for event in events if isinstance(event, Ended)] == ["interrupted"]
 
 
@@ -243,12 +246,12 @@ def test_an_interrupted_compaction_leaves_the_conversation_as_it_was() -> None:
     ):
         before: list[str] = []
         while (done := made.run(fact)).end == "done":
-            before = [item.said.uuid for item in made.workings.core.transcript.view.items]
+            before = [item.said.uuid for item in made.assembly.conversation.transcript.view.items]
         assert done.end == "interrupted"
-        view = made.workings.core.transcript.view
+        view = made.assembly.conversation.transcript.view
         assert view.boundary is None
         assert [item.said.uuid for item in view.items][:-1] == before
-        assert made.session.engine.compactor.status == ""
+        assert made.session.conversation.state(Compactor).status == ""
 
 
 def test_cancelling_an_awaited_run_leaves_the_conversation_in_order() -> None:

@@ -7,23 +7,23 @@ from pathlib import Path
 
 import msgspec
 
-from sevenfold.agent.state_files import MOST_FILES, AgentState, Familiar, OpenFile
+from sevenfold.agent.state import MOST_FILES, OpenFile, RecentUse, SavedState
 from sevenfold.agent.tools.context import KEPT_FILES, Desk
 from tests.agent.working import async_agent, use
 from tests.engine.test_growing import counting
 
 
 def test_of_many_files_the_newest_are_kept_and_all_count_while_it_works() -> None:
-    desk, familiar = Desk(Path("/w")), Familiar()
+    desk, recent = Desk(Path("/w")), RecentUse()
     for number in range(1_000):
         desk.know(f"/w/{number}.py", "v", whole=True)
-        familiar.file(f"/w/{number}.py", f"c{number}", "v")
-    familiar.file("/w/900.py", "again", "v2")
+        recent.file(f"/w/{number}.py", f"c{number}", "v")
+    recent.file("/w/900.py", "again", "v2")
     assert desk.known("/w/0.py") is not None
     assert list(desk.state().files) == [f"/w/{number}.py" for number in range(1_000 - KEPT_FILES, 1_000)]
-    assert len(familiar.files) == MOST_FILES
-    assert list(familiar.files.values())[-1] == OpenFile("/w/900.py", "again", "v2")
-    state = AgentState(files=tuple(familiar.files.values()), desk=desk.state())
+    assert len(recent.files) == MOST_FILES
+    assert list(recent.files.values())[-1] == OpenFile("/w/900.py", "again", "v2")
+    state = SavedState(files=tuple(recent.files.values()), desk=desk.state())
     assert len(msgspec.json.encode(state)) < 40_000
     other = Desk(Path("/"))
     other.restore(desk.state())
@@ -39,9 +39,9 @@ def test_how_things_stand_is_not_written_in_the_event_loop(folder: Path) -> None
         made = async_agent([*steps, "Done."], folder, name="s", tools=None)
         with counting() as called:
             assert (await made.run("Read them.")).text == "Done."
-        assert len(made.workings.standing.familiar.files) == 3
-        kept = made.workings.place.state.read_bytes()
-        assert len(msgspec.json.decode(kept, type=AgentState).files) == 3
+        assert len(made.assembly.state.recent.files) == 3
+        kept = made.assembly.home.state.read_bytes()
+        assert len(msgspec.json.decode(kept, type=SavedState).files) == 3
         await made.close()
         return called
 

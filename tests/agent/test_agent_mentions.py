@@ -69,7 +69,7 @@ def test_a_file_is_put_beside_the_message_and_is_not_the_users_words(folder):
         assert words == "what does @src/app.py do?"
         assert "def app():" in attached
         assert str(folder / "src" / "app.py") in attached
-        records = made.session.core.transcript.view.items
+        records = made.session.conversation.transcript.view.items
         assert [(item.said.attachment, item.said.meta) for item in records[:2]] == [
             ("", False),
             ("file", True),

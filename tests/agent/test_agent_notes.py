@@ -22,7 +22,7 @@ def test_large_messages_in_a_small_window_are_compacted_by_other_means_than_note
         for number in range(12):
             made.run(f"Part {number}. {LONG * 10}")
             made.session.settle()
-        window = made.session.core.window
+        window = made.session.conversation.window
     made_by = [event for event in told if isinstance(event, Compacted)]
     assert {event.engine for event in made_by} == {"notes", "fork"}
     assert all(event.tokens_after < window.threshold for event in made_by)

@@ -38,7 +38,7 @@ def test_the_prompt_tells_where_the_agent_is_and_what_is_cleared(folder: Path) -
         assert str(folder) in mine
         assert "claude-sonnet-5-5" in mine
         assert "The newest 3 always stay" in mine
-        assert str(made.workings.place.scratch) in mine
+        assert str(made.assembly.home.scratch) in mine
 
 
 def test_a_project_is_listened_to_only_when_its_folder_is_trusted(folder: Path) -> None:

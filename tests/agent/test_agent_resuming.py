@@ -142,7 +142,7 @@ def test_a_session_is_removed_with_what_its_agent_kept(folder: Path, home: Path)
     with agent(["Hm."], folder, name="s") as made:
         made.todos.set([Todo("call 0171 555 0199", "pending")])
         made.run("Hello.")
-        kept = made.workings.place.folder
+        kept = made.assembly.home.folder
     store = user_home()
     assert kept / "state.json" in set(store.texts())
     (found,) = find(store, "s")

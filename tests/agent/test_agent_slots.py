@@ -12,6 +12,7 @@ import pytest
 import sevenfold
 from sevenfold.agent.executor import Consented
 from sevenfold.agent.tools.context import Todo
+from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.stores.trust import Trust, user_folder
 from tests.agent.working import agent, blocks, model_of, results, texts, use, world
 
@@ -297,12 +298,12 @@ def test_a_task_that_ended_with_its_process_is_told_as_ended(folder: Path) -> No
 def test_state_that_cannot_be_read_is_told_and_nothing_is_granted(folder: Path) -> None:
     with opened(folder) as made:
         made.grants.allow("Shell(make:*)")
-        path = made.workings.place.state
+        path = made.assembly.home.state
     assert path.stat().st_mode & 0o077 == 0
     path.write_text("{ not json")
     with opened(folder) as made:
         assert made.grants.granted == ()
-        assert str(path) in made.workings.standing.problem
+        assert str(path) in made.assembly.state.problem
 
 
 @pytest.mark.parametrize("model", ["claude-sonnet-5-5", "claude-opus-4-6"])
@@ -313,7 +314,7 @@ def test_automatic_compactions_over_the_wire_restore_it_too(model: str, folder: 
     with world(steps) as there, there.agent(folder, model=model, settings=settings, system=None) as made:
         made.run("Begin.")
         made.goal = "Keep the house dry."
-        while made.session.engine.compactor.made < 3:
+        while made.session.conversation.state(Compactor).made < 3:
             made.run(LONG * 20)
         said = restored(there.bodies[-1])
         assert said.count("[>] mend the pipe") == 1

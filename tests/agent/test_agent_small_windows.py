@@ -15,12 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sevenfold
-from sevenfold.agent.fit import SMALL, TINY, Fit
+from sevenfold.agent.standard_tools import SMALL, TINY, Fit
 from sevenfold.cli import main as cli
 from sevenfold.errors import ContextFull
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
+from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.profiles import find
 from sevenfold.record.window import Window
 from sevenfold.stores.trust import Trust, user_folder
@@ -81,7 +82,7 @@ def test_at_8k_a_file_is_read_and_edited_and_the_tests_are_run(folder: Path) -> 
         "The discount is right now, and the tests pass.",
     ]
     with local(steps, folder, settings=QUIET) as (made, simulator):
-        assert made.workings.core.window.context == 8_192
+        assert made.assembly.conversation.window.context == 8_192
         done = made.run("The discount is wrong: mend it, and run the tests.")
         assert (done.end, done.turns) == ("done", 4)
         assert "(1 - share)" in (folder / "prices.py").read_text()
@@ -104,7 +105,7 @@ def test_at_8k_work_goes_on_for_a_hundred_turns(folder: Path) -> None:
         done = made.run("Read all files, again and again.")
         made.session.settle()
         assert (done.end, done.turns) == ("done", 101)
-        assert made.session.engine.compactor.made >= 2
+        assert made.session.conversation.state(Compactor).made >= 2
         assert {one.status for one in simulator.requests if one.path == CHAT} == {200}
         assert "Read all files, again and again." in json.dumps(bodies(simulator)[-1]["messages"])
 
@@ -115,7 +116,7 @@ def test_one_large_file_is_read_in_pieces_that_fit(folder: Path) -> None:
     with local(steps, folder, settings=QUIET) as (made, simulator):
         made.run("Read it.")
         found = [one["content"] for one in bodies(simulator)[-1]["messages"] if one["role"] == "tool"]
-        assert all(len(one) <= made.workings.fit.room + 300 for one in found)
+        assert all(len(one) <= made.assembly.fit.room + 300 for one in found)
         assert "offset" in found[0]
 
 
@@ -146,11 +147,11 @@ def test_what_is_told_follows_from_the_window_alone(
     frames = []
     for _ in range(2):
         with sevenfold.Agent(LOCAL, folder=folder, settings={**QUIET, "context_window": window}) as made:
-            assert made.workings.fit.size == size
-            frames.append(made.workings.core.exchange.frame)
+            assert made.assembly.fit.size == size
+            frames.append(made.assembly.conversation.frame)
             assert len(frames[-1].tools) == tools
             made.session.user("Hello.")
-            assert made.session.gauge.high < made.workings.core.window.threshold
+            assert made.session.gauge.high < made.assembly.conversation.window.threshold
     assert frames[0].tools == frames[1].tools
 
 

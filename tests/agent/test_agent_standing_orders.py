@@ -16,7 +16,7 @@ import sevenfold
 from sevenfold.agent.hooks.process import run
 from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.agent.tools.context import Todo
-from sevenfold.layers.compact.flow import AFTER_SHARE
+from sevenfold.layers.compact.compactor import AFTER_SHARE
 from sevenfold.stores.trust import Trust, user_folder
 from tests.agent.test_agent_slots import LONG, compact, opened, restored
 from tests.agent.working import agent, model_of, texts, use
@@ -44,7 +44,7 @@ def last(made: sevenfold.Agent) -> dict[str, Any]:
 
 def records(made: sevenfold.Agent, kind: str) -> list[dict[str, Any]]:
     """The attachments of a kind, as they are written down."""
-    found = (json.loads(line) for _, line in made.workings.core.transcript.log.read())
+    found = (json.loads(line) for _, line in made.assembly.conversation.transcript.log.read())
     attached = (one["attachment"] for one in found if one.get("type") == "attachment")
     return [one for one in attached if one["type"] == kind]
 
@@ -110,7 +110,7 @@ def test_what_hooks_say_at_a_compaction_is_there_once_after_ten(folder: Path) ->
 def test_a_question_nobody_answered_is_still_open_after_ten_compactions(folder: Path) -> None:
     with opened(folder) as made:
         made.run("Begin.")
-        state = made.workings.place.state
+        state = made.assembly.home.state
     kept = json.loads(state.read_text())
     state.write_text(json.dumps({**kept, "pending": ["Shell: make release"], "granted": ["Shell(ls:*)"]}))
     with opened(folder) as made:
@@ -193,7 +193,7 @@ def test_all_of_it_stays_below_its_share_of_the_threshold_and_the_cheapest_goes_
         for _ in range(10):
             done = made.session.compact(engine="extractive")
             assert done is not None
-            threshold = made.workings.core.window.threshold
+            threshold = made.assembly.conversation.window.threshold
             assert done.tokens_after <= AFTER_SHARE * threshold
             assert [one for one in done.cut if one.startswith("files")]
             made.run(f"Go on. {LONG}")

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sevenfold import function_tool
-from sevenfold.agent.call_results import LEFT
 from sevenfold.agent.events import Ended, ToolBegan, ToolEnded, ToolProgress
+from sevenfold.agent.executor import LEFT
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.errors import InputError
@@ -95,7 +95,7 @@ def test_the_same_holds_for_an_agent_that_awaits(error: BaseException, awaited: 
             told = {event.call.id: event.output for event in ended}
             assert type(error).__name__ in str(told["c1"].content)
             assert told["c2"].content == "fine"
-            assert not made.workings.core.transcript.view.pending_calls
+            assert not made.assembly.conversation.transcript.view.pending_calls
 
     asyncio.run(work())
 
@@ -201,7 +201,7 @@ def test_a_tool_that_closes_the_agent_ends_the_run() -> None:
 
     made = agent([[use("close", "c1")], "Good."], tools=[close])
     assert made.run("Go.").end == "interrupted"
-    assert made.workings.core.transcript.view.pending_calls == []
+    assert made.assembly.conversation.transcript.view.pending_calls == []
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -235,10 +235,10 @@ def test_calls_that_something_kept_from_being_answered_are_closed_by_the_next_ru
         def broken(calls: Any) -> Any:
             raise SystemExit(3)
 
-        act, made.workings.hands.act = made.workings.hands.act, broken  # type: ignore[method-assign]  # a fault
+        act, made.assembly.executor.run = made.assembly.executor.run, broken  # type: ignore[method-assign]  # a fault
         with pytest.raises(SystemExit):
             made.run("Go.")
-        made.workings.hands.act = act  # type: ignore[method-assign]  # mended
+        made.assembly.executor.run = act  # type: ignore[method-assign]  # mended
         assert made.run().text == "Good."
         assert results(model_of(made).requests[-1]) == {"c1": NO_RESULT}
 
@@ -267,7 +267,7 @@ def test_a_plain_function_is_not_waited_for_and_what_it_says_later_is_dropped(pa
         return "too late"
 
     with agent([[use("stubborn", "c1")], "I see."], tools=[stubborn]) as made:
-        made.workings.hands.patience = patience
+        made.assembly.executor.patience = patience
         for event in made.stream("Go."):
             if isinstance(event, ToolBegan):
                 made.interrupt()
@@ -316,7 +316,7 @@ def test_what_a_tool_that_was_left_behind_tells_reaches_nobody() -> None:
         return "waited"
 
     with agent([[use("stubborn", "c1")], [use("wait", "c2")], "Good."], tools=[stubborn, wait]) as made:
-        made.workings.hands.patience = 0.01
+        made.assembly.executor.patience = 0.01
         for event in made.stream("Go."):
             if isinstance(event, ToolBegan):
                 made.interrupt()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.agent.events import Ended, Happened, Queue, ToolBegan, ToolEnded, ToolProgress
+from sevenfold.agent.events import Ended, EventQueue, Happened, ToolBegan, ToolEnded, ToolProgress
 from sevenfold.agent.loop import Finished
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.read import Read
@@ -233,7 +233,7 @@ def test_a_limit_ends_the_work_between_turns_and_the_next_run_goes_on(
         done = made.run("Count to thirty.")
         assert done.end == end
         assert 0 < done.turns < 30
-        assert made.workings.core.transcript.view.pending_calls == []
+        assert made.assembly.conversation.transcript.view.pending_calls == []
         asked = len(model_of(made).requests)
         assert done.turns == asked
         assert made.run().turns == done.turns
@@ -278,7 +278,7 @@ def test_one_run_at_a_time() -> None:
 
 
 def test_a_reader_that_is_slow_makes_the_agent_wait_but_never_the_engine() -> None:
-    queue = Queue(most=2)
+    queue = EventQueue(most=2)
     queue.put(Piece("text", "1"))
     queue.put(Piece("text", "2"))
     put = threading.Thread(target=lambda: queue.put(Piece("text", "3")), daemon=True)
@@ -294,7 +294,7 @@ def test_a_reader_that_is_slow_makes_the_agent_wait_but_never_the_engine() -> No
 
 
 def test_a_reader_that_has_gone_makes_nobody_wait() -> None:
-    queue = Queue(most=1)
+    queue = EventQueue(most=1)
     queue.put(Piece("text", "1"))
     queue.leave()
     queue.put(Piece("text", "2"))
@@ -339,11 +339,11 @@ def test_what_left_the_view_is_found_by_the_model_itself(folder: Path) -> None:
     steps: list[Any] = ["Noted.", [use("Recall", "c1", query="passphrase")], "Found."]
     with agent(steps, folder) as made:
         made.run("The passphrase is xylophone-42.")
-        record = made.workings.core.transcript.view.items[0].said.uuid
+        record = made.assembly.conversation.transcript.view.items[0].said.uuid
         made.session.compact(engine="extractive")
         made.run("What was it?")
         assert "xylophone-42" in results(model_of(made).requests[-1])["c1"]
-        whole = made.workings.hands.context.recall
+        whole = made.assembly.executor.context.recall
         assert whole is not None
         assert whole.fetch(record).decode() == "The passphrase is xylophone-42."
 
@@ -368,4 +368,4 @@ def test_an_agent_that_is_closed_says_so(folder: Path) -> None:
     made.close()
     with pytest.raises(Refused, match="closed"):
         made.run("Hello.")
-    assert not made.workings.place.folder.exists()
+    assert not made.assembly.home.folder.exists()

@@ -77,7 +77,7 @@ def async_agent(steps: Iterable[Any], folder: Path | None = None, **more: Any) -
 
 
 def model_of(made: sevenfold.Agent) -> Model:
-    found = made.workings.options["client"]
+    found = made.assembly.options["client"]
     assert isinstance(found, Model)
     return found
 
@@ -113,7 +113,7 @@ def seen(made: sevenfold.Agent) -> str:
     """All words the model would be sent now, results included."""
     made.session.user("(looking)")
     body = json.loads(made.session.prepare().body)
-    made.session.rewind(made.workings.core.transcript.view.items[-2].said.uuid)
+    made.session.rewind(made.assembly.conversation.transcript.view.items[-2].said.uuid)
     return "\n".join([texts(body), *map(str, results(body).values())])
 
 
@@ -130,7 +130,7 @@ class World:
         made = sevenfold.Agent(
             more.pop("model", MODEL), client=self.sdk, clock=self.clock, **options(folder, more)
         )
-        made.workings.loop.signals = lambda: Hurried(self)
+        made.assembly.loop.signals = lambda: Hurried(self)
         return made
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from sevenfold.agent.loop import Call
 from sevenfold.agent.tools.edit import diff
 from sevenfold.agent.tools.output import (
     CommandRan,
@@ -16,15 +15,16 @@ from sevenfold.agent.tools.output import (
 )
 from sevenfold.cli.chat.lines import MANY_LINES, ended, in_full, running
 from sevenfold.cli.chat.screen import POOR, RICH
+from sevenfold.session.results import ToolCall
 
 from .printed import printed
 
 
-def call(name: str = "Shell", **given: Any) -> Call:
-    return Call("toolu_1", name, given)
+def call(name: str = "Shell", **given: Any) -> ToolCall:
+    return ToolCall("toolu_1", name, given)
 
 
-def line(one: Call, output: ToolOutput, seconds: float = 0.1, width: int = 80, **more: Any) -> str:
+def line(one: ToolCall, output: ToolOutput, seconds: float = 0.1, width: int = 80, **more: Any) -> str:
     return printed(ended(one, output, seconds, number=3, signs=RICH, width=width, **more), width=width)
 
 

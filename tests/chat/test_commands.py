@@ -139,7 +139,7 @@ def test_rewinding_goes_back_to_before_a_message_and_offers_it_for_another_try(f
     talk("second")
     assert "rewound 4 records" in talk("/rewind")
     assert screen.suggested == ["first"]
-    assert len(talk.chat.agent.session.core.transcript.view) == 0
+    assert len(talk.chat.agent.session.conversation.transcript.view) == 0
     talk.chat.close()
 
 
@@ -254,7 +254,7 @@ def test_after_a_rewind_the_model_sees_exactly_what_was_said_before(folder, plac
             talk("/compact")
     seen = {words: _heard_at(talk, words) for words in said}
     talk("/rewind")
-    view = talk.chat.agent.session.core.transcript.view
+    view = talk.chat.agent.session.conversation.transcript.view
     assert _texts([msgspec.json.decode(raw) for raw in view.encoded()]) == seen[said[place]]
     talk.chat.close()
 
@@ -263,7 +263,7 @@ def _heard_at(talk: Talk, words: str) -> list[str]:
     """All that came before these words in the first request that held them."""
     session = talk.chat.agent.session
     for number in range(session.gauge.requests):
-        past = session.core.past(number)
+        past = session.conversation.past(number)
         texts = _texts(msgspec.json.decode(past.body)["messages"])
         if past.record.source == "main" and words in texts:
             return texts[: texts.index(words)]
@@ -319,7 +319,7 @@ def test_the_status_follows_undo_rewind_and_another_model(talk):
 
 def test_a_notice_of_a_hook_is_shown(folder):
     talk = Talk(folder)
-    held = talk.chat.agent.workings.options["hooks"]
+    held = talk.chat.agent.assembly.options["hooks"]
     held.add("UserPromptSubmit", lambda _: {"systemMessage": "Mind the step."})
     assert "Mind the step." in talk("hello")
     talk.chat.close()

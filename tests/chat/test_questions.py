@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from sevenfold.agent.executor import Asked, Consented
-from sevenfold.agent.loop import Call
 from sevenfold.agent.permissions.engine import Decision
 from sevenfold.agent.permissions.rules import Action, PermissionRequest
 from sevenfold.agent.tools import context
@@ -22,6 +21,7 @@ from sevenfold.cli.chat.questions import (
     listed,
 )
 from sevenfold.cli.chat.screen import POOR, RICH
+from sevenfold.session.results import ToolCall
 
 from .printed import printed
 
@@ -104,7 +104,7 @@ def asked(
 ) -> Asked:
     wish = PermissionRequest("Shell", deed, subject)
     return Asked(
-        Call("t", "Shell", given), wish, Decision("ask", "Commands are asked for.", would_allow=rules)
+        ToolCall("t", "Shell", given), wish, Decision("ask", "Commands are asked for.", would_allow=rules)
     )
 
 

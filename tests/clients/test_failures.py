@@ -32,7 +32,7 @@ PLACE = Endpoint(ANTHROPIC, "http://here", "some-model")
 
 def explained(body: Any, status: int | None = None, **headers: str) -> ModelError:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return failures.explain(failures.read(body, status, named), PLACE)
+    return failures.explain(failures.report_of(body, status, named), PLACE)
 
 
 def said(message: str, kind: str = "invalid_request_error", code: str | None = None) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def test_how_long_to_wait_is_told_where_the_provider_says_so(headers: Any, secon
 
 
 def test_what_to_do_names_the_variables_of_the_provider_that_was_asked() -> None:
-    wrong = failures.read(told("Incorrect API key"), 401)
+    wrong = failures.report_of(told("Incorrect API key"), 401)
     assert "OPENAI_API_KEY" in str(failures.explain(wrong, Endpoint(OPENAI, "http://there")))
     assert "ANTHROPIC_API_KEY" in str(failures.explain(wrong, PLACE))
 

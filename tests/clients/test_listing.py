@@ -21,7 +21,7 @@ import sevenfold
 from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.profiles import find
-from sevenfold.providers.models import MOST, Copies, Listing, Listings, read
+from sevenfold.providers.models import MOST, Listing, ListingCache, Listings, read
 from sevenfold.stores.home import user_home
 
 pytestmark = pytest.mark.spec("S9.1")
@@ -90,7 +90,10 @@ def test_a_known_model_is_looked_up_beside_a_session_and_counts_in_the_next(
         assert session.gauge.context == 1_000_000, "latched"
     for _ in range(2):
         with opened(KNOWN, claude, tmp_path) as session:
-            assert (session.core.window.context, session.core.window.source) == (333_000, "listing")
+            assert (session.conversation.window.context, session.conversation.window.source) == (
+                333_000,
+                "listing",
+            )
     assert asked_for_models(simulator) == 1
     with opened(KNOWN, claude, tmp_path, model_listing=False) as session:
         assert session.gauge.context == 1_000_000
@@ -100,7 +103,7 @@ def test_the_window_of_a_model_nobody_knows_is_its_servers(local: openai.OpenAI,
     for _ in range(2):
         with opened(HOUSE, local, tmp_path) as session:
             assert session.gauge.context == 40_960
-            assert "40,960" in session.core.profile.note
+            assert "40,960" in session.conversation.profile.note
     with sevenfold.Session.in_memory(model=HOUSE, client=local, settings=QUIET) as session:
         assert session.gauge.context == 40_960
         session.user("hello")
@@ -127,7 +130,7 @@ def test_those_who_await_are_told_the_same(url: str, tmp_path: Path) -> None:
 def test_a_window_asked_for_by_name_or_setting_is_not_overridden(
     url: str, claude: anthropic.Anthropic, tmp_path: Path
 ) -> None:
-    Copies(user_home().models).keep(url, "claude-sonnet-4-5", Listing(150_000), time.time())
+    ListingCache(user_home().models).keep(url, "claude-sonnet-4-5", Listing(150_000), time.time())
     for model, settings, window in (
         ("claude-sonnet-4-5", {}, 150_000),
         ("claude-sonnet-4-5[1m]", {}, 1_000_000),
@@ -143,14 +146,14 @@ def test_what_the_server_cannot_do_is_not_asked_of_it(
     url: str, claude: anthropic.Anthropic, tmp_path: Path
 ) -> None:
     cannot = {"context_management": {"supported": False}, "compaction": {"supported": False}}
-    Copies(user_home().models).keep(url, KNOWN, Listing(capabilities=cannot), time.time())
+    ListingCache(user_home().models).keep(url, KNOWN, Listing(capabilities=cannot), time.time())
     tool = sevenfold.tool({"name": "Read", "input_schema": {"type": "object"}}, kind="read")
     with sevenfold.Session.open(
         "s", model=KNOWN, client=claude, folder=tmp_path, tools=[tool], settings=QUIET
     ) as session:
         session.user("hello")
         assert b"context_management" not in session.prepare().body
-        assert not session.core.profile.on_demand_compaction
+        assert not session.conversation.profile.on_demand_compaction
 
 
 @pytest.mark.spec("S8.5")
@@ -164,15 +167,15 @@ def test_a_server_that_does_not_answer_changes_nothing(tmp_path: Path) -> None:
 def test_a_damaged_copy_is_as_good_as_none(home: Path) -> None:
     home.mkdir()
     (home / "models.json").write_text('{"a b": {"listing"')
-    copies = Copies(home / "models.json")
+    copies = ListingCache(home / "models.json")
     assert copies.last("a", "b") is None
     copies.keep("a", "b", Listing(1_000), 5.0)
     assert copies.last("a", "b") == (Listing(1_000), 5.0)
-    assert Copies(None).last("a", "b") is None
+    assert ListingCache(None).last("a", "b") is None
 
 
 def test_only_the_newest_copies_are_kept(home: Path) -> None:
-    copies = Copies(home / "models.json")
+    copies = ListingCache(home / "models.json")
     for number in range(MOST + 3):
         copies.keep("a", f"m{number}", Listing(1_000), float(number))
     assert copies.last("a", "m2") is None
@@ -183,7 +186,7 @@ def test_only_the_newest_copies_are_kept(home: Path) -> None:
 def test_a_copy_is_asked_for_again_when_it_is_old(
     simulator: Simulator, url: str, claude: anthropic.Anthropic, tmp_path: Path
 ) -> None:
-    copies = Copies(user_home().models)
+    copies = ListingCache(user_home().models)
     copies.keep(url, KNOWN, Listing(200_000), time.time() - 25 * 3_600)
     with opened(KNOWN, claude, tmp_path) as session:
         assert session.gauge.context == 200_000
@@ -230,5 +233,5 @@ def test_nobody_is_asked_where_it_is_switched_off(simulator: Simulator, local: o
 
 
 def test_a_client_that_lists_nothing_is_left_alone() -> None:
-    listings = Listings(Copies(None), switched_on=True)
+    listings = Listings(ListingCache(None), switched_on=True)
     assert listings.profile(HOUSE, "somewhere", object()) == find(HOUSE)

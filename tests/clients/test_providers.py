@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import re
@@ -20,9 +21,9 @@ from msgspec.structs import replace
 import sevenfold
 from sevenfold.errors import InputError, ModelError, Overloaded, Unreachable
 from sevenfold.ports import AsyncClient, Call, Client
-from sevenfold.profiles import find
+from sevenfold.profiles import Profile, find
 from sevenfold.providers import registry
-from sevenfold.providers.offline import OfflineClient
+from sevenfold.providers.offline import Offline, OfflineClient
 from sevenfold.providers.openai.client import ChatCompletions
 from sevenfold.providers.provider import Provider, Put
 from sevenfold.providers.sdk import SdkProvider
@@ -121,9 +122,33 @@ def test_a_session_can_be_put_for_what_is_registered_and_for_nothing_else() -> N
         request = session.prepare()
         assert (request.wire, request["MESSAGES"][0]["ROLE"]) == ("shouting", "USER")
         assert session.at() == request.body
-        assert session.core.profile.wire == "shouting"
+        assert session.conversation.profile.wire == "shouting"
         with pytest.raises(Overloaded):
             session.complete()
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_model_it_serves_is_asked_through_it_whether_awaited_or_not() -> None:
+    class Own(Offline):
+        name = "own"
+
+        def serves(self, profile: Profile) -> bool:
+            return profile.model.startswith("own-")
+
+        def profile(self, profile: Profile) -> Profile:
+            return replace(super().profile(profile), provider="own", window=33_000)
+
+    async def awaited() -> str:
+        async with sevenfold.AsyncSession.in_memory(model="own-1") as session:
+            await session.user("hello")
+            assert session.conversation.profile.window == 33_000
+            return (await session.complete()).text
+
+    registry.register(Own({"main": lambda request: f"own: {len(request['messages'])}"}))
+    with sevenfold.Session.in_memory(model="own-1") as session:
+        session.user("hello")
+        assert (session.complete().text, session.conversation.profile.wire) == ("own: 1", "own")
+    assert asyncio.run(awaited()) == "own: 1"
 
 
 @pytest.mark.usefixtures("registered")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sevenfold.ports import Piece, Reply
 from sevenfold.providers.anthropic import MessagesReader
-from sevenfold.providers.failures import Complained, Garbled
+from sevenfold.providers.failures import ErrorAnswer, MalformedAnswer
 from sevenfold.providers.reader import INVALID_INPUT, EventLines, tool_input
 from sevenfold.record.blocks import minify
 from sevenfold.record.usage import Usage
@@ -145,21 +145,21 @@ def test_deltas_of_two_open_blocks_may_alternate() -> None:
 )
 def test_an_event_that_cannot_be_is_garbled(event: bytes) -> None:
     reader, _ = streamed(events_of([], PLAIN)[:1])
-    with pytest.raises(Garbled):
+    with pytest.raises(MalformedAnswer):
         reader.event(event)
 
 
 def test_an_end_without_a_beginning_is_garbled() -> None:
-    with pytest.raises(Garbled):
+    with pytest.raises(MalformedAnswer):
         MessagesReader().event(b'{"type":"message_delta","delta":{"stop_reason":"end_turn"}}')
 
 
 @pytest.mark.parametrize("read", ["event", "body"])
 def test_an_error_in_place_of_an_answer_is_a_complaint(read: str) -> None:
     raw = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
-    with pytest.raises(Complained) as raised:
+    with pytest.raises(ErrorAnswer) as raised:
         getattr(MessagesReader(), read)(raw)
-    assert raised.value.complaint.kind == "overloaded_error"
+    assert raised.value.report.kind == "overloaded_error"
 
 
 @pytest.mark.parametrize(

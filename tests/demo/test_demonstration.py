@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from sevenfold.events import Acted
 from sevenfold.lab.demo import run as demonstration
-from sevenfold.lab.demo.figures import Outcome, bars
-from sevenfold.lab.demo.protocol import Layer, Ready, Told
+from sevenfold.lab.demo.figures import AgentStarted, Outcome, Report, bars
 
 SMALL = demonstration.Scale(parts=2, broken=1, window=25_000, killed=24)
 KEYS = {
@@ -35,7 +35,7 @@ class Held:
     """A demonstration that was held twice in the same place."""
 
     def __init__(self, folder: Path) -> None:
-        self.told: list[Told] = []
+        self.told: list[Report] = []
         self.outcome = self._run(folder)
         self.production = (folder / "project" / "config" / "production.toml").read_text()
         self.staging = (folder / "project" / "config" / "staging.toml").read_text()
@@ -55,7 +55,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Held:
 
 @pytest.mark.spec("S0.4")
 def test_all_that_must_hold_holds(held: Held) -> None:
-    assert [bar.says for bar in bars(held.outcome) if not bar.met] == []
+    assert [says for says, met in bars(held.outcome).items() if not met] == []
 
 
 def test_every_layer_fires(held: Held) -> None:
@@ -63,10 +63,10 @@ def test_every_layer_fires(held: Held) -> None:
 
 
 def test_what_is_told_on_the_way_agrees_with_the_figures(held: Held) -> None:
-    acted = [told.name for told in held.told if isinstance(told, Layer)]
+    acted = [told.layer for told in held.told if isinstance(told, Acted)]
     for layer, times in held.outcome.figures.layers.items():
         assert acted.count(layer) == 2 * times
-    assert [told.resumed for told in held.told if isinstance(told, Ready)] == [False, True] * 2
+    assert [told.resumed for told in held.told if isinstance(told, AgentStarted)] == [False, True] * 2
 
 
 def test_the_figures_are_the_same_in_every_run(held: Held) -> None:

@@ -78,7 +78,7 @@ def test_at_the_threshold_nobody_waits_for_a_model() -> None:
 def test_a_summary_of_something_that_has_changed_is_thrown_away(event: str) -> None:
     with world() as here, filled(here) as session:
         if event == "rewind":
-            items = session.core.transcript.view.items
+            items = session.conversation.transcript.view.items
             session.rewind(items[4].said.uuid)
         else:
             session.compact(engine="extractive")
@@ -152,7 +152,7 @@ def test_closing_a_session_ends_what_is_under_way() -> None:
     with world() as here:
         session = filled(here)
         session.settle(0)
-        session.core.close()
+        session.conversation.close()
         here.line.free.set()
         session.settle(30)
         assert not here.told(Compacted)

@@ -46,13 +46,13 @@ def test_what_is_said_while_a_summary_is_checked_is_not_lost() -> None:
     async def main() -> None:
         async with opened() as session:
             await session.messages(history(20))
-            before = len(session.core.transcript.view)
+            before = len(session.conversation.transcript.view)
             compacting = asyncio.ensure_future(session.compact(engine="extractive"))
             await asyncio.sleep(0)
             await session.user("And mind the gap.")
             with pytest.raises(Refused, match="went on while it was being compacted"):
                 await compacting
-            assert len(session.core.transcript.view) == before + 1
+            assert len(session.conversation.transcript.view) == before + 1
             assert await session.compact(engine="extractive") is not None
             assert "And mind the gap." in (await session.prepare()).body.decode()
 

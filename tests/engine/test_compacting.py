@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sevenfold.conversation.engine import Engine
 from sevenfold.conversation.flow import drive
+from sevenfold.conversation.turn import prepare
 from sevenfold.errors import Refused
 from sevenfold.events import (
     Answered,
@@ -20,6 +20,7 @@ from sevenfold.events import (
     SteppedAside,
 )
 from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply, NoSummary
+from sevenfold.request.sources import source as rules_of
 from tests.engine.working import (
     ASKED,
     BOUND,
@@ -283,7 +284,7 @@ def test_from_a_record_on_the_prefix_stays_and_is_still_cached(model: str) -> No
         kept = [message for message in before if message["role"] == "assistant"][:6]
         assert [message["role"] for message in after][:12] == [message["role"] for message in before][:12]
         assert [m["content"] for m in after if m["role"] == "assistant"] == [m["content"] for m in kept]
-        session.user("and now?") if session.core.transcript.view.pending_calls else None
+        session.user("and now?") if session.conversation.transcript.view.pending_calls else None
         reply = session.complete()
         assert reply.outcome.usage.cache_read_input_tokens > reply.outcome.usage.prompt / 2
 
@@ -372,12 +373,13 @@ def test_a_fork_is_never_compacted_however_large_it_is(source: str) -> None:
         fork.user("x" * 120_000)
         assert len(fork.prepare().body.raw) > 120_000
         assert not here.told(Compacted)
-        nested = Engine(session.core, clock=here.clock, source=source)
+        main, session.conversation.source = session.conversation.source, rules_of(source)
         here.work(session, 6, 3_000)
         known = len(here.told(Compacted))
         while session.gauge.high < session.gauge.threshold:
             here.answer(session, session.complete(), 3_000)
-        drive(nested.preparing(), None)
+        drive(prepare(session.conversation), None)
+        session.conversation.source = main
         assert len(here.told(Compacted)) == known
 
 

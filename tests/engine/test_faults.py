@@ -44,12 +44,12 @@ def raising(error: BaseException, when: str = "compact") -> Callable[[Call], Non
 @pytest.mark.parametrize("engine", ["provider", "fork", "plain"])
 def test_an_abort_leaves_the_conversation_as_it_was(error: BaseException, engine: Any) -> None:
     with world() as here, begun(here) as session:
-        known, before = body(session), session.core.transcript.view.tip
+        known, before = body(session), session.conversation.transcript.view.tip
         here.line.before = raising(error)
         with pytest.raises(type(error)):
             session.compact(engine=engine)
         assert body(session) == known
-        assert session.core.transcript.view.tip == before
+        assert session.conversation.transcript.view.tip == before
         assert not here.told(Compacted)
         assert session.health.status == ""
         assert here.told(Compacting)[-1].stage == "compact_end"
@@ -104,7 +104,7 @@ def test_a_sign_of_life_is_given_while_a_compaction_lasts() -> None:
             return stop
 
     with world() as here, begun(here) as session:
-        beats = session.engine.compactor.runner = Beats()
+        beats = session.conversation.background = Beats()
 
         def passing(call: Call) -> None:
             for _, beat in beats.calls * 2:
@@ -274,7 +274,7 @@ def test_on_a_full_disk_nothing_changes_and_the_session_goes_on() -> None:
     with world() as here:
         options: Any = here.options()
         store = replace(opened.in_memory("s", options["settings"]), log=log)
-        engine = opened.engine(store, options.pop("model"), options)
+        engine = opened.conversation(store, options.pop("model"), options)
         with sevenfold.Session(engine, store, here.line) as session:
             session.user(ASKED)
             here.work(session, 6)

@@ -19,7 +19,8 @@ from sevenfold.conversation.hooks import HookOutcome
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import Aborted, PromptTooLong, ProviderFailed, TranscriptFull
 from sevenfold.events import Compacted
-from sevenfold.layers.compact.request import Wish
+from sevenfold.layers.compact.request import CompactionRequest
+from sevenfold.layers.notes.layer import compact
 from sevenfold.ports import Call
 from sevenfold.record.view import View
 from sevenfold.stores.jsonl.log import JsonlLog
@@ -106,11 +107,11 @@ def test_cut_off_at_every_byte_it_is_the_conversation_before_and_only_whole_the_
 
 
 def stop_at(
-    session: sevenfold.Session, here: World, wish: Wish, step: int, how: BaseException | None
+    session: sevenfold.Session, here: World, wish: CompactionRequest, step: int, how: BaseException | None
 ) -> None:
     """Compact, but stop before a step is answered, by an error or by going away; or come to the end first."""
     with (
-        closing(session.engine.compacting(wish)) as flow,
+        closing(compact(session.conversation, wish)) as flow,
         suppress(StopIteration, Aborted, KeyboardInterrupt),
     ):
         wanted = next(flow)
@@ -140,9 +141,9 @@ def test_stopped_at_any_step_the_conversation_is_as_it_was_or_compacted(
         ground = Ground(here, tmp_path, 3)
         for step in range(8):
             with ground.trial() as (session, file):
-                before, told = fold(session.core.transcript.view), len(here.told(Compacted))
-                stop_at(session, here, Wish(trigger=trigger, engine=engine), step, how)
-                now, done = fold(session.core.transcript.view), len(here.told(Compacted)) > told
+                before, told = fold(session.conversation.transcript.view), len(here.told(Compacted))
+                stop_at(session, here, CompactionRequest(trigger=trigger, engine=engine), step, how)
+                now, done = fold(session.conversation.transcript.view), len(here.told(Compacted)) > told
                 assert (now != before) == done
                 assert on_record(file) == now
                 assert session.health.status == ""
@@ -181,7 +182,7 @@ def test_however_often_a_call_fails_it_is_compacted_and_nothing_is_lost(
                 assert done is not None
                 assert done.score.total.lost == 0
                 assert done.engine == "extractive" or times < 12
-                assert on_record(file) == fold(session.core.transcript.view)
+                assert on_record(file) == fold(session.conversation.transcript.view)
                 assert ASKED in texts(body(session))
                 here.work(session, 1)
 
@@ -231,14 +232,14 @@ def test_with_room_for_only_a_part_of_it_nothing_changes_and_later_all_of_it_doe
         ends = [sum(map(len, lines[:number])) for number in range(len(lines))]
         for room in [*ends, *(place + 1 for place in ends), *(place - 1 for place in ends[1:])]:
             with ground.trial() as (session, file):
-                before = fold(session.core.transcript.view)
+                before = fold(session.conversation.transcript.view)
                 disk.room = room
                 with pytest.raises(TranscriptFull):
                     session.compact(engine=engine)
-                assert fold(session.core.transcript.view) == on_record(file) == before
+                assert fold(session.conversation.transcript.view) == on_record(file) == before
                 disk.empty()
                 assert session.compact(engine=engine) is not None
-                now = fold(session.core.transcript.view)
+                now = fold(session.conversation.transcript.view)
                 assert now == on_record(file) != before
                 here.work(session, 1)
 
@@ -248,7 +249,7 @@ def test_with_no_room_at_any_write_of_a_session_what_is_on_record_is_what_is_see
     disk: Disk, tmp_path: Path
 ) -> None:
     def answer(session: sevenfold.Session) -> None:
-        session.tool_results(dict.fromkeys(session.core.transcript.view.pending_calls, "done"))
+        session.tool_results(dict.fromkeys(session.conversation.transcript.view.pending_calls, "done"))
 
     work: list[Callable[[sevenfold.Session], object]] = [
         lambda session: session.user(ASKED),
@@ -272,10 +273,10 @@ def test_with_no_room_at_any_write_of_a_session_what_is_on_record_is_what_is_see
                     step(session)
                 except TranscriptFull:
                     failed = True
-                    assert on_record(file) == fold(session.core.transcript.view)
+                    assert on_record(file) == fold(session.conversation.transcript.view)
                     disk.empty()
                     step(session)
-            assert on_record(file) == fold(session.core.transcript.view)
+            assert on_record(file) == fold(session.conversation.transcript.view)
             assert texts(body(session)).count(ASKED) >= 1
             assert len(here.told(Compacted)) == 1
         here.events.clear()

@@ -111,7 +111,7 @@ def test_what_is_pinned_in_a_range_stays_word_for_word() -> None:
         here.work(session, 3)
         pinned = next(
             item.said.uuid
-            for item in session.core.transcript.view.items
+            for item in session.conversation.transcript.view.items
             if b"4,711" in item.said.blocks[0].raw
         )
         session.pin(pinned)

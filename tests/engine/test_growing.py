@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import sevenfold
+from sevenfold.layers.notes.layer import NotesKeeper, keeper_of
 from sevenfold.layers.notes.policy import Notes
 from sevenfold.record.decisions import Notes as Mark
 from tests.engine.working import FREE, QUIET
@@ -56,12 +57,12 @@ def history(turns: int) -> list[dict[str, Any]]:
 
 def full_of_notes(session: sevenfold.Session) -> None:
     """Notes that name much of what was said and cover all of it."""
-    keeper = session.engine.notes
+    keeper = keeper_of(session.conversation)
     assert keeper is not None
     names = ", ".join(f"src/part{number}.py" for number in range(40))
     keeper._file.write(Notes({"Session Title": "Parts", "Files and Functions": names}).render())
-    view = session.core.transcript.view
-    session.core.transcript.decide(Mark(covered=view.tip or "", boundary=view.boundary))
+    view = session.conversation.transcript.view
+    session.conversation.transcript.decide(Mark(covered=view.tip or "", boundary=view.boundary))
 
 
 def answered(session: sevenfold.Session, number: int) -> list[str]:
@@ -100,13 +101,13 @@ def test_notes_are_held_against_the_record_once_and_beside_the_conversation() ->
         full_of_notes(session)
         assert not LOOKED & set(answered(session, 0))
         session.settle(30)
-        assert session.engine.notes is not None
-        looked = session.engine.notes._looked
+        assert keeper_of(session.conversation) is not None
+        looked = session.conversation.state(NotesKeeper)._looked
         assert looked is not None
         for number in range(1, 6):
             assert not LOOKED & set(answered(session, number))
             session.settle(30)
-        assert session.engine.notes._looked is looked
+        assert session.conversation.state(NotesKeeper)._looked is looked
 
 
 @pytest.mark.spec("S0.6")

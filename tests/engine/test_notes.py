@@ -17,6 +17,7 @@ from sevenfold.errors import Refused
 from sevenfold.events import Acted, Compacted, SteppedAside
 from sevenfold.lab.simulator.brains import ModelPrompt
 from sevenfold.layers.notes import policy as notes
+from sevenfold.layers.notes.layer import NotesKeeper, keeper_of
 from sevenfold.layers.notes.policy import SECTIONS, Notes, Since
 from sevenfold.profiles import find
 from sevenfold.record import blocks
@@ -231,17 +232,17 @@ def test_notes_serve_as_the_summary_without_a_model_call(model: str) -> None:
 @pytest.mark.spec("S3.3", "S3.5")
 def test_a_compaction_resets_what_the_notes_cover() -> None:
     with world() as here, taking_notes(here) as session:
-        assert session.engine.notes is not None
-        assert session.engine.notes.covered()
+        assert keeper_of(session.conversation) is not None
+        assert session.conversation.state(NotesKeeper).covered()
         session.compact(engine="extractive")
-        assert session.engine.notes.covered() is None
+        assert session.conversation.state(NotesKeeper).covered() is None
         here.work(session, 1, 100)
         here.line.free.clear()
         here.work(session, 1, 100)
         with pytest.raises(Refused, match="nobody knows what the notes cover"):
             session.compact(engine="notes")
         session.undo()
-        assert session.engine.notes.covered()
+        assert session.conversation.state(NotesKeeper).covered()
         here.line.free.set()
 
 
@@ -255,11 +256,11 @@ def test_what_the_notes_cover_survives_a_resume(tmp_path: Path, monkeypatch: Any
             for _ in range(8):
                 here.work(session, 1)
                 settled(here, session)
-            assert session.engine.notes is not None
-            mark = session.engine.notes.covered()
+            assert keeper_of(session.conversation) is not None
+            mark = session.conversation.state(NotesKeeper).covered()
         with here.open(file, settings=KEEPS) as session:
-            assert session.engine.notes is not None
-            assert session.engine.notes.covered() == mark is not None
+            assert keeper_of(session.conversation) is not None
+            assert session.conversation.state(NotesKeeper).covered() == mark is not None
             done = session.compact()
             assert done is not None
             assert done.engine == "notes"
@@ -318,11 +319,11 @@ def test_a_compaction_waits_for_an_update_under_way_but_not_for_a_dead_one() -> 
         session.user(ASKED)
         here.line.free.clear()
         here.work(session, 5)
-        assert session.engine.notes is not None
-        waiting = list(session.engine.notes.waiting())
+        assert keeper_of(session.conversation) is not None
+        waiting = list(session.conversation.state(NotesKeeper).waiting())
         assert [(type(one), getattr(one, "seconds", None)) for one in waiting] == [(Wait, 15.0)]
         here.clock.advance(60)
-        assert list(session.engine.notes.waiting()) == []
+        assert list(session.conversation.state(NotesKeeper).waiting()) == []
         here.line.free.set()
         settled(here, session)
         assert any("too late" in event.reason for event in here.told(SteppedAside, layer="notes"))
@@ -411,7 +412,7 @@ def test_notes_that_would_leave_it_at_the_threshold_are_given_up_with_an_event()
         for _ in range(5):
             here.work(session, 1)
             settled(here, session)
-        keeper = session.engine.notes
+        keeper = keeper_of(session.conversation)
         assert keeper is not None
         here.work(session, 3)
         settled(here, session)

@@ -20,10 +20,12 @@ from sevenfold.events import Event, SteppedAside
 from sevenfold.lab.simulator.brains import NoSummary
 from sevenfold.lab.simulator.clock import VirtualClock
 from sevenfold.lab.simulator.provider import Setup, Simulator
+from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.profiles import find
 from sevenfold.providers.openai.client import OpenAIClient
 from tests.engine.stage import stage
 from tests.engine.working import ASKED, QUIET, SYSTEM, TOOLS, Mind, output
+from tests.support import next_request
 
 GPT, OTHER, CHAT, CLAUDE = "gpt-5.6", "gpt-5.7", "gpt-5", "claude-sonnet-5-5"
 """With compaction items; another of the kind; one on Chat Completions; one of another provider."""
@@ -145,7 +147,7 @@ def test_the_whole_conversation_goes_to_the_address_for_it_and_nothing_is_stored
         asked = here.simulator.requests.answered(COMPACT)[-1].body
         assert set(asked) == {"model", "instructions", "input"}
         assert asked["input"][: len(answered)] == answered
-        done = session.engine.compactor.last
+        done = session.conversation.state(Compactor).last
         assert done is not None
         assert done.usage is not None
         assert done.usage.prompt > 0
@@ -399,7 +401,7 @@ def test_sessions_that_are_awaited_have_it_too() -> None:
 def test_a_client_kept_to_chat_completions_gets_the_text_and_no_item() -> None:
     with world() as here, here.begun() as session:
         compacted(session)
-        OpenAIClient(here.sdk, api="chat").ask(session.core.prepare().prepared.call)
+        OpenAIClient(here.sdk, api="chat").ask(next_request(session.conversation).call)
         asked = here.simulator.requests.answered("/v1/chat/completions")[-1].body
         assert ASKED in words(asked["messages"])
         assert "encrypted_content" not in words(asked["messages"])

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import sevenfold
+from sevenfold.conversation.restore import FilesSlot, Moment, Restored, Seen, State, StateSlot
 from sevenfold.errors import TranscriptDenied
 from sevenfold.events import Compacted
-from sevenfold.layers.compact.slots import FilesSlot, Moment, Restored, Seen, State, StateSlot
 from tests.engine.working import begun, body, texts, uuids, world
 
 
@@ -78,7 +78,7 @@ def test_a_file_whose_reading_is_kept_whole_is_not_sent_twice(tmp_path: Path, mo
             done = session.complete()
             path = tmp_path / ("new.py" if turn == 3 else "old.py")
             session.tool_results({call.id: path.read_text() for call in done.calls})
-            session.core.remember_read(str(path), done.calls[0].id, "1")
+            session.conversation.remember_read(str(path), done.calls[0].id, "1")
         made = session.compact(engine="extractive")
         assert made is not None
         assert made.restored == ("files",)
@@ -99,14 +99,14 @@ def test_slots_hold_after_ten_compactions_as_after_the_first(tmp_path: Path, mon
         StateSlot("agents", lambda: [State("Agent scout", "running since noon")]),
     ]
     with world() as here, with_files(here, tmp_path, monkeypatch) as session:
-        session.engine.compactor.slots.extend(slots)
+        session.conversation.slots.extend(slots)
         forgotten: list[int] = []
-        session.engine.compactor.cleanups.append(lambda: forgotten.append(1))
+        session.conversation.cleanups.append(lambda: forgotten.append(1))
         session.pin(session.user("Always answer in verse."))
         for turn in range(10):
             here.work(session, 2, 300)
             if turn == 0:
-                session.core.remember_read(str(tmp_path / "a.py"), "toolu_1", "1")
+                session.conversation.remember_read(str(tmp_path / "a.py"), "toolu_1", "1")
             (tmp_path / "a.py").write_text(f"version {turn}\n")
             todo.append(f"step {turn}")
             made = session.compact(engine="extractive")
@@ -152,7 +152,7 @@ def test_what_finds_no_room_goes_cheapest_first_and_a_slot_that_fails_stops_noth
 
     big: Callable[[], list[State]] = lambda: [State("Big", "x " * 40_000)]  # noqa: E731
     with world() as here, begun(here, 6) as session:
-        session.engine.compactor.slots += [
+        session.conversation.slots += [
             StateSlot("plan", lambda: [State("The plan", "short")]),
             Broken(),
             StateSlot("huge", big, each=1_000_000),

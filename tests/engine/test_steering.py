@@ -11,6 +11,7 @@ import pytest
 import sevenfold
 from sevenfold.errors import PromptTooLong, Refused
 from sevenfold.events import Compacted, SteppedAside
+from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.ports import Call
 from tests.engine.working import (
     ASKED,
@@ -107,7 +108,7 @@ def test_with_auto_compaction_off_the_error_is_shown() -> None:
 @pytest.mark.spec("S4.13", "S4.11")
 def test_in_ones_own_loop_failed_compacts_even_with_the_breaker_open() -> None:
     with world() as here, begun(here, 7) as session:
-        session.engine.compactor.chooser.failures = 3
+        session.conversation.state(Compactor).chooser.failures = 3
         request = session.prepare()
         assert request.body
         assert session.failed(PromptTooLong("prompt is too long")) is True

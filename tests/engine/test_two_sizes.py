@@ -22,7 +22,7 @@ def test_before_more_is_sent_than_the_provider_can_summarise_it_does() -> None:
         session.user(ASKED)
         while not here.told(Compacted):
             here.work(session, 1, 2_500)
-        window, done = session.core.window, here.told(Compacted)[0]
+        window, done = session.conversation.window, here.told(Compacted)[0]
         assert done.engine == "provider"
         assert done.tokens_before < window.threshold
         assert done.sent_before >= 0.95 * (window.context - window.reserve)
@@ -48,8 +48,8 @@ def test_where_nobody_would_ask_the_provider_what_is_sent_is_no_reason_to_compac
     settings = {**BY_PROVIDER, "compact_engines": ["fork", "provider"]}
     with world() as here, here.session(settings=settings) as session:
         session.user(ASKED)
-        window = session.core.window
-        while session.core.exchange.size().sent < window.context:
+        window = session.conversation.window
+        while session.conversation.size().sent < window.context:
             here.work(session, 1, 2_500)
         assert not here.told(Compacted)
 
@@ -60,12 +60,12 @@ def test_what_the_provider_left_out_before_is_not_cleared_for_nothing() -> None:
     settings = {**BY_PROVIDER, "size_clearing": True, "auto_compact": False, "size_least_tokens": 1_000}
     with world() as here, here.session(settings=settings) as session:
         session.user(ASKED)
-        while not session.core.exchange.edited:
+        while not session.conversation.edited:
             here.work(session, 1, 2_500)
         while session.gauge.seen < session.gauge.threshold:
             here.work(session, 1, 500)
             session.user(output(6_000))
-        assert session.core.exchange.edited > 10_000
+        assert session.conversation.edited > 10_000
         assert session.dry_run() == []
         assert not here.told(Acted, layer="clear")
 
@@ -80,7 +80,7 @@ def test_a_preview_says_what_the_compaction_then_reports(model: str, span: Any, 
         seen = session.compact_preview(engine=engine, span=span, record=record)
         done = session.compact(engine=engine, span=span, record=record)
         assert done is not None
-        unused = seen.tokens_summary - session.engine.compactor.count(done.summary)
+        unused = seen.tokens_summary - session.conversation.count(done.summary)
         assert seen.tokens_before == done.tokens_before
         assert seen.tokens_after - unused == pytest.approx(done.tokens_after, rel=0.02)
         assert done.tokens_after == pytest.approx(session.complete().outcome.usage.prompt, rel=0.06)

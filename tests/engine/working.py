@@ -223,12 +223,12 @@ def texts(raw: bytes) -> str:
 
 
 def uuids(session: sevenfold.Session) -> list[str]:
-    return [item.said.uuid for item in session.core.transcript.view.items]
+    return [item.said.uuid for item in session.conversation.transcript.view.items]
 
 
 def rounds_of(session: sevenfold.Session) -> list[str]:
     """The records rounds begin with."""
-    view = session.core.transcript.view
+    view = session.conversation.transcript.view
     return [
         item.said.uuid
         for item in view.items
@@ -237,4 +237,4 @@ def rounds_of(session: sevenfold.Session) -> list[str]:
 
 
 def lines(session: sevenfold.Session) -> list[bytes]:
-    return [line for _, line in session.core.transcript.log.read()]
+    return [line for _, line in session.conversation.transcript.log.read()]

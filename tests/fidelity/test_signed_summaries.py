@@ -39,7 +39,7 @@ def compacted(client: Misleading) -> tuple[Compacted, bytes, list[Boundary]]:
     """What was done, the next request, and the boundaries in the log."""
     store = opened.in_memory("signed", ALONE)
     store.log.append(worked().lines)
-    with Session(opened.engine(store, MODEL, {}), store, client) as session:
+    with Session(opened.conversation(store, MODEL, {}), store, client) as session:
         done = session.compact(engine="provider")
         assert done is not None
         session.user("Go on.")

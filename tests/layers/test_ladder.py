@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sevenfold.conversation import limits as ladder
-from sevenfold.conversation.limits import Parts, Pass, Progress
+from sevenfold.conversation import room as ladder
+from sevenfold.conversation.room import Parts
+from sevenfold.layers.breaker import Pass, Progress
 from sevenfold.profiles import find
 from sevenfold.record.gauge import Budget, Check
 from sevenfold.record.window import Window

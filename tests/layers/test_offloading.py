@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sevenfold.conversation import results as tool_results
 from sevenfold.layers.offload import policy as offload
 from sevenfold.layers.offload.policy import Big, Budget
 from sevenfold.profiles import find
@@ -33,7 +34,7 @@ def holding(call: str, content: Any, **more: Any) -> Block:
 
 def big(words: str, most: int = 50_000) -> Big:
     block = holding("t", words)
-    return Big(block, offload.whole(block), most, "too big", "store")
+    return Big(block, tool_results.whole(block), most, "too big", "store")
 
 
 @pytest.mark.spec("S1.1")
@@ -90,7 +91,7 @@ def test_a_result_cannot_close_the_tag_its_preview_stands_in() -> None:
     ],
 )
 def test_what_is_stored_is_the_text_or_the_json_of_a_result(content: Any, text: str, ending: str) -> None:
-    found = offload.whole(holding("t", content))
+    found = tool_results.whole(holding("t", content))
     assert (found.text, found.name_ending) == (text, ending)
 
 
@@ -117,8 +118,8 @@ def test_pictures_stay_behind_the_words_that_stand_for_the_text() -> None:
 )
 def test_a_result_of_nothing_gets_a_word(content: Any, empty: bool) -> None:
     block = holding("t", content, is_error=True)
-    assert offload.nothing(block) is empty
-    filled = json.loads(offload.filled(block).raw)
+    assert tool_results.nothing(block) is empty
+    filled = json.loads(tool_results.filled(block).raw)
     assert filled["content"].strip()
     assert filled["is_error"] is True
 
@@ -137,7 +138,7 @@ def test_what_cannot_be_stored_is_cut_to_its_budget_and_says_so(words: str, most
 def test_the_largest_leave_until_the_rest_fits_together(given_results: list[tuple[str, int]]) -> None:
     results = [(tool, holding(f"t{n}", "x" * size)) for n, (tool, size) in enumerate(given_results)]
     leaving = [one.block.id for one in offload.too_much_together(results, budget())]
-    sharing = {block.id: len(offload.whole(block).text) for tool, block in results if tool != "Read"}
+    sharing = {block.id: len(tool_results.whole(block).text) for tool, block in results if tool != "Read"}
     assert set(leaving) <= sharing.keys()
     left = sum(size for call, size in sharing.items() if call not in leaving) + 2_000 * len(leaving)
     assert left <= 200_000

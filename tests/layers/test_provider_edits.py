@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.layers.clear import provider_edits as edits
+from sevenfold.conversation import provider_edits as edits
 from sevenfold.profiles import find
 from sevenfold.record.window import Window
 from sevenfold.settings import Settings
@@ -21,7 +21,9 @@ def wanted(
     override: int | None = 200_000, model: str = "claude-sonnet-5-5", **settings: Any
 ) -> dict[str, Any] | None:
     profile = find(model)
-    return edits.wanted(profile, Window.of(profile, override=override), Settings(**settings), KINDS)
+    return edits.requested_edits(
+        profile, Window.of(profile, override=override), Settings(**settings), KINDS
+    )
 
 
 @pytest.mark.spec("S2.6")
@@ -48,7 +50,7 @@ def test_the_trigger_is_always_below_the_threshold_and_every_figure_positive(
 ) -> None:
     settings = Settings(edits_trigger_share=share, edits_target_tokens=target, edits_least_share=least)
     window = Window.of(BOUND, override=context)
-    asked = edits.wanted(BOUND, window, settings, KINDS)
+    asked = edits.requested_edits(BOUND, window, settings, KINDS)
     assert asked is not None
     clearing = asked["edits"][1]
     assert 0 < clearing["trigger"]["value"] < window.threshold
@@ -60,5 +62,5 @@ def test_nothing_is_asked_for_where_it_is_off_not_offered_or_not_needed() -> Non
     assert wanted(provider_edits=False) is None
     assert wanted(model="claude-opus-4-6") is None, "results can be cleared on our side there"
     assert wanted(model="gpt-5") is None
-    only_others = edits.wanted(BOUND, Window.of(BOUND), Settings(), {"Ask": "", "Todo": ""})
+    only_others = edits.requested_edits(BOUND, Window.of(BOUND), Settings(), {"Ask": "", "Todo": ""})
     assert only_others is None

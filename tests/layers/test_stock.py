@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sevenfold.conversation.stock import Stock
 from sevenfold.conversation.transcript import Transcript
-from sevenfold.layers.clear.stock import Stock
 from sevenfold.record import blocks
 from sevenfold.record.decisions import MicrocompactMetadata, Offload
 from tests.support import Story, answer, call, result, transcript

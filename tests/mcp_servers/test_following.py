@@ -30,8 +30,8 @@ def yes(asked: Asked) -> Consented:
 
 
 def following(made: sevenfold.Agent, servers: McpServers) -> Following:
-    workings = made.workings
-    return Following(servers, list(workings.box), workings.core, workings.hands)
+    assembly = made.assembly
+    return Following(servers, list(assembly.box), assembly.conversation, assembly.executor)
 
 
 def test_a_server_that_connects_late_is_announced_and_its_tools_can_be_used(tmp_path: Path) -> None:
@@ -80,7 +80,9 @@ def test_nothing_is_announced_while_servers_stay_as_they_are(tmp_path: Path) -> 
     with running(tmp_path, s=hostile(tmp_path, "")) as servers:
         tools = servers.tools()
         with agent(["One.", "Two."], tools=[own, *tools]) as made:
-            follow = Following(servers, [own_tool(made)], made.workings.core, made.workings.hands)
+            follow = Following(
+                servers, [own_tool(made)], made.assembly.conversation, made.assembly.executor
+            )
             made.run("Begin.")
             follow()
             made.run("Go on.")
@@ -90,7 +92,7 @@ def test_nothing_is_announced_while_servers_stay_as_they_are(tmp_path: Path) -> 
 
 
 def own_tool(made: sevenfold.Agent) -> Any:
-    return made.workings.box.get("own")
+    return made.assembly.box.get("own")
 
 
 @pytest.mark.spec("S2.1")
@@ -119,6 +121,6 @@ def test_an_agent_is_given_its_servers_and_ends_them_with_itself(tmp_path: Path)
         assert [tool["name"] for tool in first["tools"]] == ["mcp__s__go", "own"]
         assert "Be gentle." in json.dumps(first["system"])
         assert results(later)["c1"] == "fine"
-        servers = made.workings.servers
+        servers = made.assembly.servers
         assert servers is not None
     assert [state.status for state in servers.states()] == ["closed"]

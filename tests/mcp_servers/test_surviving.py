@@ -50,7 +50,7 @@ def front(request: dict[str, Any]) -> list[str]:
 
 def discovered(made: sevenfold.Agent) -> list[Any]:
     """What each boundary says of tools that were announced in the conversation."""
-    log = made.workings.core.transcript.log
+    log = made.assembly.conversation.transcript.log
     lines = (line for _, line in log.read())
     return [
         record["compactMetadata"].get("preCompactDiscoveredTools")
@@ -101,7 +101,7 @@ def test_where_the_prompt_stays_what_was_summarised_away_is_announced_again_and_
     ):
         before = model_of(made).requests[-1]
         for number in range(10):
-            items = made.workings.core.transcript.view.items
+            items = made.assembly.conversation.transcript.view.items
             second = [item for item in items if item.said.role == "user"][1].said.uuid
             done = made.session.compact(span="from", record=second, engine="extractive")
             assert done is not None
@@ -119,7 +119,7 @@ def test_where_the_prompt_stays_what_was_summarised_away_is_announced_again_and_
 def test_announcements_have_the_shape_other_programs_know(tmp_path: Path) -> None:
     with running(tmp_path, late=hostile(tmp_path, "")) as servers, late(tmp_path, servers) as made:
         made.session.compact(engine="extractive")
-        lines = [_json(line) for _, line in made.workings.core.transcript.log.read()]
+        lines = [_json(line) for _, line in made.assembly.conversation.transcript.log.read()]
         (told,) = (
             line["attachment"]
             for line in lines

@@ -39,7 +39,7 @@ def stored(settings: dict[str, object], file: Path | None) -> Store:
 
 def held(store: Store, **options: Any) -> sevenfold.Session:
     given: Any = {"tools": [SHELL], **options}
-    return sevenfold.Session(opened.engine(store, given.pop("model", FREE), given), store)
+    return sevenfold.Session(opened.conversation(store, given.pop("model", FREE), given), store)
 
 
 def talk(session: sevenfold.Session, turns: int = ENOUGH, size: int = 200) -> None:

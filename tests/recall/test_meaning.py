@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sevenfold
-from sevenfold.agent.toolkit import Recalling
+from sevenfold.agent.standard_tools import StoreRecall
 from sevenfold.cli.main import main
 from sevenfold.errors import InputError
 from sevenfold.recall import meaning
@@ -416,9 +416,9 @@ def test_a_session_and_its_agent_look_by_meaning_unless_that_is_switched_off(
     monkeypatch.syspath_prepend(str(tmp_path))
     for on in (True, False):
         store = opened.in_memory("s", {"recall_meaning": on})
-        with sevenfold.Session(opened.engine(store, FREE, {}), store) as session:
+        with sevenfold.Session(opened.conversation(store, FREE, {}), store) as session:
             session.user("The vessel shows an incorrect hour.")
-            agent = Recalling(store, session.core.fetch)
+            agent = StoreRecall(store, session.conversation.fetch)
             assert len(session.recall(PARAPHRASE)) == len(agent.search(PARAPHRASE)) == on
             assert session.recall(PARAPHRASE, by="words") == []
             assert [hit.matched for hit in session.recall(PARAPHRASE, by="meaning")] == [("meaning",)]

@@ -39,7 +39,8 @@ NUMBERS = st.integers(0, 2**16)
 
 def sent(view: View) -> tuple[Any, ...]:
     """All that matters of a view: what is sent, where it goes on, what was measured."""
-    return view.encoded(), view.tip, view.boundary, view.weight, view.anchor and view.anchor.usage
+    reported = view.anchor and (view.anchor.prompt, view.anchor.output)
+    return view.encoded(), view.tip, view.boundary, view.weight, reported
 
 
 def refused(view: View) -> list[str]:

@@ -201,7 +201,7 @@ def test_what_a_clearing_took_out_is_remembered_until_the_next_report():
     story.assistant("good", id="m3", used=usage(650))
     after = story.view().anchor
     assert after is not None
-    assert (after.usage.prompt, after.removed.wire) == (650, 0)
+    assert (after.prompt, after.removed.wire) == (650, 0)
 
 
 @pytest.mark.spec("S0.9")

@@ -8,7 +8,7 @@ Everything else here uses what is public. When modules move, the imports below a
     the sequence of ids         sevenfold.clock.CountedIds
     how hooks are made          sevenfold.agent.hooks.process.run
     how a fork is asked         sevenfold.conversation.flow, sevenfold.providers.registry
-    a log kept in memory        session.core.transcript.log
+    a log kept in memory        session.conversation.transcript.log
 
 A scenario is one coroutine for both kinds of session. With `Session` nothing in it ever waits, so it is run by hand;
 with `AsyncSession` it runs on an event loop.
@@ -296,7 +296,7 @@ class Rig:
             raw = log.read_bytes()
             parts += ["", f"## log {log.name} {len(raw)} bytes", *self._lines(raw)]
         for session in self._memory:
-            raw = b"".join(line for _, line in session.core.transcript.log.read())
+            raw = b"".join(line for _, line in session.conversation.transcript.log.read())
             parts += ["", f"## log in memory {len(raw)} bytes", *self._lines(raw)]
         parts += ["", "## files", *form.files(self.root, passed=PASSED)]
         return self._normal("\n".join(parts)) + "\n"

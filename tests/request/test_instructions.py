@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.agent import instructions
-from sevenfold.agent.environment import look_around
-from sevenfold.agent.instructions import Loaded, as_text, imports, load
+from sevenfold.agent.instructions import LoadedFile, as_text, imports, load
+from sevenfold.agent.prompt import describe_environment
 from sevenfold.errors import InputError
 from sevenfold.prompts.system import Instructions
 from sevenfold.request.sections import SectionSource, standard
@@ -39,15 +39,15 @@ def write(folder: Path, **files: str) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def said(*loaded: Loaded) -> list[str]:
+def said(*loaded: LoadedFile) -> list[str]:
     return [file.text for file in loaded if file.text]
 
 
-def problems(*loaded: Loaded) -> dict[str, str]:
+def problems(*loaded: LoadedFile) -> dict[str, str]:
     return {Path(file.path).name: file.problem for file in loaded if file.problem}
 
 
-def rendered(loaded: tuple[Loaded, ...]) -> str:
+def rendered(loaded: tuple[LoadedFile, ...]) -> str:
     text = as_text(loaded)
     return text.render() if text else ""
 
@@ -358,7 +358,7 @@ def fake_git(folder: Path, script: str) -> dict[str, str]:
 
 @pytest.mark.spec("S6.1")
 def test_the_surroundings_are_folder_platform_shell_and_model(root: Path) -> None:
-    found = look_around(root, environ={"SHELL": "/usr/bin/zsh"}, model="claude-sonnet-5-5")
+    found = describe_environment(root, environ={"SHELL": "/usr/bin/zsh"}, model="claude-sonnet-5-5")
     assert (found.cwd, found.shell) == (str(root), "zsh")
     assert found.platform
     assert found.model == "claude-sonnet-5-5"
@@ -372,42 +372,42 @@ def test_git_tells_branch_and_changes_of_a_trusted_folder(root: Path) -> None:
     write(root, a="a")
     git(root, "add", ".")
     git(root, "commit", "-m", "Begin")
-    clean = look_around(root, environ=os.environ, trusted=True)
+    clean = describe_environment(root, environ=os.environ, trusted=True)
     assert (clean.git, clean.changes) == ("main", None)
     write(root, a="b", new="new")
-    changed = look_around(root, environ=os.environ, trusted=True)
+    changed = describe_environment(root, environ=os.environ, trusted=True)
     assert changed.changes == " M a.md\n?? new.md"
     assert " M a.md\n?? new.md" in changed.render()
 
 
 def test_git_is_not_run_in_a_folder_nobody_trusts(root: Path, tmp_path: Path) -> None:
     environ = fake_git(tmp_path / "bin", f"touch {tmp_path}/ran")
-    look_around(root, environ=environ, trusted=False)
+    describe_environment(root, environ=environ, trusted=False)
     assert not (tmp_path / "ran").exists()
-    look_around(root, environ=environ, trusted=True)
+    describe_environment(root, environ=environ, trusted=True)
     assert (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("script", ["exit 128", "kill -9 $$"])
 def test_a_git_that_fails_is_left_out(root: Path, tmp_path: Path, script: str) -> None:
     environ = fake_git(tmp_path / "bin", f"echo '## main'; {script}")
-    assert look_around(root, environ=environ, trusted=True).git is None
+    assert describe_environment(root, environ=environ, trusted=True).git is None
 
 
 def test_a_machine_without_git_is_fine(root: Path) -> None:
-    assert look_around(root, environ={"PATH": "/nowhere"}, trusted=True).git is None
+    assert describe_environment(root, environ={"PATH": "/nowhere"}, trusted=True).git is None
 
 
 def test_a_git_that_hangs_is_ended_with_all_it_started(root: Path, tmp_path: Path) -> None:
     # The sleeper in the background holds the output open: were it left alone, this would take an hour.
     environ = fake_git(tmp_path / "bin", "sleep 3600 & sleep 3600")
-    found = look_around(root, environ=environ, trusted=True, git_seconds=0.1)
+    found = describe_environment(root, environ=environ, trusted=True, git_seconds=0.1)
     assert found.git == "did not answer within 0.1 seconds"
 
 
 def test_a_very_long_list_of_changes_is_cut_with_a_note(root: Path, tmp_path: Path) -> None:
     script = "echo '## main'; for n in $(seq 1000); do echo \" M file-$n.py\"; done"
-    found = look_around(root, environ=fake_git(tmp_path / "bin", script), trusted=True)
+    found = describe_environment(root, environ=fake_git(tmp_path / "bin", script), trusted=True)
     assert " M file-1.py\n" in found.render()
     assert "[Cut here: " in found.render()
     assert "file-1000.py" not in found.render()

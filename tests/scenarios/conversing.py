@@ -8,21 +8,22 @@ from itertools import count, pairwise
 from typing import Any
 
 from sevenfold.clock import RandomIds
-from sevenfold.conversation.exchange import Exchange, Outcome
 from sevenfold.conversation.flow import drive
+from sevenfold.conversation.request import Outcome
 from sevenfold.conversation.transcript import Transcript
+from sevenfold.conversation.turn import turn
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.clock import VirtualClock
 from sevenfold.lab.simulator.invariant import extends
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.ports import Log
-from sevenfold.profiles import find
 from sevenfold.providers.anthropic import AnthropicClient
 from sevenfold.record import blocks
 from sevenfold.record.log import Place
 from sevenfold.request.frame import Frame
 from sevenfold.stores.memory import MemoryLog
+from tests.support import bare_conversation
 
 TOOLS = [
     {"name": name, "description": f"{name} something. " * 20, "input_schema": {"type": "object"}}
@@ -42,7 +43,7 @@ class Conversation:
         made = Frame.of(
             model, 4_000, system=[blocks.text(part).raw for part in SYSTEM], tools=TOOLS, **frame
         )
-        self.exchange = Exchange(self.script, made, find(model), clock=clock)
+        self.exchange = bare_conversation(self.script, made, clock)
         self.client = AnthropicClient(api_key="simulated-key", base_url=url, max_retries=0)
         self.outcomes: list[Outcome] = []
 
@@ -52,7 +53,7 @@ class Conversation:
         return self.ask()
 
     def ask(self) -> Outcome:
-        outcome = drive(self.exchange.turn(), self.client)
+        outcome = drive(turn(self.exchange), self.client)
         self.outcomes.append(outcome)
         for call in self.script.view.pending_calls:
             self.script.user([blocks.result(call, f"result of {call}: " + "some lines of output\n" * 60)])

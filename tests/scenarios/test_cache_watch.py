@@ -13,6 +13,7 @@ from sevenfold.request.frame import Frame
 from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import Section, SystemPrompt
 from tests.scenarios.conversing import TOOLS, Conversation, conversation
+from tests.support import next_request
 
 MODEL = "claude-opus-4-6"
 """Its reasoning is not bound to what precedes it, so a changed prefix costs money and is not refused."""
@@ -145,7 +146,7 @@ def test_a_loss_is_foretold_before_the_request_goes_out():
         for _ in range(4):
             held.ask()
         _system(held)
-        forecast = held.exchange.prepare().forecast
+        forecast = next_request(held.exchange).forecast
         assert forecast.change is not None
         assert forecast.change.part == "system block 1"
         assert forecast.tokens > 2_000
@@ -176,7 +177,7 @@ def test_the_section_of_the_system_prompt_that_moved_is_named():
         held.exchange.frame = held.exchange.wanted = Frame.of(
             MODEL, 4_000, system=prompt("Tuesday"), tools=TOOLS
         )
-        forecast = held.exchange.prepare().forecast
+        forecast = next_request(held.exchange).forecast
         assert forecast.change is not None
         assert forecast.change.part == "system section environment"
         assert "Tuesday" in forecast.change.diff()

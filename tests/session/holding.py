@@ -83,7 +83,7 @@ class Held:
     def opened(self) -> Session:
         """The session from its store: at first a new one, later the same again."""
         options: Options = {**self._options, "listen": [self._hear]}
-        engine = opened.engine(self.store, self.model, options)
+        engine = opened.conversation(self.store, self.model, options)
         self.session = Session(engine, self.store, self.client)
         return self.session
 
@@ -118,7 +118,9 @@ class Held:
     def shown(self) -> dict[str, Any]:
         """What each result in view says to the model now, by its call."""
         said: dict[str, Any] = {}
-        for message in json.loads(b"[" + b",".join(self.session.core.transcript.view.encoded()) + b"]"):
+        for message in json.loads(
+            b"[" + b",".join(self.session.conversation.transcript.view.encoded()) + b"]"
+        ):
             for block in message["content"]:
                 if block["type"] == "tool_result":
                     said[block["tool_use_id"]] = block["content"]
@@ -130,7 +132,7 @@ class Held:
 
     def thoughts(self) -> int:
         """How many reasoning blocks the model gets back."""
-        return self.session.core.transcript.view.weight.thoughts
+        return self.session.conversation.transcript.view.weight.thoughts
 
 
 def calls(*names: str, thinking: str = "") -> list[dict[str, Any]]:

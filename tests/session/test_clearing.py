@@ -127,7 +127,7 @@ def test_pinned_results_stay() -> None:
     held = scripted(*[calls("Read")] * 9)
     held.session.user("Begin.")
     held.run(9)
-    items = held.session.core.transcript.view.items
+    items = held.session.conversation.transcript.view.items
     record, (call,) = next((item.said.uuid, item.said.answers) for item in items if item.said.answers)
     held.session.pin(record)
     held.clock.advance(400)
@@ -264,7 +264,7 @@ def test_a_clearing_is_a_record_in_the_chain_and_an_event() -> None:
     assert acted.usd < 0
     assert held.session.gauge.seen == acted.tokens_after < before
     assert turn.body
-    assert held.session.core.transcript.view.tip == clearing.uuid
+    assert held.session.conversation.transcript.view.tip == clearing.uuid
     lines = [json.loads(line) for _, line in held.store.log.read()]
     (raw,) = (line for line in lines if line.get("subtype") == "microcompact_boundary")
     assert raw["type"] == "system"
@@ -430,10 +430,12 @@ def test_with_old_reasoning_left_out_that_of_the_last_turn_is_still_valid(model:
     with simulated(model, working(prompt_calls=1)) as (held, simulator):
         held.run(12)
         spoken = [
-            item.said.uuid for item in held.session.core.transcript.view.items if not item.said.answers
+            item.said.uuid
+            for item in held.session.conversation.transcript.view.items
+            if not item.said.answers
         ]
-        held.session.core.exchange.open("clear", drops_thinking=True, before=spoken[-4])
-        held.session.core.exchange.vouch()
+        held.session.conversation.open_epoch("clear", drops_thinking=True, before=spoken[-4])
+        held.session.conversation.vouch()
         held.ask()
         assert 1 < held.thoughts() < 6
         assert not refused(simulator)
@@ -498,7 +500,9 @@ def test_what_the_provider_has_cleared_already_is_not_subtracted_twice() -> None
         while held.session.gauge.sent - held.session.gauge.seen < 10_000:
             held.run(1, LINE * 100)
         while held.ask().calls:
-            held.session.tool_results(dict.fromkeys(held.session.core.transcript.view.pending_calls, LINE))
+            held.session.tool_results(
+                dict.fromkeys(held.session.conversation.transcript.view.pending_calls, LINE)
+            )
         held.session.user("Go on.")
         held.clock.advance(9_000)
         held.session.prepare()

@@ -102,7 +102,7 @@ def session(folder: Path, clock: ManualClock, fuse: Fuse, **options: Any) -> sev
     store = replace(opened.in_memory("s", SETTINGS), log=burning, results=results, recall=recall)
     given: Any = {"clock": clock, "tools": [READ, SHELL, ASK], "max_tokens": 4_000, **options}
     try:
-        return sevenfold.Session(opened.engine(store, given.pop("model"), given), store)
+        return sevenfold.Session(opened.conversation(store, given.pop("model"), given), store)
     except Crash:
         log.close()
         raise

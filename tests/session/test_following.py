@@ -81,7 +81,7 @@ def test_an_edited_message_begins_a_branch(model: str) -> None:
         turn(here, session, messages)
         assert [block["text"] for block in said(here.bodies[-1])[-1]["content"]] == ["go", "right"]
         assert len(said(here.bodies[-1])) == 3
-        assert b"left" in b"".join(line for _, line in session.core.transcript.log.read())
+        assert b"left" in b"".join(line for _, line in session.conversation.transcript.log.read())
         assert session.sync(messages) == 0
 
 
@@ -179,8 +179,8 @@ def test_a_list_is_followed_across_a_compaction_and_back_before_it(tmp_path: Pat
             turn(here, session, messages)
             turn(here, session, messages)
             session.sync(messages)
-            session.core.exchange.open("compaction", drops_thinking=True)
-            session.core.transcript.compact(CompactMetadata(), [blocks.text("in short")])
+            session.conversation.open_epoch("compaction", drops_thinking=True)
+            session.conversation.transcript.compact(CompactMetadata(), [blocks.text("in short")])
             messages.append({"role": "user", "content": "go on"})
             turn(here, session, messages)
             assert said(here.bodies[-1])[0]["content"][0]["text"] == "in short"

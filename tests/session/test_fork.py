@@ -8,6 +8,7 @@ import pytest
 
 from sevenfold.conversation.flow import drive
 from sevenfold.conversation.fork import UNDER_WAY, Fork
+from sevenfold.conversation.fork import fork as take_fork
 from sevenfold.errors import InputError
 from sevenfold.events import Answered, CacheBroke, Sending
 from sevenfold.lab.simulator.invariant import extends
@@ -76,7 +77,7 @@ def test_a_fork_of_many_turns_is_watched_under_a_key_of_its_own() -> None:
     with world(talker()) as here, here.session() as session:
         session.user("begin")
         session.complete()
-        held = session.core.exchange.watched.cached
+        held = session.conversation.watched.cached
         fork = session.fork("agent:reviewer")
         ask(here, fork, "look " * 4_000)
         added = dict(here.simulator.requests.answered()[-1].usage or {})["cache_creation_input_tokens"]
@@ -101,7 +102,7 @@ def test_a_fork_of_one_turn_is_watched_under_the_key_of_its_session() -> None:
     with world(talker()) as here, here.session() as session:
         session.user("begin")
         session.complete()
-        held = session.core.exchange.watched.cached
+        held = session.conversation.watched.cached
         here.clock.advance(400)
         ask(here, session.fork("compact"), "in short?")
         (lost,) = here.told(CacheBroke)
@@ -162,8 +163,8 @@ def test_a_fork_with_other_messages_than_those_in_view_is_on_record_whole() -> N
         for words in ("one", "two", "three"):
             session.user(words)
             session.complete()
-        shared = session.core.transcript.view.messages()[:2]
-        fork = session.core.fork("compact", shared)
+        shared = session.conversation.transcript.view.messages()[:2]
+        fork = take_fork(session.conversation, "compact", shared)
         ask(here, fork, "in short?")
         session.user("four")
         session.complete()

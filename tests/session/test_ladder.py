@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sevenfold.conversation.announcer import Announcer
+from sevenfold.conversation.events import Events
 from sevenfold.errors import ContextFull, PromptTooLong
 from sevenfold.events import Event, SteppedAside
 from sevenfold.lab.simulator.clock import VirtualClock
@@ -116,7 +116,7 @@ def test_every_request_says_what_was_known_and_considered() -> None:
 @pytest.mark.spec("S2.10")
 def test_a_file_is_unchanged_only_while_its_reading_is_in_view_whole() -> None:
     held = scripted(*[calls("Read")] * 9, calls("Shell"))
-    core = held.session.core
+    core = held.session.conversation
     held.session.user("Begin.")
     held.run(9)
     first, *_, last = held.shown()
@@ -140,7 +140,7 @@ def test_a_file_is_unchanged_only_while_its_reading_is_in_view_whole() -> None:
 @pytest.mark.spec("S2.10", "S1.1")
 def test_a_reading_that_was_offloaded_or_snipped_does_not_count() -> None:
     held = scripted(calls("Shell", "Read"), calls("Read"), calls("Read"))
-    core = held.session.core
+    core = held.session.conversation
     held.session.user("Begin.")
     shell, read = (call.id for call in held.ask().calls)
     held.session.tool_results({shell: LINE * 2_000, read: LINE})
@@ -157,7 +157,7 @@ def test_a_reading_that_was_offloaded_or_snipped_does_not_count() -> None:
 @pytest.mark.spec("S2.8")
 def test_that_a_layer_rests_is_told_once_until_it_no_longer_does() -> None:
     heard: list[Event] = []
-    announcer = Announcer("s", VirtualClock(), [heard.append])
+    announcer = Events("s", VirtualClock(), [heard.append])
     for reason in ("full again", "full again", "", "", "full again", "next to nothing"):
         announcer.rests("clear", reason)
     assert [(event.layer, event.reason) for event in heard if isinstance(event, SteppedAside)] == [
@@ -169,7 +169,7 @@ def test_that_a_layer_rests_is_told_once_until_it_no_longer_does() -> None:
 
 def _rounds(held: Held, count: int = 4) -> tuple[str, str]:
     """The first and last record of so many rounds after the user's first words."""
-    items = held.session.core.transcript.view.items
+    items = held.session.conversation.transcript.view.items
     return items[1].said.uuid, items[2 * count].said.uuid
 
 

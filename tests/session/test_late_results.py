@@ -48,6 +48,6 @@ def test_a_result_is_taken_once_the_request_that_did_without_has_failed() -> Non
         session.observe(fake_reply(calling("toolu_1"), stop_reason="tool_use"))
         session.user("Never mind.")
         _ = session.prepare().body
-        session.core.failed(Overloaded("busy"))
+        session.conversation.failed(Overloaded("busy"), again=False)
         session.tool_results({"toolu_1": "the file"})
         assert b"the file" in session.prepare().body

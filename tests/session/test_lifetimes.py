@@ -163,7 +163,7 @@ def test_reasoning_stays_when_the_lifetime_is_refused_in_mid_session(tmp_path: P
         here.simulator.setup = REFUSES
         work(session, 1, output(), clock=here.clock)
         assert here.bodies[-1].count(b'"type":"thinking"') == 2
-        epochs = [one for one in session.core.transcript.view.decisions() if isinstance(one, Epoch)]
+        epochs = [one for one in session.conversation.transcript.view.decisions() if isinstance(one, Epoch)]
         assert not epochs[-1].drops_thinking
 
 

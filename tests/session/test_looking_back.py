@@ -190,7 +190,7 @@ def test_a_request_record_stays_small(tmp_path: Path) -> None:
     with world() as here, here.open(file) as session:
         session.user("begin")
         work(session, 3, output(times=900))
-        log = session.core.transcript.log
+        log = session.conversation.transcript.log
         sizes = [
             len(line)
             for offset, entry in read(log)

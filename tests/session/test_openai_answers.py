@@ -211,7 +211,7 @@ def test_a_tool_may_be_given_in_the_shape_of_any_api() -> None:
                 session.user("hi")
                 [made] = session.prepare()["tools"]
                 bodies.add(json.dumps({name: made[name] for name in schema}))
-                assert session.core.kinds == {"read": "" if given is shape else "read"}
+                assert session.conversation.kinds == {"read": "" if given is shape else "read"}
     assert bodies == {json.dumps(schema)}
 
 

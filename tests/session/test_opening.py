@@ -142,7 +142,9 @@ def test_a_change_that_a_rewind_left_behind_is_told_again(tmp_path: Path) -> Non
             session.complete()
             assert said(here.bodies[-1])[-1]["role"] == "system"
             amended = [
-                made for made in session.core.transcript.view.decisions() if isinstance(made, Amended)
+                made
+                for made in session.conversation.transcript.view.decisions()
+                if isinstance(made, Amended)
             ]
             assert len(amended) == 1
 
@@ -292,8 +294,8 @@ def test_a_header_for_the_long_window_counts_where_nobody_knows_the_window(
     with sevenfold.Session.in_memory(
         model=model, betas=betas, wire="messages", max_tokens=1_000
     ) as session:
-        assert session.core.window.context == window
+        assert session.conversation.window.context == window
         session.user("hello")
         request = session.prepare()
         assert (LONG in request.headers.get("anthropic-beta", "")) == (LONG in betas)
-        assert session.gauge.limit == session.core.window.threshold
+        assert session.gauge.limit == session.conversation.window.threshold

@@ -399,12 +399,12 @@ def test_what_is_said_twice_under_one_key_is_said_once_also_after_a_restart(tmp_
         with here.open(tmp_path / "s.jsonl") as session:
             assert session.user("begin", key="a") == first
             session.complete()
-            session.core.transcript.compact(CompactMetadata(), [blocks.text("in short")])
+            session.conversation.transcript.compact(CompactMetadata(), [blocks.text("in short")])
             assert session.user("begin", key="a") == first
             session.user("more", key="c")
         with here.open(tmp_path / "s.jsonl") as session:
             assert session.user("begin", key="a") == first
-            assert len(session.core.transcript.view) == 2
+            assert len(session.conversation.transcript.view) == 2
 
 
 @pytest.mark.spec("S8.4")
@@ -415,7 +415,7 @@ def test_a_key_that_was_used_on_a_branch_left_behind_is_free_again() -> None:
         there = session.user("this way", key="b")
         session.rewind(uuids(session)[1])
         assert session.user("this way", key="b") != there
-        session.core.transcript.compact(CompactMetadata(), [blocks.text("in short")])
+        session.conversation.transcript.compact(CompactMetadata(), [blocks.text("in short")])
         session.user("on", key="c")
         session.rewind(None)
         assert session.user("anew", key="b") in uuids(session)
@@ -435,7 +435,7 @@ def test_results_are_taken_in_once_also_after_a_restart_and_a_compaction(tmp_pat
                 session.prepare()
             assert session.tool_results({first: "one", second: "two"}) == []
             session.complete()
-            session.core.transcript.compact(CompactMetadata(), [blocks.text("in short")])
+            session.conversation.transcript.compact(CompactMetadata(), [blocks.text("in short")])
             assert session.tool_results({first: "one"}) == []
         with here.open(tmp_path / "s.jsonl") as session:
             assert session.tool_results({second: "two"}) == []

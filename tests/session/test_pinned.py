@@ -11,14 +11,18 @@ import pytest
 from msgspec.structs import replace
 
 from sevenfold.clock import RandomIds
-from sevenfold.conversation.exchange import Outcome
-from sevenfold.conversation.session import Session, Wanted
+from sevenfold.conversation.conversation import Conversation
+from sevenfold.conversation.fork import fork as fork_of
+from sevenfold.conversation.options import RequestOptions
+from sevenfold.conversation.request import Outcome
+from sevenfold.conversation.services import Services
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.events import Event, Veto
 from sevenfold.lab.simulator.clock import VirtualClock
 from sevenfold.lab.simulator.invariant import extends
 from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
+from sevenfold.layers.ladder import Ladder
 from sevenfold.profiles import find
 from sevenfold.providers.anthropic import AnthropicClient
 from sevenfold.record import blocks
@@ -27,6 +31,7 @@ from sevenfold.session.factory import Tool
 from sevenfold.settings import Fixed, Layer, resolve
 from sevenfold.stores.memory import MemoryLog, MemoryResults
 from tests.session.holding import ALONE, KINDS, LINE, SYSTEM, TOOLS, working
+from tests.support import next_request
 
 MODEL = "claude-opus-4-5"
 PROFILE = replace(find(MODEL), pinned_edits=True)
@@ -49,16 +54,11 @@ class Pinning:
     def opened(self) -> None:
         script = Transcript(self.log, Place("s-1"), clock=self.clock, ids=RandomIds())
         tools = tuple(one.schema for one in TOOLS if isinstance(one, Tool))
-        wanted = Wanted(MODEL, 8_000, (blocks.text(SYSTEM).raw,), tools, KINDS)
-        self.core = Session(
-            script,
-            wanted,
-            PROFILE,
-            results=MemoryResults(),
-            clock=self.clock,
-            settings=self.settings,
-            listeners=[self._hear],
+        options = RequestOptions(MODEL, 8_000, (blocks.text(SYSTEM).raw,), tools, KINDS)
+        services = Services(
+            clock=self.clock, settings=self.settings, results=MemoryResults(), listeners=[self._hear]
         )
+        self.core = Conversation(script, options, PROFILE, services, Ladder())
 
     def _hear(self, event: Event) -> Veto | None:
         self.events.append(event)
@@ -66,7 +66,7 @@ class Pinning:
 
     def run(self, rounds: int) -> Outcome:
         for _ in range(rounds):
-            outcome = self.core.observe(self.client.ask(self.core.prepare().prepared.call))
+            outcome = self.core.observe(self.client.ask(next_request(self.core).call))
             assert isinstance(self.clock, VirtualClock)
             self.clock.advance(5)
             waiting = self.core.transcript.view.pending_calls
@@ -106,7 +106,7 @@ def test_with_twelve_results_all_but_the_newest_five_are_deleted_and_nothing_is_
     with pinning() as held:
         held.run(12)
         assert not held.deleted()
-        (proposed,) = held.core.dry_run()
+        (proposed,) = held.core.ladder.propose(held.core)
         assert (proposed.mechanism, proposed.items) == ("pinned", 7)
         outcome = held.run(1)
         assert held.deleted() == [f"toolu_{number}" for number in range(1, 8)]
@@ -114,7 +114,7 @@ def test_with_twelve_results_all_but_the_newest_five_are_deleted_and_nothing_is_
         assert outcome.usage.cache_creation_input_tokens < 2_000
         (acted,) = held.told("Acted", mechanism="pinned")
         assert acted.tokens_before - acted.tokens_after > 5_000
-        gauge = held.core.gauge
+        gauge = held.core.reading
         assert gauge.sent - gauge.seen > 5_000
         later = held.run(3)
         assert later.broken is None
@@ -138,10 +138,10 @@ def test_every_request_extends_the_one_before_and_local_messages_do_not_change()
 def test_the_state_follows_from_the_log_and_forks_repeat_it() -> None:
     with pinning() as held:
         held.run(14)
-        before = held.core.prepare().prepared.body.raw
+        before = next_request(held.core).body.raw
         held.opened()
-        assert held.core.prepare().prepared.body.raw == before
-        fork = held.core.fork("notes")
+        assert next_request(held.core).body.raw == before
+        fork = fork_of(held.core, "notes")
         fork.user("Aside.")
         assert fork.prepare().body.raw.count(b'"cache_edits"') == 1
         assert len(held.told("Acted", mechanism="pinned")) == 1

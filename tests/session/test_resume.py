@@ -59,12 +59,12 @@ def test_cost_requests_and_what_the_gauge_has_learnt_survive_a_restart(tmp_path:
             fork.user("what next?")
             drive(fork.turn(), client_of(here.sdk))
             before = session.gauge
-            gauge = session.core.exchange.gauge
+            gauge = session.conversation.gauge
             assert before.usd
             assert before.usd > 0
         with here.open(file) as session:
             assert session.gauge == before
-            assert session.core.exchange.gauge == gauge
+            assert session.conversation.gauge == gauge
 
 
 @pytest.mark.spec("S8.4", "S10.1")
@@ -77,10 +77,10 @@ def test_past_requests_and_the_next_one_survive_a_boundary_and_a_restart(
         with here.open(file) as session:
             session.user("begin")
             work(session, 4)
-            script = session.core.transcript
+            script = session.conversation.transcript
             records, anchor = uuids(session), script.new_id()
             kept = Segment(records[-2], anchor, records[-1]) if keeps else None
-            session.core.exchange.open("compaction", drops_thinking=True)
+            session.conversation.open_epoch("compaction", drops_thinking=True)
             script.compact(
                 CompactMetadata(preserved_segment=kept), [blocks.text("in short")], anchor=anchor
             )

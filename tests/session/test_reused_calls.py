@@ -145,7 +145,7 @@ def test_a_name_used_before_a_compaction_is_another_call_when_the_compaction_is_
             session.user("begin")
             session.complete()
             session.tool_results({"call_0": "before"})
-            session.core.transcript.compact(CompactMetadata(), [blocks.text("in short")])
+            session.conversation.transcript.compact(CompactMetadata(), [blocks.text("in short")])
         with here.open(file, model=FREE) as session:
             session.user("go on")
             (call,) = session.complete().calls
@@ -196,7 +196,7 @@ def test_an_interrupted_answer_with_a_reused_name_is_in_order() -> None:
         hear(session, fake_reply(calling("call_0"), number=1))
         session.tool_results({"call_0": "one"})
         partial = Answer("msg_2", FREE, (blocks.read(json.dumps(calling("call_0")).encode()),))
-        session.core.interrupted(partial)
+        session.conversation.interrupted(partial)
         assert session.tool_results({"call_0": "not done"}) == []
         assert heard(session.prepare().body) == ["one", "not done"]
 

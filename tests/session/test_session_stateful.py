@@ -117,7 +117,7 @@ class Sessions(RuleBasedStateMachine):
         }
         if self.model != OLD:
             options["thinking"] = ADAPTIVE
-        return sevenfold.Session(opened.engine(self.store, self.model, options), self.store)
+        return sevenfold.Session(opened.conversation(self.store, self.model, options), self.store)
 
     def hear(self, event: Event) -> None:
         if isinstance(event, EpochOpened) or (isinstance(event, Acted) and event.layer != "offload"):
@@ -125,7 +125,7 @@ class Sessions(RuleBasedStateMachine):
 
     def may_ask(self) -> bool:
         try:
-            self.session.core.something_to_say()
+            self.session.conversation.must_have_news()
         except InputError:
             return False
         return True
@@ -153,17 +153,17 @@ class Sessions(RuleBasedStateMachine):
         assert self.session.at(-1) == body
         self.records += uuids(self.session)[-3:]
 
-    @precondition(lambda self: self.session.core.transcript.view.pending_calls)
+    @precondition(lambda self: self.session.conversation.transcript.view.pending_calls)
     @rule(size=st.sampled_from([1, 50, 400]), every=st.booleans())
     def tools_answer(self, size: int, every: bool) -> None:
-        waiting = self.session.core.transcript.view.pending_calls
+        waiting = self.session.conversation.transcript.view.pending_calls
         for call in waiting if every else waiting[:1]:
             self.session.tool_results({call: f"line of {call}\n" * size})
 
     @rule(times=st.integers(1, 4), size=st.sampled_from([1, 50, 400]))
     def the_agent_works(self, times: int, size: int) -> None:
         for _ in range(times):
-            if self.session.core.transcript.view.pending_calls:
+            if self.session.conversation.transcript.view.pending_calls:
                 self.tools_answer(size, every=True)
             if not self.may_ask():
                 self.session.user("go on")
@@ -181,7 +181,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(first=NUMBERS, length=st.integers(0, 3))
     def rounds_are_snipped(self, first: int, length: int) -> None:
-        whole = rounds(self.session.core.transcript.view.items)[:-1]
+        whole = rounds(self.session.conversation.transcript.view.items)[:-1]
         if whole:
             start = first % len(whole)
             end = min(start + length, len(whole) - 1)
@@ -206,12 +206,12 @@ class Sessions(RuleBasedStateMachine):
     def the_session_is_opened_again(self, another: bool) -> None:
         system = {SYSTEM: OTHER, OTHER: SYSTEM}[self.system] if another else self.system
         expected = self.session.prepare().body if self.may_ask() else b""
-        shown = self.session.core.transcript.view.encoded()
+        shown = self.session.conversation.transcript.view.encoded()
         same = system == self.system
         self.system = system
         self.session = self.opened()
         self.explained = True
-        assert self.session.core.transcript.view.encoded() == shown
+        assert self.session.conversation.transcript.view.encoded() == shown
         if same and expected:
             assert self.session.prepare().body == expected
 

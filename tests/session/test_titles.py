@@ -48,7 +48,7 @@ def behind_the_last_boundary(path: str) -> dict[str, str]:
 def test_without_a_title_the_first_words_are_one_through_ten_compactions(folder: Path) -> None:
     with agent(["Hm. " + LONG] * 20, folder, name="s") as made:
         made.run(f"Mend   the\npipe. {LONG}")
-        path = made.workings.store.path
+        path = made.assembly.store.path
         for number in range(10):
             made.session.compact(engine="extractive")
             known = behind_the_last_boundary(path)
@@ -66,7 +66,7 @@ def test_the_users_own_title_counts_and_comes_back_in_the_next_process(folder: P
         made.session.title = "Plumbing"
         made.session.title = "Plumbing"
         made.session.compact(engine="extractive")
-        path = made.workings.store.path
+        path = made.assembly.store.path
     assert behind_the_last_boundary(path)["custom-title"] == "Plumbing"
     assert [record.get("customTitle") for record in records(path)].count("Plumbing") == 2
     assert title(Path(path)) == "Plumbing"
@@ -90,7 +90,7 @@ def test_a_listing_that_reads_only_the_end_of_a_large_file_finds_it(folder: Path
     with agent(["Hm. " + LONG] * 4, folder, name="s") as made:
         made.session.title = "A long story"
         made.run("x " * 400_000)
-        path = Path(made.workings.store.path)
+        path = Path(made.assembly.store.path)
         assert title(path).startswith("x x x")
         made.session.compact(engine="extractive")
     assert title(path) == "A long story"
@@ -132,7 +132,7 @@ def test_what_is_written_has_the_shapes_of_other_tools(folder: Path) -> None:
         made.run(f"Begin. {LONG}")
         made.session.title = "T"
         made.session.compact(engine="extractive")
-        path = made.workings.store.path
+        path = made.assembly.store.path
     written = {record["type"]: record for record in records(path)}
     assert written["custom-title"].keys() == {"type", "customTitle", "sessionId"}
     assert written["last-prompt"].keys() == {"type", "lastPrompt", "leafUuid", "sessionId"}
@@ -146,7 +146,7 @@ def test_no_secret_leaves_the_message_it_was_said_in_not_even_a_part_of_it(folde
     with agent(["Hm. " + LONG], folder, name="s") as made:
         made.run(f"Use {token} to push. {LONG}")
         made.session.compact(engine="extractive")
-        known = behind_the_last_boundary(made.workings.store.path)
+        known = behind_the_last_boundary(made.assembly.store.path)
         assert known["ai-title"].startswith("Use [masked ")
         assert token[:8] not in json.dumps(known)
 

@@ -174,7 +174,7 @@ def test_undo_is_refused_with_the_sizes_when_it_would_not_fit() -> None:
             size = len(session.prepare().body) // 4
             session.observe(fake_reply(calling(f"t{number}"), number=number, prompt=size))
             session.tool_results({f"t{number}": "some words of output " * 700})
-        assert any(isinstance(made, Clearing) for made in session.core.transcript.view.decisions())
+        assert any(isinstance(made, Clearing) for made in session.conversation.transcript.view.decisions())
         with pytest.raises(
             Refused, match=r"put back about [\d,]+ tokens.*sending stops; fetch single results, or snip"
         ):

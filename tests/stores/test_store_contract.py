@@ -528,5 +528,5 @@ def test_a_session_is_kept_in_the_store_it_is_given(tmp_path):
             "s", model="claude-sonnet-5-5", store=store, folder=tmp_path
         ) as session:
             session.user(words)
-            assert len(session.core.transcript.view.items) == (1 if words == "hello" else 2)
+            assert len(session.conversation.transcript.view.items) == (1 if words == "hello" else 2)
     assert store.read("s").identity().session == "s"

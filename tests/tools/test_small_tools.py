@@ -9,7 +9,7 @@ import pytest
 
 from sevenfold.agent.permissions.engine import Permissions
 from sevenfold.agent.processes import LocalProcesses
-from sevenfold.agent.standard_tools import background_folder, standard_tools
+from sevenfold.agent.standard_tools import standard_tools
 from sevenfold.agent.tools.context import ROOM, Todo, Verdict
 from sevenfold.agent.tools.output import PlanChanged, SkillUsed, TodosChanged
 from sevenfold.agent.tools.session_tools import (
@@ -235,7 +235,7 @@ def test_a_tool_whose_service_is_missing_says_so(tmp_path):
 
 @pytest.fixture
 def standard(tmp_path, folders):
-    return Toolbox(standard_tools(LocalProcesses(background_folder(tmp_path)), skills=Skills(folders)))
+    return Toolbox(standard_tools(LocalProcesses(tmp_path / "tasks"), skills=Skills(folders)))
 
 
 def test_the_standard_tools_are_described_and_need_no_more_than_they_say(standard):

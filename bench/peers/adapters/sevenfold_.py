@@ -128,7 +128,7 @@ def _answer(held: sevenfold.Session, turn: list[Message]) -> None:
     answer = turn[0]
     usage = msgspec.Raw(msgspec.json.encode(answer["usage"]))
     parts = tuple(blocks.read(msgspec.json.encode(block)) for block in answer["content"])
-    held.core.transcript.model(Answer(answer["id"], MODEL, parts, usage, "tool_use"))
+    held.conversation.transcript.model(Answer(answer["id"], MODEL, parts, usage, "tool_use"))
 
 
 def _results(held: sevenfold.Session, turn: list[Message]) -> None:

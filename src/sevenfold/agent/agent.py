@@ -1,6 +1,6 @@
-"""`sevenfold.Agent`: a model with tools that works until it is done, for those who wait and for those who await.
+"""`sevenfold.Agent` and `sevenfold.AsyncAgent`: a model with tools that works until it is done.
 
-A run goes on in a thread (a task) of its own, so that the caller can look, queue and interrupt while it works, and so
+A run goes on in a thread, or a task, of its own, so that the caller can look, queue and interrupt meanwhile, and so
 that an interrupt from the keyboard never hits the middle of a write.
 """
 
@@ -9,159 +9,161 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+import warnings
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, closing
 from functools import partial
-from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from types import MappingProxyType, TracebackType
+from typing import Self, TypeVar, Unpack, get_args
 
-from sevenfold.agent.assembly import Workings
-from sevenfold.agent.events import AgentEvent, Ended, Queue
+from sevenfold.agent.assembly import AgentOptions, Assembly
+from sevenfold.agent.events import AgentEvent, AsyncEventQueue, Ended, EventQueue
 from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
-from sevenfold.agent.interruptible import AsyncInterruptible, Interruptible
+from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
 from sevenfold.agent.loop import Finished
-from sevenfold.agent.options import FITTING, AgentOptions
-from sevenfold.agent.permissions.engine import Grants
-from sevenfold.agent.toolkit import KeptTodos, Plans
+from sevenfold.agent.permissions.engine import Grants, Mode
+from sevenfold.agent.state import PlanMode, SavedTodos
 from sevenfold.agent.tools.skills import Skills
 from sevenfold.conversation.flow import Flow, drive, drive_async
 from sevenfold.errors import Refused
-from sevenfold.layers.compact.request import Compacted, Wish
+from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.ports import AsyncClient, Client
 from sevenfold.providers.registry import async_client_for, async_client_of, client_for, client_of
 from sevenfold.session.async_session import AsyncSession
 from sevenfold.session.close import finish, finish_async
-from sevenfold.session.options import checked
+from sevenfold.session.options import checked, one_of
 from sevenfold.session.results import Wishes
 from sevenfold.session.session import Session
 
-Result = TypeVar("Result")
+R = TypeVar("R")
 BUSY = "the agent is working; wait for it, interrupt() it, or queue() what you have to say"
+CHECKS = MappingProxyType({"mode": (one_of(*get_args(Mode)), f"one of {', '.join(get_args(Mode))}")})
+"""Checks of the options that only an agent has."""
 
 
-class _Parts:
-    """What both kinds of agent show of their workings."""
+class _BaseAgent:
+    """What both kinds of agent have in common."""
 
     def __init__(self, model: str, options: AgentOptions, client: Client | AsyncClient) -> None:
-        self._workings = Workings(model, options, client)
+        self.assembly = Assembly(model, options, client)
+        """The parts of the agent, to build on."""
         self._running = False
 
     @property
     def model(self) -> str:
-        """The model that is asked."""
-        return self._workings.model
+        """The model."""
+        return self.assembly.model
 
     @property
     def grants(self) -> Grants:
         """What the agent is permitted; its ``mode`` can be changed at any time."""
-        return self._workings.standing.grants
+        return self.assembly.state.grants
 
     @property
-    def todos(self) -> KeptTodos:
+    def todos(self) -> SavedTodos:
         """The to-do list."""
-        return self._workings.standing.todos
+        return self.assembly.state.todos
 
     @property
-    def plans(self) -> Plans:
+    def plans(self) -> PlanMode:
         """The plan, and whether one is being made."""
-        return self._workings.standing.plans
+        return self.assembly.state.plans
 
     @property
     def skills(self) -> Skills:
         """The skills there are."""
-        return self._workings.skills
+        return self.assembly.skills
 
     @property
     def goal(self) -> str:
-        """What all of it is for: comes back, word for word, behind every summary."""
-        return self._workings.standing.goal
+        """The goal of the session; it comes back, word for word, after every compaction."""
+        return self.assembly.state.goal
 
     @goal.setter
     def goal(self, goal: str) -> None:
-        self._workings.standing.set_goal(goal)
+        self.assembly.state.set_goal(goal)
 
     @property
-    def workings(self) -> Workings:
-        """What the agent is made of, for those who build on it."""
-        return self._workings
+    def workings(self) -> Assembly:
+        """The old name of `assembly`."""
+        warnings.warn("agent.workings is called agent.assembly now", DeprecationWarning, stacklevel=2)
+        return self.assembly
 
     @property
     def running(self) -> bool:
-        """Is it working?"""
+        """Whether it is working."""
         return self._running
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """What was queued and not heard yet."""
-        return self._workings.loop.waiting
+        """Queued messages that the model has not got yet."""
+        return self.assembly.loop.waiting
 
     def queue(self, text: str) -> None:
-        """Say something while it works; it hears it with the results of the tools it is using."""
-        self._workings.loop.queue(text)
+        """Send a message while it works; the model gets it with the results of the running tools."""
+        self.assembly.loop.queue(text)
 
     def interrupt(self) -> None:
-        """Stop the answer and the tools under way; what was said and done stays in the conversation."""
-        self._workings.loop.interrupt()
-        self._workings.hands.stop()
+        """Stop the current answer and the running tools; what was said and done stays in the conversation."""
+        self.assembly.loop.interrupt()
 
-    def _begin(self, prompt: str) -> Flow[Finished]:
-        """A run that can be interrupted from now on."""
+    def _run(self, prompt: str) -> Flow[Finished]:
+        """Claim the agent for a run, which can be interrupted from now on."""
         self._claim()
-        return self._workings.loop.run(prompt)
+        return self.assembly.loop.run(prompt)
 
-    def _compacting(self, instructions: str, wish: Wishes) -> Flow[Compacted | None]:
-        """A compaction that can be interrupted from now on."""
+    def _compact(self, instructions: str, wish: Wishes) -> Flow[Compacted | None]:
+        """Claim the agent for a compaction, which can be interrupted from now on."""
         self._claim()
-        return self._workings.loop.compact(Wish(trigger="manual", instructions=instructions, **wish))
+        request = CompactionRequest(trigger="manual", instructions=instructions, **wish)
+        return self.assembly.loop.compact(request)
 
     def _claim(self) -> None:
         if self._running:
             raise Refused(BUSY)
         self._running = True
-        self._workings.hands.ready()
 
 
-class Agent(_Parts):
+class Agent(_BaseAgent):
     """A model with tools that works until it is done.
 
     Every option besides the model can be left out:
 
-        tools              functions and tools; else the standard tools
-        name               the name it is kept under, to be continued; else it is kept nowhere
-        folder             the workspace; else where the program runs
+        tools              functions and tools; default: the standard tools
+        name               the name to keep it under, so that it can be continued; default: it is not kept
+        folder             the workspace; default: the current directory
         mode               ask, accept_edits, plan or autonomous
         rules              permission rules, in lists under allow, ask and deny
-        consent            decides what the user has to decide; else it is refused
+        consent            asks the user for permission; default: whatever needs consent is refused
         ask                puts the model's questions to the user
         hooks              `Hooks`, or `AsyncHooks` for an `AsyncAgent`
-        mentions           True: files that a prompt mentions as @path are put beside it
-        mcp                servers whose tools it may use: by name with their configuration, or `McpServers`
+        mentions           True: files that a prompt mentions as @path are attached to it
+        mcp                MCP servers whose tools it may use: names with configurations, or `McpServers`
         max_turns          requests in one run
         max_usd            dollars in the whole session; only for models whose prices are known
         max_output_tokens  tokens the model writes in one run
         max_tokens         tokens of one answer
-        client             a client of an official SDK, or one of ours; else the environment decides
+        client             a client of an official SDK, or one of ours; default: the environment decides
         system             the system prompt, in place of the standard one
-        guidance           what the model is to know besides, in the standard prompt
-        settings           what overrides the settings in files and environment, or a source of all of them
-        listen             functions, each called with every event of the engine; they may veto what is proposed
+        guidance           what else the model should know, added to the standard prompt
+        settings           settings that override those of files and environment, or a source of all settings
+        listen             functions called with every event of the engine; they may veto what is proposed
         thinking           the request's field of that name
         source             on whose behalf requests are made: main, or sdk for a program's own
-        clock              who tells the time
-        ids                who names records; random names, unless a run is to be repeatable to the byte
+        clock              tells the time
+        ids                names records; default: random names
     """
 
     def __init__(self, model: str, **options: Unpack[AgentOptions]) -> None:
-        options = checked(options, AgentOptions, fitting=FITTING)
+        options = checked(options, AgentOptions, fitting=CHECKS)
         given = options.get("client")
         self._owned = given is None
         self._client = client_for(model) if given is None else client_of(given)
         self._hooks: Hooks | None = options.get("hooks")
         super().__init__(model, options, self._client)
-        workings = self._workings
-        self.session = Session(workings.engine, workings.store, self._client, self._hooks)
+        self.session = Session(self.assembly.conversation, self.assembly.store, self._client, self._hooks)
         """The session it works in: gauge, why, undo, compact, recall…"""
-        self._asked = Interruptible(self._client, lambda: workings.loop.stopped)
+        self._interruptible = InterruptibleClient(self._client, lambda: self.assembly.loop.stopped)
         self._work: _Work | None = None
 
     def __enter__(self) -> Self:
@@ -173,7 +175,7 @@ class Agent(_Parts):
         self.close()
 
     def run(self, prompt: str = "") -> Finished:
-        """Work until there is nothing left to do; without a prompt it goes on where it stopped.
+        """Work until there is nothing left to do; without a prompt it continues where it stopped.
 
         An interrupt from the keyboard stops it like `interrupt`, and is raised when the conversation is in order.
         """
@@ -186,9 +188,9 @@ class Agent(_Parts):
         return finished
 
     def stream(self, prompt: str = "") -> Generator[AgentEvent, None, None]:
-        """Work, and tell what happens while it does; closing the iterator interrupts."""
-        self._work = work = _Work(partial(self._drive, self._begin(prompt)))
-        self._workings.reporter.sink = work.events
+        """Work, and yield events meanwhile; closing the iterator interrupts."""
+        self._work = work = _Work(partial(self._drive, self._run(prompt)))
+        self.assembly.reporter.sink = work.events
         try:
             work.start()
             while (event := work.events.get()) is not None:
@@ -200,38 +202,44 @@ class Agent(_Parts):
         yield Ended(work.finished)
 
     def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:
-        """See `Session.compact`; interrupted, it raises `sevenfold.errors.Aborted` and everything is as it was."""
-        flow = self._compacting(instructions, wish)
+        """See `Session.compact`; interrupted, it raises `sevenfold.errors.Aborted` and changes nothing."""
+        flow = self._compact(instructions, wish)
         try:
             return self._drive(flow)
         finally:
             self._running = False
 
-    def _drive(self, flow: Flow[Result]) -> Result:
-        workings = self._workings
-        watch, lock, stopped = workings.reporter.piece, workings.core.lock, workings.loop.stopped
-        return drive(flow, self._asked, watch, self._hooks, lock, stopped)
+    def _drive(self, flow: Flow[R]) -> R:
+        parts = self.assembly
+        return drive(
+            flow,
+            self._interruptible,
+            parts.reporter.piece,
+            self._hooks,
+            parts.conversation.lock,
+            parts.loop.stopped,
+        )
 
     def _stop(self, work: _Work) -> None:
         if not work.over:
             self.interrupt()
         work.events.leave()
         work.join()
-        self._workings.reporter.sink = None
+        self.assembly.reporter.sink = None
         self._running = False
 
     def close(self) -> None:
-        """Stop what it does, and let others open the session."""
+        """Stop working, and let others open the session."""
         own = [self._client.close] if self._owned else []
-        finish(self._halt, self._tell_end, self._workings.close, self.session.close, *own)
+        finish(self._halt, self._fire_end, self.assembly.close, self.session.close, *own)
 
     def _halt(self) -> None:
         if self._running and self._work is not None:
             self._stop(self._work)
 
-    def _tell_end(self) -> None:
-        if self._hooks is not None and self._workings.started:
-            self._hooks.fire(self._workings.ending())
+    def _fire_end(self) -> None:
+        if self._hooks is not None and self.assembly.started:
+            self._hooks.fire(self.assembly.session_end())
 
 
 class _Work(threading.Thread):
@@ -241,36 +249,36 @@ class _Work(threading.Thread):
         super().__init__(daemon=True, name="sevenfold-agent")
         self._work = work
         self._context = contextvars.copy_context()
-        self.events = Queue()
+        self.events = EventQueue()
         self.finished = Finished("interrupted")
         self.error: BaseException | None = None
         self.over = False
 
     def run(self) -> None:
-        """Work, and hand over what came of it."""
+        """Work, and keep the result or the error."""
         try:
             self.finished = self._context.run(self._work)
-        except BaseException as error:  # noqa: BLE001 (raised again where the caller waits)
+        except BaseException as error:  # noqa: BLE001 (raised again in the caller's thread)
             self.error = error
         finally:
             self.over = True
             self.events.end()
 
 
-class AsyncAgent(_Parts):
-    """The same agent with the same names, awaited."""
+class AsyncAgent(_BaseAgent):
+    """The same agent, awaited."""
 
     def __init__(self, model: str, **options: Unpack[AgentOptions]) -> None:
-        options = checked(options, AgentOptions, awaits=True, fitting=FITTING)
+        options = checked(options, AgentOptions, awaits=True, fitting=CHECKS)
         given = options.get("client")
         self._owned = given is None
         self._client = async_client_for(model) if given is None else async_client_of(given)
         self._hooks: AsyncHooks | None = options.get("hooks")
         super().__init__(model, options, self._client)
-        workings = self._workings
-        self.session = AsyncSession(Session(workings.engine, workings.store), self._client, self._hooks)
+        session = Session(self.assembly.conversation, self.assembly.store)
+        self.session = AsyncSession(session, self._client, self._hooks)
         """The session it works in: gauge, why, undo, compact, recall…"""
-        self._asked = AsyncInterruptible(self._client, lambda: workings.loop.stopped)
+        self._interruptible = AsyncInterruptibleClient(self._client, lambda: self.assembly.loop.stopped)
         self._task: asyncio.Task[Finished] | None = None
 
     async def __aenter__(self) -> Self:
@@ -293,9 +301,10 @@ class AsyncAgent(_Parts):
 
     async def stream(self, prompt: str = "") -> AsyncGenerator[AgentEvent, None]:
         """See `Agent.stream`."""
-        flow, queue = self._begin(prompt), _AsyncQueue()
-        self._workings.reporter.sink = queue
-        self._task = task = asyncio.ensure_future(self._worked(flow, queue))
+        flow, queue = self._run(prompt), AsyncEventQueue()
+        self.assembly.reporter.sink = queue
+        self._task = task = asyncio.ensure_future(self._drive(flow))
+        task.add_done_callback(lambda _: queue.end())
         try:
             while (event := await queue.get()) is not None:
                 yield event
@@ -305,66 +314,42 @@ class AsyncAgent(_Parts):
 
     async def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:
         """See `Agent.compact`."""
-        flow = self._compacting(instructions, wish)
+        flow = self._compact(instructions, wish)
         try:
             return await self._drive(flow)
         finally:
             self._running = False
 
-    async def _worked(self, flow: Flow[Finished], queue: _AsyncQueue) -> Finished:
-        try:
-            return await self._drive(flow)
-        finally:
-            queue.end()
-
-    async def _drive(self, flow: Flow[Result]) -> Result:
-        watch, stopped = self._workings.reporter.piece, self._workings.loop.stopped
-        return await drive_async(flow, self._asked, watch, self._hooks, stopped)
+    async def _drive(self, flow: Flow[R]) -> R:
+        parts = self.assembly
+        return await drive_async(
+            flow, self._interruptible, parts.reporter.piece, self._hooks, parts.loop.stopped
+        )
 
     async def _stop(self, task: asyncio.Task[Finished]) -> None:
         if not task.done():
             self.interrupt()
         await _ended(task)
-        self._workings.reporter.sink = None
+        self.assembly.reporter.sink = None
         self._running = False
 
     async def close(self) -> None:
         """See `Agent.close`."""
         own = [self._client.close] if self._owned else []
-        workings = partial(asyncio.to_thread, self._workings.close)
-        await finish_async(self._halt, self._tell_end, workings, self.session.close, *own)
+        parts = partial(asyncio.to_thread, self.assembly.close)
+        await finish_async(self._halt, self._fire_end, parts, self.session.close, *own)
 
     async def _halt(self) -> None:
         if self._running and self._task is not None:
             await self._stop(self._task)
 
-    async def _tell_end(self) -> None:
-        if self._hooks is not None and self._workings.started:
-            await self._hooks.fire(self._workings.ending())
-
-
-class _AsyncQueue:
-    """Events to a reader on the event loop, from there or from a tool's thread."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
-
-    def put(self, event: AgentEvent) -> None:
-        """Add an event."""
-        self._loop.call_soon_threadsafe(self._events.put_nowait, event)
-
-    def end(self) -> None:
-        """There will be no more."""
-        self._loop.call_soon_threadsafe(self._events.put_nowait, None)
-
-    async def get(self) -> AgentEvent | None:
-        """The next event; None when there will be no more."""
-        return await self._events.get()
+    async def _fire_end(self) -> None:
+        if self._hooks is not None and self.assembly.started:
+            await self._hooks.fire(self.assembly.session_end())
 
 
 async def _ended(task: asyncio.Task[Finished]) -> None:
-    """Wait for a task's end, whoever is cancelled meanwhile: it was told to stop and is about to."""
+    """Wait until an interrupted task has ended, even if the waiting task is cancelled meanwhile."""
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:

@@ -1,38 +1,34 @@
-"""What an agent is made of, put together: session, tools, permissions, prompt, slots and the loop over them."""
+"""The options of an agent, and its parts: session, tools, permissions, prompt, slots, executor and loop."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from sevenfold.agent import slots, toolkit
+from sevenfold.agent import slots
 from sevenfold.agent.events import Reporter
-from sevenfold.agent.executor import Hands, nobody
-from sevenfold.agent.fit import Fit
-from sevenfold.agent.instructions import Loaded
-from sevenfold.agent.loop import Call, Limits, Loop
+from sevenfold.agent.executor import AgentHooks, Callbacks, ConsentFunction, Executor, refuse
+from sevenfold.agent.instructions import LoadedFile
+from sevenfold.agent.loop import Limits, Loop, LoopSources
 from sevenfold.agent.mentions import Mentions
-from sevenfold.agent.options import AgentOptions, Place
-from sevenfold.agent.output_styles import find_style
+from sevenfold.agent.permissions.engine import Mode
 from sevenfold.agent.permissions.rules import Rules, unknown_rules
-from sevenfold.agent.prompt import Manners, Prompting
-from sevenfold.agent.standard_tools import standard_tools
-from sevenfold.agent.state import Standing
-from sevenfold.agent.state_files import UsedSkill
-from sevenfold.agent.tools.context import Context
+from sevenfold.agent.prompt import AgentPrompt, PromptOptions, find_style
+from sevenfold.agent.standard_tools import Fit, StoreRecall, as_tools, find_skills, standard_tools
+from sevenfold.agent.state import AgentHome, AgentState, UsedSkill
+from sevenfold.agent.tools.context import AskUser, Context
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.shell import command_environ
 from sevenfold.agent.tools.skills import SkillInput, SkillTool
 from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.clock import SystemClock
-from sevenfold.conversation.engine import Engine
-from sevenfold.conversation.flow import Run
+from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.hooks import (
     HookInput,
     HookOutcome,
@@ -41,17 +37,19 @@ from sevenfold.conversation.hooks import (
     SessionStart,
 )
 from sevenfold.conversation.options import window_for
-from sevenfold.conversation.transcript import Beside
+from sevenfold.conversation.restore import FilesSlot, Slot
 from sevenfold.errors import InputError
-from sevenfold.events import SteppedAside
-from sevenfold.layers.compact.slots import FilesSlot, Slot
-from sevenfold.ports import AsyncClient, Client
+from sevenfold.events import Listener, SteppedAside
+from sevenfold.ports import AsyncClient, Client, Clock, Ids
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
 from sevenfold.prompts.system import OutputStyle
-from sevenfold.session import factory as opened
+from sevenfold.request.sections import SystemPrompt
+from sevenfold.session import factory
 from sevenfold.session.close import finish
 from sevenfold.session.factory import Options, Store
+from sevenfold.session.results import ToolCall
+from sevenfold.settings import Source
 from sevenfold.stores.files import private_folder
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.store import FileResults
@@ -61,106 +59,149 @@ if TYPE_CHECKING:
     from sevenfold.agent.mcp.servers import Following, McpServers
 
 MENTIONS_SHARE = 4
-"""What a message mentions may take this part of the window, one in so many."""
+"""The files that a message mentions may take one part in so many of the window."""
 
 
-class Workings:
-    """Everything of an agent that does not wait."""
+class AgentOptions(TypedDict, total=False):
+    """The options of an agent, apart from its model."""
+
+    tools: Iterable[Any] | None
+    """Functions and tools; None: the standard tools."""
+    name: str | None
+    """The name to keep it under, so that it can be continued; None: it is not kept."""
+    folder: str | Path
+    """The workspace."""
+    mode: Mode
+    """``ask``, ``accept_edits``, ``plan`` or ``autonomous``; by default that of the last run, or ``ask``."""
+    rules: Mapping[str, Sequence[str]] | None
+    """Permission rules under ``allow``, ``ask`` and ``deny``."""
+    consent: ConsentFunction | None
+    """Asks the user for permission; None: whatever needs consent is refused."""
+    ask: AskUser | None
+    """Puts the model's questions to the user."""
+    hooks: Any
+    """`Hooks`, or `AsyncHooks` for an `AsyncAgent`."""
+    mentions: bool
+    """Whether to read the files a prompt mentions as ``@path`` and attach them to it; off by default."""
+    mcp: Any
+    """MCP servers whose tools it may use: a mapping from names to configurations, or a `McpServers`."""
+    max_turns: int | None
+    """Requests in one run."""
+    max_usd: float | None
+    """Dollars in the whole session."""
+    max_output_tokens: int | None
+    """Tokens the model writes in one run."""
+    max_tokens: int
+    """Tokens of one answer."""
+    client: Any
+    """A client of an official SDK, or one of ours; by default the environment decides."""
+    system: str | SystemPrompt | None
+    """The system prompt, in place of the standard one."""
+    guidance: str | None
+    """What else the model should know, added to the standard prompt."""
+    settings: Mapping[str, object] | Source | None
+    """Settings that override those of files and environment, or a source of all settings."""
+    listen: Iterable[Listener]
+    """Functions called with every event of the engine; they may veto what is proposed."""
+    thinking: Mapping[str, Any] | None
+    source: Literal["main", "sdk"]
+    """On whose behalf requests are made: a user at a terminal, or a program."""
+    clock: Clock | None
+    ids: Ids | None
+    """Names records; random by default, so that only a repeatable run needs it."""
+
+
+class Assembly:
+    """The parts of an agent; everything but the waiting."""
 
     def __init__(self, model: str, options: AgentOptions, client: Client | AsyncClient) -> None:
         self.model = find(model).model
         self.options = options
         self.clock = options.get("clock") or SystemClock()
-        self.folder = Path(options.get("folder", ".")).expanduser().resolve()
-        if not self.folder.is_dir():
-            raise InputError(f"{self.folder} is not a folder an agent could work in")
-        self.trusted = Trust(user_folder(os.environ)).covers(self.folder)
+        self.workspace = Path(options.get("folder", ".")).expanduser().resolve()
+        if not self.workspace.is_dir():
+            raise InputError(f"{self.workspace} is not a folder an agent could work in")
+        self.user_folder = user_folder(os.environ)
+        self.trusted = Trust(self.user_folder).covers(self.workspace)
         self.reporter = Reporter()
-        self.place, self.store = self._stored(options.get("name"))
+        self.home, self.store = self._open_store(options.get("name"))
         self.servers: McpServers | None = None
-        """MCP servers whose tools it may use."""
+        """The MCP servers whose tools it may use."""
         try:
-            self.profile = opened.profile_for(self.store, model, client)
-            self.servers = self._servers()
+            self.profile = factory.profile_for(self.store, model, client)
+            self.servers = self._connect_servers()
             self._assemble()
         except BaseException:
             if self.servers is not None:
                 self.servers.close()
             self.store.log.close()
-            self.place.remove()
+            self.home.remove()
             raise
 
-    # -- putting together -----------------------------------------------------------------------
+    # -- assembling -----------------------------------------------------------------------------
 
-    def _stored(self, name: str | None) -> tuple[Place, Store]:
+    def _open_store(self, name: str | None) -> tuple[AgentHome, Store]:
         settings = self.options.get("settings")
         if name is not None:
-            kept = user_home().project(self.folder).session(name)
-            store = opened.on_disk(name, self.folder, None, settings, 0.0)
-            return Place(kept.agent.resolve(), kept.results.resolve(), passing=False), store
+            kept = user_home().project(self.workspace).session(name)
+            store = factory.on_disk(name, self.workspace, None, settings, 0.0)
+            return AgentHome(kept.agent.resolve(), kept.results.resolve(), temporary=False), store
         folder = Path(tempfile.mkdtemp(prefix="sevenfold-")).resolve()
-        place = Place(folder, folder / "tool-results", passing=True)
-        store = opened.in_memory("agent", settings)
-        # The reader is a tool like any other: what it is to read must be a file.
-        results = FileResults(place.results)
-        recall = opened.Recalled(store.log, None, results)
-        return place, replace(store, results=results, recall=recall, cwd=str(self.folder))
+        home = AgentHome(folder, folder / "tool-results", temporary=True)
+        store = factory.in_memory("agent", settings)
+        # The model reads stored results with its Read tool, so they must be files.
+        results = FileResults(home.results)
+        recall = factory.Recalled(store.log, None, results)
+        return home, replace(store, results=results, recall=recall, cwd=str(self.workspace))
 
-    def _servers(self) -> McpServers | None:
+    def _connect_servers(self) -> McpServers | None:
         given = self.options.get("mcp")
         if given is None:
             return None
-        # Here, because most agents have none.
+        # Imported here, because most agents have no servers.
         from sevenfold.agent.mcp.servers import McpServers
 
-        return given if isinstance(given, McpServers) else McpServers.of(given, self.folder, files=False)
+        return given if isinstance(given, McpServers) else McpServers.of(given, self.workspace, files=False)
 
     def _assemble(self) -> None:
         options = self.options
-        private_folder(self.place.scratch)
-        self.standing = Standing(
-            self.folder,
-            self.place,
+        private_folder(self.home.scratch)
+        self.state = AgentState(
+            self.workspace,
+            self.home,
             mode=options.get("mode"),
             rules=options.get("rules") or {},
             consent=options.get("consent"),
         )
-        self._limits = Limits(
-            options.get("max_turns"), options.get("max_usd"), options.get("max_output_tokens")
-        )
-        self._left: Callable[[], Limits] = lambda: self._limits
+        limits = Limits(options.get("max_turns"), options.get("max_usd"), options.get("max_output_tokens"))
         self.fit = Fit.of(window_for(self.profile, self.store.settings.current()))
-        self.skills = toolkit.find_skills(self.folder, user_folder(os.environ), trusted=self.trusted)
-        self.box = self._box()
-        self.prompting = self._prompting()
-        self.engine = self._engine()
-        self.core = self.engine.session
-        self.hands = self._hands()
-        self._follow = self._following()
-        self._check_usd()
-        self.loop = Loop(
-            self.engine,
-            self.hands,
-            limits=self._limits,
-            common=self.common,
-            news=self._news,
-            heard=self._heard,
-            beside=self._running_tasks,
-            mentions=self._mentions(),
+        self.skills = find_skills(self.workspace, self.user_folder, trusted=self.trusted)
+        self.box = self._toolbox()
+        self._loop: Loop | None = None
+        self.prompt = self._prompt(limits)
+        self.conversation = self._conversation()
+        hooks = AgentHooks(self.common, self._report_hooks)
+        self.executor = self._executor(hooks)
+        self._follow = self._server_follower()
+        self._check_usd(limits.usd)
+        sources = LoopSources(
+            news=self._news, background_tasks=self._background_tasks, mentions=self._mentions()
         )
-        self._left = lambda: self.loop.left
-        self._resumed = len(self.core.transcript.view) > 0
-        self._told_start = False
-        self._told_of: tuple[Loaded, ...] = ()
-        for file in self.standing.familiar.files.values():
+        self.loop = self._loop = Loop(
+            self.conversation, self.executor, hooks, limits=limits, sources=sources
+        )
+        self._resumed = len(self.conversation.transcript.view) > 0
+        self.started = False
+        """Whether SessionStart hooks have been fired."""
+        self._announced_files: tuple[LoadedFile, ...] = ()
+        for file in self.state.recent.files.values():
             if file.call:
-                self.core.remember_read(file.path, file.call, file.version)
+                self.conversation.remember_read(file.path, file.call, file.version)
         self._fill_slots()
-        self.core.listen(self.reporter.happened)
+        self.conversation.listen(self.reporter.happened)
 
-    def _check_usd(self) -> None:
-        """Raise if the limit in dollars cannot be kept."""
-        most = self._limits.usd
+    def _check_usd(self, most: float | None) -> None:
+        """Raise `InputError` if the limit in dollars cannot be kept."""
         models = (self.model, self.store.settings.current().summary_model or self.model)
         unpriced = next((model for model in models if find(model).price(0) is None), None)
         if most is not None and unpriced is not None:
@@ -168,65 +209,69 @@ class Workings:
                 f"max_usd={most} cannot be kept: what {unpriced} costs is not known, and no setting says it. Leave it "
                 "out, and limit the work by max_turns or max_output_tokens instead"
             )
-        if most is not None and self.core.exchange.account.usd is None:
+        if most is not None and self.conversation.account.usd is None:
             raise InputError(
                 f"max_usd={most} cannot be kept: it counts the whole session, in which a model was asked whose price "
                 "is not known. Begin a new session, or limit the work by max_turns or max_output_tokens instead"
             )
 
-    def _box(self) -> Toolbox:
+    def _toolbox(self) -> Toolbox:
         given = self.options.get("tools")
         if given is not None:
-            self._own = list(toolkit.as_tools(given))
+            self._own_tools = as_tools(given)
         else:
-            self._own = self.fit.tools(standard_tools(self.standing.processes, skills=self.skills))
+            self._own_tools = self.fit.tools(standard_tools(self.state.processes, skills=self.skills))
         if self.servers is None:
-            return Toolbox(self._own)
+            return Toolbox(self._own_tools)
         from sevenfold.agent.mcp.servers import together
 
-        return together(self._own, self.servers.tools())
+        return together(self._own_tools, self.servers.tools())
 
-    def _following(self) -> Following | None:
+    def _server_follower(self) -> Following | None:
         """Keeps the agent in step with its servers."""
         if self.servers is None:
             return None
         from sevenfold.agent.mcp.servers import Following
 
-        prompt = self.prompting.prompt if self.options.get("system") is None else None
-        return Following(self.servers, self._own, self.core, self.hands, prompt)
+        prompt = self.prompt.compute if self.options.get("system") is None else None
+        return Following(self.servers, self._own_tools, self.conversation, self.executor, prompt)
 
-    def _prompting(self) -> Prompting:
+    def _prompt(self, limits: Limits) -> AgentPrompt:
         settings = self.store.settings.current()
-        return Prompting(
-            self.folder,
-            model=self.model,
-            clock=self.clock,
-            environ=os.environ,
+        options = PromptOptions(
+            workspace=self.workspace,
+            user=self.user_folder,
+            scratch=self.home.scratch,
             trusted=self.trusted,
-            user=user_folder(os.environ),
-            skills=self.skills,
+            model=self.model,
+            environ=os.environ,
             kept_results=min(settings.gap_keep, settings.size_keep) if settings.layers else None,
-            scratch=self.place.scratch,
+            guidance=self.options.get("guidance"),
+            language=settings.language,
+            style=self._style(settings.output_style),
+        )
+        return AgentPrompt(
+            options,
             fit=self.fit,
-            manners=Manners(
-                self.options.get("guidance"), settings.language, self._style(settings.output_style)
-            ),
-            left=lambda: (self._limits, self._left()),
+            skills=self.skills,
+            clock=self.clock,
+            limits=lambda: (limits, self._loop.left if self._loop else limits),
             others=[self.servers.section()] if self.servers else [],
         )
 
     def _style(self, name: str | None) -> OutputStyle | None:
-        """The manner of answering the user has chosen; a project's count if its folder is trusted."""
+        """The output style the user has chosen; a project's counts if its folder is trusted."""
         if name is None:
             return None
-        folders = [user_folder(os.environ), *([self.folder / ".sevenfold"] if self.trusted else [])]
-        return find_style(name, folders)
+        return find_style(
+            name, [self.user_folder, *([self.workspace / ".sevenfold"] if self.trusted else [])]
+        )
 
-    def _engine(self) -> Engine:
+    def _conversation(self) -> Conversation:
         options, own, kinds = self.options, self.options.get("system"), self.box.kinds()
         chosen: Options = {
-            "system": self.prompting.prompt() if own is None else own,
-            "tools": [opened.Tool(schema, kinds[schema["name"]]) for schema in self.box.schemas()],
+            "system": self.prompt.compute() if own is None else own,
+            "tools": [factory.Tool(schema, kinds[schema["name"]]) for schema in self.box.schemas()],
             "listen": options.get("listen", ()),
             "clock": self.clock,
             "source": options.get("source", "main"),
@@ -235,122 +280,109 @@ class Workings:
             chosen["max_tokens"] = answer
         if (ids := options.get("ids")) is not None:
             chosen["ids"] = ids
-        thinking = options.get("thinking")
-        if thinking is not None:
+        if (thinking := options.get("thinking")) is not None:
             chosen["thinking"] = thinking
-        return opened.engine(self.store, self.model, chosen, self.profile)
+        return factory.conversation(self.store, self.model, chosen, self.profile)
 
-    def _hands(self) -> Hands:
-        standing = self.standing
+    def _executor(self, hooks: AgentHooks) -> Executor:
+        state = self.state
         context = Context(
-            workspace=self.folder,
-            desk=standing.desk,
-            roots=(self.place.scratch,),
+            workspace=self.workspace,
+            desk=state.desk,
+            roots=(self.home.scratch,),
             environ=command_environ(os.environ, self.store.settings.current().shell_secrets or ""),
-            unchanged=self.core.unchanged,
+            unchanged=self.conversation.unchanged,
             room=self.fit.room,
-            may_read=lambda path: standing.grants.now.may_read(path),
+            may_read=lambda path: state.grants.now.may_read(path),
             ask=self.options.get("ask"),
-            recall=toolkit.Recalling(self.store, self.core.fetch),
-            todos=standing.todos,
-            plans=standing.plans,
+            recall=StoreRecall(self.store, self.conversation.fetch),
+            todos=state.todos,
+            plans=state.plans,
         )
-        return Hands(
-            self.box,
-            context,
-            standing.grants,
-            common=self.common,
-            consent=self.options.get("consent") or nobody,
-            hooks=self.options.get("hooks"),
-            witness=self.reporter,
+        callbacks = Callbacks(
+            consent=self.options.get("consent") or refuse,
+            observer=self.reporter,
             learn=self._learn,
-            keep=standing.save,
-            heard=self._heard,
+            save=state.save,
         )
+        return Executor(self.box, context, state.grants, hooks, callbacks)
 
-    def _mentions(self) -> Callable[[str], Run[list[Beside]]] | None:
-        """Reads what a prompt mentions, as the tools would."""
+    def _mentions(self) -> Callable[[str], Any] | None:
+        """Reads the files a prompt mentions, as the tools would."""
         if not self.options.get("mentions"):
             return None
-        reader = self.hands.beside(Mentions.box(), learn=self._learn_mentioned)
-        room = self.core.window.effective // MENTIONS_SHARE
-        return Mentions(reader, lambda: room, self.reporter.mentioned).beside
+        executor = self.executor.with_tools(Mentions.toolbox(), self._learn_mentioned)
+        return Mentions(
+            executor, self.conversation.window.effective // MENTIONS_SHARE, self.reporter.mentioned
+        ).read
 
     def _fill_slots(self) -> None:
-        standing, compactor = self.standing, self.engine.compactor
-        files = slots.OpenFilesSlot(
-            standing.familiar, standing.desk, may_read=standing.may_restore, own=self._is_own
-        )
-        before = [slot for slot in compactor.slots if not isinstance(slot, FilesSlot)]
+        state, conversation = self.state, self.conversation
+        files = slots.OpenFilesSlot(state, self._is_own_file)
+        before = [slot for slot in conversation.slots if not isinstance(slot, FilesSlot)]
         announced: list[Slot] = [self._follow.slot()] if self._follow is not None else []
         if self.options.get("system") is None:
-            before.insert(0, slots.SectionsSlot(self.prompting, self.core.exchange))
+            before.insert(0, slots.SectionsSlot(self.prompt, self._want_prompt))
             announced.append(slots.skill_listing_slot(self.skills))
-        compactor.slots[:] = [
-            *before,
-            *slots.state_slots(standing, self._skill_text),
-            *announced,
-            files,
-        ]
-        compactor.cleanups += [files.forget, standing.save]
-        compactor.writer.autonomous = lambda: standing.grants.mode == "autonomous"
+        conversation.slots[:] = [*before, *slots.state_slots(state, self._skill_text), *announced, files]
+        conversation.cleanups += [files.forget, state.save]
+        conversation.autonomous = lambda: state.grants.mode == "autonomous"
 
     # -- while it works -------------------------------------------------------------------------
 
     def common(self) -> dict[str, Any]:
-        """What every hook is told."""
+        """The fields of every hook input."""
         return {
             "session_id": self.store.name,
             "transcript_path": self.store.path,
-            "cwd": str(self.standing.desk.cwd),
-            "permission_mode": self.standing.grants.mode,
+            "cwd": str(self.state.desk.cwd),
+            "permission_mode": self.state.grants.mode,
         }
 
     def close(self) -> None:
-        """Keep how things stand, and end what runs beside the agent."""
-        finish(self.standing.close, *([self.servers.close] if self.servers is not None else []))
+        """Save the state, and end background commands and servers."""
+        finish(self.state.close, *([self.servers.close] if self.servers is not None else []))
 
-    @property
-    def started(self) -> bool:
-        """Were hooks told that the session began?"""
-        return self._told_start
-
-    def ending(self) -> SessionEnd:
-        """What hooks are told when it ends."""
+    def session_end(self) -> SessionEnd:
+        """The event for the hooks when the agent is closed."""
         return SessionEnd(**self.common(), reason="other")
 
     def _news(self) -> list[HookInput]:
-        """What hooks have not been told: that the session began or goes on, and which instructions were read."""
+        """What hooks have not received: that the session began, and which instruction files were read."""
         if self._follow is not None:
             self._follow()
-        self._tell_of_the_gone()
-        if self.options.get("system") is None and (prompt := self.prompting.news()):
-            self.core.exchange.wanted = self.core.exchange.wanted.saying(prompt)
-        told: list[HookInput] = []
-        if not self._told_start:
+        self._note_lost_tasks()
+        if self.options.get("system") is None and (prompt := self.prompt.news()):
+            self._want_prompt(prompt)
+        events: list[HookInput] = []
+        if not self.started:
             source: Literal["resume", "startup"] = "resume" if self._resumed else "startup"
-            told.append(SessionStart(**self.common(), source=source, model=self.model))
-            self._tell_of_strange_rules()
-        if self.prompting.loaded is not self._told_of:
-            told += [self._instruction(file) for file in self.prompting.loaded if file.text]
-        self._told_start, self._told_of = True, self.prompting.loaded
-        return told
+            events.append(SessionStart(**self.common(), source=source, model=self.model))
+            self._report_unknown_rules()
+        if self.prompt.loaded is not self._announced_files:
+            events += [self._instructions_loaded(file) for file in self.prompt.loaded if file.text]
+        self.started, self._announced_files = True, self.prompt.loaded
+        return events
 
-    def _tell_of_the_gone(self) -> None:
+    def _want_prompt(self, prompt: SystemPrompt) -> None:
+        """Set the system prompt of the next epoch; until then, its changes are announced."""
+        self.conversation.wanted = self.conversation.wanted.saying(prompt)
+
+    def _note_lost_tasks(self) -> None:
         """Tell the model of commands that ended with an earlier process."""
-        if lines := [work.line for work in slots.works(self.standing.take_gone())]:
-            self.core.note(TasksGone("\n".join(lines)).render())
-            self.standing.save()
+        if lines := [work.line for work in slots.works(self.state.take_lost_tasks())]:
+            self.conversation.note(TasksGone("\n".join(lines)).render())
+            self.state.save()
 
-    def _tell_of_strange_rules(self) -> None:
-        if (rules := self.standing.grants.now.rules) == Rules():
+    def _report_unknown_rules(self) -> None:
+        if (rules := self.state.grants.now.rules) == Rules():
             return
-        standard = standard_tools(self.standing.processes, skills=self.skills)
+        standard = standard_tools(self.state.processes, skills=self.skills)
         known = {tool.name for tool in (*self.box, *standard)} | {SkillTool.name}
         for line in unknown_rules(rules, known):
-            self.core.announcer.tell(SteppedAside(layer="rules", reason=line))
+            self.conversation.events.tell(SteppedAside(layer="rules", reason=line))
 
-    def _instruction(self, file: Loaded) -> InstructionsLoaded:
+    def _instructions_loaded(self, file: LoadedFile) -> InstructionsLoaded:
         return InstructionsLoaded(
             **self.common(),
             file_path=file.path,
@@ -359,9 +391,8 @@ class Workings:
             parent_file_path=file.parent or UNSET,
         )
 
-    def _running_tasks(self) -> list[dict[str, str]]:
-        """What runs in the background, as Stop hooks are told."""
-        running = (task for task in self.standing.processes.tasks() if task.state == "running")
+    def _background_tasks(self) -> list[dict[str, str]]:
+        """Running background commands, as Stop hooks receive them."""
         return [
             {
                 "id": task.id,
@@ -370,33 +401,33 @@ class Workings:
                 "command": task.command,
                 "output_file": task.path,
             }
-            for task in running
+            for task in self.state.processes.tasks()
+            if task.state == "running"
         ]
 
-    def _heard(self, outcome: HookOutcome) -> None:
-        """Show what hooks want shown, and tell of those that failed."""
+    def _report_hooks(self, outcome: HookOutcome) -> None:
+        """Show messages of hooks, and report those that failed."""
         for text in outcome.messages:
             self.reporter.notice(text)
         for failure in outcome.failures:
-            self.core.announcer.tell(
-                SteppedAside(layer="hooks", reason=f"{outcome.event}, {failure.hook}: {failure.problem}")
-            )
+            reason = f"{outcome.event}, {failure.hook}: {failure.problem}"
+            self.conversation.events.tell(SteppedAside(layer="hooks", reason=reason))
 
-    def _learn(self, call: Call, output: ToolOutput) -> None:
-        self.standing.learn(call, output, self.core.remember_read)
+    def _learn(self, call: ToolCall, output: ToolOutput) -> None:
+        self.state.learn(call, output, self.conversation.remember_read)
 
-    def _learn_mentioned(self, call: Call, output: ToolOutput) -> None:
-        """No call of the model's shows what the user mentioned."""
-        self.standing.learn(replace(call, id=""), output, lambda *_: None)
+    def _learn_mentioned(self, call: ToolCall, output: ToolOutput) -> None:
+        # Without an id, as no call of the model shows the file.
+        self.state.learn(replace(call, id=""), output, lambda *_: None)
 
-    def _is_own(self, path: str) -> bool:
-        """Is this one of the session's own files?"""
+    def _is_own_file(self, path: str) -> bool:
+        """Whether this is one of the session's own files."""
         own = {self.store.path, self.store.notes.path}
-        return path in own or Path(path).is_relative_to(self.place.folder)
+        return path in own or Path(path).is_relative_to(self.home.folder)
 
     def _skill_text(self, skill: UsedSkill) -> str:
-        """What a skill says now; nothing if it is gone, or its folder no longer trusted."""
+        """The text of a skill; empty if it is gone, or its folder is no longer trusted."""
         if skill.name not in self.skills.known:
             return ""
-        shown = SkillTool(self.skills).act(SkillInput(skill.name), self.hands.context)
+        shown = SkillTool(self.skills).act(SkillInput(skill.name), self.executor.context)
         return shown.content if isinstance(shown.content, str) else ""

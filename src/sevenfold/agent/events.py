@@ -1,56 +1,58 @@
-"""What an agent tells while it works, and the queue it comes through.
+"""What an agent reports while it works, and the queues through which its events reach the reader.
 
-Events are frozen. Pieces and progress wait for a reader who is slow; what the engine tells never does, because it is
-told while the session is locked, and the reader may be about to look at the session.
+Events are frozen. Pieces and progress wait for a slow reader. Events of the engine never do, because they are reported
+while the session is locked, and the reader may be about to look at the session.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import deque
 from typing import Protocol
 
 from msgspec import Struct
 
-from sevenfold.agent.loop import Call, Finished
+from sevenfold.agent.loop import Finished
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.events import Event as EngineEvent
 from sevenfold.events import Veto
 from sevenfold.ports import Piece
+from sevenfold.session.results import ToolCall
 
 MOST_WAITING = 1_000
-"""Events that wait to be read before the agent waits for its reader."""
+"""Unread events before the agent waits for its reader."""
 
 
 class ToolBegan(Struct, frozen=True):
-    """A call is about to be carried out."""
+    """A tool call is about to be carried out."""
 
-    call: Call
+    call: ToolCall
 
 
 class ToolProgress(Struct, frozen=True):
-    """Output of a call that is still running."""
+    """Output of a tool call that is still running."""
 
-    call: Call
+    call: ToolCall
     text: str
 
 
 class ToolEnded(Struct, frozen=True):
-    """A call has its result."""
+    """A tool call has its result."""
 
-    call: Call
+    call: ToolCall
     output: ToolOutput
     seconds: float
 
 
 class Happened(Struct, frozen=True):
-    """Something the engine told: a layer acted, a request went out, the cache broke…"""
+    """An event of the engine: a layer acted, a request was sent, the cache broke…"""
 
     event: EngineEvent
 
 
 class Mentioned(Struct, frozen=True):
-    """A file or folder the user mentions was read, or could not be."""
+    """A file or folder that the user mentioned was read, or could not be."""
 
     path: str
     """As it was typed."""
@@ -59,7 +61,7 @@ class Mentioned(Struct, frozen=True):
 
 
 class Notice(Struct, frozen=True):
-    """Something a hook wants shown to the user."""
+    """A message of a hook to the user."""
 
     text: str
 
@@ -73,56 +75,56 @@ class Ended(Struct, frozen=True):
 AgentEvent = Piece | ToolBegan | ToolProgress | ToolEnded | Happened | Mentioned | Notice | Ended
 
 
-class Sink(Protocol):
-    """Where events go."""
+class EventSink(Protocol):
+    """Takes events."""
 
     def put(self, event: AgentEvent) -> None:
-        """Hand an event over."""
+        """Take an event."""
         ...
 
 
 class Reporter:
-    """Turns what is seen of the agent into events, for whoever listens just now."""
+    """Turns what the agent does into events for the current reader, if there is one."""
 
     def __init__(self) -> None:
-        self.sink: Sink | None = None
+        self.sink: EventSink | None = None
 
     def piece(self, piece: Piece) -> None:
-        """Some of an answer."""
-        self._tell(piece)
+        """Report a part of an answer."""
+        self._put(piece)
 
-    def began(self, call: Call) -> None:
-        """See `sevenfold.agent.executor.Witness`."""
-        self._tell(ToolBegan(call))
+    def began(self, call: ToolCall) -> None:
+        """See `sevenfold.agent.executor.CallObserver`."""
+        self._put(ToolBegan(call))
 
-    def progress(self, call: Call, text: str) -> None:
-        """See `sevenfold.agent.executor.Witness`."""
-        self._tell(ToolProgress(call, text))
+    def progress(self, call: ToolCall, text: str) -> None:
+        """See `sevenfold.agent.executor.CallObserver`."""
+        self._put(ToolProgress(call, text))
 
-    def ended(self, call: Call, output: ToolOutput, seconds: float) -> None:
-        """See `sevenfold.agent.executor.Witness`."""
-        self._tell(ToolEnded(call, output, seconds))
+    def ended(self, call: ToolCall, output: ToolOutput, seconds: float) -> None:
+        """See `sevenfold.agent.executor.CallObserver`."""
+        self._put(ToolEnded(call, output, seconds))
 
     def mentioned(self, path: str, output: ToolOutput, folder: bool) -> None:
-        """See `sevenfold.agent.mentions.Tell`."""
-        self._tell(Mentioned(path, output, folder))
+        """Report a file that a message mentions."""
+        self._put(Mentioned(path, output, folder))
 
     def notice(self, text: str) -> None:
-        """Something to show."""
-        self._tell(Notice(text))
+        """Report a message of a hook."""
+        self._put(Notice(text))
 
     def happened(self, event: EngineEvent) -> Veto | None:
-        """A listener of the session."""
-        self._tell(Happened(event))
+        """Report an event of the engine, as a listener of the session."""
+        self._put(Happened(event))
         return None
 
-    def _tell(self, event: AgentEvent) -> None:
+    def _put(self, event: AgentEvent) -> None:
         if self.sink is not None:
             self.sink.put(event)
 
 
-class Queue:
-    """Events from the agent's thread to its reader's."""
+class EventQueue:
+    """Events from the agent's thread to the reader's."""
 
     def __init__(self, most: int = MOST_WAITING) -> None:
         self._events: deque[AgentEvent] = deque()
@@ -132,7 +134,7 @@ class Queue:
         self._left = False
 
     def put(self, event: AgentEvent) -> None:
-        """Add an event; waits for the reader where there are too many, unless it is the engine that tells."""
+        """Add an event; waits for the reader if there are too many, except for events of engine and hooks."""
         with self._changed:
             if not isinstance(event, Happened | Notice):
                 self._changed.wait_for(lambda: len(self._events) < self._most or self._left)
@@ -141,13 +143,13 @@ class Queue:
             self._changed.notify_all()
 
     def end(self) -> None:
-        """There will be no more."""
+        """There will be no more events."""
         with self._changed:
             self._over = True
             self._changed.notify_all()
 
     def leave(self) -> None:
-        """The reader has gone: nobody waits for it any more."""
+        """The reader is gone: drop events, and wait for it no longer."""
         with self._changed:
             self._left = True
             self._events.clear()
@@ -162,3 +164,23 @@ class Queue:
             event = self._events.popleft() if self._events else None
             self._changed.notify_all()
             return event
+
+
+class AsyncEventQueue:
+    """Events from the event loop, or from a tool's thread, to a reader on the event loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
+
+    def put(self, event: AgentEvent) -> None:
+        """Add an event."""
+        self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+
+    def end(self) -> None:
+        """There will be no more events."""
+        self._loop.call_soon_threadsafe(self._events.put_nowait, None)
+
+    async def get(self) -> AgentEvent | None:
+        """The next event; None when there will be no more."""
+        return await self._events.get()

@@ -1,10 +1,9 @@
 """Instruction files: what the user and a project's authors have written down for the agent.
 
-`load` reads AGENTS.md and CLAUDE.md of the user, then of every folder from the project's root down to the
-working directory, and what they import with ``@path``. A file reaches no further than its owner: the
-project's files import from the project, the user's from the user's folder, and links that lead out of
-it are refused. Nothing here fails because of what a file holds. Whatever could not be loaded is told,
-with its reason, in the place where its text would have been.
+`load` reads AGENTS.md and CLAUDE.md of the user, then of every folder from the project's root down to the working
+directory, and what they import with ``@path``. A file reaches no further than its owner: the project's files import
+from the project, the user's from the user's folder, and links that lead out of it are refused. The content of a file
+never makes loading fail: in place of a file that could not be loaded, the prompt says why.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from sevenfold.errors import InputError
 from sevenfold.prompts.system import InstructionFile, InstructionProblem, Instructions
 
 NAMES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md")
-"""What is looked for in every folder, in this order."""
+"""The files looked for in every folder, in this order."""
 
 LARGEST = 4 * 1024 * 1024
-"""Bytes of a file that is still read."""
+"""Bytes of the largest file that is read."""
 
 MOST_HOPS = 4
-"""How far imports lead: the imports of a file's imports are two hops away from it."""
+"""How deep imports may be nested: the imports of a file's imports are two hops away from it."""
 
 MOST_IMPORTS = 500
-"""How many imports are followed up in all…"""
+"""How many imports are followed in all."""
 
 MOST_CHARACTERS = 4 * LARGEST
-"""…and how much text there may be before no more are."""
+"""How much text may be loaded before no more imports are followed."""
 
 Owner = Literal["user", "project"]
-Reason = Literal["session_start", "compact", "include"]
+LoadReason = Literal["session_start", "compact", "include"]
 
 _FENCE = re.compile(r"[\s>]*(`{3,}|~{3,})(.*)")
 _LIST_ITEM = re.compile(r"\s*([-*+]|\d+[.)])\s")
@@ -50,51 +49,52 @@ _LIKE_A_PATH = re.compile(r"(\.{0,2}|~)/.|.*\.\w+$")
 _UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\U000e0000-\U000e007f]")
 
 
-class Loaded(Struct, frozen=True):
-    """A file that was looked at: what it says, why it was wanted, and what came in the way."""
+class LoadedFile(Struct, frozen=True):
+    """A file that was looked at: its text, why it was loaded, and what went wrong."""
 
     path: str
     owner: Owner
-    reason: Reason
-    """Why it was wanted: it is one of the files always read, or another one imports it."""
+    reason: LoadReason
+    """Why it was loaded: it is one of the files always read, or another one imports it."""
     text: str = ""
     parent: str | None = None
     """The file that imports it."""
     problem: str = ""
-    """Why there is no text."""
+    """Why there is no text; empty if there is."""
     note: str | None = None
-    """What had to be done to the text."""
+    """How the text had to be repaired."""
     known: str = ""
-    """The file that already says the same; then nothing is said again."""
+    """The file that already has the same text; then it is not repeated."""
 
 
 def load(
-    root: Path, cwd: Path, home: Path | None = None, *, reason: Reason = "session_start"
-) -> tuple[Loaded, ...]:
-    """All instruction files, from the most general to the most specific, each followed by its imports.
+    root: Path, cwd: Path, home: Path | None = None, *, reason: LoadReason = "session_start"
+) -> tuple[LoadedFile, ...]:
+    """Load all instruction files, from the most general to the most specific, each followed by its imports.
 
-    ``home`` is the folder with the user's own instructions; ``~`` in an import stands for it.
+    ``home`` is the folder with the user's own instructions; ``~`` in an import means this folder. Raises `InputError`
+    if ``cwd`` is not inside ``root``.
     """
     root, cwd = root.resolve(), cwd.resolve()
     if not cwd.is_relative_to(root):
         raise InputError(f"{cwd} is not inside {root}; name the project's root above the working directory")
     home = home.resolve() if home else None
-    reading = _Reading(home)
+    loader = _Loader(home)
     if home:
-        reading.folder(home, _Wanted(home, home, "user", reason))
+        loader.folder(home, _Request(home, home, "user", reason))
     for folder in reversed([cwd, *cwd.parents]):
         if folder.is_relative_to(root):
-            reading.folder(folder, _Wanted(folder, root, "project", reason))
-    return tuple(reading.loaded)
+            loader.folder(folder, _Request(folder, root, "project", reason))
+    return tuple(loader.loaded)
 
 
-def as_text(loaded: tuple[Loaded, ...]) -> Instructions | None:
-    """The loaded files as a section of the prompt; None if they say nothing."""
+def as_text(loaded: tuple[LoadedFile, ...]) -> Instructions | None:
+    """The loaded files as a section of the prompt; None if they have no text."""
     return Instructions.of([_framed(file) for file in loaded if file.text or file.problem])
 
 
 def imports(text: str) -> tuple[str, ...]:
-    """The paths a text imports, each once; what stands in code is an example, not an import."""
+    """The paths a text imports, each once; code in it is an example, not an import."""
     found = (
         match[1].replace("\\ ", " ").rstrip(_AFTER_PATH)
         for paragraph in _BLANK_LINES.split(_without_code_blocks(text))
@@ -103,19 +103,19 @@ def imports(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, found)))
 
 
-class _Wanted(Struct, frozen=True):
-    """A file to be read, and how far it may reach."""
+class _Request(Struct, frozen=True):
+    """A file to read, and how far its imports may reach."""
 
     path: Path
     bounds: Path
     owner: Owner
-    reason: Reason
+    reason: LoadReason
     parent: str | None = None
     hops: int = 0
 
 
 class _Content(Struct, frozen=True):
-    """What was found in a file."""
+    """The content of a file."""
 
     text: str = ""
     identity: tuple[int, int] | None = None
@@ -123,24 +123,24 @@ class _Content(Struct, frozen=True):
     note: str | None = None
 
 
-class _Reading:
-    """One pass over all files: what was loaded, and what is known already."""
+class _Loader:
+    """One pass over all files: what was loaded, and which texts are known already."""
 
     def __init__(self, home: Path | None) -> None:
-        self.loaded: list[Loaded] = []
+        self.loaded: list[LoadedFile] = []
         self._home = home
         self._followed = 0
         self._characters = 0
         self._known: dict[tuple[int, int] | str | None, str] = {}
 
-    def folder(self, folder: Path, wanted: _Wanted) -> None:
+    def folder(self, folder: Path, request: _Request) -> None:
         for name in NAMES:
             path = folder / name
             if os.path.lexists(path):
-                self._file(replace(wanted, path=path), _read(path, wanted.bounds))
+                self._file(replace(request, path=path), _read(path, request.bounds))
 
-    def _file(self, wanted: _Wanted, content: _Content) -> None:
-        file = Loaded(str(wanted.path), wanted.owner, wanted.reason, parent=wanted.parent)
+    def _file(self, request: _Request, content: _Content) -> None:
+        file = LoadedFile(str(request.path), request.owner, request.reason, parent=request.parent)
         if content.problem:
             self.loaded.append(replace(file, problem=content.problem))
             return
@@ -152,13 +152,13 @@ class _Reading:
         self._characters += len(content.text)
         self.loaded.append(replace(file, text=content.text, note=content.note))
         for reference in imports(content.text):
-            if not self._imported(reference, wanted):
+            if not self._imported(reference, request):
                 break
 
-    def _imported(self, reference: str, by: _Wanted) -> bool:
-        """Load an import; False when there were so many that no more will be."""
+    def _imported(self, reference: str, by: _Request) -> bool:
+        """Load an import; False if there were too many and no more are loaded."""
         self._followed += 1
-        wanted = replace(
+        request = replace(
             by,
             path=self._place(reference, by),
             reason="include",
@@ -166,23 +166,25 @@ class _Reading:
             hops=by.hops + 1,
         )
         if self._followed > MOST_IMPORTS or self._characters > MOST_CHARACTERS:
-            self._file(wanted, _Content(problem="there were too many imports before; the rest is left out"))
+            self._file(
+                request, _Content(problem="there were too many imports before; the rest is left out")
+            )
             return False
-        content = _read(wanted.path, by.bounds)
+        content = _read(request.path, by.bounds)
         if content.problem and not _LIKE_A_PATH.match(reference):
             return True  # a name with an @ in front, as people and packages have
-        if wanted.hops > MOST_HOPS and content.identity not in self._known:
+        if request.hops > MOST_HOPS and content.identity not in self._known:
             content = _Content(problem=f"it is more than {MOST_HOPS} imports away")
-        self._file(wanted, content)
+        self._file(request, content)
         return True
 
-    def _place(self, reference: str, by: _Wanted) -> Path:
+    def _place(self, reference: str, by: _Request) -> Path:
         if reference.startswith("~/") and self._home:
             return self._home / reference[2:]
         return by.path.parent / reference
 
 
-def _framed(file: Loaded) -> InstructionFile | InstructionProblem:
+def _framed(file: LoadedFile) -> InstructionFile | InstructionProblem:
     if file.problem:
         return InstructionProblem(file.path, file.problem, file.parent)
     return InstructionFile(file.path, file.owner, file.text, file.parent, file.note)
@@ -241,7 +243,7 @@ def _without_code_blocks(text: str) -> str:
 
 
 def _without_code_spans(paragraph: str) -> str:
-    """The paragraph without what stands between two equally long runs of backticks."""
+    """The paragraph without the code between two equally long runs of backticks."""
     runs = list(_BACKTICKS.finditer(paragraph))
     partner: dict[int, int] = {}
     newest: dict[int, int] = {}

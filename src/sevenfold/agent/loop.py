@@ -1,239 +1,213 @@
-"""The agent's loop: ask, do what the answer calls for, ask again, until there is nothing left to do.
+"""The agent's loop: ask the model, carry out the tool calls of its answer, ask again, until nothing is left to do.
 
-    queued input → what is due (offload, clear, compact) → request → answer → tools → what may be done beside it
+    queued messages → what is due (offload, clear, compact) → request → answer → tools → background work
 
-One turn is `Loop._turn`. It is a flow: it yields what it needs (a model's answer, tools, hooks, a pause) and leaves
-the waiting to whoever drives it.
+`Loop._turn` is one round of it. All of it is a flow: it yields what it needs (a model's answer, tools, hooks, a pause),
+and its driver does the waiting.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
-from sevenfold.conversation.engine import Engine
-from sevenfold.conversation.exchange import Outcome
-from sevenfold.conversation.flow import Fire, Run, Signal, Wait
-from sevenfold.conversation.hooks import HookInput, HookOutcome, Stop, UserPromptSubmit
+from sevenfold.agent.executor import NOT_DONE, AgentHooks, Executor, result_block
+from sevenfold.agent.tools.output import failed
+from sevenfold.conversation.conversation import Conversation
+from sevenfold.conversation.flow import Flow, Signal, Wait
+from sevenfold.conversation.hooks import HookInput, Stop, UserPromptSubmit
+from sevenfold.conversation.request import Outcome
 from sevenfold.conversation.transcript import Beside
+from sevenfold.conversation.turn import turn
 from sevenfold.errors import Aborted, InputError, ModelError, RateLimited
 from sevenfold.events import SteppedAside
-from sevenfold.layers.compact.request import Wish
+from sevenfold.layers.compact.request import Compacted, CompactionRequest
+from sevenfold.layers.notes.layer import compact
 from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolUse
 from sevenfold.record.log import Answer
 from sevenfold.record.wire import NO_RESULT
+from sevenfold.session.results import ToolCall
 
 RETRIES = 4
-"""How often a request is made again that a provider could not answer just then."""
+"""How often a request is repeated that a provider could not answer just then."""
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
-"""A provider that wants a longer pause than this is not asked again."""
+"""If a provider wants a longer pause than this, the request is not repeated."""
 STOP_HOOKS = 8
 """How often in a row hooks may keep the agent from stopping."""
-NOT_DONE = "The user interrupted before this call was carried out."
 INTERRUPTED = "[The user interrupted the answer here.]"
 NOTHING_TO_DO = 'there is nothing left to do, and nothing new was said: say what to do next, as in run("…")'
-UNHEARD = "the message was not taken in, send it again if it is still meant"
-"""Said of a run that was interrupted before it had begun."""
+NOT_TAKEN_IN = "the message was not taken in, send it again if it is still meant"
+"""Detail of a run that was interrupted before it began."""
 
 End = Literal["done", "interrupted", "max_turns", "budget", "refused", "blocked", "cut"]
-Flow = Generator[Any, Any, Any]
-
-
-class Call(Struct, frozen=True):
-    """A tool call the model makes."""
-
-    id: str
-    name: str
-    input: Any
-
-
-class Hands(Protocol):
-    """Whoever carries out tool calls."""
-
-    halted: str | None
-    """Why the agent is to stop altogether, if a hook said so."""
-
-    def act(self, calls: Sequence[Call]) -> list[Mapping[str, Any]]:
-        """A ``tool_result`` block for each call, whatever happens."""
-        ...
-
-    async def act_async(self, calls: Sequence[Call]) -> list[Mapping[str, Any]]:
-        """The same, awaited."""
-        ...
 
 
 class Limits(Struct, frozen=True):
-    """When to stop, done or not."""
+    """When to stop, even if there is more to do."""
 
     turns: int | None = None
     """Requests in one run."""
     usd: float | None = None
-    """Counted over the whole session."""
+    """Dollars in the whole session."""
     tokens: int | None = None
-    """Tokens written by the model in one run."""
+    """Tokens the model writes in one run."""
 
 
 class Finished(Struct, frozen=True):
-    """Why the loop ended, and what it said last."""
+    """Why a run ended, and what the model said last."""
 
     end: End
     text: str = ""
     turns: int = 0
     tokens: int = 0
-    """Written by the model."""
+    """Tokens the model wrote."""
     usd: float | None = None
     """What the run cost."""
     detail: str = ""
 
 
-def unheard(outcome: HookOutcome) -> None:
-    """For whoever does not want to know what hooks have to show."""
+class LoopSources(Struct, frozen=True, kw_only=True):
+    """What the loop asks for while it runs."""
+
+    news: Callable[[], Iterable[HookInput]] = tuple
+    """Events that hooks have not received yet."""
+    background_tasks: Callable[[], Sequence[Mapping[str, Any]]] = tuple
+    """Running background commands, for Stop hooks."""
+    mentions: Callable[[str], Flow[list[Beside]]] | None = None
+    """Reads the files a message mentions."""
 
 
 class Loop:
-    """Runs an agent on an engine."""
+    """Runs an agent on a conversation."""
 
     def __init__(
         self,
-        engine: Engine,
-        hands: Hands,
+        conversation: Conversation,
+        executor: Executor,
+        hooks: AgentHooks,
         *,
-        limits: Limits | None = None,
-        common: Callable[[], Mapping[str, str]],
-        news: Callable[[], Iterable[HookInput]] = tuple,
-        heard: Callable[[HookOutcome], None] = unheard,
-        beside: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
-        mentions: Callable[[str], Run[list[Beside]]] | None = None,
+        limits: Limits,
+        sources: LoopSources,
     ) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits
         self.signals: Callable[[], Signal] = Signal
-        """Makes what a pause waits for; whoever moves time by hand puts another one here."""
+        """Makes the signal of a run; a test that moves time by hand puts another one here."""
         self.stopped = Signal()
-        """Happens when the present run is interrupted."""
-        self._engine = engine
-        self._hands = hands
-        self._common = common
-        self._news = news
-        self._heard = heard
-        self._beside = beside
-        self._mentions = mentions
-        """Reads what a message mentions."""
+        """Happens when the current run is interrupted."""
+        self._conversation = conversation
+        self._executor = executor
+        self._hooks = hooks
+        self._sources = sources
         self._queued: deque[str] = deque()
         self._begin()
 
     def _begin(self) -> None:
         self._stopping = False
         self.stopped = self.signals()
-        self._hands.halted = None
+        self._executor.begin()
         self._turns = self._tokens = self._held = 0
         self._text = ""
-        self._spent = self._engine.session.exchange.account.usd or 0.0
+        self._spent = self._usd or 0.0
+
+    @property
+    def _usd(self) -> float | None:
+        """What the session has cost; None if a price is unknown."""
+        return self._conversation.account.usd
 
     def queue(self, text: str) -> None:
-        """Say something as soon as the agent can hear it: with the results of the tools it is using."""
+        """Send a message while the agent works; the model gets it with the results of the running tools."""
         self._queued.append(text)
 
     def interrupt(self) -> None:
-        """Stop; whoever drives also aborts what is under way."""
+        """Stop the current run: its request, its tools and its pauses."""
         self._stopping = True
         self.stopped.happen()
+        self._executor.stop()
 
     @property
     def left(self) -> Limits:
         """What is left of each limit."""
-        limits, usd = self.limits, self._engine.session.exchange.account.usd or 0.0
+        limits = self.limits
         return Limits(
             None if limits.turns is None else max(0, limits.turns - self._turns),
-            None if limits.usd is None else max(0.0, limits.usd - usd),
+            None if limits.usd is None else max(0.0, limits.usd - (self._usd or 0.0)),
             None if limits.tokens is None else max(0, limits.tokens - self._tokens),
         )
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """What was queued and not heard yet."""
+        """Queued messages that the model has not got yet."""
         return tuple(self._queued)
 
     # -- running --------------------------------------------------------------------------------
 
-    def run(self, prompt: str = "") -> Flow:
-        """Work until there is nothing left to do; the flow returns what was `Finished`.
+    def run(self, prompt: str = "") -> Flow[Finished]:
+        """Work until there is nothing left to do.
 
-        From now on, not from the flow's first step on, it can be interrupted.
+        The run can be interrupted from this call on, not only from the flow's first step.
         """
         self._begin()
         return self._run(prompt)
 
-    def compact(self, wish: Wish) -> Flow:
-        """Compact because somebody asked for it; can be interrupted like a run."""
+    def compact(self, request: CompactionRequest) -> Flow[Compacted | None]:
+        """Compact at the user's request; can be interrupted like a run."""
         self._begin()
-        return self._engine.compacting(wish)
+        return compact(self._conversation, request)
 
-    def _run(self, prompt: str) -> Flow:
+    def _run(self, prompt: str) -> Flow[Finished]:
         self._close_calls()
         try:
-            yield from self._tell()
-            refused = (yield from self._say(prompt)) if prompt else None
+            yield from self._fire_news()
+            refused = (yield from self._submit(prompt)) if prompt else None
         except Aborted:
-            return self._finished("interrupted", UNHEARD)
+            return self._finished("interrupted", NOT_TAKEN_IN)
         if refused is not None:
             return self._finished("blocked", refused)
         if not prompt and not self._queued:
-            self._must_have_something_to_do()
+            self._check_something_to_do()
         try:
             while True:
-                finished: Finished | None = yield from self._turn()
+                finished = yield from self._turn()
                 if finished is not None:
                     return finished
         except Aborted as error:
-            self._keep(error)
+            self._keep_partial(error)
             return self._finished("interrupted")
 
-    def _close_calls(self) -> None:
-        """Answer calls that something kept from being answered: nobody will any more, and all would end there."""
-        session = self._engine.session
-        if waiting := session.waiting:
-            session.tool_results([blocks.result(call, NO_RESULT, is_error=True) for call in waiting])
-
-    def _must_have_something_to_do(self) -> None:
-        try:
-            self._engine.session.something_to_say()
-        except InputError:
-            raise InputError(NOTHING_TO_DO) from None
-
-    def _turn(self) -> Flow:
-        """One request and all that follows from its answer; None: there is more to do."""
+    def _turn(self) -> Flow[Finished | None]:
+        """One request and everything its answer asks for; None if there is more to do."""
         if limit := self._limit():
             return self._finished(limit)
-        yield from self._tell()
-        yield from self._hear()
-        outcome: Outcome = yield from self._asked()
+        yield from self._fire_news()
+        yield from self._submit_queued()
+        outcome = yield from self._ask()
         answer = outcome.reply.answer
-        calls = calls_of(answer)
-        if calls:
+        if calls := calls_of(answer):
             self._held = 0
-            results = yield self._use(calls)
-            self._engine.session.tool_results(results)
-            return self._halted()
+            results = yield from self._executor.run(calls)
+            self._conversation.tool_results(results)
+            halted = self._executor.halted
+            return None if halted is None else self._finished("blocked", halted)
         if self._queued or answer.stop_reason == "pause_turn":
             return None
         reason = yield from self._held_back()
         if reason is None:
             return self._finished(_end_of(answer))
         self._held += 1
-        self._engine.session.note(reason)
+        self._conversation.note(reason)
         return None
 
-    def _asked(self) -> Flow:
-        """One answer; a provider that is busy is asked again after a while."""
+    def _ask(self) -> Flow[Outcome]:
+        """Get one answer; if the provider is busy, ask again after a pause."""
         for attempt in range(RETRIES + 1):
             try:
-                outcome: Outcome = yield from self._engine.turn()
+                outcome = yield from turn(self._conversation)
             except ModelError as error:
                 pause = _pause(error, attempt)
                 if pause is None:
@@ -247,120 +221,113 @@ class Loop:
                 return outcome
         raise AssertionError("unreachable")
 
-    def _use(self, calls: tuple[Call, ...]) -> Run[list[Mapping[str, Any]]]:
-        return Run(lambda: self._hands.act(calls), lambda: self._hands.act_async(calls))
+    # -- messages and hooks ---------------------------------------------------------------------
 
-    # -- what is said ---------------------------------------------------------------------------
+    def _fire_news(self) -> Flow[None]:
+        """Fire the hooks of events that happened since the last request, and note the context they add."""
+        for event in self._sources.news():
+            outcome = yield from self._hooks.fire(event)
+            for context in outcome.context:
+                self._conversation.note(context)
 
-    def _tell(self) -> Flow:
-        """Tell the hooks what is new; what they have to say about it is noted."""
-        for event in self._news():
-            heard = yield from self._fire(event)
-            for context in heard.context:
-                self._engine.session.note(context)
-
-    def _hear(self) -> Flow:
-        """Take in what was queued; what a hook refuses is told."""
+    def _submit_queued(self) -> Flow[None]:
+        """Take in queued messages; one that a hook refuses is announced as an event."""
         while self._queued:
             text = self._queued.popleft()
             try:
-                refused = yield from self._say(text)
+                refused = yield from self._submit(text)
             except Aborted:
                 self._queued.appendleft(text)
                 raise
             if refused is not None:
-                self._engine.session.announcer.tell(SteppedAside(layer="queue", reason=refused))
+                self._conversation.events.tell(SteppedAside(layer="queue", reason=refused))
 
-    def _say(self, text: str) -> Flow:
-        """Take in the user's words, unless a hook refuses them; returns the reason then."""
-        heard = yield from self._fire(UserPromptSubmit(**self._common(), prompt=text))
-        refused = heard.blocked if heard.blocked is not None else heard.stop
+    def _submit(self, text: str) -> Flow[str | None]:
+        """Take in a message of the user; returns the reason if a hook refuses it."""
+        submitted = UserPromptSubmit(**self._hooks.common(), prompt=text)
+        outcome = yield from self._hooks.fire(submitted)
+        refused = outcome.blocked if outcome.blocked is not None else outcome.stop
         if refused is not None:
             return refused
-        read: list[Beside] = (yield self._mentions(text)) if self._mentions else []
-        self._engine.session.user(text)
-        for one in read:
-            self._engine.session.attach(one)
-        for context in heard.context:
-            self._engine.session.note(context)
+        mentions = self._sources.mentions
+        attachments = (yield from mentions(text)) if mentions else []
+        self._conversation.user(text)
+        for attachment in attachments:
+            self._conversation.attach(attachment)
+        for context in outcome.context:
+            self._conversation.note(context)
         return None
 
-    def _held_back(self) -> Flow:
-        """Ask the hooks whether the agent may stop; the reason if not."""
+    def _held_back(self) -> Flow[str | None]:
+        """Ask the hooks if the agent may stop; returns the reason if not."""
         if self._stopping or self._held >= STOP_HOOKS:
             return None
-        active = self._held > 0
-        heard = yield from self._fire(
-            Stop(
-                **self._common(),
-                stop_hook_active=active,
-                last_assistant_message=self._text,
-                background_tasks=self._beside(),
-            )
+        stop = Stop(
+            **self._hooks.common(),
+            stop_hook_active=self._held > 0,
+            last_assistant_message=self._text,
+            background_tasks=self._sources.background_tasks(),
         )
-        return heard.blocked if heard.stop is None else None
+        outcome = yield from self._hooks.fire(stop)
+        return outcome.blocked if outcome.stop is None else None
 
-    def _fire(self, event: HookInput) -> Generator[Any, Any, HookOutcome]:
-        heard: HookOutcome = yield from Fire(event)
-        self._heard(heard)
-        return heard
+    # -- keeping the conversation in order --------------------------------------------------------
 
-    def _keep(self, error: Aborted) -> None:
-        """What was said before an interruption stays in the conversation, and calls in it are answered."""
+    def _close_calls(self) -> None:
+        """Answer calls of an earlier run that have no result: without one, every request would fail."""
+        if waiting := self._conversation.waiting:
+            self._conversation.tool_results(
+                [blocks.result(call, NO_RESULT, is_error=True) for call in waiting]
+            )
+
+    def _keep_partial(self, error: Aborted) -> None:
+        """Keep what the model said before it was interrupted, and answer the calls in it."""
         partial = error.partial
         if not isinstance(partial, Answer) or all(block.blank for block in partial.blocks):
             return
-        session = self._engine.session
-        session.interrupted(partial)
-        calls = calls_of(partial)
-        if calls:
-            session.tool_results(undone(calls))
+        self._conversation.interrupted(partial)
+        if calls := calls_of(partial):
+            self._conversation.tool_results([result_block(call, failed(NOT_DONE)) for call in calls])
         else:
-            session.note(INTERRUPTED)
+            self._conversation.note(INTERRUPTED)
+
+    def _check_something_to_do(self) -> None:
+        try:
+            self._conversation.must_have_news()
+        except InputError:
+            raise InputError(NOTHING_TO_DO) from None
 
     # -- stopping -------------------------------------------------------------------------------
 
     def _limit(self) -> End | None:
-        limits = self.limits
+        """Why the next request must not be made; None if it may."""
         if self._stopping:
             return "interrupted"
+        limits, usd = self.limits, self._usd
         if limits.turns is not None and self._turns >= limits.turns:
             return "max_turns"
-        usd = self._engine.session.exchange.account.usd
         if limits.usd is not None and usd is not None and usd >= limits.usd:
             return "budget"
         if limits.tokens is not None and self._tokens >= limits.tokens:
             return "budget"
         return None
 
-    def _halted(self) -> Finished | None:
-        return None if self._hands.halted is None else self._finished("blocked", self._hands.halted)
-
     def _finished(self, end: End, detail: str = "") -> Finished:
-        usd = self._engine.session.exchange.account.usd
-        cost = None if usd is None else usd - self._spent
+        cost = None if self._usd is None else self._usd - self._spent
         return Finished(end, self._text, self._turns, self._tokens, cost, detail)
 
 
-def calls_of(answer: Answer) -> tuple[Call, ...]:
+def calls_of(answer: Answer) -> tuple[ToolCall, ...]:
     """The tool calls in an answer."""
     found = (block.body() for block in answer.blocks if block.kind == "tool_use")
-    return tuple(Call(one.id, one.name, _input(one.input)) for one in found if isinstance(one, ToolUse))
-
-
-def undone(calls: Iterable[Call]) -> list[Mapping[str, Any]]:
-    """Results for calls that were never carried out."""
-    return [
-        {"type": "tool_result", "tool_use_id": call.id, "content": NOT_DONE, "is_error": True}
-        for call in calls
-    ]
+    return tuple(ToolCall(one.id, one.name, _input(one.input)) for one in found if isinstance(one, ToolUse))
 
 
 def _input(raw: bytes) -> Any:
     try:
         return msgspec.json.decode(raw)
     except msgspec.DecodeError:
-        # Cut off in the middle; the tool says that it does not fit.
+        # The answer was cut off in the middle; the toolbox reports that the input does not fit.
         return bytes(raw).decode(errors="replace")
 
 
@@ -380,10 +347,10 @@ def _end_of(answer: Answer) -> End:
 
 
 def _pause(error: ModelError, attempt: int) -> float | None:
-    """How long to wait before asking again; None: the error is to be shown."""
+    """Seconds to wait before asking again; None if the error is final."""
     if not error.retryable or attempt == RETRIES:
         return None
-    told = error.retry_after if isinstance(error, RateLimited) else None
-    if told is None:
+    wanted = error.retry_after if isinstance(error, RateLimited) else None
+    if wanted is None:
         return min(LONGEST_PAUSE, FIRST_PAUSE * float(2**attempt))
-    return told if told <= LONGEST_PAUSE else None
+    return wanted if wanted <= LONGEST_PAUSE else None

@@ -1,25 +1,30 @@
-"""The standard system prompt of an agent: computed when a session begins, and again at each compaction.
+"""The system prompt of an agent, and the description of where it runs.
 
-What varies in it (the date, what is left of limits) is looked at before each request, and told when it has changed.
-
-What a project brings (its instruction files, its skills, what its git says) counts only in a folder the user trusts.
+It is computed when a session begins and again at each compaction. What varies in it (the date, what is
+left of limits) is checked before each request and announced when it has changed. What a project brings (its
+instruction files, its skills, its git status) counts only in a folder the user trusts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import contextlib
+import os
+import platform
+import signal
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from math import ceil
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from msgspec import Struct
 
 from sevenfold.agent import instructions
-from sevenfold.agent.environment import look_around
-from sevenfold.agent.fit import Fit
-from sevenfold.agent.instructions import Loaded, Reason
+from sevenfold.agent.instructions import LoadedFile, LoadReason
 from sevenfold.agent.loop import Limits
+from sevenfold.agent.standard_tools import Fit
 from sevenfold.agent.tools.skills import Skills
+from sevenfold.errors import SettingError
 from sevenfold.ports import Clock
 from sevenfold.prompts import system
 from sevenfold.prompts.text import cut, size
@@ -28,82 +33,85 @@ from sevenfold.request.sections import Sections, SectionSource, SystemPrompt, st
 STEPS = (1.0, 0.5, 0.25, 0.1)
 """Shares of a limit at which the model is told again how much is left of it."""
 APART = frozenset({system.McpInstructions.file})
-"""Volatile sections whose changes are announced piece by piece, by others."""
+"""Volatile sections whose changes are announced elsewhere, piece by piece."""
+STYLES_FOLDER = "output-styles"
+_FENCE = "---"
+GIT_SECONDS = 2.0
+"""How long git may take."""
+_GIT_STATUS = ("git", "--no-optional-locks", "status", "--short", "--branch", "--ignore-submodules=all")
 
 
-class Manners(Struct, frozen=True):
-    """How the user wants it."""
+class PromptOptions(Struct, frozen=True, kw_only=True):
+    """What the system prompt of an agent is made from."""
 
+    workspace: Path
+    user: Path
+    """The folder with the user's settings, instructions and skills."""
+    scratch: Path
+    trusted: bool
+    """Whether the user trusts the workspace."""
+    model: str
+    environ: Mapping[str, str]
+    kept_results: int | None
+    """How many tool results stay when old ones are cleared; None if none are ever cleared."""
     guidance: str | None = None
-    """What the model is to know besides."""
     language: str | None = None
-    """To answer in."""
+    """The language to answer in."""
     style: system.OutputStyle | None = None
 
 
-class Prompting:
-    """Holds the sections of one session."""
+class AgentPrompt:
+    """The system prompt of one session."""
 
     def __init__(
         self,
-        folder: Path,
+        options: PromptOptions,
         *,
-        model: str,
-        clock: Clock,
-        environ: Mapping[str, str],
-        trusted: bool,
-        user: Path,
-        skills: Skills,
-        kept_results: int | None,
-        scratch: Path,
         fit: Fit,
-        manners: Manners,
-        left: Callable[[], tuple[Limits, Limits]],
+        skills: Skills,
+        clock: Clock,
+        limits: Callable[[], tuple[Limits, Limits]],
         others: Iterable[SectionSource] = (),
     ) -> None:
-        """``left`` tells the limits of a run, and what is left of each."""
-        self._folder = folder
-        self._trusted = trusted
-        self._user = user
-        self._skills = skills
+        """``limits`` returns the limits of a run, and what is left of each."""
+        self._options = options
         self._fit = fit
-        self._reason: Reason = "session_start"
-        self.loaded: tuple[Loaded, ...] = ()
-        """The instruction files, as they were read last."""
+        self._skills = skills
+        self._reason: LoadReason = "session_start"
+        self.loaded: tuple[LoadedFile, ...] = ()
+        """The instruction files as they were last read."""
         sources = [
             SectionSource.of(system.Instructions, self._instructions),
-            SectionSource.of(
-                system.Environment,
-                lambda: look_around(folder, environ=environ, model=model, trusted=trusted),
-            ),
+            SectionSource.of(system.Environment, self._environment),
             SectionSource.of(system.Today, lambda: _today(clock)),
-            SectionSource.of(system.Budgets, lambda: _budgets(*left())),
-            *_wishes(manners),
+            SectionSource.of(system.Budgets, lambda: _budgets(*limits())),
+            *_preferences(options),
             SectionSource.of(system.Skills, lambda: system.Skills.of(skills.listing())),
         ]
+        kept = options.kept_results
         if fit.size == "full":
-            sources.append(SectionSource.of(system.Scratch, lambda: system.Scratch(str(scratch))))
-        if kept_results is not None and fit.size == "full":
-            sources.append(SectionSource.of(system.Clearing, lambda: system.Clearing(kept_results)))
+            sources.append(SectionSource.of(system.Scratch, lambda: system.Scratch(str(options.scratch))))
+        if fit.size == "full" and kept is not None:
+            sources.append(SectionSource.of(system.Clearing, lambda: system.Clearing(kept)))
         self._sections: Sections = standard([*sources, *others], fit.texts)
         self.sent = SystemPrompt()
-        """The prompt that stands before the messages, with what became of it since."""
+        """The prompt before the messages, with the changes announced since."""
 
-    def prompt(self) -> SystemPrompt:
+    def compute(self) -> SystemPrompt:
         """The prompt as it is now."""
         self.sent = self._computed()
         return self.sent
 
     def news(self) -> SystemPrompt | None:
-        """The prompt with what varies in it as it is now; None if the model knows all of it."""
+        """The prompt with its varying parts as they are now; None if the model knows all of it."""
         now = self.sent.now(self._computed(), but=APART)
         if now == self.sent:
             return None
         self.sent = now
         return now
 
-    def renewed(self) -> SystemPrompt:
-        """The prompt with every section computed anew: instruction files are read, and skills looked for, again."""
+    def renew(self) -> SystemPrompt:
+        """Compute every section again: instruction files are read, and skills looked for, once more."""
         self._reason = "compact"
         self._skills.look()
         self._sections = self._sections.renewed()
@@ -113,9 +121,16 @@ class Prompting:
         made, self._sections = self._sections.prompt()
         return made
 
+    def _environment(self) -> system.Environment:
+        options = self._options
+        return describe_environment(
+            options.workspace, environ=options.environ, model=options.model, trusted=options.trusted
+        )
+
     def _instructions(self) -> system.Instructions | None:
-        root = self._folder if self._trusted else self._user
-        self.loaded = instructions.load(root, root, self._user, reason=self._reason)
+        user = self._options.user
+        root = self._options.workspace if self._options.trusted else user
+        self.loaded = instructions.load(root, root, user, reason=self._reason)
         found, most = instructions.as_text(self.loaded), self._fit.instructions
         if found is None or most is None or size(found.files) <= most:
             return found
@@ -123,10 +138,10 @@ class Prompting:
         return system.Instructions(f"{cut(found.files, most)}\n[Cut here; the whole is in {names}.]")
 
 
-def _wishes(manners: Manners) -> Iterator[SectionSource]:
-    advice, language, style = manners.guidance, manners.language, manners.style
-    if advice:
-        yield SectionSource.of(system.Guidance, lambda: system.Guidance(advice))
+def _preferences(options: PromptOptions) -> Iterator[SectionSource]:
+    guidance, language, style = options.guidance, options.language, options.style
+    if guidance:
+        yield SectionSource.of(system.Guidance, lambda: system.Guidance(guidance))
     if language:
         yield SectionSource.of(system.Language, lambda: system.Language(language))
     if style:
@@ -150,7 +165,100 @@ def _budgets(limits: Limits, left: Limits) -> system.Budgets | None:
 
 
 def _step(limit: float | None, left: float | None) -> float | None:
-    """What is left at most, in steps: told anew before every request, it would say little and take room."""
+    """What is left at most, in steps: announcing every change would take room and say little."""
     if limit is None or left is None:
         return None
     return min(limit * share for share in STEPS if limit * share >= left)
+
+
+def find_style(name: str, folders: Sequence[Path]) -> system.OutputStyle:
+    """The output style of this name from the last of these folders that has it; raises `SettingError` if none has."""
+    places = [folder / STYLES_FOLDER / f"{name}.md" for folder in reversed(folders)]
+    for path in places:
+        try:
+            words = _without_front_matter(path.read_text(encoding="utf-8-sig"))
+        except FileNotFoundError:
+            continue
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingError(f"output_style: {path} cannot be read: {error}") from error
+        if not words:
+            raise SettingError(f"output_style: {path} says nothing; write in it how to answer")
+        return system.OutputStyle(name, words)
+    raise SettingError(
+        f"output_style: there is no style {name!r}; write how to answer into {places[-1]}, or choose another one"
+    )
+
+
+def _without_front_matter(text: str) -> str:
+    lines = text.splitlines()
+    if lines and lines[0].strip() == _FENCE and _FENCE in (line.strip() for line in lines[1:]):
+        end = next(place for place, line in enumerate(lines[1:], 1) if line.strip() == _FENCE)
+        lines = lines[end + 1 :]
+    return "\n".join(lines).strip()
+
+
+def describe_environment(
+    cwd: Path,
+    *,
+    environ: Mapping[str, str],
+    model: str | None = None,
+    trusted: bool = False,
+    git_seconds: float = GIT_SECONDS,
+) -> system.Environment:
+    """Folder, platform, shell and git status, as they are now.
+
+    Git is run only in a folder the user trusts, because a repository's own configuration can make git run programs.
+    """
+    git, changes = _git(cwd, environ, git_seconds) if trusted else (None, None)
+    return system.Environment(
+        cwd=str(cwd),
+        platform=f"{platform.system()} {platform.release()} ({platform.machine()})",
+        shell=PurePath(environ.get("SHELL") or environ.get("COMSPEC") or "").name or None,
+        model=model,
+        git=git,
+        changes=changes,
+    )
+
+
+def _git(cwd: Path, environ: Mapping[str, str], seconds: float) -> tuple[str | None, str | None]:
+    """The line about the branch, and the lines about files; a slow repository or a missing git is fine."""
+    try:
+        said = _output(_GIT_STATUS, cwd, {**environ, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}, seconds)
+    except TimeoutError:
+        return f"did not answer within {seconds:g} seconds", None
+    if said is None:
+        return None, None
+    branch, _, changes = said.partition("\n")
+    return branch.removeprefix("## "), changes.rstrip("\n") or None
+
+
+def _output(command: tuple[str, ...], cwd: Path, environ: Mapping[str, str], seconds: float) -> str | None:
+    """The output of a program; None if the program or the folder does not exist, or the program failed."""
+    try:
+        child = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        return None
+    with child:
+        try:
+            printed, _ = child.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            _kill(child)
+            raise TimeoutError from None
+    return printed.decode(errors="replace") if child.returncode == 0 else None
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    """Kill a program and what it has started, which would keep its output open."""
+    with contextlib.suppress(ProcessLookupError):
+        if os.name == "posix":
+            os.killpg(child.pid, signal.SIGKILL)
+        else:
+            child.kill()

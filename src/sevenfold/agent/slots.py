@@ -1,26 +1,21 @@
-"""What comes back behind a summary when an agent's conversation is compacted.
+"""What comes back after an agent's conversation is compacted.
 
-Each slot works from what the agent keeps (`sevenfold.agent.state_files`), not from the conversation, so it is as good
-after the tenth compaction as after the first. Instruction files come back another way: the system prompt is computed
-anew, and takes effect with the epoch the compaction opens.
+Each slot works from the agent's state, not from the conversation, so it is as good after the tenth compaction as after
+the first. Instruction files come back another way: the system prompt is computed again, and takes effect with the epoch
+the compaction opens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from sevenfold.agent.permissions.engine import Grants
 from sevenfold.agent.processes import BackgroundTask
-from sevenfold.agent.prompt import Prompting
-from sevenfold.agent.state import Standing
-from sevenfold.agent.state_files import Familiar, UsedSkill
+from sevenfold.agent.prompt import AgentPrompt
+from sevenfold.agent.state import AgentState, UsedSkill
 from sevenfold.agent.tools import files
-from sevenfold.agent.tools.context import Desk, Todo
-from sevenfold.agent.tools.session_tools import PlanFile, todo_text
+from sevenfold.agent.tools.session_tools import todo_text
 from sevenfold.agent.tools.skills import Skills
-from sevenfold.conversation.exchange import Exchange
-from sevenfold.conversation.transcript import Beside
-from sevenfold.layers.compact.slots import (
+from sevenfold.conversation.restore import (
     BYTES_PER_TOKEN,
     AnnouncedSlot,
     FilesSlot,
@@ -33,6 +28,7 @@ from sevenfold.layers.compact.slots import (
     Work,
     WorkSlot,
 )
+from sevenfold.conversation.transcript import Beside
 from sevenfold.prompts import system
 from sevenfold.record import blocks
 from sevenfold.request.sections import SystemPrompt, announcement
@@ -40,59 +36,60 @@ from sevenfold.request.sections import SystemPrompt, announcement
 FILE_TOKENS = SKILL_TOKENS = 5_000
 SKILLS_TOKENS = 25_000
 PLAN_TOKENS = 25_000
-"""More than any plan has: it comes back whole, but for small windows."""
+"""More than any plan has, so it comes back whole except in small windows."""
 GOAL_TOKENS = TODO_TOKENS = 10_000
 PERMISSIONS_TOKENS = 4_000
 ANNOUNCED = (system.McpInstructions.file, system.Skills.file)
-"""Sections whose changes are announced piece by piece, by slots of their own."""
+"""Sections of the prompt whose changes have slots of their own."""
 PLANNING = "plan_mode"
 GONE = "ended with the process that started it"
 TASKS = "Commands in the background; do not start again what runs"
 
 
 class SectionsSlot:
-    """Has the system prompt computed anew, in time for the epoch that begins with the summary.
+    """Computes the system prompt again, in time for the epoch that begins with the summary.
 
-    Where the prompt stays as it was sent, what has changed in it since comes behind the summary.
+    If the prompt stays as it was sent, what has changed in it comes back after the summary instead.
     """
 
     name = "sections"
     needed = True
     kinds = frozenset({"changed_sections"})
 
-    def __init__(self, prompting: Prompting, exchange: Exchange) -> None:
-        self._prompting = prompting
-        self._exchange = exchange
+    def __init__(self, prompt: AgentPrompt, want: Callable[[SystemPrompt], None]) -> None:
+        """``want`` sets the system prompt of the next epoch."""
+        self._prompt = prompt
+        self._want = want
 
     def restore(self, moment: Moment) -> Restored:
-        """What precedes the messages is wanted as it is now, or its changes are told."""
-        sent, prompt = self._prompting.sent, self._prompting.renewed()
+        """The changes of the prompt, if it stays as it was sent."""
+        sent, prompt = self._prompt.sent, self._prompt.renew()
         if moment.keeps_front:
             return self._changes(sent, prompt, moment)
-        self._prompting.sent = prompt
-        self._exchange.wanted = self._exchange.wanted.saying(prompt)
+        self._prompt.sent = prompt
+        self._want(prompt)
         return Restored()
 
     def _changes(self, sent: SystemPrompt, prompt: SystemPrompt, moment: Moment) -> Restored:
         before = {section.name: section.text for section in sent.sections}
-        changed = [
-            section
+        changed = {
+            section.name: section.text
             for section in prompt.sections
             if section.name not in ANNOUNCED
             and section.text != before.get(section.name)
             and not moment.says(announcement({}, {section.name: section.text}))
-        ]
+        }
         if not changed:
             return Restored()
-        text = announcement({}, {section.name: section.text for section in changed})
-        facts: dict[str, object] = {"names": [section.name for section in changed]}
-        return Restored((Beside("changed_sections", (blocks.text(text),), facts),), moment.count(text))
+        text = announcement({}, changed)
+        attachment = Beside("changed_sections", (blocks.text(text),), {"names": list(changed)})
+        return Restored((attachment,), moment.count(text))
 
 
 class OpenFilesSlot:
-    """The files read or changed last; what the model knows of files afterwards is what it is shown here.
+    """The files read or changed last; afterwards the model knows only what is shown here.
 
-    A file whose reading stays among the kept messages stays known; one that is put back whole is known as it is now;
+    A file whose reading stays among the kept messages stays known; one that comes back whole is known as it is now;
     all others have to be read again before they are changed.
     """
 
@@ -100,27 +97,22 @@ class OpenFilesSlot:
     needed = False
     kinds = FilesSlot.kinds
 
-    def __init__(
-        self,
-        familiar: Familiar,
-        desk: Desk,
-        *,
-        may_read: Callable[[str], bool],
-        own: Callable[[str], bool],
-    ) -> None:
-        self._familiar = familiar
-        self._desk = desk
+    def __init__(self, state: AgentState, own: Callable[[str], bool]) -> None:
+        """``own`` tells the session's own files, which do not come back."""
+        self._state = state
         self._read: dict[str, bytes] = {}
         self._known: dict[str, str] = {}
-        self._slot = FilesSlot(self._recent, self._text, may_read=may_read, own=own, each=FILE_TOKENS)
+        self._slot = FilesSlot(
+            self._recent, self._text, may_read=state.may_restore, own=own, each=FILE_TOKENS
+        )
 
     def restore(self, moment: Moment) -> Restored:
-        """The newest first."""
+        """The files, newest first."""
         self._read.clear()
         restored = self._slot.restore(moment)
         shown = {
             one.path: one.version
-            for one in self._familiar.files.values()
+            for one in self._state.recent.files.values()
             if one.call and moment.shows(one.call)
         }
         back = {
@@ -133,29 +125,72 @@ class OpenFilesSlot:
         return restored
 
     def forget(self) -> None:
-        """After the compaction: nothing counts as read but what was put back or stays in view."""
-        self._desk.forget()
+        """After the compaction: only files that came back or stayed in view count as read."""
+        self._state.desk.forget()
         for path, version in self._known.items():
-            self._desk.know(path, version, whole=True)
+            self._state.desk.know(path, version, whole=True)
         self._read.clear()
 
     def _recent(self) -> Sequence[Seen]:
-        return [Seen(one.path, one.call) for one in reversed(self._familiar.files.values())]
+        return [Seen(one.path, one.call) for one in reversed(self._state.recent.files.values())]
 
     def _text(self, path: str) -> str:
         self._read[path] = found = files.content(path)
         return found.decode("utf-8")
 
 
-def todo_states(todos: Sequence[Todo]) -> Iterator[State]:
-    """The to-do list, if there is one."""
-    if todos:
-        listed = [{"content": todo.content, "status": todo.status} for todo in todos]
-        yield State("To-do list", todo_text(todos), facts={"content": listed, "itemCount": len(todos)})
+def state_slots(state: AgentState, skill_text: Callable[[UsedSkill], str]) -> list[Slot]:
+    """The slots of an agent's state; the last ones are given up first. ``skill_text`` loads a skill."""
+
+    def skills() -> Iterator[State]:
+        for skill in reversed(state.recent.skills.values()):
+            if text := skill_text(skill):
+                yield State(f"Skill in use: {skill.name}", text, skill.path, {"skill": skill.name})
+
+    return [
+        StateSlot(
+            "plan",
+            lambda: _plan(state),
+            needed=True,
+            each=PLAN_TOKENS,
+            kind="plan_file_reference",
+            other_kinds=[PLANNING],
+        ),
+        StateSlot("goal", lambda: _goal(state), needed=True, each=GOAL_TOKENS, kind="goal_status"),
+        StateSlot("todos", lambda: _todos(state), needed=True, each=TODO_TOKENS, kind="todo_reminder"),
+        StateSlot("permissions", lambda: _permissions(state), each=PERMISSIONS_TOKENS, needed=True),
+        WorkSlot("tasks", TASKS, lambda: works(state.processes.tasks()), kind="task_status"),
+        StateSlot("skills", skills, each=SKILL_TOKENS, together=SKILLS_TOKENS, kind="invoked_skills"),
+    ]
 
 
-def plan_states(plans: PlanFile) -> Iterator[State]:
-    """The plan, whole, and whether it is still being made."""
+def works(tasks: Iterable[BackgroundTask]) -> Iterator[Work]:
+    """Background commands that run, or of which the model does not know yet how they ended."""
+    for task in tasks:
+        if task.state in ("running", "gone") or task.unread:
+            state = GONE if task.state == "gone" else task.state
+            yield Work(task.id, task.command, state, task.path, task.unread)
+
+
+def skill_listing_slot(skills: Skills) -> AnnouncedSlot:
+    """Announces new skills if the prompt stays as it was; those in view are not announced again."""
+    return AnnouncedSlot(
+        "skill listing",
+        skills.listing,
+        lambda name, text: system.Skill(name, " ".join(text.split())).render(),
+        _skill_listing,
+        lambda news: {"content": _skill_listing(news), "skillCount": len(news), "names": list(news)},
+        kind="skill_listing",
+    )
+
+
+def _skill_listing(news: Mapping[str, str]) -> str:
+    made = system.Skills.of(news)
+    return made.render() if made else ""
+
+
+def _plan(state: AgentState) -> Iterator[State]:
+    plans = state.plans
     if text := plans.text():
         yield State("Plan", text, str(plans.path), {"planFilePath": str(plans.path)})
     if plans.planning:
@@ -164,96 +199,28 @@ def plan_states(plans: PlanFile) -> Iterator[State]:
             f"Notes for the plan go to {plans.path}; hand it over with PlanReady when it is complete."
         )
         facts = {"reminderType": "full", "isSubAgent": False, "planFilePath": str(plans.path)}
-        facts["planExists"] = bool(plans.text())
-        yield State("Planning", words, facts=facts, kind=PLANNING)
+        yield State("Planning", words, facts={**facts, "planExists": bool(text)}, kind=PLANNING)
 
 
-def permission_states(grants: Grants) -> Iterator[State]:
-    """What the user has settled."""
+def _goal(state: AgentState) -> Iterator[State]:
+    if goal := state.goal:
+        facts = {"met": False, "condition": goal}
+        yield State("Goal of this session, in the user's words", goal, facts=facts)
+
+
+def _todos(state: AgentState) -> Iterator[State]:
+    if todos := state.todos.get():
+        listed = [{"content": todo.content, "status": todo.status} for todo in todos]
+        yield State("To-do list", todo_text(todos), facts={"content": listed, "itemCount": len(todos)})
+
+
+def _permissions(state: AgentState) -> Iterator[State]:
+    grants, rules = state.grants, state.grants.now.rules
     lines = [f"Mode: {grants.mode}."]
     lines += [f"Allowed by the user in this session: {rule}" for rule in grants.granted]
-    rules = grants.now.rules
     lines += [f"Always asked for: {rule}" for rule in rules.ask]
     lines += [f"Refused, do not try: {rule}" for rule in rules.deny]
     open_questions = (*grants.unanswered, *grants.pending)
     lines += [f"The user was asked about this and has not answered: {one}" for one in open_questions]
     if len(lines) > 1 or grants.mode != "ask":
         yield State("Permissions", "\n".join(lines), facts={"mode": grants.mode})
-
-
-def goal_states(goal: str) -> Iterator[State]:
-    """What all of it is for."""
-    if goal:
-        yield State(
-            "Goal of this session, in the user's words", goal, facts={"met": False, "condition": goal}
-        )
-
-
-def skill_states(used: Iterable[UsedSkill], text: Callable[[UsedSkill], str]) -> Iterator[State]:
-    """Skills in use, the newest first."""
-    for skill in reversed(list(used)):
-        if words := text(skill):
-            yield State(f"Skill in use: {skill.name}", words, skill.path, {"skill": skill.name})
-
-
-def works(tasks: Iterable[BackgroundTask]) -> Iterator[Work]:
-    """Commands in the background that run, or of which the model does not know how they ended."""
-    for task in tasks:
-        if task.state in ("running", "gone") or task.unread:
-            state = GONE if task.state == "gone" else task.state
-            yield Work(task.id, task.command, state, task.path, task.unread)
-
-
-def skill_listing_slot(skills: Skills) -> AnnouncedSlot:
-    """Announces skills that are new, where the prompt stays as it was; those in view are not announced again."""
-    return AnnouncedSlot(
-        "skill listing",
-        skills.listing,
-        lambda name, words: system.Skill(name, " ".join(words.split())).render(),
-        _listing,
-        lambda news: {"content": _listing(news), "skillCount": len(news), "names": list(news)},
-        kind="skill_listing",
-    )
-
-
-def _listing(news: Mapping[str, str]) -> str:
-    made = system.Skills.of(news)
-    return made.render() if made else ""
-
-
-def state_slots(standing: Standing, skill_text: Callable[[UsedSkill], str]) -> list[Slot]:
-    """The slots of what an agent keeps, those given up last first."""
-    familiar = standing.familiar
-
-    def skills() -> Iterator[State]:
-        return skill_states(familiar.skills.values(), skill_text)
-
-    return [
-        StateSlot(
-            "plan",
-            lambda: plan_states(standing.plans),
-            needed=True,
-            each=PLAN_TOKENS,
-            kind="plan_file_reference",
-            other_kinds=[PLANNING],
-        ),
-        StateSlot(
-            "goal",
-            lambda: goal_states(standing.goal),
-            needed=True,
-            each=GOAL_TOKENS,
-            kind="goal_status",
-        ),
-        StateSlot(
-            "todos",
-            lambda: todo_states(standing.todos.get()),
-            needed=True,
-            each=TODO_TOKENS,
-            kind="todo_reminder",
-        ),
-        StateSlot(
-            "permissions", lambda: permission_states(standing.grants), each=PERMISSIONS_TOKENS, needed=True
-        ),
-        WorkSlot("tasks", TASKS, lambda: works(standing.processes.tasks()), kind="task_status"),
-        StateSlot("skills", skills, each=SKILL_TOKENS, together=SKILLS_TOKENS, kind="invoked_skills"),
-    ]

@@ -1,20 +1,68 @@
-"""The standard tools with what they need: processes, a searcher, the skills of a folder."""
+"""The tools of an agent: the standard ones, as many as fit its window, functions as tools, and skills.
+
+The whole prompt and all tools take some thousand tokens: nothing in a large window, everything in a small one. Which
+of the three sizes an agent gets follows from the window alone, so it stays the same for a whole session.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+from msgspec import Struct
 
 from sevenfold.agent.processes import LocalProcesses
+from sevenfold.agent.tools.context import ROOM
 from sevenfold.agent.tools.edit import Edit, Write
+from sevenfold.agent.tools.functions import function_tool
 from sevenfold.agent.tools.read import Read
 from sevenfold.agent.tools.search import FindFiles, Grep
 from sevenfold.agent.tools.searchers import find_searcher
 from sevenfold.agent.tools.session_tools import AskUserTool, PlanReady, PlanStart, RecallTool, TodoTool
 from sevenfold.agent.tools.shell import Shell, ShellOutput, ShellStop
 from sevenfold.agent.tools.skills import Skills, SkillTool
-from sevenfold.agent.tools.tool import Tool
+from sevenfold.agent.tools.tool import BriefTool, Tool
 from sevenfold.agent.tools.web import WebFetch
+from sevenfold.prompts import system
+from sevenfold.prompts.system import Static
+from sevenfold.recall.recall import Hit
+from sevenfold.record import blocks
+from sevenfold.record.blocks import Block
+from sevenfold.record.entries import Said
+from sevenfold.record.window import Window
+from sevenfold.session.factory import Store
+
+SKILL_FOLDERS = (".sevenfold/skills", ".claude/skills", ".agents/skills")
+"""Where a project keeps its skills; the user's are in ``skills`` next to the user's settings."""
+SMALL = 40_000
+"""Windows with fewer tokens get short descriptions."""
+TINY = 12_000
+"""Windows with fewer tokens get only the tools that work on files and run commands."""
+INSTRUCTIONS = 4_000
+"""Tokens of instruction files in a window of full size; smaller ones get their share."""
+BYTES_PER_TOKEN = 3
+
+SHORT_DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "Read": "Shows lines of a file with their numbers, from offset on.",
+        "Edit": "Replaces old, which must stand in the file once and exactly, by new. Read the file first.",
+        "Write": "Writes a whole file. Read it first if it is there.",
+        "Shell": "Runs a bash command without input; timeout in seconds.",
+        "Grep": "Finds a regular expression in files; show: files, lines or counts.",
+        "Recall": "Finds what has left the view by words, or shows a record by its id.",
+    }
+)
+LEFT_OUT: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "Edit": ("replace_all",),
+        "Shell": ("background", "description"),
+        "Grep": ("multiline", "limit", "context", "ignore_case"),
+        "Recall": ("kind", "limit", "offset"),
+    }
+)
+"""Inputs that the descriptions for the smallest windows leave out."""
 
 
 def file_tools() -> list[Tool]:
@@ -24,7 +72,7 @@ def file_tools() -> list[Tool]:
 
 
 def shell_tools(processes: LocalProcesses) -> list[Tool]:
-    """Running commands; whoever made the processes closes them."""
+    """Running commands; the caller closes ``processes``."""
     return [Shell(processes), ShellOutput(processes), ShellStop(processes)]
 
 
@@ -37,6 +85,84 @@ def standard_tools(
     return [*tools, SkillTool(skills)] if skills and skills.known else tools
 
 
-def background_folder(session: Path) -> Path:
-    """Where commands in the background leave their output."""
-    return session / "tasks"
+def as_tools(given: Iterable[Any]) -> list[Tool]:
+    """Tools as they are, and functions made into tools."""
+    return [one if isinstance(one, Tool) else function_tool(one) for one in given]
+
+
+def find_skills(project: Path, user: Path, *, trusted: bool) -> Skills:
+    """The user's skills and those of a trusted project; the project's take precedence."""
+    folders = [project / name for name in SKILL_FOLDERS] if trusted else []
+    return Skills([*folders, user / "skills"])
+
+
+class Fit(Struct, frozen=True):
+    """What fits a window."""
+
+    size: Literal["full", "small", "tiny"]
+    room: int
+    """Characters a tool result may have."""
+    answer: int | None = None
+    """Tokens of one answer; None: the usual number."""
+    instructions: int | None = None
+    """Bytes of instruction files; None: no limit."""
+
+    @classmethod
+    def of(cls, window: Window) -> Fit:
+        """What fits this window."""
+        room = window.budget(ROOM)
+        if window.context >= SMALL:
+            return cls("full", room)
+        return cls(
+            "tiny" if window.context < TINY else "small",
+            room,
+            window.reserve,
+            window.budget(INSTRUCTIONS) * BYTES_PER_TOKEN,
+        )
+
+    def tools(self, tools: Iterable[Tool]) -> list[Tool]:
+        """The standard tools that fit, with descriptions that fit."""
+        if self.size == "full":
+            return list(tools)
+        if self.size == "small":
+            return [BriefTool(tool, SHORT_DESCRIPTIONS.get(tool.name, "")) for tool in tools]
+        return [
+            BriefTool(tool, SHORT_DESCRIPTIONS[tool.name], without=LEFT_OUT.get(tool.name, ()))
+            for tool in tools
+            if tool.name in SHORT_DESCRIPTIONS
+        ]
+
+    @property
+    def texts(self) -> tuple[type[Static], ...]:
+        """The texts at the beginning of the system prompt."""
+        return system.STATIC if self.size == "full" else (system.Brief,)
+
+
+class StoreRecall:
+    """Recall for the tool of that name, from the store of a session."""
+
+    def __init__(self, store: Store, result: Callable[[str], bytes]) -> None:
+        """``result`` fetches a stored tool result."""
+        self._store = store
+        self._result = result
+
+    def search(self, query: str, *, kind: str | None = None, k: int = 10) -> Sequence[Hit]:
+        """The records that match, best first."""
+        return self._store.search(query, kind=kind, k=k)
+
+    def fetch(self, reference: str) -> bytes:
+        """The whole of a record, or of a stored result."""
+        match self._store.log.record(reference):
+            case (_, Said() as said):
+                return "\n\n".join(
+                    filter(None, (self._text(block, said) for block in said.blocks))
+                ).encode()
+            case _:
+                return self._result(reference)
+
+    def _text(self, block: Block, said: Said) -> str:
+        if block.id in said.stored:
+            return self._store.results.fetch(said.stored[block.id].path).decode(errors="replace")
+        if block.kind == "tool_use":
+            return block.raw.decode(errors="replace")
+        return blocks.words_of(block)

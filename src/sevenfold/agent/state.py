@@ -1,148 +1,350 @@
-"""How things stand with an agent while it works: what the tools changed, kept so that it can go on."""
+"""What an agent changes as it works, apart from the conversation: goal, to-dos, permissions, files, commands.
+
+It is kept in a small file of its own, not in the transcript, because it is replaced rather than appended to, and
+because permissions must not come from anything a model could have written. It is written before the results of a round
+of calls are, so whatever the model was told is done has been kept.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sevenfold.agent.executor import Asked, Consent
-from sevenfold.agent.loop import Call
-from sevenfold.agent.options import Place
+from sevenfold.agent.executor import Asked, ConsentFunction
 from sevenfold.agent.permissions.engine import Decision, Grants, Mode, Permissions
 from sevenfold.agent.permissions.rules import PermissionRequest, Rules
-from sevenfold.agent.processes import BackgroundTask, LocalProcesses
-from sevenfold.agent.state_files import MOST_TASKS, AgentState, Familiar, KnownTask, StateFile
-from sevenfold.agent.toolkit import KeptTodos, Plans
-from sevenfold.agent.tools.context import Abort, Desk, Verdict
+from sevenfold.agent.processes import BackgroundTask, LocalProcesses, TaskState
+from sevenfold.agent.tools.context import Abort, Desk, DeskState, Todo, Verdict
 from sevenfold.agent.tools.output import FileChanged, FileRead, SkillUsed, ToolOutput
+from sevenfold.agent.tools.session_tools import PlanFile, TodoList
+from sevenfold.errors import TranscriptError
+from sevenfold.session.results import ToolCall
+from sevenfold.stores.files import private_folder, write_whole
 from sevenfold.stores.home import user_home
 from sevenfold.stores.trust import user_folder
 
-ReadOf = Callable[[str, str, str], None]
-"""Told of a file that was read in full: its path, the call, the version."""
+VERSION = 1
+MOST_TASKS = 50
+"""Background commands that are kept, the newest ones."""
+MOST_FILES = 200
+"""Files that are kept, those used last."""
 
 
-class Standing:
-    """Everything an agent changes as it works, but for the conversation."""
+class AgentHome(Struct, frozen=True):
+    """The folder in which an agent keeps its files."""
+
+    folder: Path
+    results: Path
+    """Tool results that were too large for the context."""
+    temporary: bool
+    """Whether it is deleted when the agent is closed."""
+
+    @property
+    def state(self) -> Path:
+        """The file with the agent's state."""
+        return self.folder / "state.json"
+
+    @property
+    def plan(self) -> Path:
+        """The file with the plan."""
+        return self.folder / "plan.md"
+
+    @property
+    def tasks(self) -> Path:
+        """The folder with the output of background commands."""
+        return self.folder / "tasks"
+
+    @property
+    def scratch(self) -> Path:
+        """The folder for temporary files of the model."""
+        return self.folder / "scratch"
+
+    def remove(self) -> None:
+        """Delete the folder, if it is temporary."""
+        if self.temporary:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class UsedSkill(Struct, frozen=True):
+    """A skill that was loaded."""
+
+    name: str
+    path: str
+
+
+class OpenFile(Struct, frozen=True):
+    """A file the agent works with, and the call whose result showed all of it."""
+
+    path: str
+    call: str = ""
+    version: str = ""
+
+
+class SavedTask(Struct, frozen=True):
+    """A background command as it is saved; one that ended with its process is saved as running."""
+
+    task: str
+    command: str
+    state: TaskState
+    path: str
+    code: int | None = None
+    read: int = 0
+    mark: str = ""
+
+    @classmethod
+    def of(cls, task: BackgroundTask) -> SavedTask:
+        """What is saved of a task."""
+        return cls(task.id, task.command, task.state, task.path, task.code, task.read, task.mark)
+
+    def restored(self) -> BackgroundTask:
+        """The task that was saved."""
+        return BackgroundTask(
+            self.task, self.command, self.state, self.path, self.code, self.read, mark=self.mark
+        )
+
+
+class SavedState(Struct, frozen=True):
+    """An agent's state as it is saved."""
+
+    version: int = VERSION
+    mode: Mode | None = None
+    after_planning: Mode = "ask"
+    granted: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+    todos: tuple[Todo, ...] = ()
+    goal: str = ""
+    skills: tuple[UsedSkill, ...] = ()
+    """In the order of their last use."""
+    files: tuple[OpenFile, ...] = ()
+    """In the order in which they were last read or changed."""
+    desk: DeskState | None = None
+    tasks: tuple[SavedTask, ...] = ()
+
+
+class StateFile:
+    """Saves the state in a file, or nowhere."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._written = b""
+        self.problem = ""
+        """Why the file could not be read or written; the agent works without it."""
+
+    def load(self) -> SavedState:
+        """The state saved last; an empty one if there is none, or it cannot be read."""
+        if self._path is None or not self._path.is_file():
+            return SavedState()
+        try:
+            self._written = self._path.read_bytes()
+            found = msgspec.json.decode(self._written, type=SavedState)
+        except (OSError, msgspec.DecodeError) as error:
+            self.problem = f"{self._path}: cannot be read ({error}); permissions and to-dos start anew"
+            return SavedState()
+        return found if found.version == VERSION else SavedState()
+
+    def save(self, state: SavedState) -> None:
+        """Write the state, if it has changed."""
+        written = msgspec.json.encode(state)
+        if self._path is None or written == self._written:
+            return
+        try:
+            private_folder(self._path.parent)
+            write_whole(self._path, written)
+        except (OSError, TranscriptError) as error:
+            self.problem = f"{self._path}: cannot be written ({error})"
+        else:
+            self._written = written
+
+
+class RecentUse(Struct):
+    """The files and skills the agent uses, in the order of their last use."""
+
+    files: dict[str, OpenFile] = field(default_factory=dict)
+    skills: dict[str, UsedSkill] = field(default_factory=dict)
+
+    def file(self, path: str, call: str = "", version: str = "") -> None:
+        """A file was read or changed."""
+        self.files.pop(path, None)
+        self.files[path] = OpenFile(path, call, version)
+        if len(self.files) > MOST_FILES:
+            del self.files[next(iter(self.files))]
+
+    def skill(self, name: str, path: str) -> None:
+        """A skill was loaded."""
+        self.skills.pop(name, None)
+        self.skills[name] = UsedSkill(name, path)
+
+
+class SavedTodos(TodoList):
+    """The to-do list; each change is saved."""
+
+    def __init__(self, todos: Sequence[Todo], save: Callable[[], None]) -> None:
+        super().__init__(todos)
+        self._save = save
+
+    def set(self, todos: Sequence[Todo]) -> None:
+        """Replace the list."""
+        super().set(todos)
+        self._save()
+
+
+class PlanMode(PlanFile):
+    """The plan, and planning as a mode of the agent's permissions."""
+
+    def __init__(self, path: Path, grants: Grants, approve: Callable[[str, Abort], Verdict]) -> None:
+        super().__init__(path, approve)
+        self._grants = grants
+
+    @property
+    def planning(self) -> bool:
+        """Whether a plan is being made, and nothing may be changed yet."""
+        return self._grants.mode == "plan"
+
+    def enter(self) -> None:
+        """Begin to plan."""
+        self._grants.mode = "plan"
+
+    def leave(self) -> None:
+        """Stop planning."""
+        self._grants.end_planning()
+
+    def submit(self, plan: str, abort: Abort) -> Verdict:
+        """Write the plan and ask for approval; approval ends planning."""
+        verdict = super().submit(plan, abort)
+        if verdict.approved:
+            self.leave()
+        return verdict
+
+
+class AgentState:
+    """Everything an agent changes as it works, apart from the conversation."""
 
     def __init__(
         self,
-        folder: Path,
-        place: Place,
+        workspace: Path,
+        home: AgentHome,
         *,
         mode: Mode | None,
         rules: Mapping[str, Sequence[str]],
-        consent: Consent | None,
+        consent: ConsentFunction | None,
     ) -> None:
-        self.folder = folder
-        self.place = place
-        self._file = StateFile(None if place.passing else place.state)
+        self._workspace = workspace
+        self._home = home
+        self._file = StateFile(None if home.temporary else home.state)
         self._consent = consent
         self._lock = threading.RLock()
-        state = self._file.load()
-        self.goal = state.goal
-        self.familiar = Familiar.of(state)
-        self.processes = LocalProcesses(place.tasks, [one.task_again() for one in state.tasks])
-        self._gone = [one.task for one in state.tasks if one.state == "running"]
+        saved = self._file.load()
+        self.goal = saved.goal
+        self.recent = RecentUse(
+            {one.path: one for one in saved.files}, {one.name: one for one in saved.skills}
+        )
+        self.processes = LocalProcesses(home.tasks, [one.restored() for one in saved.tasks])
+        self._lost = [one.task for one in saved.tasks if one.state == "running"]
         self._ended: set[str] = set()
-        self.desk = Desk(folder)
-        if state.desk is not None and Path(state.desk.cwd).is_dir():
-            self.desk.restore(state.desk)
-        self.grants = Grants(self._permissions(mode or state.mode or "ask", rules))
-        self.grants.restore(state.granted, state.pending, state.after_planning)
-        self.todos = KeptTodos(state.todos, self.save)
-        self.plans = Plans(place.plan, self.grants, self._approve)
+        self.desk = Desk(workspace)
+        if saved.desk is not None and Path(saved.desk.cwd).is_dir():
+            self.desk.restore(saved.desk)
+        self.grants = Grants(self._permissions(mode or saved.mode or "ask", rules))
+        self.grants.restore(saved.granted, saved.pending, saved.after_planning)
+        self.todos = SavedTodos(saved.todos, self.save)
+        self.plans = PlanMode(home.plan, self.grants, self._approve)
         self.grants.changed = self.save
 
     @property
     def problem(self) -> str:
-        """Why it is not kept, if so."""
+        """Why the state could not be loaded or saved; empty if it could."""
         return self._file.problem
 
     def save(self) -> None:
-        """Keep how things stand."""
+        """Save the state."""
         with self._lock:
-            self._file.save(self._state())
+            self._file.save(self._saved())
 
     def set_goal(self, goal: str) -> None:
-        """What all of it is for, from now on."""
+        """Set the goal of the session."""
         self.goal = goal
         self.save()
 
-    def learn(self, call: Call, output: ToolOutput, read: ReadOf) -> None:
-        """Take in what a call did; kept once the calls beside it are done as well."""
+    def learn(self, call: ToolCall, output: ToolOutput, on_read: Callable[[str, str, str], None]) -> None:
+        """Take in what a call did; the executor saves it after the whole round of calls.
+
+        ``on_read`` gets path, call and version of each file that was read in full.
+        """
         with self._lock:
             for fact in output.facts:
                 match fact:
                     case FileRead(path=path, version=version, whole=whole, again=again):
                         if whole and not again:
-                            read(path, call.id, version)
-                        self.familiar.file(path, again or (call.id if whole else ""), version)
+                            on_read(path, call.id, version)
+                        self.recent.file(path, again or (call.id if whole else ""), version)
                     case FileChanged(path=path, version=version):
-                        self.familiar.file(path, "", version)
+                        self.recent.file(path, "", version)
                     case SkillUsed(name=name, path=path):
-                        self.familiar.skill(name, path)
+                        self.recent.skill(name, path)
 
     def close(self) -> None:
-        """End what runs in the background, and keep how things stand."""
+        """End background commands and save the state."""
         self._ended = {task.id for task in self.processes.tasks() if task.state == "running"}
         self.processes.close()
         self.save()
-        self.place.remove()
+        self._home.remove()
 
-    def take_gone(self) -> list[BackgroundTask]:
-        """Commands that ended with an earlier process and that nobody has been told of; they are told of now."""
-        gone, self._gone = self._gone, []
-        return [task for task in self.processes.tasks() if task.id in gone]
+    def take_lost_tasks(self) -> list[BackgroundTask]:
+        """Commands that ended with an earlier process; each is returned once."""
+        lost, self._lost = self._lost, []
+        return [task for task in self.processes.tasks() if task.id in lost]
 
     def may_restore(self, path: str) -> bool:
-        """Would this file be read without asking, as it is now?"""
+        """Whether this file may be read without asking, as it is now."""
         if str(Path(path).resolve()) != path:
             return False
         return self.grants.now.decide(PermissionRequest("Read", "read", path)).verdict == "allow"
 
     def _permissions(self, mode: Mode, rules: Mapping[str, Sequence[str]]) -> Permissions:
         return Permissions(
-            workspace=str(self.folder),
-            roots=(str(self.place.scratch),),
-            readable=(str(self.place.results), str(self.place.folder)),
+            workspace=str(self._workspace),
+            roots=(str(self._home.scratch),),
+            readable=(str(self._home.results), str(self._home.folder)),
             guarded=tuple(str(own.resolve()) for own in (user_folder(os.environ), user_home().root)),
             home=str(Path.home()),
             mode=mode,
             rules=Rules.of(rules),
-            plan=str(self.place.plan),
+            plan=str(self._home.plan),
         )
 
-    def _state(self) -> AgentState:
-        return AgentState(
+    def _saved(self) -> SavedState:
+        return SavedState(
             mode=self.grants.mode,
             after_planning=self.grants.after_planning,
             granted=self.grants.granted,
             pending=self.grants.pending,
             todos=tuple(self.todos.get()),
             goal=self.goal,
-            skills=tuple(self.familiar.skills.values()),
-            files=tuple(self.familiar.files.values()),
+            skills=tuple(self.recent.skills.values()),
+            files=tuple(self.recent.files.values()),
             desk=self.desk.state(),
-            tasks=tuple(map(self._known, self.processes.tasks()[-MOST_TASKS:])),
+            tasks=tuple(map(self._saved_task, self.processes.tasks()[-MOST_TASKS:])),
         )
 
-    def _known(self, task: BackgroundTask) -> KnownTask:
-        """What is kept of a task; until the next process has told of it, one that ended with this one runs."""
-        untold = task.id in self._ended or task.id in self._gone
-        return KnownTask.of(replace(task, state="running") if untold else task)
+    def _saved_task(self, task: BackgroundTask) -> SavedTask:
+        # Saved as running until the next process has told the model that it ended with this one.
+        untold = task.id in self._ended or task.id in self._lost
+        return SavedTask.of(replace(task, state="running") if untold else task)
 
     def _approve(self, plan: str, abort: Abort) -> Verdict:
-        """Put a plan to the user, like anything else that needs consent."""
+        """Ask the user to approve a plan, like anything else that needs consent."""
         if self._consent is None:
             free = self.grants.after_planning == "autonomous"
             return Verdict(free, "" if free else "Nobody can be asked in this session.")
         asked = Asked(
-            Call("", "PlanReady", {"plan": plan}),
+            ToolCall("", "PlanReady", {"plan": plan}),
             PermissionRequest("PlanReady", "call", str(self.plans.path)),
             Decision("ask", "A plan needs the user's approval."),
         )

@@ -29,7 +29,8 @@ from sevenfold.cli.text import category, count, money, plural, printable, share,
 from sevenfold.errors import InputError, Refused
 from sevenfold.lab.profile.context import CallLabel, label_of_block, piece_of
 from sevenfold.layers.compact.extract.words import users_words
-from sevenfold.layers.compact.request import Compacted, Engine, Left, Preview
+from sevenfold.layers.compact.request import Compacted, EngineName, Left, Preview
+from sevenfold.layers.notes.layer import keeper_of
 from sevenfold.ports import Client
 from sevenfold.providers.registry import client_for
 from sevenfold.record.weight import measure
@@ -219,7 +220,7 @@ def _about(recorded: RecordedSession, client: Client, session: Session) -> About
     return About(
         file=str(recorded.path),
         model=recorded.model,
-        note=session.core.profile.note,
+        note=session.conversation.profile.note,
         own=recorded.own,
         offline=is_offline(client),
         records=recorded.records,
@@ -273,7 +274,7 @@ def _request(
 
 def _first_choice(
     session: Session, recorded: RecordedSession, client: Client, options: argparse.Namespace
-) -> tuple[Engine | None, tuple[Left, ...]]:
+) -> tuple[EngineName | None, tuple[Left, ...]]:
     """The engine for a session that is not running; None leaves it to the session, which knows what is cached."""
     if not is_offline(client):
         if recorded.own:
@@ -282,7 +283,7 @@ def _first_choice(
         return "plain", (Left("provider", reason), Left("fork", reason))
     if not _partial(options) and not _why_not_notes(session):
         return "notes", ()
-    names: tuple[Engine, ...] = ("provider", "fork", "plain")
+    names: tuple[EngineName, ...] = ("provider", "fork", "plain")
     reason = "no model answers offline, and its stand-in would only extract as well"
     return "extractive", tuple(Left(name, reason) for name in names)
 
@@ -294,7 +295,7 @@ def _prepare_notes(session: Session, client: Client, options: argparse.Namespace
     """
     if _partial(options):
         raise InputError("notes cover the whole conversation and take no instructions; use another engine")
-    keeper = session.engine.notes
+    keeper = keeper_of(session.conversation)
     reason = keeper.too_little() if keeper is not None else ""
     due = keeper is not None and not reason and keeper.covered() is None and not options.dry_run
     if due:
@@ -307,10 +308,10 @@ def _prepare_notes(session: Session, client: Client, options: argparse.Namespace
 
 def _why_not_notes(session: Session) -> str:
     """Why the notes cannot be the summary; empty if they can."""
-    keeper = session.engine.notes
-    if keeper is None or not session.core.settings.notes_compaction:
+    keeper = keeper_of(session.conversation)
+    if keeper is None or not session.conversation.settings.notes_compaction:
         return "this is switched off (setting notes_compaction)"
-    served = keeper.serve(session.core.window.threshold)
+    served = keeper.serve(session.conversation.window.threshold)
     return served if isinstance(served, str) else ""
 
 
@@ -320,7 +321,7 @@ def _partial(options: argparse.Namespace) -> bool:
 
 def _record(session: Session, given: str) -> str:
     """The one record in view whose id begins with the given text; raises `InputError` if there are none or several."""
-    ids = [item.said.uuid for item in session.core.transcript.view.items]
+    ids = [item.said.uuid for item in session.conversation.transcript.view.items]
     found = [given] if given in ids else [uuid for uuid in ids if uuid.startswith(given)]
     if not found:
         raise InputError(
@@ -337,7 +338,7 @@ def _record(session: Session, given: str) -> str:
 
 def _cut_points(session: Session) -> list[CutPoint]:
     """The newest messages of the user; the conversation can be cut at each."""
-    view = session.core.transcript.view
+    view = session.conversation.transcript.view
     ids = [item.said.uuid for item in view.items]
     found: list[CutPoint] = []
     for item in reversed(view.items[1:]):
@@ -374,17 +375,17 @@ _SPANS = {
 
 def _tokens_by_category(session: Session, *, own: bool) -> dict[str, int]:
     """The estimated parts of the next prompt; they add up to the session's gauge."""
-    estimate = session.core.exchange.gauge.estimator.tokens
+    estimate = session.conversation.gauge.estimator.tokens
     calls: dict[str, CallLabel] = {}
     sizes: dict[str, float] = {}
-    for item in session.core.transcript.view.items:
+    for item in session.conversation.transcript.view.items:
         for block in item.shown:
             if block.kind.endswith("tool_use"):
                 calls[block.id] = label_of_block(block)
             piece = piece_of(item.said, block, measure(block), calls.get(block.id))
             sizes[piece.category] = sizes.get(piece.category, 0.0) + estimate(piece.weight)
     found = {name: round(size) for name, size in sizes.items() if size >= 1}
-    rest = session.core.exchange.size().tokens - sum(found.values())
+    rest = session.conversation.size().tokens - sum(found.values())
     return found if rest <= 0 else {**found, OPENING if own else NOT_IN_FILE: rest}
 
 

@@ -21,9 +21,17 @@ from sevenfold.cli.options import print_json
 from sevenfold.cli.output import area_chart, bar, column_of
 from sevenfold.cli.text import count, money, plural, shorten
 from sevenfold.errors import UserError
-from sevenfold.lab.demo.figures import Outcome, bars
-from sevenfold.lab.demo.protocol import Layer, Over, Ready, Told, Turned, Used
-from sevenfold.lab.demo.scratch_folder import scratch_folder
+from sevenfold.events import Acted, Answered
+from sevenfold.lab.demo.figures import (
+    MODEL,
+    AgentStarted,
+    Outcome,
+    Report,
+    TaskEnded,
+    ToolUsed,
+    bars,
+    prompt_tokens,
+)
 
 HELP = """\
 Watch an agent work in a window that is far too small for its task. It fixes, renames, documents and extends a small
@@ -56,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the demonstration and show the result; returns the exit code."""
     try:
         # The SDK and the server come with extras that only the demo needs.
-        from sevenfold.lab.demo.run import FAST, FULL
+        from sevenfold.lab.demo.run import FAST, FULL, scratch_folder
         from sevenfold.lab.demo.run import run as run_demo
     except ModuleNotFoundError as error:
         raise UserError(
@@ -72,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         print_json(outcome.figures)
     else:
         progress.console.print(report(outcome, progress.console.width))
-    return 0 if all(one.met for one in bars(outcome)) else 1
+    return 0 if all(bars(outcome).values()) else 1
 
 
 def console_for(file: TextIO) -> Console:
@@ -105,31 +113,31 @@ class DemoProgress:
             self._live.update(Text(""), refresh=True)
             self._live.stop()
 
-    def show(self, event: Told) -> None:
+    def show(self, event: Report) -> None:
         """Show an event of the demonstration."""
         match event:
-            case Ready(threshold=threshold, resumed=False):
+            case AgentStarted(threshold=threshold, resumed=False):
                 self._threshold = threshold
                 self._line("started", "green", f"compaction is due at {threshold:,} tokens")
-            case Ready(threshold=threshold):
+            case AgentStarted(threshold=threshold):
                 self._threshold = threshold
                 words = "the agent's process was killed while it waited for an answer; a new one resumes from disk"
                 self._line("killed", "bold red", words)
-            case Turned(prompt=prompt):
+            case Answered():
                 self._turns += 1
-                self._size = prompt
+                self._size = prompt_tokens(event)
                 if self._live is None and self._turns % EVERY == 0:
                     self.console.print(self._state())
                 self._refresh()
-            case Used(tool=tool, about=about):
+            case ToolUsed(tool=tool, about=about):
                 self._doing = f"{tool} {about}"
                 self._refresh()
-            case Layer(name="notes"):
+            case Acted(layer="notes"):
                 self._notes += 1
-            case Layer(name=name, what=what, why=why, before=before, after=after):
+            case Acted(layer=name, what=what, why=why, tokens_before=before, tokens_after=after):
                 sizes = f"{count(before)} → {count(after)} tokens"
                 self._line(name, STYLES.get(name, ""), f"{what}, {sizes} ", why)
-            case Over(text=text):
+            case TaskEnded(text=text):
                 self._line("said", "green", text)
             case _:
                 pass
@@ -174,7 +182,7 @@ def report(outcome: Outcome, width: int) -> RenderableType:
     """The whole report, for a terminal of this width."""
     simulated = (
         "Simulated: the assistant's words are a script; tokens and dollars are the simulator's, by the price list of "
-        f"{outcome.model}."
+        f"{MODEL}."
     )
     return Group(
         "",
@@ -184,8 +192,8 @@ def report(outcome: Outcome, width: int) -> RenderableType:
         _figures(outcome),
         "",
         *(
-            Text.assemble(("✓ ", "green") if one.met else ("✗ ", "bold red"), one.says)
-            for one in bars(outcome)
+            Text.assemble(("✓ ", "green") if met else ("✗ ", "bold red"), says)
+            for says, met in bars(outcome).items()
         ),
         *(Text(f"  lost: {fact}", style="red") for fact in outcome.lost),
         "",
@@ -213,10 +221,10 @@ def _signs(outcome: Outcome, width: int) -> Text:
         places[column_of(min(turn, turns - 1), turns, width)] = sign, style
 
     for layer, sign in SIGNS.items():
-        for mark in outcome.marks:
-            if mark.layer == layer:
-                put(mark.turn, sign, STYLES[layer])
-    put(outcome.death.turn, KILLED, "bold red")
+        for turn, acted in outcome.acted:
+            if acted == layer:
+                put(turn, sign, STYLES[layer])
+    put(outcome.killed, KILLED, "bold red")
     return Text.assemble(" " * _MARGIN, *places)
 
 
@@ -244,7 +252,7 @@ def _figures(outcome: Outcome) -> Table:
     table.add_row("cache", f"{figures.cache_read_share:.1%} of all prompt tokens were read from it")
     table.add_row(
         "facts",
-        f"{facts.in_context} in the context, {facts.reachable} reachable by recall, {facts.lost} lost",
+        f"{facts['in_context']} in the context, {facts['reachable']} reachable by recall, {facts['lost']} lost",
     )
     table.add_row("last answer", f"“{outcome.answer}”")
     return table

@@ -20,6 +20,7 @@ from sevenfold.cli.text import printable
 from sevenfold.conversation.flow import drive
 from sevenfold.errors import Refused
 from sevenfold.layers.compact.summary import Failure
+from sevenfold.layers.notes.layer import keeper_of
 from sevenfold.layers.notes.policy import read
 from sevenfold.ports import Client
 from sevenfold.providers.registry import client_for
@@ -81,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
 
 def bring_up_to_date(session: Session, client: Client) -> None:
     """Update the notes and write them down; raises `Refused`, with nothing written, if that fails."""
-    keeper = session.engine.notes
+    keeper = keeper_of(session.conversation)
     if keeper is None:
         raise Refused("notes are switched off")
     # The offline model cannot tell the user's words in a request from what a program added; the record can.
@@ -117,8 +118,8 @@ def _update(recorded: RecordedSession) -> str:
 
 def _current(session: Session) -> bool:
     """Whether the notes cover the newest record."""
-    keeper = session.engine.notes
-    newest = session.core.transcript.view.tip
+    keeper = keeper_of(session.conversation)
+    newest = session.conversation.transcript.view.tip
     return keeper is not None and session.notes() is not None and keeper.covered() == newest
 
 

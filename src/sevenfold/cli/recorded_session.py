@@ -106,7 +106,7 @@ def open_draft(
         cwd=str(recorded.folder),
         path=str(shown.absolute()),
     )
-    session = Session(opened.engine(store, recorded.model, recorded.options), store, client)
+    session = Session(opened.conversation(store, recorded.model, recorded.options), store, client)
     try:
         yield session, log
     finally:

@@ -1,75 +1,81 @@
-"""What a user decides about the conversation: what is pinned, what is taken out of sight, where it goes on."""
+"""What a user decides about a conversation: pin, snip, rewind, undo and redo.
+
+An undone decision leaves the conversation as it was before it, reasoning included; what was said since stays.
+Reasoning produced since is dropped where it is bound, because it was produced behind something that is gone. What was
+put back is not taken again by the same layer until that is redone. Undoing a compaction puts what it hid back in
+front of what was said since, and sends again what preceded the messages then.
+"""
 
 from __future__ import annotations
 
-from sevenfold.conversation import history
-from sevenfold.conversation import undo as undoing
-from sevenfold.conversation.announcer import Announcer
-from sevenfold.conversation.exchange import Exchange
+from typing import TYPE_CHECKING
+
+from sevenfold.conversation import events, history
 from sevenfold.conversation.pins import pinned
-from sevenfold.conversation.queries import Finder
-from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import Refused
 from sevenfold.events import Acted, Proposed
-from sevenfold.profiles import Profile
-from sevenfold.record.decisions import Pin, Rewound, Snip
+from sevenfold.ports import Log
+from sevenfold.record.decisions import Epoch, Fold, Offload, OwnDecision, Pin, Rewound, Snip, Undone
+from sevenfold.record.entries import Boundary, Clearing
 from sevenfold.record.layout import Item
-from sevenfold.record.weight import NOTHING
+from sevenfold.record.view import View
+from sevenfold.record.weight import NOTHING, Weight, total
 from sevenfold.record.wire import Message
 
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
 
-class Decider:
-    """Makes the decisions that only a user makes."""
+Undoable = Clearing | Snip | Fold | Epoch
+CLEARED = "clear"
+"""The reason of an epoch that was opened to clear."""
 
-    def __init__(
-        self,
-        transcript: Transcript,
-        exchange: Exchange,
-        profile: Profile,
-        announcer: Announcer,
-        finder: Finder,
-    ) -> None:
-        self._transcript = transcript
-        self._exchange = exchange
-        self._profile = profile
-        self._announcer = announcer
-        self._finder = finder
 
-    def pin(self, record: str, budget: int) -> None:
-        """Keep a record word for word, if the ``budget`` for pins has room for it."""
-        item = self._finder.in_view(record)
-        pins = pinned(self._transcript) - {record}
-        held = [one for one in self._transcript.view.items if one.said.uuid in pins]
-        tokens, used = self._tokens([item]), self._tokens(held)
+# -- pins, snips, rewinds -------------------------------------------------------------------------
+
+
+def pin(c: Conversation, record: str) -> None:
+    """Keep a record verbatim, if the budget for pins has room for it."""
+    with c.lock:
+        budget = c.window.budget(c.settings.pins_tokens)
+        item = c.finder.in_view(record)
+        others = pinned(c.transcript) - {record}
+        held = [one for one in c.transcript.view.items if one.said.uuid in others]
+        tokens, used = _tokens(c, [item]), _tokens(c, held)
         if used + tokens > budget:
             raise Refused(
                 f"this record has about {tokens:,} tokens, {used:,} are pinned already, and the budget for pins is "
                 f"{budget:,} (pins_tokens); unpin another one, or raise the budget"
             )
-        self._transcript.decide(Pin(record=record))
+        c.transcript.decide(Pin(record=record))
 
-    def unpin(self, record: str) -> None:
-        """Let a pinned record go again."""
-        if record not in pinned(self._transcript):
+
+def unpin(c: Conversation, record: str) -> None:
+    """Let a pinned record go again."""
+    with c.lock:
+        if record not in pinned(c.transcript):
             raise Refused(f"{record} is not pinned")
-        self._transcript.decide(Pin(record=record, off=True))
+        c.transcript.decide(Pin(record=record, off=True))
 
-    def snip(self, first: str, last: str) -> str:
-        """Take whole rounds out of sight; returns the decision's name."""
-        span = self._span(first, last)
-        before = self._exchange.size().tokens
-        what, tokens = f"remove {len(span)} records", self._tokens(span)
+
+def snip(c: Conversation, first: str, last: str) -> str:
+    """Remove whole rounds from the context, from one record to another; returns the decision's id."""
+    with c.lock:
+        if not c.settings.snip:
+            raise Refused("snipping is switched off (setting snip)")
+        span = _span(c, first, last)
+        before = c.size().tokens
+        what, tokens = f"remove {len(span)} records", _tokens(c, span)
         proposed = Proposed(
             layer="snip", mechanism="span", what=what, why="asked for", items=len(span), tokens=tokens
         )
-        if not self._announcer.may(proposed):
+        if not c.events.may(proposed):
             raise Refused("a listener refused the snip")
-        if self._profile.thinking.bound and self._transcript.view.weight.thoughts:
-            self._exchange.open(undoing.CLEARED, drops_thinking=True)
+        if c.profile.thinking.bound and c.transcript.view.weight.thoughts:
+            c.open_epoch(CLEARED, drops_thinking=True)
         else:
-            self._exchange.announce("snip")
-        made = self._transcript.decide(Snip(first=first, last=last))
-        self._announcer.tell(
+            c.announce("snip")
+        made = c.transcript.decide(Snip(first=first, last=last))
+        c.events.tell(
             Acted(
                 layer="snip",
                 mechanism="span",
@@ -77,46 +83,53 @@ class Decider:
                 why="asked for",
                 items=len(span),
                 tokens_before=before,
-                tokens_after=self._exchange.size().tokens,
+                tokens_after=c.size().tokens,
                 reference=made.id,
             )
         )
+        events.epochs(c)
         return made.id
 
-    def rewind(self, record: str | None) -> None:
-        """Go on from an earlier record, or from the start."""
-        transcript = self._transcript
+
+def rewind(c: Conversation, record: str | None) -> None:
+    """Go on from an earlier record, or from the start; what came after stays in the transcript."""
+    with c.lock:
+        transcript = c.transcript
         if record is not None and not history.holds(transcript.log, record):
             raise Refused(f"there is no record {record} in this session that it could go on from")
         before = transcript.view.messages()
-        self._exchange.announce("rewound")
+        c.announce("rewound")
         transcript.decide(Rewound(to=record))
         if _begins(before, transcript.view.messages()):
-            self._exchange.vouch()
-        elif self._profile.thinking.bound and transcript.view.weight.thoughts:
-            # Other decisions hold there, so reasoning would stand behind other bytes than it was produced behind.
-            self._exchange.open("rewound", drops_thinking=True)
+            c.vouch()
+        elif c.profile.thinking.bound and transcript.view.weight.thoughts:
+            # Other decisions hold there, so reasoning would follow other bytes than it was produced behind.
+            c.open_epoch("rewound", drops_thinking=True)
+        c.forget_request()
+        events.epochs(c)
 
-    def _tokens(self, items: list[Item]) -> int:
-        return round(self._exchange.gauge.estimator.tokens(sum((item.weight for item in items), NOTHING)))
 
-    def _span(self, first: str, last: str) -> list[Item]:
-        view = self._transcript.view
-        items = view.items
-        places = [
-            next((n for n, item in enumerate(items) if item.said.uuid == end), -1) for end in (first, last)
-        ]
-        if -1 in places or places[0] > places[1]:
-            raise Refused(f"{first} to {last} is no span of records in view")
-        after = items[places[1] + 1] if places[1] + 1 < len(items) else None
-        if not view.begins_round(first) or (after is not None and not view.begins_round(after.said.uuid)):
-            raise Refused("a span must hold whole rounds: an answer together with all its results")
-        if after is None:
-            raise Refused("the newest round cannot be removed: rewind to before it instead")
-        span = items[places[0] : places[1] + 1]
-        if held := pinned(self._transcript) & {item.said.uuid for item in span}:
-            raise Refused(f"{sorted(held)[0]} in that span is pinned; unpin it first")
-        return span
+def _tokens(c: Conversation, items: list[Item]) -> int:
+    return round(c.gauge.estimator.tokens(sum((item.weight for item in items), NOTHING)))
+
+
+def _span(c: Conversation, first: str, last: str) -> list[Item]:
+    view = c.transcript.view
+    items = view.items
+    places = [
+        next((n for n, item in enumerate(items) if item.said.uuid == end), -1) for end in (first, last)
+    ]
+    if -1 in places or places[0] > places[1]:
+        raise Refused(f"{first} to {last} is no span of records in view")
+    after = items[places[1] + 1] if places[1] + 1 < len(items) else None
+    if not view.begins_round(first) or (after is not None and not view.begins_round(after.said.uuid)):
+        raise Refused("a span must hold whole rounds: an answer together with all its results")
+    if after is None:
+        raise Refused("the newest round cannot be removed: rewind to before it instead")
+    span = items[places[0] : places[1] + 1]
+    if held := pinned(c.transcript) & {item.said.uuid for item in span}:
+        raise Refused(f"{sorted(held)[0]} in that span is pinned; unpin it first")
+    return span
 
 
 def _begins(longer: list[Message], shorter: list[Message]) -> bool:
@@ -128,3 +141,302 @@ def _begins(longer: list[Message], shorter: list[Message]) -> bool:
     here, there = shorter[-1], longer[len(shorter) - 1]
     cut = here.role == there.role and there.parts[: len(here.parts)] == here.parts
     return cut and shorter[:-1] == longer[: len(shorter) - 1]
+
+
+# -- undo and redo --------------------------------------------------------------------------------
+
+
+def undo(c: Conversation, reference: str = "") -> str:
+    """Take back the newest decision, or the one named; returns its id."""
+    with c.lock:
+        boundary = c.transcript.view.boundary
+        if boundary and (reference or _newest_boundary(c)) == boundary:
+            name = _undo_compaction(c)
+        else:
+            name = _undo_decision(c, reference)
+        events.epochs(c)
+        return name
+
+
+def redo(c: Conversation, reference: str = "") -> str:
+    """Make a decision again that was taken back: the newest, or the one named; returns its id."""
+    with c.lock:
+        name = undone_compaction(c)
+        if name and reference in ("", name):
+            _redo_compaction(c, name)
+        else:
+            name = _redo_decision(c, reference)
+        events.epochs(c)
+        return name
+
+
+def _undo_decision(c: Conversation, reference: str) -> str:
+    made = _find(c.transcript.view, reference)
+    _must_fit(c, made)
+    for each in [_name(made), *_partner(c.transcript.view, made)]:
+        c.transcript.decide(Undone(decision=each))
+    c.open_epoch("undo", drops_thinking=c.profile.thinking.bound, after=_place(made))
+    return _name(made)
+
+
+def _redo_decision(c: Conversation, reference: str) -> str:
+    view = c.transcript.view
+    taken = [made for made in view.decisions() if isinstance(made, Undoable) and _name(made) in view.undone]
+    names = {_name(made): made for made in taken if not _opened_for(made, taken)}
+    order = [made.decision for made in view.decisions() if isinstance(made, Undone) and not made.redo]
+    name = reference or next((one for one in reversed(order) if one in names), "")
+    if name not in names:
+        raise Refused(
+            f"{name} was not undone, so it cannot be redone"
+            if name
+            else "nothing was undone that could be redone"
+        )
+    for each in [name, *_partner(view, names[name])]:
+        c.transcript.decide(Undone(decision=each, redo=True))
+    c.open_epoch("redo", drops_thinking=c.profile.thinking.bound, after=_place(names[name]))
+    return name
+
+
+def _candidates(view: View) -> list[Undoable]:
+    """The decisions that could be taken back, in order."""
+    return [
+        made
+        for made in view.decisions()
+        if isinstance(made, Undoable) and _name(made) not in view.undone and _is_decision(made)
+    ]
+
+
+def _find(view: View, reference: str) -> Undoable:
+    candidates = _candidates(view)
+    if not reference:
+        if not candidates:
+            raise Refused(
+                "there is nothing to undo: no layer has taken anything out of the context "
+                "(what the provider clears itself cannot be undone, only switched off: provider_edits)"
+            )
+        return candidates[-1]
+    for made in candidates:
+        if _name(made) == reference:
+            return made
+    raise Refused(_why_not(view, reference))
+
+
+def _why_not(view: View, reference: str) -> str:
+    if reference in view.undone:
+        return f"{reference} was undone already; redo makes it again"
+    for made in view.decisions():
+        if isinstance(made, Offload) and reference in (made.id, made.path, made.tool_use_id):
+            return (
+                f"{reference} is an offload: what was sent of a result stays as it is, so it cannot be undone; "
+                "fetch gives its whole text"
+            )
+        if _name(made) == reference:
+            return f"{reference} is a decision that takes nothing out of the context, so there is nothing to undo"
+    return f"there is no decision {reference} in this session since its last compaction"
+
+
+def _is_decision(made: Undoable) -> bool:
+    """Epochs are undone with what they were opened for; alone only those that drop reasoning.
+
+    A clearing of nothing but attachments is housekeeping: system and tools were sent whole instead.
+    """
+    match made:
+        case Epoch():
+            return made.reason == CLEARED and made.drops_thinking
+        case Clearing(about=about):
+            return bool(about.compacted_tool_ids)
+        case _:
+            return True
+
+
+def _partner(view: View, made: Undoable) -> list[str]:
+    """The epoch that was opened together with a decision."""
+    if isinstance(made, Epoch):
+        return []
+    decisions = view.decisions()
+    place = next(number for number, one in enumerate(decisions) if one is made)
+    before = decisions[place - 1] if place else None
+    if isinstance(before, Epoch) and before.reason == CLEARED and before.drops_thinking:
+        return [before.id]
+    return []
+
+
+def _opened_for(made: Undoable, taken: list[Undoable]) -> bool:
+    """Is this the epoch that goes with the next decision in the list?"""
+    if not isinstance(made, Epoch):
+        return False
+    place = next(number for number, one in enumerate(taken) if one is made)
+    after = taken[place + 1] if place + 1 < len(taken) else None
+    return after is not None and not isinstance(after, Epoch)
+
+
+def _name(made: OwnDecision | Clearing) -> str:
+    return made.uuid if isinstance(made, Clearing) else made.id
+
+
+def _place(made: Undoable) -> str | None:
+    """The record that was the newest when the decision was made."""
+    return made.uuid if isinstance(made, Clearing) else made.at
+
+
+def _must_fit(c: Conversation, made: Undoable) -> None:
+    view = c.transcript.view
+    thinking = isinstance(made, Epoch) or bool(_partner(view, made))
+    hidden = [item for item in view.items if _touched(item, made) or (thinking and _thinks(item))]
+    back = sum((_whole(item) - item.weight for item in hidden), NOTHING)
+    tokens = round(c.gauge.estimator.tokens(back))
+    size, blocking = c.size(), c.window.blocking
+    if tokens + size.high >= blocking:
+        raise Refused(
+            f"undoing this would put back about {tokens:,} tokens, and with {size.tokens:,} in the context that is "
+            f"over the {blocking:,} at which sending stops; fetch single results, or snip other rounds first"
+        )
+
+
+def _whole(item: Item) -> Weight:
+    """What a record weighs when all of it is sent; offloaded results stay as they are."""
+    offloaded = {block.id: block for block in item.shown if block.kind == "tool_result"}
+    return total(
+        [
+            offloaded.get(block.id, block) if block.id in item.said.stored else block
+            for block in item.said.blocks
+        ]
+    )
+
+
+def _thinks(item: Item) -> bool:
+    return item.said.role == "assistant" and not item.hidden_by
+
+
+def _touched(item: Item, made: Undoable) -> bool:
+    match made:
+        case Clearing(about=about):
+            return not set(item.said.answers).isdisjoint(about.compacted_tool_ids)
+        case Epoch():
+            return False
+        case _:
+            return item.hidden_by == made.id
+
+
+# -- undoing a compaction -------------------------------------------------------------------------
+
+
+def _undo_compaction(c: Conversation) -> str:
+    """Take back the compaction the view begins with; returns the boundary's id."""
+    entry = c.transcript.view.entry(c.transcript.view.boundary or "")
+    if not isinstance(entry, Boundary):
+        raise Refused("there is no compaction to undo in this session")
+    _compaction_must_fit(c, entry)
+    own, before = _epochs(c.transcript.log, entry.uuid)
+    c.transcript.decide(Undone(decision=entry.uuid))
+    if own is not None:
+        c.transcript.decide(Undone(decision=own.id))
+    if before is not None:
+        c.return_to(before)
+    c.open_epoch("undo", drops_thinking=c.profile.thinking.bound, after=entry.logical_parent)
+    c.forget_tail()
+    return entry.uuid
+
+
+def _redo_compaction(c: Conversation, boundary: str) -> None:
+    """Make a compaction again.
+
+    Reasoning from before it was taken back follows again exactly what it was produced behind, so it is sent again;
+    what was produced in the meantime is not.
+    """
+    own, _ = _epochs(c.transcript.log, boundary)
+    meanwhile = _meanwhile(c.transcript.view, own) if own is not None else None
+    c.transcript.decide(Undone(decision=boundary, redo=True))
+    if own is not None:
+        c.transcript.decide(Undone(decision=own.id, redo=True))
+        c.return_to(own)
+    last = meanwhile.at if meanwhile is not None else None
+    c.open_epoch("redo", drops_thinking=c.profile.thinking.bound, after=last)
+    if meanwhile is not None:
+        # Last, so that cut off anywhere before it the request has too little reasoning, and is still a legal one.
+        c.transcript.decide(Undone(decision=meanwhile.id))
+    c.forget_tail()
+
+
+def _meanwhile(view: View, own: Epoch) -> Epoch | None:
+    """The epoch that began when a compaction was taken back, if until then the same preceded the messages."""
+    before = found = None
+    taken_back = False
+    for made in view.decisions():
+        match made:
+            case Undone(decision=name, redo=redo) if name == own.boundary:
+                taken_back, found = not redo, None
+            case Epoch() if not taken_back:
+                before = made
+            case Epoch(reason="undo") if found is None:
+                found = made
+    same = before is not None and _precedes(before) == _precedes(own)
+    return found if same else None
+
+
+def _precedes(epoch: Epoch) -> tuple[object, ...]:
+    return epoch.model, epoch.system, epoch.tools
+
+
+def _newest_boundary(c: Conversation) -> str:
+    """The compaction the view begins with, if nothing that can be taken back was decided since."""
+    boundary = c.transcript.view.boundary or ""
+    decided = _candidates(c.transcript.view)
+    if not boundary or not decided:
+        return boundary
+    log = c.transcript.log
+    return boundary if _decided_at(log, boundary) > _decided_at(log, _name(decided[-1])) else ""
+
+
+def compaction_undone(c: Conversation) -> bool:
+    """Was a compaction taken back, and none made since?"""
+    name, boundary, log = undone_compaction(c), c.transcript.view.boundary, c.transcript.log
+    return bool(name) and (boundary is None or _decided_at(log, name) > _decided_at(log, boundary))
+
+
+def undone_compaction(c: Conversation) -> str:
+    """The newest compaction that was taken back and still is; empty if there is none."""
+    view, log = c.transcript.view, c.transcript.log
+    order = [made.decision for made in view.decisions() if isinstance(made, Undone) and not made.redo]
+    undone = (name for name in reversed(order) if name in view.undone)
+    return next((name for name in undone if _is_boundary(log, name)), "")
+
+
+def _compaction_must_fit(c: Conversation, boundary: Boundary) -> None:
+    view, size, blocking = c.transcript.view, c.size(), c.window.blocking
+    since = [item for item in view.items if not view.brought_by(item.said.uuid)]
+    kept = boundary.about.preserved_segment
+    count = c.gauge.estimator.tokens
+    fresh = since if kept is None else [item for item in since if item.said.timestamp > boundary.timestamp]
+    said = sum(round(count(item.weight)) for item in fresh)
+    back = (boundary.about.pre_tokens or 0) + said
+    if back >= blocking:
+        raise Refused(
+            f"undoing this compaction would make about {back:,} tokens of the {size.tokens:,} in the context now, and "
+            f"sending stops at {blocking:,}; look things up with recall, or rewind to before the compaction"
+        )
+
+
+def _epochs(log: Log, boundary: str) -> tuple[Epoch | None, Epoch | None]:
+    """The epoch a compaction opened, and the one before it."""
+    own = None
+    for _, epoch in log.decisions(Epoch):
+        if own is not None:
+            return own, epoch
+        if epoch.boundary == boundary:
+            own = epoch
+    return own, None
+
+
+def _decided_at(log: Log, decision: str) -> int:
+    """Where a decision was last made, undone or redone; -1 if that is not on record."""
+    position = log.decided_at(decision)
+    return -1 if position is None else position
+
+
+def _is_boundary(log: Log, uuid: str) -> bool:
+    match log.record(uuid):
+        case (_, Boundary()):
+            return True
+        case _:
+            return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -19,13 +19,16 @@ from sevenfold.profiles import Profile
 from sevenfold.prompts.context import Replaced
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block, read_field
-from sevenfold.record.decisions import Amended, Epoch
+from sevenfold.record.decisions import Amended, Epoch, MicrocompactMetadata
 from sevenfold.record.gauge import Gauge
 from sevenfold.record.layout import Measured
 from sevenfold.record.view import View
 from sevenfold.request.frame import Frame, tool_name
 from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import BETWEEN, announcement
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.transcript import Transcript
 
 AMENDED = "amended"
 """The kind of attachment that tells the model of a change."""
@@ -219,3 +222,49 @@ def _tool_changes(before: Sequence[bytes], now: Sequence[bytes]) -> list[Block]:
         for name in come
     ]
     return [blocks.read(msgspec.json.encode(change)) for change in (*removals, *additions)]
+
+
+def epoch_record(frame: Frame, lifetimes: Lifetimes, reason: str, drops_thinking: bool) -> Epoch:
+    """The record of an epoch in which this precedes the messages."""
+    return Epoch(
+        reason=reason,
+        model=frame.model,
+        max_tokens=frame.max_tokens,
+        system=[Raw(part) for part in frame.system],
+        sections=sizes(frame),
+        tools=[Raw(part) for part in frame.tools],
+        settings={name: Raw(raw) for name, raw in frame.settings},
+        betas=list(frame.betas),
+        lifetimes={"fixed": lifetimes.fixed, "tail": lifetimes.tail},
+        drops_thinking=drops_thinking,
+    )
+
+
+def tell_changes(
+    transcript: Transcript, stored: Frame, wanted: Frame, profile: Profile, *, cold: bool
+) -> bool:
+    """Append what system and tools are now, if the model does not know it from what is in view.
+
+    False: they must be sent whole instead, because the model takes no such additions, or because that costs nothing.
+    """
+    view = transcript.view
+    if in_force(view, stored) == (wanted.system, wanted.tools):
+        return True
+    amendment = amend(view, stored, wanted, profile)
+    thinks = profile.thinking.bound and view.weight.thoughts > 0
+    if amendment is None or (cold and not thinks):
+        return False
+    attached = [item for item in view.items if item.said.attachment == AMENDED]
+    if not attached or attached[-1].shown != amendment.blocks:
+        # The same words may be there already: cut off between the two records, the second was not written.
+        transcript.attach(AMENDED, {}, amendment.blocks, role=amendment.role)
+    transcript.decide(amendment.record)
+    return True
+
+
+def withdraw_changes(transcript: Transcript) -> None:
+    """System and tools are sent whole now, so what was said about changes to the old ones is void."""
+    items = transcript.view.items
+    void = [item.said.uuid for item in items if item.said.attachment == AMENDED and item.shown]
+    if void:
+        transcript.clear(MicrocompactMetadata(cleared_attachment_uuids=void))

@@ -9,8 +9,10 @@ cancellation), it is closed before the driver returns.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from math import ceil
@@ -23,6 +25,7 @@ from sevenfold.errors import Aborted, Refused
 from sevenfold.ports import AsyncClient, Call, Client, Reply, Watcher
 
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
 class Hooks(Protocol):
@@ -134,7 +137,56 @@ class Run(Struct, Generic[R], frozen=True):
         return result
 
 
-Effect: TypeAlias = Ask | Fire | Wait | Run[Any]
+class Interruptible(Protocol[R_co]):
+    """Work that ends by itself, with an error, when its agent is interrupted."""
+
+    def run(self) -> R_co:
+        """Do it, for the driver that blocks."""
+        ...
+
+    async def run_async(self) -> R_co:
+        """Do it, for the driver that awaits."""
+        ...
+
+
+@final
+class Consent(Struct, Generic[R], frozen=True):
+    """Ask the user for permission; the flow gets their answer, or `Aborted` thrown in."""
+
+    question: Interruptible[R]
+
+    def __iter__(self) -> Generator[Effect, Any, R]:
+        answer: R = yield self
+        return answer
+
+
+@final
+class Use(Struct, Generic[R], frozen=True):
+    """Use a tool; the flow gets its output, or `Aborted` thrown in."""
+
+    tool: Interruptible[R]
+
+    def __iter__(self) -> Generator[Effect, Any, R]:
+        output: R = yield self
+        return output
+
+
+@final
+class Gather(Struct, Generic[R], frozen=True):
+    """Run flows concurrently, at most ``limit`` at a time; the flow gets their results in order.
+
+    Their steps are taken without the driver's guard: they may wait for the user, or for a reader of events.
+    """
+
+    flows: Sequence[Flow[R]]
+    limit: int
+
+    def __iter__(self) -> Generator[Effect, Any, list[R]]:
+        results: list[R] = yield self
+        return results
+
+
+Effect: TypeAlias = Ask | Fire | Wait | Run[Any] | Consent[Any] | Use[Any] | Gather[Any]
 Flow: TypeAlias = Generator[Effect, Any, R]
 
 
@@ -183,6 +235,11 @@ def drive(
                         got = _waited(signal, seconds, stopped)
                     case Run(now=now):
                         got = now()
+                    case Consent(question=work) | Use(tool=work):
+                        got = work.run()
+                    case Gather(flows=flows, limit=limit):
+                        again = partial(drive, client=client, watch=watch, hooks=hooks, stopped=stopped)
+                        got = _gathered(flows, limit, again)
                     case _:
                         assert_never(effect)
             except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
@@ -220,6 +277,13 @@ async def drive_async(
                         got = await _unless(other, signal.wait_async(seconds))
                     case Run(later=later):
                         got = await later()
+                    case Consent(question=work) | Use(tool=work):
+                        got = await work.run_async()
+                    case Gather(flows=flows, limit=limit):
+                        again = partial(
+                            drive_async, client=client, watch=watch, hooks=hooks, stopped=stopped
+                        )
+                        got = await _gathered_async(flows, limit, again)
                     case _:
                         assert_never(effect)
             except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
@@ -266,6 +330,26 @@ async def _unless(stopped: Signal | None, work: Coroutine[Any, Any, R]) -> R:
         doing.cancel()
         over.cancel()
         await asyncio.gather(doing, over, return_exceptions=True)
+
+
+def _gathered(flows: Sequence[Flow[R]], limit: int, run: Callable[[Flow[R]], R]) -> list[R]:
+    if len(flows) <= 1:
+        return [run(flow) for flow in flows]
+    contexts = [contextvars.copy_context() for _ in flows]
+    with ThreadPoolExecutor(min(limit, len(flows)), "sevenfold-flow") as pool:
+        return list(pool.map(lambda context, flow: context.run(run, flow), contexts, flows))
+
+
+async def _gathered_async(
+    flows: Sequence[Flow[R]], limit: int, run: Callable[[Flow[R]], Awaitable[R]]
+) -> list[R]:
+    room = asyncio.Semaphore(limit)
+
+    async def one(flow: Flow[R]) -> R:
+        async with room:
+            return await run(flow)
+
+    return await asyncio.gather(*map(one, flows))
 
 
 def _given(client: Any) -> Any:

@@ -1,25 +1,22 @@
-"""A fork: a conversation that begins with a session's own bytes and goes its own way.
+"""A fork: a conversation that begins with another one's bytes and goes its own way.
 
-It sends what the session sends, system, tools, settings and messages, so that it reads the session's cache; its
-own messages come behind, and a fork of one turn does not write them to the cache. Nothing of it enters the
-conversation it was taken from; its requests are on record with what they added.
+It sends what its parent sends (system, tools, settings and messages), so it reads the parent's cache; its own
+messages follow, and a fork of one turn does not write them to the cache. Nothing of it enters its parent's view; its
+requests are on record there with what they added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
 
-from sevenfold.conversation import intake
-from sevenfold.conversation.exchange import Exchange, Outcome, Prepared
+from sevenfold.conversation import events, intake
 from sevenfold.conversation.flow import Ask, Flow
-from sevenfold.conversation.request_events import Telling
-from sevenfold.conversation.transcript import Transcript
+from sevenfold.conversation.request import Outcome, Prepared
 from sevenfold.errors import InputError, ModelError
-from sevenfold.ports import Call, Clock, Reply
-from sevenfold.profiles import Profile
+from sevenfold.ports import Call, Reply
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import Billed, Request
@@ -31,100 +28,101 @@ from sevenfold.request.plan import plan
 from sevenfold.request.sources import source as rules_of
 from sevenfold.request.watch import Sent
 
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
+
 UNDER_WAY = "[The result of this call is not known here: it is still under way in the main conversation]"
 
 
+def fork(
+    c: Conversation, source: str, shared: Sequence[Message] | None = None, upto: str | None = None
+) -> Fork:
+    """A fork for a question or two, which is not kept.
+
+    ``shared`` are the messages it begins with, if those are not all in view; ``upto`` is the record they end with, if
+    they are the beginning of what is in view.
+    """
+    with c.lock:
+        c.ladder.freeze(c)
+        return Fork(c, source, shared, upto)
+
+
 class Fork:
-    """What a session was when it was forked, and what was said since on this side."""
+    """What a conversation was when it was forked, and what was said since on this side."""
 
     def __init__(
-        self,
-        exchange: Exchange,
-        transcript: Transcript,
-        profile: Profile,
-        clock: Clock,
-        source: str,
-        shared: Sequence[Message] | None = None,
-        *,
-        masked: Callable[[Sequence[Block]], list[Block]] = list,
-        telling: Telling | None = None,
-        upto: str | None = None,
+        self, parent: Conversation, source: str, shared: Sequence[Message] | None, upto: str | None
     ) -> None:
-        self._exchange = exchange
-        self._transcript = transcript
-        self._profile = profile
-        self._clock = clock
+        view = parent.transcript.view
+        self._parent = parent
         self._source = rules_of(source)
-        self._frame = exchange.frame
-        self._lifetimes = exchange.lifetimes
-        self._epoch = transcript.view.epoch.id if transcript.view.epoch else ""
-        now = tuple(transcript.view.messages())
+        self._frame = parent.frame
+        self._lifetimes = parent.lifetimes
+        self._epoch = view.epoch.id if view.epoch else ""
+        now = tuple(view.messages())
         self._shared = now if shared is None else tuple(shared)
         begins_in_view = self._shared == now or upto is not None
-        self._tip = transcript.view.tip if begins_in_view else None
+        self._tip = view.tip if begins_in_view else None
         """Where it was taken; None if it begins with other messages than those in view."""
         self._upto = upto if self._shared != now else None
-        self._masked = masked
-        self._telling = telling
-        self._size = exchange.size()
+        self._size = parent.size()
         self._own: list[Message] = []
-        self._watched = exchange.watched
-        """The cache of what it sends: the session's prefix at first, and its own tail if it writes one."""
+        self._watched = parent.watched
+        """The cache of what it sends: the parent's prefix at first, and its own tail if it writes one."""
         self._prepared: Prepared | None = None
 
     def user(self, content: intake.Content) -> None:
         """Say something on this side only."""
-        self._add("user", self._masked(intake.message(content)))
+        self._add("user", self._parent.masked(intake.message(content)))
 
     def tool_results(self, given: Mapping[str, Any] | Iterable[Any]) -> None:
         """Answer the fork's own calls."""
-        self._add("user", self._masked(intake.results(given)))
+        self._add("user", self._parent.masked(intake.results(given)))
 
     def prepare(self) -> Prepared:
         """The fork's next request, on record."""
         if not self._own:
             raise InputError("a fork has nothing to ask before something was said in it")
-        messages = (*self._shared, *self._own)
+        parent, messages = self._parent, (*self._shared, *self._own)
         shared = None if self._source.writes_tail else len(self._shared)
         markers = plan(
             self._frame,
             messages,
-            self._profile.cache,
-            self._exchange.sizes(),
+            parent.profile.cache,
+            parent.sizes(),
             self._lifetimes,
-            before=self._exchange.tail,
+            before=parent.tail,
             shared=shared,
         )
         body = assemble(self._frame, messages, markers)
-        sending = Sent(self._frame, messages, self._lifetimes, self._clock.now(), markers)
-        self._watched = self._watched.look(sending, self._profile)
+        sending = Sent(self._frame, messages, self._lifetimes, parent.clock.now(), markers)
+        self._watched = self._watched.look(sending, parent.profile)
         record = self._record(body)
         call = Call(body.raw, self._frame.betas, self._source.name)
         self._prepared = Prepared(body, call, messages, self._size, self._watched.forecast, record)
-        if self._telling is not None:
-            self._telling.sending(self._prepared, self._source.name)
+        events.sending(parent, self._prepared, self._source.name)
         return self._prepared
 
     def observe(self, reply: Reply) -> Outcome:
         """Take in the fork's answer."""
         if self._prepared is None:
             raise InputError("no request of this fork is under way")
+        parent = self._parent
         prepared, self._prepared = self._prepared, None
         self._add("assistant", reply.answer.blocks)
         usage = Usage.read(reply.answer.usage)
         before = self._watched
-        self._watched, broken = before.judge(usage, self._profile, keeps=self._source.writes_tail)
+        self._watched, broken = before.judge(usage, parent.profile, keeps=self._source.writes_tail)
         if broken is None:
-            self._exchange.refreshed(before)
-        cost = price.cost(usage, self._profile)
-        self._exchange.charge(cost)
-        self._transcript.decide(
+            parent.refreshed(before)
+        cost = price.cost(usage, parent.profile)
+        parent.charge(cost)
+        parent.transcript.decide(
             Billed(request=prepared.record.id, model=reply.answer.model, usage=reply.answer.usage)
         )
-        uncached = price.uncached_cost(usage, self._profile)
+        uncached = price.uncached_cost(usage, parent.profile)
         outcome = Outcome(reply, prepared, broken, cost, uncached, cost, usage)
-        if self._telling is not None:
-            self._telling.answered(outcome, self._source.name)
+        events.answered(parent, outcome, self._source.name)
         return outcome
 
     def turn(self) -> Flow[Outcome]:
@@ -133,8 +131,7 @@ class Fork:
         try:
             reply = yield from Ask(prepared.call)
         except ModelError as error:
-            if self._telling is not None:
-                self._telling.failed(error, prepared.record.id, source=self._source.name)
+            events.failed(self._parent, error, prepared.record.id, source=self._source.name)
             raise
         return self.observe(reply)
 
@@ -170,4 +167,4 @@ class Fork:
             appended=[Raw(message.raw) for message in own],
             upto=self._upto,
         )
-        return self._transcript.decide(self._exchange.numbered(made))
+        return self._parent.transcript.decide(self._parent.numbered(made))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sevenfold.conversation import foreign
 from sevenfold.errors import InputError
 from sevenfold.record import blocks
 from sevenfold.record.blocks import THINKING, Block, encode_json
+from sevenfold.record.layout import Item
+from sevenfold.record.view import View
+from sevenfold.record.wire import Message
 
 Content = str | Block | Mapping[str, Any] | Iterable["str | Block | Mapping[str, Any]"]
 _BYTES = (bytes, bytearray, memoryview)
+_DATA = re.compile(r"data:(?P<media_type>[^;,]+);base64,(?P<data>.*)", re.S)
 
 
 def message(content: Content) -> list[Block]:
@@ -42,12 +46,12 @@ def blocks_in(content: Content) -> list[Block]:
 
 def results(given: Mapping[str, Any] | Iterable[Any]) -> list[Block]:
     """Results of tools: a mapping from call to content, ``tool_result`` blocks, or what OpenAI's APIs have for them."""
-    single = isinstance(given, Mapping) and (given.get("type") == "tool_result" or foreign.result(given))
+    single = isinstance(given, Mapping) and (given.get("type") == "tool_result" or _foreign_result(given))
     if isinstance(given, Mapping) and not single:
         return [result(call, content) for call, content in given.items()]
     listed = [given] if single else _listed(given, "what tools answered")
     found = [
-        result(*theirs) if (theirs := foreign.result(one)) else _block(one, f"results[{place}]")
+        result(*theirs) if (theirs := _foreign_result(one)) else _block(one, f"results[{place}]")
         for place, one in enumerate(listed)
     ]
     for place, block in enumerate(found):
@@ -102,7 +106,7 @@ def _block(part: Any, where: str) -> Block:
         case str():
             return blocks.read(_encoded({"type": "text", "text": part}, where))
         case Mapping():
-            block = blocks.read(_encoded(foreign.part(part), where))
+            block = blocks.read(_encoded(_foreign_part(part), where))
             if not block.kind:
                 raise InputError(f"{where} has no type; a content block is a mapping with a type")
             return block
@@ -123,3 +127,81 @@ def _dumped(part: Any, where: str) -> Block:
     if dump is None:
         raise InputError(f"{where} is a {type(part).__name__}; give a text or a content block")
     return _block(dump(), where)
+
+
+# What callers used to OpenAI's APIs hand in, as the Messages API has it
+
+
+def _foreign_part(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A part of a message as a content block; what is one already, or is none of theirs, as it is."""
+    match given:
+        case {"type": "input_text" | "output_text", "text": text}:
+            return {"type": "text", "text": text}
+        case {"type": "image_url", "image_url": {"url": str() as url}}:
+            return _image(url)
+        case {"type": "input_image", "image_url": str() as url}:
+            return _image(url)
+        case _:
+            return given
+
+
+def _foreign_result(given: object) -> tuple[str, Any] | None:
+    """The call and the content of a tool's message, or of a function's output; None if it is neither."""
+    match given:
+        case {"role": "tool", "tool_call_id": str() as call, **rest}:
+            return call, _content(rest.get("content"))
+        case {"type": "function_call_output", "call_id": str() as call, **rest}:
+            return call, _content(rest.get("output"))
+        case _:
+            return None
+
+
+def _content(content: Any) -> Any:
+    if not isinstance(content, list):
+        return content
+    return [_foreign_part(one) if isinstance(one, Mapping) else one for one in content]
+
+
+def _image(url: str) -> Mapping[str, Any]:
+    if held := _DATA.fullmatch(url):
+        return {"type": "image", "source": {"type": "base64", **held.groupdict()}}
+    return {"type": "image", "source": {"type": "url", "url": url}}
+
+
+# What may be said next
+
+
+def must_have_news(view: View) -> None:
+    """Raise if the next request would hold nothing that the model has not heard or said."""
+    waiting, newest = view.pending_calls, view.newest
+    if newest is None:
+        raise InputError("there is nothing to send yet: say something with user() first")
+    if newest.said.role == "assistant" and not _goes_on(newest):
+        need = f"tool_results() for {', '.join(waiting)}" if waiting else "user()"
+        raise InputError(f"the model spoke last, so there is nothing new to send: call {need} first")
+    if waiting and newest.said.answers:
+        raise InputError(
+            f"calls still wait for results: {', '.join(waiting)}; give them with tool_results() first"
+        )
+
+
+def still_waiting(pending: Sequence[str], sent: Sequence[Message]) -> list[str]:
+    """The calls that are open; no longer those that what is being sent says were interrupted."""
+    answered = {repair.where for message in sent[-2:] for repair in message.repairs}
+    return [call for call in pending if call not in answered]
+
+
+def unexpected_result(call: str, waiting: Sequence[str], *, late: bool) -> InputError:
+    """The error for a result that no call is waiting for."""
+    if late:
+        return InputError(
+            f"the result of {call!r} comes too late: the request under way says that the call was interrupted; if "
+            "it matters, say it with user()"
+        )
+    return InputError(f"no call {call!r} waits for a result; those that do: {', '.join(waiting) or 'none'}")
+
+
+def _goes_on(item: Item) -> bool:
+    """Did the provider leave this answer open, to be sent back as it is?"""
+    ending = item.shown[-1].kind
+    return ending == "server_tool_use" or (ending.endswith("_tool_result") and ending != "tool_result")

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from sevenfold.conversation.provider_edits import requested_edits
 from sevenfold.errors import InputError
-from sevenfold.layers.clear import provider_edits as edits
 from sevenfold.profiles import Profile
 from sevenfold.record.window import Window
 from sevenfold.request.frame import Frame
@@ -21,7 +21,7 @@ LONG = 3_600
 """Seconds of the longer lifetime."""
 
 
-class Wanted(Struct, frozen=True):
+class RequestOptions(Struct, frozen=True):
     """What a caller wants to precede the messages."""
 
     model: str
@@ -53,37 +53,37 @@ def window_for(profile: Profile, settings: Settings, betas: Collection[str] = ()
 
 
 def frame_for(
-    wanted: Wanted, profile: Profile, window: Window, settings: Settings, kinds: Mapping[str, str]
+    options: RequestOptions, profile: Profile, window: Window, settings: Settings, kinds: Mapping[str, str]
 ) -> Frame:
     """What precedes the messages, with the provider's edits and the headers all of it needs."""
     most = profile.max_output
-    if not 0 < wanted.max_tokens <= most:
-        raise InputError(f"max_tokens is {wanted.max_tokens:,}; {profile.model} takes 1 to {most:,}")
-    fields = dict(wanted.fields)
-    needed = list[str | None](wanted.betas)
-    managed = edits.wanted(profile, window, settings, kinds)
+    if not 0 < options.max_tokens <= most:
+        raise InputError(f"max_tokens is {options.max_tokens:,}; {profile.model} takes 1 to {most:,}")
+    fields = dict(options.fields)
+    needed = list[str | None](options.betas)
+    managed = requested_edits(profile, window, settings, kinds)
     if managed and "context_management" not in fields:
         fields["context_management"] = managed
         needed.append(profile.betas.edits)
-    if profile.tool_changes and wanted.tools:
+    if profile.tool_changes and options.tools:
         needed += [profile.betas.tool_changes, profile.betas.inline_tools]
     if profile.on_demand_compaction and settings.compaction:
         # Needed once a summary of the provider's is sent; added then, it would change the prefix.
         needed.append(profile.betas.on_demand_compaction)
     return Frame.of(
-        wanted.model,
-        wanted.max_tokens,
-        system=wanted.system,
-        tools=[dict(tool) for tool in wanted.tools],
+        options.model,
+        options.max_tokens,
+        system=options.system,
+        tools=[dict(tool) for tool in options.tools],
         betas=[beta for beta in needed if beta],
         **fields,
     )
 
 
-def lifetimes_for(wanted: Wanted, profile: Profile, settings: Settings) -> Lifetimes:
+def lifetimes_for(options: RequestOptions, profile: Profile, settings: Settings) -> Lifetimes:
     """How long the cache is to keep things: the longer time only where nothing speaks against it."""
-    asked = wanted.lifetimes or Lifetimes(settings.cache_lifetime, settings.cache_lifetime)
-    return Lifetimes() if against_long_lifetime(wanted.source, profile, settings) else asked
+    asked = options.lifetimes or Lifetimes(settings.cache_lifetime, settings.cache_lifetime)
+    return Lifetimes() if against_long_lifetime(options.source, profile, settings) else asked
 
 
 def against_long_lifetime(source: str, profile: Profile, settings: Settings) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sevenfold.conversation import history
-from sevenfold.conversation import sync as following
+from sevenfold.conversation.results import same
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import Refused, ResultMissing
 from sevenfold.ports import Results
@@ -59,7 +59,7 @@ class Finder:
         """Is this what the session has as the result of that call, if it has one?"""
         known = self.result(given.id)
         place = self._transcript.log.stored(given.id) if known is not None else None
-        return known is None or following.same(known, given, place)
+        return known is None or same(known, given, place)
 
     def fetch(self, reference: str) -> bytes:
         """The whole of a result that was offloaded or cleared, by its call, its path or its decision."""

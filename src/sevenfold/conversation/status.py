@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from sevenfold.conversation.exchange import Exchange
-from sevenfold.conversation.limits import Limits
-from sevenfold.record.gauge import Budget, nearly
+from sevenfold.conversation.history import Account
+from sevenfold.conversation.room import Limits
+from sevenfold.record.gauge import Budget, Size, nearly
+from sevenfold.record.usage import Usage
 from sevenfold.record.window import Window
 
 
@@ -40,6 +42,34 @@ class Reading(Struct, frozen=True, kw_only=True):
     usd: float | None
     """What the session has cost so far; None where a price is unknown."""
 
+    @classmethod
+    def of(cls, size: Size, window: Window, limits: Limits, account: Account) -> Reading:
+        """``limits`` are the most bytes and pictures a request may have."""
+        status = window.status(size.tokens, band=size.band)
+        return cls(
+            seen=size.tokens,
+            sent=size.sent,
+            low=size.low,
+            high=size.high,
+            context=window.context,
+            effective=window.effective,
+            threshold=window.threshold,
+            warning=window.warning,
+            blocking=window.blocking,
+            limit=status.limit,
+            percent_left=status.percent_left,
+            above_warning=status.above_warning,
+            above_error=status.above_error,
+            above_auto_compact=status.above_auto_compact,
+            at_blocking=status.at_blocking,
+            wire=size.wire,
+            wire_limit=limits.wire,
+            images=size.images,
+            images_limit=limits.images,
+            requests=account.requests,
+            usd=account.usd,
+        )
+
     @property
     def band(self) -> int:
         """How many tokens more it may really be."""
@@ -55,30 +85,37 @@ class Reading(Struct, frozen=True, kw_only=True):
         return tuple(budget for budget, is_nearly in found.items() if is_nearly)
 
 
-def reading(exchange: Exchange, window: Window, limits: Limits) -> Reading:
-    """Look at an exchange; ``limits`` are the most bytes and pictures a request may have."""
-    size = exchange.size()
-    status = window.status(size.tokens, band=size.band)
-    return Reading(
-        seen=size.tokens,
-        sent=size.sent,
-        low=size.low,
-        high=size.high,
-        context=window.context,
-        effective=window.effective,
-        threshold=window.threshold,
-        warning=window.warning,
-        blocking=window.blocking,
-        limit=status.limit,
-        percent_left=status.percent_left,
-        above_warning=status.above_warning,
-        above_error=status.above_error,
-        above_auto_compact=status.above_auto_compact,
-        at_blocking=status.at_blocking,
-        wire=size.wire,
-        wire_limit=limits.wire,
-        images=size.images,
-        images_limit=limits.images,
-        requests=exchange.account.requests,
-        usd=exchange.account.usd,
-    )
+class Health(Struct, frozen=True, kw_only=True):
+    """What can be said of the compactions of a session since it was opened."""
+
+    status: str
+    """``compacting`` while a compaction is under way, else empty."""
+    compactions: int
+    turns_since: int
+    """Answers since the last compaction; -1 before the first."""
+    refill: float | None
+    """Tokens an answer adds to the conversation, on average since the last compaction."""
+    failures: int
+    """Compactions in a row for which no model had a summary…"""
+    breaker_open: bool
+    """…and whether models are therefore no longer asked by themselves."""
+    cached_share: float | None
+    """Of all prompts; None before the first answer."""
+
+
+class Tally(Struct, frozen=True):
+    """Prompt tokens so far."""
+
+    read: int = 0
+    prompt: int = 0
+
+    def after(self, usage: Usage) -> Tally:
+        """With one more answer."""
+        return replace(
+            self, read=self.read + usage.cache_read_input_tokens, prompt=self.prompt + usage.prompt
+        )
+
+    @property
+    def share(self) -> float | None:
+        """How much of it came from the cache."""
+        return self.read / self.prompt if self.prompt else None

@@ -7,23 +7,24 @@ the list differs a branch begins: what was said before on the other one stays in
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Struct
 
-from sevenfold.conversation import intake
+from sevenfold.conversation import edits, events, intake
+from sevenfold.conversation.history import whole
+from sevenfold.conversation.results import same
 from sevenfold.errors import InputError, Refused
-from sevenfold.layers.offload import policy as offload
-from sevenfold.record import blocks, calls
+from sevenfold.record import blocks, calls, redact
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED, THINKING, Block
-from sevenfold.record.entries import Stored
 from sevenfold.record.layout import Item
+from sevenfold.record.log import Answer
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
 
 ROLES = ("user", "assistant")
-_IGNORED = frozenset({"cache_control", "citations"})
 
 
 class Given(Struct, frozen=True):
@@ -64,6 +65,74 @@ class Common(Struct, frozen=True):
         if fresh and self.parts:
             fresh[0] = Given(fresh[0].role, fresh[0].blocks[self.parts :])
         return fresh
+
+
+def adopt(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> None:
+    """Take in a conversation from elsewhere, once, before anything was said here."""
+    with c.lock:
+        view = c.transcript.view
+        if len(view) or view.boundary:
+            raise Refused("messages are taken in once, into an empty session; use sync() to follow a list")
+        _take_in(c, read(messages))
+        _taken_in(c)
+
+
+def follow(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> int:
+    """Follow a list kept elsewhere; returns how many of its messages are new."""
+    with c.lock:
+        given = [_as_recorded(c, message) for message in read(messages)]
+        view = c.transcript.view
+        # Everything that led to the present counts, also what was compacted since.
+        items = (view if view.boundary is None else whole(c.transcript.log)).items
+        shared = common(items, given)
+        fresh = shared.rest(given)
+        if shared.records < len(items):
+            _refuse_other_results(c, fresh)
+            edits.rewind(c, items[shared.records - 1].said.uuid if shared.records else None)
+        _take_in(c, fresh)
+        _taken_in(c)
+        return len(fresh)
+
+
+def _taken_in(c: Conversation) -> None:
+    events.epochs(c)
+    c.follow()
+
+
+def _as_recorded(c: Conversation, given: Given) -> Given:
+    """A message as it would be recorded: secrets masked, if they are, in what is not the model's."""
+    if given.role == "assistant" or not c.redacts:
+        return given
+    return Given(given.role, tuple(redact.mask_blocks(given.blocks).blocks))
+
+
+def _refuse_other_results(c: Conversation, fresh: Sequence[Given]) -> None:
+    """A call has one result for good, also on another branch; a counted name may mean another call there."""
+    results = (block for message in fresh for block in message.results)
+    for block in filter(lambda block: calls.drawn(block.id), results):
+        if not c.finder.same_result(block):
+            raise Refused(
+                f"the call {block.id} has a result already, and the list gives another one; what a tool said once "
+                "stays. Bring the list into a new session with messages()"
+            )
+
+
+def _take_in(c: Conversation, given: Sequence[Given]) -> None:
+    transcript = c.transcript
+    for message in given:
+        if message.role == "assistant":
+            if message.blocks:
+                name = f"imported_{transcript.new_id()}"
+                transcript.model(transcript.distinct(Answer(name, c.frame.model, message.blocks)))
+            continue
+        fitting, _ = calls.matched(message.results, transcript.view.pending_calls)
+        if fitting:
+            c.tool_results(list(fitting.values()))
+        if message.words:
+            transcript.user(c.masked(message.words))
+    if any(message.thinks for message in given):
+        # Reasoning from elsewhere is bound to what preceded it there.
+        c.open_epoch("imported", drops_thinking=True)
 
 
 def read(messages: Iterable[Mapping[str, Any]]) -> list[Given]:
@@ -145,31 +214,3 @@ def equal(ours: Block, theirs: Block, item: Item) -> bool:
 def cleared(block: Block) -> bool:
     """Is it the line that stands for a result that was cleared?"""
     return blocks.words_of(block) == PLACEHOLDER_CLEARED
-
-
-def same(ours: Block, theirs: Block, stored: Stored | None) -> bool:
-    """Do two blocks say the same? Of a result that was ``stored`` the whole is known by its hash."""
-    if ours.kind != theirs.kind or ours.id != theirs.id:
-        return False
-    if stored is not None:
-        text = offload.whole(theirs).text.encode(errors="surrogatepass")
-        return hashlib.sha256(text).hexdigest() == stored.sha256
-    if ours.kind == "tool_result" and offload.nothing(theirs):
-        theirs = offload.filled(theirs)
-    return ours.raw == theirs.raw or _plain(ours) == _plain(theirs)
-
-
-def _plain(block: Block) -> Any:
-    """What a block says, without what SDKs add to it or leave out; a text is the same as a list with one."""
-    value = {
-        name: inner
-        for name, inner in msgspec.json.decode(block.raw, type=dict[str, Any]).items()
-        if inner is not None and name not in _IGNORED and not (name == "is_error" and inner is False)
-    }
-    if block.kind == "tool_result":
-        match value.get("content"):
-            case [{"type": "text", "text": str() as words}]:
-                value["content"] = words
-            case None | []:
-                value["content"] = ""
-    return value

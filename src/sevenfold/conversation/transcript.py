@@ -222,7 +222,8 @@ class Transcript:
             )
 
     def _write(self, *written: Written, durable: bool = False) -> Measured | None:
-        self.must_be_writable()
+        if self._closed or self.view.unknown_kinds:
+            self.must_be_writable()
         positions = self.log.append([one.line for one in written], durable=durable)
         measured = None
         for position, one in zip(positions, written, strict=True):
@@ -242,13 +243,18 @@ class Transcript:
         return next((position for position, made in self.log.decisions(Epoch) if made.id == epoch), None)
 
     def _now(self) -> str:
-        milliseconds = int(self._clock.now() * 1000)
-        return f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"
+        return _moment(int(self._clock.now() * 1000))
+
+
+@lru_cache(maxsize=1)
+def _moment(milliseconds: int) -> str:
+    """A moment in ISO form; the records of one write have it in common."""
+    return f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"
 
 
 @lru_cache(maxsize=1)
 def _second(seconds: int) -> str:
-    """A moment in ISO form; the records of a turn are often written within one second."""
+    """The same to the second: the records of a turn are often written within one."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 

@@ -170,13 +170,15 @@ def audit(log: Log, index: RecallIndex, progress: Progress | None = None) -> Aud
     for compaction in compactions(log, progress):
         facts = sample(compaction.hidden, goes_on=compaction.goes_on)
         score = judge(facts.probes, texts(compaction.after), reachable)
-        audited.append(_audited(compaction, score, facts.left_out))
+        audited.append(_audited(log, compaction, score, facts.left_out))
         scores.append(score)
     return Audit(tuple(audited), _total(audited, scores))
 
 
-def _audited(compaction: CompactionMoment, score: Score, left_out: dict[str, int]) -> AuditedCompaction:
-    statements = unsupported(texts(compaction.summary), (*compaction.before, *compaction.kept))
+def _audited(
+    log: Log, compaction: CompactionMoment, score: Score, left_out: dict[str, int]
+) -> AuditedCompaction:
+    statements = unsupported(texts(compaction.summary), compaction.before, log)
     boundary, total = compaction.boundary, score.total
     return AuditedCompaction(
         uuid=boundary.uuid,
@@ -193,9 +195,17 @@ def _audited(compaction: CompactionMoment, score: Score, left_out: dict[str, int
     )
 
 
-def unsupported(summaries: Iterable[str], items: Sequence[Item]) -> tuple[str, ...]:
-    """The sentences of these texts that claim the user's leave for something, and that no record bears out."""
-    evidence = Evidence(facts(items), items)
+def unsupported(summaries: Iterable[str], items: Sequence[Item], log: Log) -> tuple[str, ...]:
+    """The sentences of these texts that claim the user's leave for something and that no record bears out.
+
+    What is marked as such is left out: it deceives nobody.
+    """
+
+    def said() -> Iterator[Item]:
+        entries = (entry for _, entry in read(log) if isinstance(entry, Said) and not entry.sidechain)
+        return (Item.of(entry, place) for place, entry in enumerate(entries))
+
+    evidence = Evidence(facts(items), items, said)
     return tuple(one for text in summaries for one in mark({0: read_back(text)[1]}, evidence).sentences)
 
 

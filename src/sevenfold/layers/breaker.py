@@ -1,9 +1,19 @@
-"""When to stop asking a model for something it does not give: after some tries in a row that came to nothing.
+"""When a layer rests.
 
-Summaries are not asked for any more until one succeeds again; notes are, after longer and longer pauses.
+A model that fails to give something several times in a row is not asked again at once: summaries not until one
+succeeds, notes after longer and longer pauses. And a layer that keeps freeing next to nothing, or whose gain is
+filled again at once, is left alone until the conversation has changed: what counts is what it frees, not how often
+it was tried.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.record.window import Window
 
 FAILURES = 3
 
@@ -21,3 +31,49 @@ def after(failures: int, *, succeeded: bool) -> int:
 def pause(failures: int) -> int:
     """How many times as far as usual it is to the next try: twice as far with every failure once it rests."""
     return 2 ** (failures - FAILURES + 1) if opened(failures) else 1
+
+
+REMEMBERED = 8
+WASTED = 3
+"""So many passes in a row without progress, and the layer rests."""
+LITTLE = 0.02
+"""A pass that frees a smaller share of the window got nowhere."""
+
+
+class Pass(Struct, frozen=True):
+    """One time a layer acted."""
+
+    layer: str
+    request: int
+    """How many requests had gone out before."""
+    freed: int
+    size: int
+    """Of the conversation, afterwards."""
+
+
+class Progress(Struct, frozen=True):
+    """What the layers achieved lately."""
+
+    passes: tuple[Pass, ...] = ()
+
+    def after(self, one: Pass) -> Progress:
+        """With one more pass."""
+        return replace(self, passes=(*self.passes, one)[-REMEMBERED:])
+
+    def rests(self, layer: str, window: Window, size: int) -> str:
+        """Why a layer should not be tried now, with a conversation of that size; empty if it may."""
+        lately = [one for one in self.passes if one.layer == layer][-WASTED:]
+        if len(lately) < WASTED:
+            return ""
+        little = LITTLE * window.effective
+        if all(one.freed < little for one in lately) and size - lately[-1].size < little:
+            return f"its last {WASTED} passes freed next to nothing"
+        full_again = size >= lately[-1].size + lately[-1].freed
+        if full_again and all(_refilled(earlier, later) for earlier, later in pairwise(lately)):
+            return f"what its last {WASTED} passes freed was filled again by the next request"
+        return ""
+
+
+def _refilled(earlier: Pass, later: Pass) -> bool:
+    """Was the conversation as large as before one request after a pass?"""
+    return later.request - earlier.request <= 1 and later.size + later.freed >= earlier.size + earlier.freed

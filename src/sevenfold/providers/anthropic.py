@@ -18,14 +18,14 @@ from msgspec.structs import replace
 
 from sevenfold.ports import Call, Piece, Reply
 from sevenfold.profiles import Profile
-from sevenfold.providers.failures import Garbled
+from sevenfold.providers.failures import MalformedAnswer
 from sevenfold.providers.provider import Put
 from sevenfold.providers.reader import (
     NULL,
     SHOWN,
     Fields,
-    complaint_in,
     decoded,
+    error_answer,
     fields_of,
     opening,
     pieces_of,
@@ -186,7 +186,7 @@ class MessagesReader:
         return self._ended or self._head.stop_reason is not None
 
     def event(self, data: bytes) -> list[Piece]:
-        """Take one event; kinds that are not known are passed over, as the API asks of its clients."""
+        """Take one event; unknown kinds are ignored, as the API asks of its clients."""
         event = decoded(_event, data)
         match event.type:
             case "message_start":
@@ -210,14 +210,14 @@ class MessagesReader:
             case "message_stop":
                 self._ended = True
             case "error":
-                raise complaint_in(data)
+                raise error_answer(data)
         return []
 
     def body(self, raw: bytes) -> list[Piece]:
         """Take an answer that came in one piece."""
         head = decoded(_message, raw)
         if head.type == "error":
-            raise complaint_in(raw)
+            raise error_answer(raw)
         self._begin(head)
         self._ended = True
         return [piece for block in self._blocks.values() for piece in pieces_of(block)]
@@ -250,14 +250,14 @@ class MessagesReader:
 
     def _begun(self) -> _Message:
         if self._head is None:
-            raise Garbled("an event came before the one that begins a message")
+            raise MalformedAnswer("an event came before the one that begins a message")
         return self._head
 
     def _block(self, index: int) -> GrowingBlock:
         try:
             return self._growing[index]
         except KeyError:
-            raise Garbled(f"an event continues block {index}, which is not open") from None
+            raise MalformedAnswer(f"an event continues block {index}, which is not open") from None
 
     def _end(self, event: _Event) -> None:
         head, ending = self._begun(), decoded(_ending, event.delta)

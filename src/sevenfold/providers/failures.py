@@ -1,9 +1,8 @@
-"""What went wrong, said once: every way a provider fails becomes one class of `sevenfold.errors`.
+"""Every way a provider fails becomes one class of `sevenfold.errors`.
 
-Both SDKs, both shapes of error bodies and errors inside a stream end up as a `Complaint`; the tables below
-say which class it is: the provider's code decides, then the status, then the error's type, and the wording
-only where nothing else tells (wordings change). What is unclear is taken as a refusal when the provider
-blames the request, and as a failure of the provider otherwise.
+Both SDKs, both shapes of error bodies and errors inside a stream become an `ErrorReport` first. The provider's code
+decides the class, then the status, then the error's type, and the wording only if nothing else does, because wordings
+change. What remains unclear is a refusal if the provider blames the request, and a failure of the provider otherwise.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Endpoint(Struct, frozen=True):
     model: str = ""
 
 
-class Complaint(Struct, frozen=True):
+class ErrorReport(Struct, frozen=True):
     """What a provider said when it did not answer."""
 
     message: str
@@ -59,15 +58,15 @@ class Complaint(Struct, frozen=True):
     limit: int | None = None
 
 
-class Complained(Exception):
-    """An error that came inside an answer; it carries the complaint."""
+class ErrorAnswer(Exception):
+    """An error that came inside an answer; it carries the report."""
 
-    def __init__(self, complaint: Complaint) -> None:
-        super().__init__(complaint.message)
-        self.complaint = complaint
+    def __init__(self, report: ErrorReport) -> None:
+        super().__init__(report.message)
+        self.report = report
 
 
-class Garbled(Exception):
+class MalformedAnswer(Exception):
     """What came is not what the API promises; the text says how."""
 
 
@@ -130,8 +129,10 @@ _TOO_LONG = (
 """Wordings of "too long", those with figures first; ``output`` is room asked for the answer."""
 
 
-def read(body: object, status: int | None = None, headers: Mapping[str, str] | None = None) -> Complaint:
-    """The complaint in an error's body, decoded or not, of either provider."""
+def report_of(
+    body: object, status: int | None = None, headers: Mapping[str, str] | None = None
+) -> ErrorReport:
+    """What an error's body says, decoded or not, of either provider."""
     headers = headers or {}
     outer: Mapping[str, Any] = body if isinstance(body, Mapping) else {}
     inner = outer.get("error")
@@ -140,7 +141,7 @@ def read(body: object, status: int | None = None, headers: Mapping[str, str] | N
     told: Mapping[str, Any] = inner if isinstance(inner, Mapping) else outer
     details = told.get("details")
     code = details.get("error_code") if isinstance(details, Mapping) else told.get("code")
-    return Complaint(
+    return ErrorReport(
         message=str(told.get("message") or _plain(body, status)),
         kind=str(told.get("type") or ""),
         code=code if isinstance(code, str) else "",
@@ -155,30 +156,30 @@ def read(body: object, status: int | None = None, headers: Mapping[str, str] | N
     )
 
 
-def explain(complaint: Complaint, at: Endpoint) -> ModelError:
-    """The error a complaint becomes, with a text that says what to do."""
-    kind = _class_of(complaint)
+def explain(report: ErrorReport, at: Endpoint) -> ModelError:
+    """The error that a report means, with a text that says what to do."""
+    kind = _class_of(report)
     error = kind(
-        _text(kind, complaint, at),
-        status=complaint.status,
-        code=complaint.code or complaint.kind,
-        request_id=complaint.request_id,
+        _text(kind, report, at),
+        status=report.status,
+        code=report.code or report.kind,
+        request_id=report.request_id,
     )
     if isinstance(error, PromptTooLong):
-        error.used, error.limit = _sizes(complaint)
+        error.used, error.limit = _sizes(report)
     if isinstance(error, RateLimited):
-        error.retry_after = complaint.retry_after
+        error.retry_after = report.retry_after
     return error
 
 
-def of(error: Exception, sdk: Any, at: Endpoint) -> ModelError | None:
-    """The error that an exception from an SDK or the transport becomes; None when it is none of theirs."""
-    if isinstance(error, Complained):
-        return explain(error.complaint, at)
-    if isinstance(error, Garbled | JSONDecodeError):
+def error_of(error: Exception, sdk: Any, at: Endpoint) -> ModelError | None:
+    """The error that an exception of an SDK or of its transport means; None for any other exception."""
+    if isinstance(error, ErrorAnswer):
+        return explain(error.report, at)
+    if isinstance(error, MalformedAnswer | JSONDecodeError):
         return ProviderFailed(f"{at.url} answered in a way that cannot be read: {error}. Ask again")
     if isinstance(error, sdk.APIStatusError):
-        return explain(read(error.body, error.status_code, error.response.headers), at)
+        return explain(report_of(error.body, error.status_code, error.response.headers), at)
     if isinstance(error, sdk.APIConnectionError):
         return _unanswered(error.__cause__ or error, transport_of(sdk), at)
     if isinstance(error, transport_of(sdk).RequestError):
@@ -186,7 +187,7 @@ def of(error: Exception, sdk: Any, at: Endpoint) -> ModelError | None:
     if isinstance(error, getattr(sdk, "CredentialsError", ())):
         return at.vendor.bad_credentials(error)
     if isinstance(error, sdk.APIError):
-        return explain(read(error.body), at)
+        return explain(report_of(error.body), at)
     return None
 
 
@@ -195,24 +196,24 @@ def transport_of(sdk: Any) -> Any:
     return import_module(sdk.DefaultHttpxClient.__base__.__module__.partition(".")[0])
 
 
-def _class_of(complaint: Complaint) -> type[ModelError]:
-    status = complaint.status
-    if status == 404 and complaint.code not in _BY_NAME:
-        return _not_found(complaint)
+def _class_of(report: ErrorReport) -> type[ModelError]:
+    status = report.status
+    if status == 404 and report.code not in _BY_NAME:
+        return _not_found(report)
     named = (
-        _BY_NAME.get(complaint.code) or _BY_STATUS.get(status or 0) or _BY_NAME.get(complaint.kind)
-    ) or _by_wording(complaint.message)
+        _BY_NAME.get(report.code) or _BY_STATUS.get(status or 0) or _BY_NAME.get(report.kind)
+    ) or _by_wording(report.message)
     if named is not None:
         return named
-    blamed = complaint.kind == "invalid_request_error" if status is None else status < 500
+    blamed = report.kind == "invalid_request_error" if status is None else status < 500
     return RequestRefused if blamed else ProviderFailed
 
 
-def _not_found(complaint: Complaint) -> type[ModelError]:
+def _not_found(report: ErrorReport) -> type[ModelError]:
     """A model that is not served, something else the provider misses, or an address without this API."""
-    if re.search(r"\bmodels?\b", complaint.message):
+    if re.search(r"\bmodels?\b", report.message):
         return ModelNotServed
-    return RequestRefused if complaint.code or complaint.kind else Unreachable
+    return RequestRefused if report.code or report.kind else Unreachable
 
 
 def _by_wording(message: str) -> type[ModelError] | None:
@@ -221,18 +222,18 @@ def _by_wording(message: str) -> type[ModelError] | None:
     return PromptTooLong if any(pattern.search(message) for pattern in _TOO_LONG) else None
 
 
-def _sizes(complaint: Complaint) -> tuple[int | None, int | None]:
+def _sizes(report: ErrorReport) -> tuple[int | None, int | None]:
     """Tokens of the prompt, and how many there may be next to the answer's room."""
-    if complaint.used is not None and complaint.limit is not None:
-        return complaint.used, complaint.limit
-    found = next((hit for each in _TOO_LONG if (hit := each.search(complaint.message))), None)
+    if report.used is not None and report.limit is not None:
+        return report.used, report.limit
+    found = next((hit for each in _TOO_LONG if (hit := each.search(report.message))), None)
     told = found.groupdict() if found else {}
     used, output = told.get("used") or told.get("prompt"), told.get("output") or told.get("room") or 0
     return (int(used), int(told["limit"]) - int(output)) if used else (None, None)
 
 
-def _text(kind: type[ModelError], complaint: Complaint, at: Endpoint) -> str:
-    said, vendor = complaint.message.rstrip("."), at.vendor
+def _text(kind: type[ModelError], report: ErrorReport, at: Endpoint) -> str:
+    said, vendor = report.message.rstrip("."), at.vendor
     if kind is NotAuthenticated:
         return f"{at.url} does not accept the key ({said}). Check {vendor.key_variable}; {WITHOUT_A_KEY}"
     if kind is ModelNotServed:
@@ -242,7 +243,7 @@ def _text(kind: type[ModelError], complaint: Complaint, at: Endpoint) -> str:
             f"There is no such API at {at.url} ({said}). Check the address: base_url=… or "
             f"{vendor.url_variable}"
         )
-    if kind is RateLimited and complaint.retry_after is None:
+    if kind is RateLimited and report.retry_after is None:
         return (
             f"{at.url} takes no more requests ({said}) and does not say for how long: look at the "
             "account's spending limit"

@@ -27,23 +27,20 @@ WINDOWS = ("max_input_tokens", "max_model_len", "context_length", "context_windo
 """What providers, vLLM, routers and local servers call a model's window."""
 ANSWERS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 """What they call the most tokens of an answer."""
-
 ABILITIES = ("thinking", "context_management", "compaction")
-"""What is kept of what a model can do: what `sevenfold.profiles.Profile.listed` goes by."""
+"""The capabilities that are kept: those that `sevenfold.profiles.Profile.listed` reads."""
 MOST = 100
-"""Copies that are kept, the newest."""
-
-
+"""How many listings are kept, the newest."""
 WAIT_SECONDS = 2.0
-"""How long the opening of a session waits for what a server says of a model nobody knows."""
+"""How long the opening of a session waits for the listing of an unknown model."""
 ASK_SECONDS = 10.0
-"""How long a server may take when nobody waits."""
+"""How long a server may take if no session waits for it."""
 FRESH_SECONDS = 24 * 3_600
 """How old a copy may be before the server is asked again."""
 
 
 class Listing(Struct, frozen=True):
-    """What a server says of a model; None or empty where it says nothing."""
+    """What a server says about a model; None or empty where it says nothing."""
 
     window: int | None = None
     answer: int | None = None
@@ -57,7 +54,7 @@ class _Copy(Struct, frozen=True):
 
 
 def read(raw: bytes, model: str) -> Listing | None:
-    """What a server's answer says of this model: one entry, or a list of which it is one; None if it is not there."""
+    """What a server's answer, one entry or a list of them, says about this model; None if it is not there."""
     body = msgspec.json.decode(raw)
     listed = body.get("data", [body]) if isinstance(body, dict) else []
     entry = next((one for one in listed if isinstance(one, dict) and one.get("id") == model), None)
@@ -72,8 +69,8 @@ def read(raw: bytes, model: str) -> Listing | None:
     )
 
 
-class Copies:
-    """The last copy of what each server said, in a file; without one nothing is kept."""
+class ListingCache:
+    """The last listing of each server, in a file; without a path nothing is kept."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -84,7 +81,7 @@ class Copies:
         return (found.listing, found.at) if found else None
 
     def keep(self, address: str, model: str, listing: Listing, at: float) -> None:
-        """Keep what it says now; where that cannot be written, the next session asks again."""
+        """Keep a listing; if it cannot be written, the next session asks again."""
         if self._path is None:
             return
         copies = {**self._all(), _key(address, model): _Copy(listing, at)}
@@ -98,7 +95,7 @@ class Copies:
 
     @property
     def kept(self) -> bool:
-        """Is there a place to keep them?"""
+        """Whether listings are kept at all."""
         return self._path is not None
 
     def _all(self) -> dict[str, _Copy]:
@@ -119,12 +116,12 @@ class Lister(Protocol):
         ...
 
     def listing(self, model: str, seconds: float) -> bytes:
-        """What the server says of a model, unread; raises whatever goes wrong."""
+        """What the server says about a model, undecoded; raises whatever goes wrong."""
         ...
 
 
-class Aside:
-    """A client by which models are looked up, and nothing else."""
+class ListingClient:
+    """Looks models up through a client, and does nothing else with it."""
 
     def __init__(self, client: Lister) -> None:
         self.address = client.address
@@ -134,12 +131,12 @@ class Aside:
 class Listings:
     """Looks models up for one session."""
 
-    def __init__(self, copies: Copies, *, switched_on: bool) -> None:
+    def __init__(self, copies: ListingCache, *, switched_on: bool) -> None:
         self._copies = copies
         self._on = switched_on
 
     def profile(self, model: str, address: str, client: Any) -> Profile:
-        """The profile of a model behind this address, as far as it is known at once, or soon."""
+        """The profile of a model at this address; waits a moment for the server if nothing is known about it."""
         found = find(model)
         if not self._on:
             return found
@@ -152,7 +149,7 @@ class Listings:
         return _over(found, last[0]) if last is not None else found
 
     def refresh(self, model: str, client: Any) -> None:
-        """Ask the server for the next session's sake, beside this one, if the copy is old or there is none."""
+        """Ask the server in the background, for the next session, if the listing is old or there is none."""
         if not (self._on and self._copies.kept and isinstance(client, Lister)):
             return
         last = self._copies.last(client.address, model)
@@ -162,7 +159,7 @@ class Listings:
     def _begin(self, client: Lister, model: str) -> _Asking:
         def ask() -> Listing | None:
             came = read(client.listing(model, ASK_SECONDS), model)
-            # A server that says nothing of it need not be asked again at once either.
+            # A server that does not list the model need not be asked again at once either.
             self._copies.keep(client.address, model, came or Listing(), time.time())
             return came
 
@@ -172,7 +169,7 @@ class Listings:
 
 
 class _Asking(threading.Thread):
-    """A server that is being asked."""
+    """Asks a server in the background."""
 
     def __init__(self, ask: Callable[[], Listing | None]) -> None:
         super().__init__(daemon=True, name="sevenfold-listing")
@@ -180,7 +177,7 @@ class _Asking(threading.Thread):
         self.came: Listing | None = None
 
     def run(self) -> None:
-        """Ask; whatever goes wrong, what our table says holds."""
+        """Ask; if anything goes wrong, what was known before holds."""
         try:
             self.came = self._ask()
         except Exception:  # noqa: BLE001 (any client, any server: none of it may reach the session)

@@ -67,7 +67,7 @@ class Script:
 
     @property
     def unused(self) -> int:
-        """How many steps nobody has asked for yet."""
+        """How many steps have not been played yet."""
         return len(self._steps) - self.played
 
     def check_finished(self) -> None:

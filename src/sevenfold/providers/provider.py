@@ -109,7 +109,7 @@ class Provider:
         raise NotImplementedError
 
     def read(self, raw: bytes, *, asked: bytes = b"", request_id: str | None = None) -> Reply:
-        """The answer in a body that came in one piece; raises `Garbled` or `Complained`."""
+        """The answer in a body that came in one piece; raises `MalformedAnswer` or `ErrorAnswer`."""
         reader = self.reader(asked)
         reader.body(raw)
         return reader.reply(request_id)

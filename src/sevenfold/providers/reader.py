@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from sevenfold.ports import Piece, Reply
 from sevenfold.providers import failures
-from sevenfold.providers.failures import Complained, Garbled
+from sevenfold.providers.failures import ErrorAnswer, MalformedAnswer
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.log import Answer
@@ -74,7 +74,7 @@ class BodyReader:
 
     def event(self, data: bytes) -> list[Piece]:
         """Refuse events."""
-        raise Garbled("it came as a stream")
+        raise MalformedAnswer("it came as a stream")
 
     def body(self, raw: bytes) -> list[Piece]:
         """Read the body."""
@@ -112,18 +112,18 @@ class EventLines:
 
 
 def decoded(decoder: msgspec.json.Decoder[T], data: bytes | Raw) -> T:
-    """Decode what a server sent; raises `Garbled` if it is not what its API promises."""
+    """Decode what a server sent; raises `MalformedAnswer` if it is not what the API promises."""
     try:
         return decoder.decode(data)
     except msgspec.DecodeError as error:
-        raise Garbled(f"{error}: {bytes(data)[:80]!r}") from error
+        raise MalformedAnswer(f"{error}: {bytes(data)[:80]!r}") from error
     except RecursionError:
-        raise Garbled(f"it is nested too deeply: {bytes(data)[:80]!r}") from None
+        raise MalformedAnswer(f"it is nested too deeply: {bytes(data)[:80]!r}") from None
 
 
-def complaint_in(data: bytes) -> Complained:
+def error_answer(data: bytes) -> ErrorAnswer:
     """The exception for an error that came in place of an answer, or in the middle of one."""
-    return Complained(failures.read(msgspec.json.decode(data)))
+    return ErrorAnswer(failures.report_of(msgspec.json.decode(data)))
 
 
 def words_in(value: Raw) -> str:

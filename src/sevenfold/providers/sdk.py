@@ -19,7 +19,7 @@ from msgspec import Struct
 from sevenfold.errors import Aborted, ModelError, NotAuthenticated, SettingError
 from sevenfold.ports import Call, Piece, Reply, Watcher
 from sevenfold.providers import failures
-from sevenfold.providers.failures import WITHOUT_A_KEY, Endpoint, Garbled, transport_of
+from sevenfold.providers.failures import WITHOUT_A_KEY, Endpoint, MalformedAnswer, transport_of
 from sevenfold.providers.provider import Provider, Put, choose
 from sevenfold.providers.reader import EventLines
 
@@ -105,7 +105,7 @@ class SdkProvider(Provider):
         """The error that an exception of the SDK or of its transport means."""
         if _package(error) not in (self.vendor.sdk, *TRANSPORTS):
             return None
-        return failures.of(error, self.vendor.load(), Endpoint(self.vendor, self.vendor.url, model))
+        return failures.error_of(error, self.vendor.load(), Endpoint(self.vendor, self.vendor.url, model))
 
     def models(self, model: str) -> str:
         """The path at which the server describes a model."""
@@ -249,7 +249,7 @@ class Incoming:
             raise
         except Exception as error:
             at = Endpoint(self._provider.vendor, self._client.address, model_of(self._call))
-            found = failures.of(error, self._client.module, at)
+            found = failures.error_of(error, self._client.module, at)
             if found is None:
                 raise
             # A connection that breaks after the last word has broken nothing.
@@ -265,7 +265,7 @@ class Incoming:
             if self._body is not None:
                 self._show(self._reader.body(_checked(b"".join(self._body))))
             if not self._reader.whole:
-                raise Garbled("it ended in the middle of the answer")
+                raise MalformedAnswer("it ended in the middle of the answer")
         return self._reader.reply(self._request_id)
 
     def _show(self, pieces: Iterable[Piece]) -> None:
@@ -299,7 +299,7 @@ def _checked(data: bytes) -> bytes:
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        raise Garbled(f"it is not UTF-8: {error}") from None
+        raise MalformedAnswer(f"it is not UTF-8: {error}") from None
     return data
 
 

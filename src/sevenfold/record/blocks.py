@@ -20,26 +20,26 @@ from sevenfold.errors import InputError
 PLACEHOLDER_CLEARED = "[Old tool result content cleared]"
 
 
-class Text(Struct, frozen=True, tag_field="type", tag="text"):
+class Text(Struct, frozen=True, gc=False, tag_field="type", tag="text"):
     """Words of the user or the model."""
 
     text: str
 
 
-class Thinking(Struct, frozen=True, tag_field="type", tag="thinking"):
+class Thinking(Struct, frozen=True, gc=False, tag_field="type", tag="thinking"):
     """The model's reasoning: often no text at all, its substance is in the signature."""
 
     thinking: str = ""
     signature: str = ""
 
 
-class RedactedThinking(Struct, frozen=True, tag_field="type", tag="redacted_thinking"):
+class RedactedThinking(Struct, frozen=True, gc=False, tag_field="type", tag="redacted_thinking"):
     """Reasoning the provider encrypted."""
 
     data: str = ""
 
 
-class ToolUse(Struct, frozen=True, tag_field="type", tag="tool_use"):
+class ToolUse(Struct, frozen=True, gc=False, tag_field="type", tag="tool_use"):
     """A call the model makes; its input stays as the bytes that came."""
 
     id: str
@@ -47,7 +47,7 @@ class ToolUse(Struct, frozen=True, tag_field="type", tag="tool_use"):
     input: Raw = Raw(b"{}")
 
 
-class ToolResult(Struct, frozen=True, tag_field="type", tag="tool_result"):
+class ToolResult(Struct, frozen=True, gc=False, tag_field="type", tag="tool_result"):
     """What a tool answered."""
 
     tool_use_id: str
@@ -55,19 +55,19 @@ class ToolResult(Struct, frozen=True, tag_field="type", tag="tool_result"):
     is_error: bool | None = None
 
 
-class Image(Struct, frozen=True, tag_field="type", tag="image"):
+class Image(Struct, frozen=True, gc=False, tag_field="type", tag="image"):
     """A picture: few tokens, many bytes."""
 
     source: Raw = Raw(b"{}")
 
 
-class Document(Struct, frozen=True, tag_field="type", tag="document"):
+class Document(Struct, frozen=True, gc=False, tag_field="type", tag="document"):
     """A document such as a PDF."""
 
     source: Raw = Raw(b"{}")
 
 
-class Compaction(Struct, frozen=True, tag_field="type", tag="compaction"):
+class Compaction(Struct, frozen=True, gc=False, tag_field="type", tag="compaction"):
     """A summary the provider made: signed, or encrypted so that only the provider can read it."""
 
     content: str | None = None
@@ -75,7 +75,7 @@ class Compaction(Struct, frozen=True, tag_field="type", tag="compaction"):
     encrypted_content: str | None = None
 
 
-class Opaque(Struct, frozen=True):
+class Opaque(Struct, frozen=True, gc=False):
     """A block of a kind, or in a state, that is not known here; it is passed on as it is."""
 
     type: str
@@ -89,7 +89,7 @@ NOT_TEXT = frozenset({"image", "document", "tool_reference"})
 """Parts of a tool result that are what they are: as text they would be of no use to anybody."""
 
 
-class _Head(Struct, frozen=True):
+class _Head(Struct, frozen=True, gc=False):
     type: str = ""
     id: str | None = None
     tool_use_id: str | None = None
@@ -98,12 +98,16 @@ class _Head(Struct, frozen=True):
 _PLAIN = frozenset({str, int, bool, type(None), Raw})
 _TOO_DEEP = "it is nested too deeply for JSON to be read again, or holds itself"
 
+_TEXT = b'{"type":"text","text":"'
+_VISIBLE = frozenset(range(ord("!"), 127)) - {ord('"'), ord("\\")}
+"""First characters by which a text is known not to be blank without being decoded."""
+
 _encoder = msgspec.json.Encoder()
 _head = msgspec.json.Decoder(_Head)
 _body: msgspec.json.Decoder[Known] = msgspec.json.Decoder(Known)
 
 
-class Block(Struct, frozen=True):
+class Block(Struct, frozen=True, gc=False):
     """One content block: its kind, its bytes, and the id that pairs a call with its result."""
 
     kind: str
@@ -120,7 +124,8 @@ class Block(Struct, frozen=True):
     @property
     def blank(self) -> bool:
         """True for a text block without a visible character: servers refuse those."""
-        if self.kind != "text" or len(self.raw) > 400:
+        raw = self.raw
+        if self.kind != "text" or len(raw) > 400 or (raw.startswith(_TEXT) and raw[len(_TEXT)] in _VISIBLE):
             return False
         body = self.body()
         return isinstance(body, Text) and not body.text.strip()

@@ -27,7 +27,7 @@ from sevenfold.record.decisions import CompactMetadata, MicrocompactMetadata, Ow
 from sevenfold.record.usage import Usage
 
 
-class Stored(Struct, frozen=True):
+class Stored(Struct, frozen=True, gc=False):
     """Where the whole of a result is, of which the record holds a preview."""
 
     path: str
@@ -35,7 +35,7 @@ class Stored(Struct, frozen=True):
     sha256: str
 
 
-class Said(Struct, frozen=True):
+class Said(Struct, frozen=True, gc=False):
     """A message, or an attachment, as it was said."""
 
     uuid: str
@@ -76,7 +76,7 @@ class Said(Struct, frozen=True):
             force_setattr(self, "answers", tuple(answers))
 
 
-class Boundary(Struct, frozen=True):
+class Boundary(Struct, frozen=True, gc=False):
     """A compaction: the view begins anew here."""
 
     uuid: str
@@ -87,7 +87,7 @@ class Boundary(Struct, frozen=True):
     sidechain: bool = False
 
 
-class Clearing(Struct, frozen=True):
+class Clearing(Struct, frozen=True, gc=False):
     """Old tool results cleared from sight."""
 
     uuid: str
@@ -97,39 +97,39 @@ class Clearing(Struct, frozen=True):
     sidechain: bool = False
 
 
-class Decision(Struct, frozen=True):
+class Decision(Struct, frozen=True, gc=False):
     """One of our own records."""
 
     made: OwnDecision
 
 
-class UnknownDecision(Struct, frozen=True):
+class UnknownDecision(Struct, frozen=True, gc=False):
     """An own record that only a newer version understands."""
 
     kind: str
 
 
-class Link(Struct, frozen=True):
+class Link(Struct, frozen=True, gc=False):
     """A record the model never sees, which others hang from."""
 
     uuid: str
     parent: str | None
 
 
-class Label(Struct, frozen=True):
+class Label(Struct, frozen=True, gc=False):
     """What a session is known by in a list: a title, or what the user said last."""
 
     kind: str
     text: str
 
 
-class Passed(Struct, frozen=True):
+class Passed(Struct, frozen=True, gc=False):
     """A record that is kept and has no part in the view."""
 
     type: str = ""
 
 
-class Damaged(Struct, frozen=True):
+class Damaged(Struct, frozen=True, gc=False):
     """A line that is not a whole record, and why; with its place in the chain if that can be read."""
 
     problem: str
@@ -143,7 +143,7 @@ Entry = Said | Boundary | Clearing | Decision | UnknownDecision | Link | Label |
 _ABSENT = Raw(b"null")
 
 
-class _Envelope(Struct, frozen=True, rename="camel"):
+class _Envelope(Struct, frozen=True, gc=False, rename="camel"):
     type: str | None = None
     subtype: str | None = None
     uuid: str | None = None
@@ -170,7 +170,7 @@ class _Envelope(Struct, frozen=True, rename="camel"):
     last_prompt: str | None = None
 
 
-class _Message(Struct, frozen=True):
+class _Message(Struct, frozen=True, gc=False):
     role: str | None = None
     id: str | None = None
     model: str | None = None

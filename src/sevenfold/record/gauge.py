@@ -20,9 +20,8 @@ from msgspec.structs import replace
 
 from sevenfold import profiles
 from sevenfold.profiles import Profile
-from sevenfold.record.layout import Anchor, Measured
+from sevenfold.record.layout import Anchor, Layout, Measured
 from sevenfold.record.tokens import Estimate, Estimator
-from sevenfold.record.usage import Usage
 from sevenfold.record.weight import NOTHING, Weight, opening, typical
 from sevenfold.record.window import Status, Window
 
@@ -129,19 +128,20 @@ class Gauge(Struct, frozen=True):
         if measured.model != self.profile.model:
             answering = profiles.find(measured.model)
             gauge = self if answering.name == self.profile.name else self.switched(answering)
-        before, prompt = _telling(measured.before), _first_round(measured.usage).prompt
+        prompt = measured.usage.first_round.prompt
         if not prompt:
             return gauge
-        if before is None:
+        before = measured.before
+        if before is None or not before.prompt:
             shown = gauge._beyond(prompt, measured.sent - gauge._lost(measured.faded))
             return replace(gauge, overhead=gauge.overhead.corrected(shown) if gauge.overhead else shown)
-        if gauge._tokenizer_of(before) != gauge.profile.tokenizer:
+        same = before.model == gauge.profile.model
+        if not same and gauge._tokenizer_of(before) != gauge.profile.tokenizer:
             return gauge
-        known, changed = gauge._split(before)
+        known, changed, final = gauge._split(before)
         estimator = gauge.estimator.observe(changed, prompt - known)
-        output = _last_round(before.usage).output_tokens
-        if output >= TELLING and gauge._is_final(output, before.reply):
-            estimator = estimator.learn(before.reply, output)
+        if before.output >= TELLING and final:
+            estimator = estimator.learn(before.reply, before.output)
         return replace(gauge, estimator=estimator)
 
     def switched(self, profile: Profile) -> Gauge:
@@ -180,18 +180,23 @@ class Gauge(Struct, frozen=True):
         What a decision takes out as well was not in the report: the oldest results go first on both sides. It is
         never more than is sent, so where much was taken out on both sides a count of what is left may know better.
         """
-        anchor, weight = _telling(view.anchor), view.weight
+        layout = view.layout
+        # Asked several times between two changes of the view: the layout remembers until it changes.
+        memo = layout.sized
+        if memo is not None and memo[0] is self and memo[1] == edited:
+            return memo[2]
+        anchor, weight = layout.anchor, layout.total
         freed = twice = 0
-        if anchor is None:
-            seen = self._counted(view)
+        if anchor is None or not anchor.prompt:
+            anchor, seen = None, self._counted(layout)
         else:
             freed = ceil(self.estimator.tokens(anchor.removed)) if anchor.removed is not NOTHING else 0
             twice = max(0, min(edited, freed))
             seen = self.expected(anchor, weight, back=twice)
         sent = seen.tokens + edited
-        if twice and (counted := self._counted(view)).high < seen.high:
+        if twice and (counted := self._counted(layout)).high < seen.high:
             seen, sent = counted, counted.tokens
-        return Size(
+        size = Size(
             tokens=seen.tokens,
             low=seen.low,
             high=seen.high,
@@ -201,19 +206,22 @@ class Gauge(Struct, frozen=True):
             wire=weight.wire + self.opening.wire,
             images=weight.images + weight.documents,
         )
+        layout.sized = self, edited, size
+        return size
 
-    def _counted(self, view: View) -> Estimate:
+    def _counted(self, layout: Layout) -> Estimate:
         """The size of all that is in view, by nothing but its own weight."""
-        return self.unanchored(view.weight - self._lost(view.faded))
+        return self.unanchored(layout.total - self._lost(layout.faded))
 
     def expected(self, anchor: Anchor, weight: Weight = SAMPLE, *, back: int = 0) -> Estimate:
         """The size by a report and by what changed since; ``weight`` says what kind of content it is of.
 
         ``back`` are tokens that were taken out since and were not in the report either.
         """
-        known, changed = self._split(anchor)
+        known, changed, _ = self._split(anchor)
         estimate = self.estimator.estimate(changed)
-        tokenizer = self._tokenizer_of(anchor)
+        same = anchor.model == self.profile.model
+        tokenizer = self.profile.tokenizer if same else self._tokenizer_of(anchor)
         if tokenizer == self.profile.tokenizer:
             return _on(known + back, known + back, known + back, estimate)
         known = round(known * self._exchange(tokenizer, weight))
@@ -271,22 +279,24 @@ class Gauge(Struct, frozen=True):
                 return "warning", budget
         return ("warning" if status.above_warning else "fits"), "tokens"
 
-    def _split(self, anchor: Anchor) -> tuple[int, Weight]:
-        """The tokens a report accounts for, and the content it does not."""
-        usage = _last_round(anchor.usage)
-        changed = anchor.since - anchor.removed - self._lost(anchor.faded)
-        if self._is_final(usage.output_tokens, anchor.reply):
-            return usage.total, changed
-        return usage.prompt, changed + anchor.reply
+    def _split(self, anchor: Anchor) -> tuple[int, Weight, bool]:
+        """The tokens a report accounts for, the content it does not, and whether it counted the whole answer.
+
+        Some clients note the output while it still streams, and then it is far below what the answer weighs.
+        """
+        changed = anchor.since
+        if anchor.removed is not NOTHING:
+            changed -= anchor.removed
+        if anchor.faded is not NOTHING:
+            changed -= self._lost(anchor.faded)
+        if anchor.output >= FINAL * self.estimator.tokens(anchor.reply):
+            return anchor.prompt + anchor.output, changed, True
+        return anchor.prompt, changed + anchor.reply, False
 
     def _tokenizer_of(self, anchor: Anchor) -> str:
         """The tokenizer that counted a report."""
         same = anchor.model == self.profile.model
         return self.profile.tokenizer if same else profiles.find(anchor.model).tokenizer
-
-    def _is_final(self, output: int, reply: Weight) -> bool:
-        """Whether the reported output is that of the whole answer; some clients note it too early."""
-        return output >= FINAL * self.estimator.tokens(reply)
 
     def _beyond(self, prompt: int, weight: Weight) -> Overhead:
         """What a prompt of that size holds besides messages of that weight."""
@@ -316,22 +326,3 @@ def _on(known: int, low: int, high: int, estimate: Estimate) -> Estimate:
     """An estimate on top of what is known within its own bounds; no conversation is less than nothing."""
     tokens = max(0, known + estimate.tokens)
     return Estimate(tokens, max(0, low + estimate.low), high + estimate.high)
-
-
-def _first_round(usage: Usage) -> Usage:
-    """What the prompt was that the conversation made; later rounds of one call add what the server did."""
-    if not usage.iterations:
-        return usage
-    return next((part.usage for part in usage.iterations if part.answers), usage)
-
-
-def _last_round(usage: Usage) -> Usage:
-    """What the window held when the call was over."""
-    if not usage.iterations:
-        return usage
-    return next((part.usage for part in reversed(usage.iterations) if part.answers), usage)
-
-
-def _telling(anchor: Anchor | None) -> Anchor | None:
-    """The report, if it says anything: servers that do not count report a prompt of nothing."""
-    return anchor if anchor and _last_round(anchor.usage).prompt else None

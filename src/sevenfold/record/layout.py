@@ -9,6 +9,7 @@ next part goes before them.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,11 +17,14 @@ from msgspec.structs import replace
 from sevenfold.record.blocks import Block
 from sevenfold.record.entries import Said
 from sevenfold.record.usage import Usage
-from sevenfold.record.weight import NOTHING, Weight, reasoning, total
+from sevenfold.record.weight import NOTHING, Weight, measure, reasoning, total
 from sevenfold.record.wire import Wire
 
+if TYPE_CHECKING:
+    from sevenfold.record.gauge import Gauge, Size
 
-class Item(Struct, frozen=True):
+
+class Item(Struct, frozen=True, gc=False):
     """A live record with what is sent of it."""
 
     said: Said
@@ -34,14 +38,21 @@ class Item(Struct, frozen=True):
     @classmethod
     def of(cls, said: Said, seq: int) -> Item:
         """A record that no decision has touched."""
-        shown = () if said.synthetic else tuple([block for block in said.blocks if not block.blank])
-        return cls(said, seq, said.role, shown, total(shown))
+        shown = () if said.synthetic else said.blocks
+        for block in shown:
+            if block.kind == "text" and block.blank:
+                shown = tuple([block for block in shown if not block.blank])
+                break
+        return cls(said, seq, said.role, shown, measure(shown[0]) if len(shown) == 1 else total(shown))
 
 
-class Anchor(Struct, frozen=True):
+class Anchor(Struct, frozen=True, gc=False):
     """The newest size a server reported, and what changed since then."""
 
-    usage: Usage
+    prompt: int
+    """Tokens of the prompt, in the last round of the call. Servers that do not count report 0."""
+    output: int
+    """Tokens of the answer, in the same round."""
     model: str
     message_id: str
     seq: int
@@ -57,7 +68,7 @@ class Anchor(Struct, frozen=True):
     """Reasoning of turns that ended since: models that do not keep it drop it at the user's next words."""
 
 
-class Measured(Struct, frozen=True):
+class Measured(Struct, frozen=True, gc=False):
     """A server reported the size of a prompt, so what was expected can be compared with it."""
 
     before: Anchor | None
@@ -87,6 +98,8 @@ class Layout:
         """What the newest answer asks for."""
         self.inserted = 0
         """How many records were put between others."""
+        self.sized: tuple[Gauge, int, Size] | None = None
+        """The size last asked for, and by what it was measured; forgotten as soon as anything changes."""
         self._answer = ""
         self._answer_end = 0
         self._round_end = 0
@@ -95,13 +108,13 @@ class Layout:
 
     def add(self, item: Item, *, reported: bool = True) -> Measured | None:
         """Add a record; ``reported`` says whether a size it brings holds for this view."""
-        said, place = item.said, self.place(item.said)
-        self._enter(said, place)
+        place = self._enter(item.said)
         measured = self._weigh(item, reported)
+        self.sized = None
         if place == len(self.items):
-            self.index[said.uuid] = place
+            self.index[item.said.uuid] = place
             self.items.append(item)
-            self.wire.add(place, item.role, said.message_id, item.shown)
+            self.wire.add(place, item.role, item.said.message_id, item.shown)
             return measured
         self.inserted += 1
         self.items.insert(place, item)
@@ -125,45 +138,72 @@ class Layout:
         """Is this more of the newest answer?"""
         return said.message_id == self._answer != ""
 
-    def _enter(self, said: Said, place: int) -> None:
-        """Keep account of the round; once other things have come, it only goes on from the newest record."""
+    def _enter(self, said: Said) -> int:
+        """The `place` of a record that is added; keeps account of the round.
+
+        Once other things have come, the round only goes on from the newest record.
+        """
+        end = len(self.items)
         if said.role == "assistant":
-            if not self.goes_on(said):
-                self.round, self._answer, self.calls = set(), said.message_id, set()
-                self._round_end = place
+            if said.message_id == self._answer != "":
+                place = self._answer_end
+                self.calls.update(said.calls)
+            else:
+                place = self._round_end = end
+                self._answer, self.calls, self.round = said.message_id, set(said.calls), set()
             self._answer_end = place + 1
-            self.calls.update(said.calls)
         elif self.calls.isdisjoint(said.answers):
             self.round = set()
-            return
+            return end
+        else:
+            place = self._round_end
         self._round_end += 1
-        if self._round_end > len(self.items):
+        if self._round_end > end:
             self.round.add(said.uuid)
+        return place
 
     def _weigh(self, item: Item, reported: bool) -> Measured | None:
-        self._turn(item)
-        before, said = self.anchor, item.said
-        sent, self.total = self.total, self.total + item.weight
-        if said.role == "assistant" and before and said.message_id and before.message_id == said.message_id:
-            self.anchor = replace(
-                before, usage=said.usage or before.usage, reply=before.reply + item.weight
+        said, weight = item.said, item.weight
+        sent = self.total
+        self.total = sent + weight
+        if said.role == "assistant":
+            if weight.thoughts:
+                self._reasoning += reasoning(weight)
+            self._answered = False
+            before = self.anchor
+            if before and said.message_id and before.message_id == said.message_id:
+                usage = said.usage.last_round if said.usage else None
+                self.anchor = replace(
+                    before,
+                    prompt=usage.prompt if usage else before.prompt,
+                    output=usage.output_tokens if usage else before.output,
+                    reply=before.reply + weight,
+                )
+                return None
+        elif said.answers:
+            self._answered = True
+        elif item.shown and not said.meta and not self._answered:
+            self._fade()
+        before = self.anchor
+        if reported and said.usage is not None:
+            usage = said.usage.last_round if said.usage.iterations else said.usage
+            self.anchor = Anchor(
+                usage.prompt,
+                usage.output_tokens,
+                said.model,
+                said.message_id,
+                item.seq,
+                len(self.items),
+                weight,
             )
-        elif reported and said.usage is not None:
-            place = len(self.items)
-            self.anchor = Anchor(said.usage, said.model, said.message_id, item.seq, place, item.weight)
             return Measured(before, sent, said.usage, said.model, self.faded)
-        elif before:
-            self.anchor = replace(before, since=before.since + item.weight)
+        if before:
+            self.anchor = replace(before, since=before.since + weight)
         return None
 
-    def _turn(self, item: Item) -> None:
-        """Keep account of reasoning: it is of the past once the user speaks after a finished answer."""
-        if item.said.role == "assistant":
-            self._reasoning += reasoning(item.weight)
-            self._answered = False
-        elif item.said.answers:
-            self._answered = True
-        elif item.shown and not item.said.meta and not self._answered:
+    def _fade(self) -> None:
+        """Reasoning is of the past once the user speaks after a finished answer."""
+        if self._reasoning is not self.faded:
             faded, self.faded = self._reasoning - self.faded, self._reasoning
             if self.anchor:
                 self.anchor = replace(self.anchor, faded=self.anchor.faded + faded)
@@ -176,7 +216,7 @@ class Layout:
         return Measured(None, self.total - anchor.reply - anchor.since, said.usage, said.model, self.faded)
 
 
-class Round(Struct, frozen=True):
+class Round(Struct, frozen=True, gc=False):
     """One answer of the model, its results, and what else was said before the next answer.
 
     A round is the smallest piece that can be let go: cut anywhere else, a call would lose its result or an

@@ -8,7 +8,7 @@ worked out from the list, for now or for any earlier moment, and never stored.
 from __future__ import annotations
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from sevenfold.record import blocks
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED, THINKING, Block
@@ -80,6 +80,27 @@ class Effects(Struct, frozen=True):
     """…and behind these records stands which of them are."""
     signed: dict[str, Block] = {}
     """Boundary → the provider's own summary, sent in place of the readable one, or in front of it."""
+    quiet: bool = False
+    """Is there nothing at all but spans? Follows from the rest."""
+
+    def __post_init__(self) -> None:
+        loud = self.results or self.attachments or self.thinking or self.deletions or self.signed
+        force_setattr(self, "quiet", not (loud or self.references))
+
+    def touch(self, said: Said, seq: int) -> bool:
+        """May a decision change what is shown of this record? Spans aside: they hide it whatever it shows."""
+        return (
+            (self.references and bool(said.answers))
+            or not self.results.keys().isdisjoint(said.answers)
+            or (said.summary and bool(self.signed))
+            or said.uuid in self.attachments
+            or said.uuid in self.deletions
+            or (self.drops_thinking(seq) and any(block.kind in THINKING for block in said.blocks))
+        )
+
+    def drops_thinking(self, seq: int) -> bool:
+        """Is the reasoning of a record at this place no longer sent?"""
+        return any(after < seq < upto for after, upto in self.thinking)
 
 
 class Made(Struct, frozen=True):
@@ -247,7 +268,7 @@ def hide_spans(items: list[Item], effects: Effects) -> list[Item]:
 def _blocks(said: Said, seq: int, effects: Effects) -> tuple[Block, ...]:
     if said.synthetic or said.uuid in effects.attachments:
         return ()
-    drops = bool(effects.thinking) and any(after < seq < upto for after, upto in effects.thinking)
+    drops = effects.drops_thinking(seq)
     shown: list[Block] = []
     for block in said.blocks:
         if block.blank or (drops and block.kind in THINKING):

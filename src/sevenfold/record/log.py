@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import force_setattr
 
 from sevenfold.record.blocks import Block, words_of
 from sevenfold.record.decisions import (
@@ -60,14 +61,14 @@ class Place(Struct, frozen=True):
     version: str = ""
     branch: str = ""
     sidechain: bool = False
+    own: bool = False
+    """Is it a session of ours that writes here? Follows from the version."""
 
-    @property
-    def own(self) -> bool:
-        """Is it a session of ours that writes here?"""
-        return self.version.startswith(VERSION)
+    def __post_init__(self) -> None:
+        force_setattr(self, "own", self.version.startswith(VERSION))
 
 
-class Answer(Struct, frozen=True):
+class Answer(Struct, frozen=True, gc=False):
     """What came back from a model, as bytes where it matters."""
 
     id: str
@@ -78,14 +79,14 @@ class Answer(Struct, frozen=True):
     request_id: str | None = None
 
 
-class Written(Struct, frozen=True):
+class Written(Struct, frozen=True, gc=False):
     """A line to append, and the entry it holds."""
 
     line: bytes
     entry: Entry
 
 
-class _Message(Struct, omit_defaults=False):
+class _Message(Struct, gc=False):
     role: str
     content: Raw
     id: str | UnsetType = UNSET
@@ -96,7 +97,7 @@ class _Message(Struct, omit_defaults=False):
     usage: Raw | UnsetType = UNSET
 
 
-class _Record(Struct, rename="camel"):
+class _Record(Struct, gc=False, rename="camel"):
     parent_uuid: str | None
     is_sidechain: bool
     user_type: str
@@ -262,21 +263,23 @@ def decided(made: OwnDecision) -> Written:
 
 def _record(place: Place, kind: str, uuid: str, parent: str | None, timestamp: str) -> _Record:
     return _Record(
-        parent_uuid=parent,
-        is_sidechain=place.sidechain,
-        user_type="external",
-        cwd=place.cwd,
-        session_id=place.session,
-        version=place.version,
-        git_branch=place.branch,
-        type=kind,
-        uuid=uuid,
-        timestamp=timestamp,
+        parent,
+        place.sidechain,
+        "external",
+        place.cwd,
+        place.session,
+        place.version,
+        place.branch,
+        kind,
+        uuid,
+        timestamp,
     )
 
 
 def _content(blocks: Sequence[Block]) -> Raw:
-    return Raw(b"[%b]" % b",".join([block.raw for block in blocks]))
+    # Nearly every message is one block, which need not be joined with anything.
+    raw = blocks[0].raw if len(blocks) == 1 else b",".join([block.raw for block in blocks])
+    return Raw(b"[%b]" % raw)
 
 
 def _written(record: _Record, entry: Entry) -> Written:

@@ -11,7 +11,8 @@ hold the truth is learnt too: each miss widens it, each hit narrows it a little.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from functools import cache
 from math import ceil, floor, sqrt
 from operator import attrgetter, mul, sub
 from types import MappingProxyType
@@ -114,10 +115,7 @@ class Estimator(Struct, frozen=True):
     @classmethod
     def of(cls, tokenizer: str) -> Estimator:
         """What is known of a tokenizer generation before a session has begun."""
-        if tokenizer not in _KNOWN:
-            return cls.believing(tokenizer, PLAIN, _UNKNOWN_SPREAD)
-        column = _KNOWN.index(tokenizer)
-        return cls.believing(tokenizer, {name: rates[column] for name, *rates in _RATES}, _SPREAD)
+        return _initial(tokenizer)
 
     @classmethod
     def believing(cls, tokenizer: str, rates: Mapping[str, float], spread: float) -> Estimator:
@@ -131,7 +129,7 @@ class Estimator(Struct, frozen=True):
 
     def tokens(self, weight: Weight) -> float:
         """The bare estimate."""
-        return _dot(self.rates, _counts(weight))
+        return float(sum(map(mul, self.rates, _counts(weight))))
 
     def variance(self, weight: Weight) -> float:
         """How far from the estimate the truth may be: the square of its standard deviation."""
@@ -164,10 +162,10 @@ class Estimator(Struct, frozen=True):
     def _belief(self, weight: Weight) -> _Belief:
         counts: tuple[int, ...] = _counts(weight)
         parts = list(map(mul, self.rates, counts))
-        unsure = _dot(self.doubt, map(mul, counts, counts))
+        unsure = sum(map(mul, self.doubt, map(mul, counts, counts)))
         rounds = sqrt(max(1, abs(weight.results)))
-        noise = _HIDDEN * rounds + _LOOSE * sum(map(abs, parts)) / rounds
-        return _Belief(counts, sum(parts), unsure, noise**2)
+        noise = (_HIDDEN * rounds + _LOOSE * sum(map(abs, parts)) / rounds) ** 2
+        return _Belief(counts, sum(parts), unsure, noise, unsure + noise)
 
     def _moved(self, belief: _Belief, error: float) -> Estimator:
         """Every rate moved as far as its doubt and the noise allow; the doubt shrinks accordingly."""
@@ -183,24 +181,25 @@ class Estimator(Struct, frozen=True):
         )
 
 
-class _Belief(Struct, frozen=True):
-    """What is thought of some content: how large it is, and how sure that is."""
+class _Belief(Struct, frozen=True, gc=False):
+    """What is believed of some content: how large it is, and how sure that is."""
 
     counts: tuple[int, ...]
     tokens: float
     unsure: float
-    """Variance because the rates are uncertain…"""
+    """Variance because the rates are uncertain."""
     noise: float
-    """…and because of what reports hold and transcripts do not."""
-
-    @property
-    def variance(self) -> float:
-        """Both together."""
-        return self.unsure + self.noise
+    """Variance because of what reports hold and transcripts do not."""
+    variance: float
+    """Both together."""
 
 
-def _dot(one: Iterable[float], other: Iterable[float]) -> float:
-    return float(sum(map(mul, one, other)))
+@cache
+def _initial(tokenizer: str) -> Estimator:
+    if tokenizer not in _KNOWN:
+        return Estimator.believing(tokenizer, PLAIN, _UNKNOWN_SPREAD)
+    column = _KNOWN.index(tokenizer)
+    return Estimator.believing(tokenizer, {name: rates[column] for name, *rates in _RATES}, _SPREAD)
 
 
 def _adapted(reach: float, missed: bool) -> float:

@@ -19,7 +19,7 @@ OFFLINE = "offline"
 """The service tier of what the offline model answers."""
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """The tokens of one call."""
 
     input_tokens: int = 0
@@ -40,10 +40,8 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             plain = _plain.decode(reported)
         except msgspec.ValidationError:
             return cls.of(_decoded(reported))
-        short, long = (
-            plain.cache_creation.ephemeral_5m_input_tokens,
-            plain.cache_creation.ephemeral_1h_input_tokens,
-        )
+        split = plain.cache_creation
+        short, long = split.ephemeral_5m_input_tokens, split.ephemeral_1h_input_tokens
         if short + long not in (0, plain.cache_creation_input_tokens):
             return cls.of(_decoded(reported))
         return cls(
@@ -85,7 +83,18 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def total(self) -> int:
         """Prompt and output."""
-        return self.prompt + self.output_tokens
+        cached = self.cache_read_input_tokens + self.cache_creation_5m + self.cache_creation_1h
+        return self.input_tokens + cached + self.output_tokens
+
+    @property
+    def first_round(self) -> Usage:
+        """What the conversation itself asked for: later rounds of one call add what the server did."""
+        return next((part.usage for part in self.iterations if part.answers), self)
+
+    @property
+    def last_round(self) -> Usage:
+        """What the window held when the call was over."""
+        return next((part.usage for part in reversed(self.iterations) if part.answers), self)
 
     @property
     def billed(self) -> Usage:

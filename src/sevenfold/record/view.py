@@ -11,7 +11,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from sevenfold.record import ledger
-from sevenfold.record.chain import Batch, Chain, Linked
+from sevenfold.record.chain import LINKED, Batch, Chain, Linked
 from sevenfold.record.decisions import (
     Billed,
     Carry,
@@ -68,6 +68,8 @@ class View:
         self.epoch: Epoch | None = None
         self._lane: bool | None = None
         self._chain = Chain(complete=self._complete)
+        self._untouched: dict[str, Item] = {}
+        """Records as they are shown where no decision touches them."""
         self._products: dict[str, str] = {}
         """Record → compaction that put it there, its summary and attachments."""
         self._ledger = Ledger()
@@ -81,34 +83,34 @@ class View:
     @property
     def items(self) -> list[Item]:
         """Live records since the last boundary, in the order they are sent."""
-        return list(self._layout.items)
+        return list(self.layout.items)
 
     def __len__(self) -> int:
-        return len(self._layout.items)
+        return len(self.layout.items)
 
     def items_from(self, place: int) -> list[Item]:
         """The live records from that place on; with `version` unchanged, those before are as they were."""
-        return self._layout.items[place:]
+        return self.layout.items[place:]
 
     @property
     def version(self) -> tuple[int, int]:
         """Changes when the view is laid out again, or something is put in between; not when it grows."""
-        return self._laid_out, self._layout.inserted
+        return self._laid_out, self.layout.inserted
 
     def item(self, uuid: str) -> Item | None:
         """A live record since the last boundary, by its id."""
-        place = self._layout.index.get(uuid)
-        return None if place is None else self._layout.items[place]
+        place = self.layout.index.get(uuid)
+        return None if place is None else self.layout.items[place]
 
     @property
     def newest(self) -> Item | None:
         """The last record of which anything is sent."""
-        return next((item for item in reversed(self._layout.items) if item.shown), None)
+        return next((item for item in reversed(self.layout.items) if item.shown), None)
 
     @property
     def answered_at(self) -> str:
         """When the newest answer in view came; empty before the first."""
-        items = reversed(self._layout.items)
+        items = reversed(self.layout.items)
         return next((item.said.timestamp for item in items if item.said.role == "assistant"), "")
 
     @property
@@ -119,35 +121,35 @@ class View:
     @property
     def weight(self) -> Weight:
         """Of all that is sent, system and tools aside."""
-        return self._layout.total
+        return self.layout.total
 
     @property
     def faded(self) -> Weight:
         """The part of the weight that is reasoning of earlier turns: models that do not keep it drop it."""
-        return self._layout.faded
+        return self.layout.faded
 
     @property
     def anchor(self) -> Anchor | None:
         """The newest reported size that still holds for this view."""
-        return self._layout.anchor
+        return self.layout.anchor
 
     @property
     def pending_calls(self) -> list[str]:
         """Calls of the newest answer that wait for a result."""
-        return self._layout.wire.pending()
+        return self.layout.wire.pending()
 
     @property
     def repairs(self) -> list[Repair]:
         """What is sent otherwise than it was recorded, because a server would refuse it."""
-        return self._layout.wire.repairs()
+        return self.layout.wire.repairs()
 
     def messages(self) -> list[Message]:
         """The messages of a request sent now."""
-        return self._layout.wire.messages()
+        return self.layout.wire.messages()
 
     def encoded(self) -> list[bytes]:
         """The same as bytes, one element a message."""
-        return self._layout.wire.encoded()
+        return self.layout.wire.encoded()
 
     def entry(self, uuid: str) -> Linked | None:
         """A record by its id, if it is in memory."""
@@ -165,22 +167,22 @@ class View:
 
     def start_of(self, segment: Segment) -> int | None:
         """The first place in the store that holds a record of this part of the view."""
-        first, last = (self._layout.index.get(end) for end in (segment.head_uuid, segment.tail_uuid))
+        first, last = (self.layout.index.get(end) for end in (segment.head_uuid, segment.tail_uuid))
         if first is None or last is None:
             return None
-        kept, nodes = self._layout.items[first : last + 1], self._chain.nodes
+        kept, nodes = self.layout.items[first : last + 1], self._chain.nodes
         offsets = [nodes[item.said.uuid].offset for item in kept]
         return min(offsets, default=-1) if -1 not in offsets else None
 
     def begins_round(self, uuid: str) -> bool:
         """Can the view be cut in front of this record without tearing an answer or its results apart?"""
-        place = self._layout.index.get(uuid)
+        place = self.layout.index.get(uuid)
         if place is None:
             return False
-        here = self._layout.items[place]
-        torn = any(self._chain.asked(call) in self._layout.index for call in here.said.answers)
+        here = self.layout.items[place]
+        torn = any(self._chain.asked(call) in self.layout.index for call in here.said.answers)
         first = next(iter(self._chain.mates(uuid))) == uuid
-        before = self._layout.items[:place]
+        before = self.layout.items[:place]
         return first and not torn and all(item.seq < here.seq or item.said.summary for item in before)
 
     def brought_by(self, uuid: str) -> str:
@@ -193,9 +195,9 @@ class View:
 
     def fate(self, uuid: str) -> Fate:
         """What became of a record."""
-        place = self._layout.index.get(uuid)
+        place = self.layout.index.get(uuid)
         if place is not None:
-            return self._fate_in_view(self._layout.items[place])
+            return self._fate_in_view(self.layout.items[place])
         if uuid in self._sidechain:
             return Fate("sidechain")
         if uuid in self._compacted:
@@ -219,8 +221,13 @@ class View:
     def add(self, entry: Entry, offset: int = -1) -> Measured | None:
         """Take in the next entry of the log, which stands at ``offset``; tells of a reported size."""
         self._seq += 1
-        if isinstance(entry, Linked) and self._not_ours(entry):
-            return None
+        if isinstance(entry, LINKED):
+            if entry.sidechain is not self._lane and self._elsewhere(entry):
+                return None
+            if entry.uuid in self._chain.nodes or entry.uuid in self._chain.links:
+                return None  # a copy of a record
+        if not self._batch.held:
+            return self._hear(entry, offset) if isinstance(entry, Said) else self._take(entry, offset)
         committed = self._batch.take(entry, offset)
         if committed is None:
             return self._take(entry, offset)
@@ -263,17 +270,16 @@ class View:
                 pass
         return None
 
-    def _not_ours(self, entry: Linked) -> bool:
-        """A copy of a record, or part of a side conversation that shares the file."""
-        if self._lane and not entry.sidechain:
-            self._sidechain.update(self._chain.nodes)
-            self._clear()
-        if self._lane is None:
-            self._lane = entry.sidechain
-        if entry.sidechain != self._lane:
+    def _elsewhere(self, entry: Linked) -> bool:
+        """Does a record belong to a side conversation that shares the file? Changes to the main one."""
+        if self._lane is False:
             self._sidechain.add(entry.uuid)
             return True
-        return entry.uuid in self._chain
+        if self._lane:
+            self._sidechain.update(self._chain.nodes)
+            self._clear()
+        self._lane = entry.sidechain
+        return False
 
     def _compact(self, boundary: Boundary, offset: int) -> None:
         self._chain.add(self._seq, boundary, offset)
@@ -281,12 +287,13 @@ class View:
 
     def _forget(self) -> None:
         """Once a summary stands in the view, what it replaced is left to the store."""
-        if self.keeps_history or self.boundary is None or not self._layout.items:
+        if self.keeps_history or self.boundary is None or not self.layout.items:
             return
         nodes, since = self._chain.nodes, self._chain.nodes[self.boundary].seq
-        gone = {uuid for uuid, node in nodes.items() if node.seq < since} - self._layout.index.keys()
+        gone = {uuid for uuid, node in nodes.items() if node.seq < since} - self.layout.index.keys()
         if gone:
             self._compacted.update(dict.fromkeys(gone, self.boundary))
+            self._untouched = {uuid: item for uuid, item in self._untouched.items() if uuid not in gone}
             self._ledger.prune(since)
             self._chain.prune(nodes.keys() - gone)
 
@@ -317,38 +324,47 @@ class View:
             self._refold(target)
 
     def _hear(self, entry: Said | Clearing, offset: int) -> Measured | None:
-        parent = self._chain.resolve(entry.parent)
-        grows = parent == self.tip or {parent, self.tip} <= self._layout.round
-        if not grows and self._after_damage and self._chain.complete and parent not in self._chain:
-            entry, grows = replace(entry, parent=self.tip), True
-        self._after_damage = False
-        self._chain.add(self._seq, entry, offset)
-        if isinstance(entry, Said) and entry.summary and isinstance(self.entry(parent or ""), Boundary):
-            self._products[entry.uuid] = parent or ""
+        parent = entry.parent
+        if parent in self._chain.links:
+            parent = self._chain.resolve(parent)
+        grows = parent == self.tip or {parent, self.tip} <= self.layout.round
+        if self._after_damage:
+            if not grows and self._chain.complete and parent not in self._chain:
+                entry, grows = replace(entry, parent=self.tip), True
+            self._after_damage = False
+        joins = self._chain.add(self._seq, entry, offset)
         if isinstance(entry, Clearing):
             self._ledger.add(self._seq, entry, self._chain)
-        elif grows and self._chain.tip_of(entry.uuid) == entry.uuid and self._goes_last(entry):
-            self.tip = entry.uuid
-            measured = self._layout.add(ledger.render(entry, self._seq, self._effects))
-            if entry.summary:
-                self._forget()
-            return measured
+        else:
+            if entry.summary and isinstance(self.entry(parent or ""), Boundary):
+                self._products[entry.uuid] = parent or ""
+            if grows and self._goes_last(entry, joins):
+                self.tip = entry.uuid
+                measured = self.layout.add(self._item(entry, self._seq, self._effects))
+                if entry.summary:
+                    self._forget()
+                return measured
         self._refold(entry.uuid)
         if isinstance(entry, Clearing) or self._chain.has_mates(entry.uuid):
             return None
-        return self._layout.measured_alone(entry)
+        return self.layout.measured_alone(entry)
 
-    def _goes_last(self, said: Said) -> bool:
-        """Not so what belongs further up: a late result, more of an earlier answer, what spans may hide."""
-        layout, chain = self._layout, self._chain
+    def _goes_last(self, said: Said, joins: bool) -> bool:
+        """Not so what belongs further up: a late result, more of an earlier answer, what spans may hide.
+
+        ``joins`` says that there are other records of the same answer.
+        """
+        layout, chain = self.layout, self._chain
+        if chain.kept and chain.tip_of(said.uuid) != said.uuid:
+            return False
         if self._effects.spans and layout.place(said) < len(layout.items):
             return False
-        if said.role == "assistant":
-            mates = chain.mates(said.uuid)
-            new = len(mates) == 1
-            return new or (layout.goes_on(said) and set(mates).difference(layout.index) == {said.uuid})
-        earlier = set(said.answers) - layout.calls
-        return not any(chain.asked(call) in layout.index for call in earlier)
+        if joins:
+            mates = set(chain.mates(said.uuid))
+            return layout.goes_on(said) and mates.difference(layout.index) == {said.uuid}
+        if said.role == "assistant" or layout.calls.issuperset(said.answers):
+            return True
+        return not any(chain.asked(call) in layout.index for call in set(said.answers) - layout.calls)
 
     # -- folding again -----------------------------------------------------------------------
 
@@ -364,20 +380,29 @@ class View:
         """Lay out the live records from scratch."""
         self._effects = self._ledger.effects()
         self._laid_out += 1
-        self._layout = Layout()
+        self.layout = Layout()
         for item in self._rendered(order, self._effects):
-            self._layout.add(item, reported=self._report_holds(item.seq))
+            self.layout.add(item, reported=self._report_holds(item.seq))
         self._subtract_removed(order)
 
     def _rendered(self, order: list[str], active: Effects) -> list[Item]:
         items = []
         for node in map(self._chain.nodes.__getitem__, order):
             assert isinstance(node.entry, Said)
-            item = ledger.render(node.entry, node.seq, active)
+            item = self._item(node.entry, node.seq, active)
             if (compaction := self._products.get(node.entry.uuid)) in self._chain.undone:
                 item = ledger.hide(item, compaction)
             items.append(item)
         return ledger.hide_spans(items, active)
+
+    def _item(self, said: Said, seq: int, active: Effects) -> Item:
+        """A record as the model sees it; what no decision touches is rendered and weighed only once."""
+        if not active.quiet and active.touch(said, seq):
+            return ledger.render(said, seq, active)
+        item = self._untouched.get(said.uuid)
+        if item is None or item.said is not said:
+            item = self._untouched[said.uuid] = Item.of(said, seq)
+        return item
 
     def _report_holds(self, seq: int) -> bool:
         """A size reported before a boundary, or under one since taken back, says nothing of this view."""
@@ -386,17 +411,17 @@ class View:
         return seq > begins and not any(begins <= stood < seq < decided for stood, decided in taken_back)
 
     def _subtract_removed(self, order: list[str]) -> None:
-        anchor = self._layout.anchor
+        anchor = self.layout.anchor
         later = self._ledger.since(anchor.seq) if anchor else []
         if anchor is None or not later:
             return
         then = self._rendered(order[: anchor.place], self._ledger.effects(anchor.seq))
         removed = sum((item.weight for item in then), NOTHING)
-        removed -= sum((item.weight for item in self._layout.items[: anchor.place]), NOTHING)
+        removed -= sum((item.weight for item in self.layout.items[: anchor.place]), NOTHING)
         for made in later:
             if isinstance(made.what, Clearing):
                 removed += self._cleared_unseen(made.what)
-        self._layout.anchor = replace(anchor, removed=removed)
+        self.layout.anchor = replace(anchor, removed=removed)
 
     def _cleared_unseen(self, clearing: Clearing) -> Weight:
         """Results that were cleared and never read, in a session resumed from another file's."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from operator import add, attrgetter, sub
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.record.blocks import (
@@ -21,7 +21,6 @@ from sevenfold.record.blocks import (
     Compaction,
     Document,
     Image,
-    Opaque,
     RedactedThinking,
     Text,
     Thinking,
@@ -31,7 +30,7 @@ from sevenfold.record.blocks import (
 )
 
 
-class Weight(Struct, frozen=True):
+class Weight(Struct, frozen=True, gc=False):
     """Countable properties of content; adds and subtracts field by field."""
 
     text: int = 0
@@ -88,14 +87,22 @@ def measure(block: Block) -> Weight:
     """The weight of one block as it is sent."""
     wire = len(block.raw)
     match block.body():
-        case ToolResult(content=content):
-            return _result(content, wire)
+        case ToolResult(content=str() as words):
+            said = words.encode(errors="replace")
+            structured = said[:64].lstrip()[:1] in (b"{", b"[")
+            return _content(said, wire, json=len(said) if structured else 0, results=1)
         case ToolUse(name=name, input=given):
-            return _spelt(name.encode() + bytes(given), wire, calls=1)
+            return _spelled(name.encode() + bytes(given), wire, calls=1)
         case Text(text=words):
-            return _content(_bytes(words), wire)
+            return _content(words.encode(errors="replace"), wire)
+        case ToolResult(content=None):
+            return Weight(results=1, wire=wire)
+        case ToolResult(content=list() as parts):
+            inner = total(read(bytes(part)) for part in parts)
+            return inner + Weight(results=1, wire=wire - inner.wire)
         case Thinking(thinking=words, signature=signature):
-            return Weight(thoughts=1, thinking=len(_bytes(words)), signature=len(signature), wire=wire)
+            thinking = len(words.encode(errors="replace"))
+            return Weight(thoughts=1, thinking=thinking, signature=len(signature), wire=wire)
         case RedactedThinking(data=data):
             return Weight(thoughts=1, signature=len(data), wire=wire)
         case Image():
@@ -103,12 +110,12 @@ def measure(block: Block) -> Weight:
         case Document():
             return Weight(documents=1, wire=wire)
         case Compaction(content=None, encrypted_content=str() as sealed):
-            # Base64 of words nobody here can read: three bytes for every four.
+            # Base64 of words only the provider can read: three bytes for every four.
             return replace(typical(len(sealed) * 3 // 4), wire=wire)
         case Compaction(content=summary):
-            return _content(_bytes(summary or ""), wire)
-        case Opaque():
-            return _spelt(block.raw, wire)
+            return _content((summary or "").encode(errors="replace"), wire)
+        case _:
+            return _spelled(block.raw, wire)
 
 
 def total(shown: Iterable[Block]) -> Weight:
@@ -140,21 +147,10 @@ def reasoning(weight: Weight) -> Weight:
 def opening(*parts: bytes) -> Weight:
     """The weight of what stands before the messages, system and tools, from the bytes that are sent."""
     raw = b"".join(parts)
-    return _spelt(raw, len(raw))
+    return _spelled(raw, len(raw))
 
 
-def _result(content: str | list[Raw] | None, wire: int) -> Weight:
-    if content is None:
-        return Weight(results=1, wire=wire)
-    if isinstance(content, str):
-        said = _bytes(content)
-        structured = said[:64].lstrip()[:1] in (b"{", b"[")
-        return _content(said, wire, json=len(said) if structured else 0, results=1)
-    inner = total(read(bytes(part)) for part in content)
-    return inner + Weight(results=1, wire=wire - inner.wire)
-
-
-def _spelt(raw: bytes, wire: int, calls: int = 0) -> Weight:
+def _spelled(raw: bytes, wire: int, calls: int = 0) -> Weight:
     """Content in the spelling of JSON, whose backslashes the model does not see."""
     return _content(raw, wire, json=len(raw), calls=calls, unseen=raw.count(b"\\"))
 
@@ -162,15 +158,31 @@ def _spelt(raw: bytes, wire: int, calls: int = 0) -> Weight:
 def _content(
     said: bytes, wire: int, *, json: int = 0, calls: int = 0, results: int = 0, unseen: int = 0
 ) -> Weight:
-    """Of a long text pieces are looked at, evenly spread: what it is made of shows in a part of it."""
+    """The weight of a text, by the classes of its characters.
+
+    Of a long text pieces are looked at, evenly spread: what it is made of shows in a part of it. The pieces
+    are at odd distances, so as not to fall in step with what repeats in the text. One class is taken out
+    after the other, so that each pass has less to look at.
+    """
     size = len(said)
+    looked_at = said
     if size > 2 * _LOOKED_AT:
-        looked_at = _pieces(said)
-        seen = len(looked_at)
-        classes = [count * size // seen for count in _classes(looked_at)]
-    else:
-        classes = _classes(said)
-    letters, capitals, digits, spaces, lines, tabs, marks, wide = classes
+        distance = size * _PIECE // _LOOKED_AT | 1
+        looked_at = b"".join([said[start : start + _PIECE] for start in range(0, size - _PIECE, distance)])
+    no_letters = looked_at.translate(None, _SMALL)
+    no_spaces = no_letters.translate(None, b" ")
+    no_capitals = no_spaces.translate(None, _CAPITAL)
+    rest = no_capitals.translate(None, _DIGIT)
+    seen, unlettered, unspaced, left = len(looked_at), len(no_letters), len(no_spaces), len(rest)
+    uncapitalled = len(no_capitals)
+    wide = 0 if rest.isascii() else left - len(rest.translate(None, _WIDE))
+    lines, tabs = rest.count(b"\n"), rest.count(b"\t")
+    letters, capitals, digits = seen - unlettered, unspaced - uncapitalled, uncapitalled - left
+    spaces, marks = unlettered - unspaced, left - lines - tabs - wide
+    if looked_at is not said:
+        letters, capitals, digits = letters * size // seen, capitals * size // seen, digits * size // seen
+        spaces, lines, tabs = spaces * size // seen, lines * size // seen, tabs * size // seen
+        marks, wide = marks * size // seen, wide * size // seen
     return Weight(
         0 if json else size,
         json,
@@ -186,37 +198,3 @@ def _content(
         results,
         wire=wire,
     )
-
-
-def _classes(said: bytes) -> list[int]:
-    """How many bytes are of each class, in the order of the fields of a `Weight`.
-
-    One class is taken out after the other, so that each pass has less to look at.
-    """
-    no_letters = said.translate(None, _SMALL)
-    no_spaces = no_letters.translate(None, b" ")
-    no_capitals = no_spaces.translate(None, _CAPITAL)
-    rest = no_capitals.translate(None, _DIGIT)
-    unlettered, unspaced, uncapitalled, left = map(len, (no_letters, no_spaces, no_capitals, rest))
-    wide = 0 if rest.isascii() else left - len(rest.translate(None, _WIDE))
-    lines, tabs = rest.count(b"\n"), rest.count(b"\t")
-    return [
-        len(said) - unlettered,
-        unspaced - uncapitalled,
-        uncapitalled - left,
-        unlettered - unspaced,
-        lines,
-        tabs,
-        left - lines - tabs - wide,
-        wide,
-    ]
-
-
-def _pieces(said: bytes) -> bytes:
-    """Pieces of a text, at odd distances: it must not be looked at in step with what repeats in it."""
-    distance = len(said) * _PIECE // _LOOKED_AT | 1
-    return b"".join([said[place : place + _PIECE] for place in range(0, len(said) - _PIECE, distance)])
-
-
-def _bytes(words: str) -> bytes:
-    return words.encode(errors="replace")

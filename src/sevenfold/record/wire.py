@@ -21,7 +21,7 @@ CUT_START = "[The conversation before this point is not available]"
 ORPHAN = "[Result of a tool call that is not in view]"
 
 
-class Repair(Struct, frozen=True):
+class Repair(Struct, frozen=True, gc=False):
     """Something in the record that no server would take, and that is sent mended."""
 
     what: str
@@ -30,7 +30,7 @@ class Repair(Struct, frozen=True):
     """The tool call's id; empty for the start of the conversation."""
 
 
-class Message(Struct, frozen=True):
+class Message(Struct, frozen=True, gc=False):
     """One message of the request: its role, its blocks in order, and its bytes."""
 
     role: str
@@ -39,16 +39,23 @@ class Message(Struct, frozen=True):
     repairs: tuple[Repair, ...] = ()
 
 
-class _Draft(Struct):
+class _Draft(Struct, gc=False):
     """A message being put together from items ``first`` to ``last``."""
 
     role: str
     key: str
     first: int
     last: int
-    blocks: list[Block]
-    calls: list[str]
-    repairs: list[Repair]
+    blocks: tuple[Block, ...] | list[Block] = ()
+    calls: tuple[str, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+
+    def put(self, parts: Sequence[Block]) -> None:
+        """Add blocks of another record; a message of one record shares its tuple."""
+        if isinstance(self.blocks, list):
+            self.blocks.extend(parts)
+        else:
+            self.blocks = [*self.blocks, *parts]
 
 
 class Wire:
@@ -64,17 +71,15 @@ class Wire:
         """Add an item's blocks; ``key`` is the id of the answer they belong to, empty if none."""
         if not parts:
             return
-        before = self._drafts[-1].role if self._drafts else "assistant"
+        drafts = self._drafts
         if role == "assistant":
-            parts, calls, repairs = self._called_once(parts)
-            draft = self._answer(number, key, parts[0].kind) if parts else self._drafts[-1]
-            draft.calls += calls
-            draft.repairs += repairs
-        elif role == "system" and before != "assistant":
-            draft = self._begin("system", "", number)
+            draft = self._answer(number, key, parts)
+        elif not drafts or drafts[-1].role == "assistant":
+            draft = self._begin("user", "", number, parts)
+        elif role == "system":
+            draft = self._begin("system", "", number, parts)
         else:
-            draft = self._users(number)
-        draft.blocks.extend(parts)
+            draft = self._users(number, parts)
         draft.last = number
 
     def truncate(self, number: int) -> int:
@@ -115,6 +120,20 @@ class Wire:
             answered.update(block.id for block in draft.blocks)
         return []
 
+    def _answer(self, number: int, key: str, parts: Sequence[Block]) -> _Draft:
+        """The draft of an answer with these blocks in it; a call that was made before is left out."""
+        calls = [block.id for block in parts if block.kind == "tool_use"]
+        repairs: list[Repair] = []
+        if calls and (len(calls) > 1 or calls[0] in self._calls):
+            parts, calls, repairs = self._called_once(parts)
+        self._calls.update(calls)
+        draft = self._answer_draft(number, key, parts) if parts else self._drafts[-1]
+        if calls:
+            draft.calls = (*draft.calls, *calls)
+        if repairs:
+            draft.repairs = (*draft.repairs, *repairs)
+        return draft
+
     def _called_once(self, parts: Sequence[Block]) -> tuple[list[Block], list[str], list[Repair]]:
         """An answer's blocks without calls that were made before, its calls, and what was left out."""
         kept: list[Block] = []
@@ -122,45 +141,44 @@ class Wire:
         repairs: list[Repair] = []
         for block in parts:
             if block.kind == "tool_use":
-                if block.id in self._calls:
+                if block.id in self._calls or block.id in calls:
                     repairs.append(Repair("second_call", block.id))
                     continue
-                self._calls.add(block.id)
                 calls.append(block.id)
             kept.append(block)
         return kept, calls, repairs
 
-    def _answer(self, number: int, key: str, opens_with: str) -> _Draft:
-        if not self._drafts and opens_with == "compaction":
-            return self._begin("assistant", key, number)
-        if not self._drafts:
-            opening = self._begin("user", "", number)
-            opening.blocks.append(blocks.text(CUT_START))
-            opening.repairs.append(Repair("cut_start", ""))
-        last = self._drafts[-1]
-        if last.role == "assistant":
+    def _answer_draft(self, number: int, key: str, parts: Sequence[Block]) -> _Draft:
+        last = self._drafts[-1] if self._drafts else None
+        if last is None and parts[0].kind != "compaction":
+            opening = self._begin("user", "", number, (blocks.text(CUT_START),))
+            opening.repairs = (Repair("cut_start", ""),)
+        elif last is not None and last.role == "assistant":
             if key and last.key == key:
+                last.put(parts)
                 return last
             if last.calls:
-                self._begin("user", "", number)
-        return self._begin("assistant", key, number)
+                self._begin("user", "", number, ())
+        return self._begin("assistant", key, number, parts)
 
-    def _users(self, number: int) -> _Draft:
+    def _users(self, number: int, parts: Sequence[Block]) -> _Draft:
         """The message the user side is speaking in; a system message stays behind what the user says."""
         for draft in reversed(self._drafts):
             if draft.role == "user":
+                draft.put(parts)
                 return draft
             if draft.role == "assistant":
                 break
-        return self._begin("user", "", number)
+        return self._begin("user", "", number, parts)
 
-    def _begin(self, role: str, key: str, number: int) -> _Draft:
+    def _begin(self, role: str, key: str, number: int, parts: Sequence[Block]) -> _Draft:
+        """A new message; it seals those before it, but a system message leaves them open."""
         if role != "system":
             for index in range(len(self._sealed), len(self._drafts)):
                 message = self._finish(index, role == "assistant")
                 self._sealed.append(message)
                 self._bytes.append(message.raw)
-        draft = _Draft(role, key, number, number, [], [], [])
+        draft = _Draft(role, key, number, number, tuple(parts))
         self._drafts.append(draft)
         return draft
 
@@ -171,15 +189,25 @@ class Wire:
         draft = self._drafts[index]
         parts, repairs = draft.blocks, draft.repairs
         if draft.role == "user":
-            asked = self._drafts[index - 1].calls if index else []
-            parts, mended = _answered(draft.blocks, asked, closing)
-            repairs = repairs + mended
-        content = b",".join([part.raw for part in parts])
+            asked = self._drafts[index - 1].calls if index else ()
+            if not _is_answered(parts, asked):
+                parts, mended = _answered(parts, asked, closing)
+                repairs = (*repairs, *mended)
+        content = parts[0].raw if len(parts) == 1 else b",".join([part.raw for part in parts])
         raw = b'{"role":"%b","content":[%b]}' % (draft.role.encode(), content)
-        return Message(draft.role, tuple(parts), raw, tuple(repairs))
+        return Message(draft.role, tuple(parts), raw, repairs)
 
 
-def _answered(said: list[Block], asked: list[str], closing: bool) -> tuple[list[Block], list[Repair]]:
+def _is_answered(said: Sequence[Block], asked: tuple[str, ...]) -> bool:
+    """Is a user message one block that can go out as it is: the user's words, or the one result asked for?"""
+    if len(said) != 1:
+        return False
+    return (said[0].id,) == asked if said[0].kind == "tool_result" else not asked
+
+
+def _answered(
+    said: Sequence[Block], asked: Sequence[str], closing: bool
+) -> tuple[list[Block], list[Repair]]:
     """A user message as a server takes it: results first, one for each call, then the rest."""
     results: dict[str, Block] = {}
     rest: list[Block] = []

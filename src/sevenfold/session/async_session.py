@@ -10,19 +10,19 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack
 
+from sevenfold.conversation import turn
 from sevenfold.conversation.background import Tasks
-from sevenfold.conversation.engine import Engine
+from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import AsyncHooks, drive_async
 from sevenfold.conversation.fork import Fork
 from sevenfold.conversation.intake import Content
-from sevenfold.conversation.session import Reading
-from sevenfold.conversation.session import Session as Core
+from sevenfold.conversation.status import Health, Reading
 from sevenfold.events import Listener, Proposed
-from sevenfold.layers.compact.health import Health
-from sevenfold.layers.compact.request import Compacted, Preview, Wish
+from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
+from sevenfold.layers.notes.layer import compact
 from sevenfold.ports import AsyncClient, Call, Watcher
 from sevenfold.ports import Store as SessionStore
-from sevenfold.providers.models import Aside, Lister
+from sevenfold.providers.models import Lister, ListingClient
 from sevenfold.providers.registry import async_client_for, async_client_of, error_of, provider_for
 from sevenfold.recall.recall import Hit
 from sevenfold.session import replies
@@ -70,13 +70,13 @@ class AsyncSession:
         self._session = session
         self._given = client
         self._wire = wire
-        self._provider = provider_for(session.core.profile.model, client, wire)
+        self._provider = provider_for(session.conversation.profile.model, client, wire)
         self._client: AsyncClient | None = None
         self._tasks = Tasks(self._asker, hooks)
         self._hooks = hooks
         if client is not None:
             self._asker()
-            self.engine.may_ask(self._tasks)
+            self.conversation.may_ask(self._tasks)
 
     @classmethod
     def open(
@@ -105,7 +105,7 @@ class AsyncSession:
         client, hooks = options.pop("client", None), options.pop("hooks", None)
         options["wire"] = wire = provider_for(model, client, options.get("wire")).name
         if client is not None and isinstance(asked := async_client_of(client, wire), Lister):
-            options["client"] = Aside(asked)
+            options["client"] = ListingClient(asked)
         session = await asyncio.to_thread(partial(opening, model=model, **options))
         try:
             return cls(session, client, hooks, wire)
@@ -122,14 +122,9 @@ class AsyncSession:
         await self.close()
 
     @property
-    def engine(self) -> Engine:
-        """The engine itself, for those who build on it…"""
-        return self._session.engine
-
-    @property
-    def core(self) -> Core:
-        """…and its ground: the record and the layers that ask nobody."""
-        return self._session.core
+    def conversation(self) -> Conversation:
+        """See `Session.conversation`."""
+        return self._session.conversation
 
     @property
     def title(self) -> str:
@@ -160,8 +155,9 @@ class AsyncSession:
 
     async def prepare(self) -> Request:
         """See `Session.prepare`."""
-        flow = self.engine.preparing()
-        return Request(await drive_async(flow, self._client, hooks=self._hooks), self._provider)
+        flow = turn.prepare(self.conversation)
+        pending = await drive_async(flow, self._client, hooks=self._hooks)
+        return Request(self.conversation, pending, self._provider)
 
     async def observe(self, reply: Any, *, partial: bool = False) -> Completion:
         """See `Session.observe`."""
@@ -169,24 +165,23 @@ class AsyncSession:
 
     async def failed(self, error: Exception) -> bool:
         """See `Session.failed`."""
-        mapped = error_of(error, self.core.profile)
+        mapped = error_of(error, self.conversation.profile)
         if mapped is None:
             return False
-        again: bool = await drive_async(self.engine.mending(mapped), self._client, hooks=self._hooks)
-        return again
+        flow = turn.refused(self.conversation, mapped)
+        return await drive_async(flow, self._client, hooks=self._hooks)
 
     async def complete(self, watch: Watcher | None = None) -> Completion:
         """See `Session.complete`."""
         client = self._asker()
-        self.engine.may_ask(self._tasks)
-        return completed(await drive_async(self.engine.turn(), client, watch, self._hooks))
+        self.conversation.may_ask(self._tasks)
+        flow = turn.turn(self.conversation)
+        return completed(await drive_async(flow, client, watch, self._hooks))
 
     async def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:
         """See `Session.compact`."""
-        asked = Wish(trigger="manual", instructions=instructions, **wish)
-        flow = self.engine.compacting(asked)
-        done: Compacted | None = await drive_async(flow, self._client, hooks=self._hooks)
-        return done
+        request = CompactionRequest(trigger="manual", instructions=instructions, **wish)
+        return await drive_async(compact(self.conversation, request), self._client, hooks=self._hooks)
 
     async def compact_preview(self, instructions: str = "", **wish: Unpack[Wishes]) -> Preview:
         """See `Session.compact_preview`."""
@@ -220,7 +215,7 @@ class AsyncSession:
 
     async def at(self, number: int = -1) -> bytes:
         """See `Session.at`."""
-        past = await asyncio.to_thread(self.core.past, number)
+        past = await asyncio.to_thread(self.conversation.past, number)
         return self._provider.put(Call(past.body)).body
 
     async def fetch(self, reference: str) -> bytes:
@@ -272,7 +267,7 @@ class AsyncSession:
 
     def _asker(self) -> AsyncClient:
         if self._client is None:
-            model = self.core.profile.model
+            model = self.conversation.profile.model
             given, wire = self._given, self._wire
             self._client = async_client_for(model, wire) if given is None else async_client_of(given, wire)
         return self._client

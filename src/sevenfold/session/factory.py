@@ -11,17 +11,19 @@ from msgspec import Struct
 
 import sevenfold
 from sevenfold.clock import RandomIds, SystemClock
-from sevenfold.conversation.engine import Engine
-from sevenfold.conversation.session import Session, Wanted
+from sevenfold.conversation.conversation import Conversation
+from sevenfold.conversation.layer import Layer
+from sevenfold.conversation.options import RequestOptions
+from sevenfold.conversation.provider_edits import REPRODUCIBLE
+from sevenfold.conversation.services import NotesFile, Services
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import InputError
 from sevenfold.events import Listener
-from sevenfold.layers.clear.stock import REPRODUCIBLE
-from sevenfold.layers.notes.keeper import NotesFile
+from sevenfold.layers.ladder import STANDARD, Ladder
 from sevenfold.ports import Clock, Found, Ids, Log, Results
 from sevenfold.ports import Store as SessionStore
 from sevenfold.profiles import Profile
-from sevenfold.providers.models import Copies, Lister, Listings
+from sevenfold.providers.models import Lister, ListingCache, Listings
 from sevenfold.providers.openai.chat import from_function
 from sevenfold.providers.registry import address_for, client_of, provider_for
 from sevenfold.recall import meaning
@@ -48,6 +50,7 @@ from sevenfold.telemetry.jsonl import JsonlSink
 from sevenfold.telemetry.otel import OtelSink
 
 Lifetime = Literal["5m", "1h"]
+_LADDER = Ladder(STANDARD)
 USUAL_ANSWER = 8_000
 """Tokens an answer may have if nobody says, and the model can give so many."""
 
@@ -101,6 +104,8 @@ class Options(TypedDict, total=False):
     """On whose behalf requests are made: ``main`` unless it is said otherwise, ``sdk`` for a program's own."""
     hooks: Any
     """`Hooks`, or `AsyncHooks` for a session that is awaited."""
+    layers: Sequence[Layer]
+    """The layers that keep it within the window, cheapest first; `sevenfold.layers.ladder.STANDARD` unless given."""
 
 
 class Recalled:
@@ -241,20 +246,13 @@ def in_memory(name: str, settings: Mapping[str, object] | Source | None) -> Stor
     )
 
 
-def engine(store: Store, model: str, options: Options, profile: Profile | None = None) -> Engine:
-    """The engine's side of a session, with the layers that ask a model; if it fails, the store is closed."""
-    clock = options.get("clock") or SystemClock()
+def conversation(
+    store: Store, model: str, options: Options, profile: Profile | None = None
+) -> Conversation:
+    """The conversation of a session; if it fails, the store is closed."""
     try:
         known = profile or profile_for(store, model, options.get("client"), options.get("wire"))
-        return Engine(
-            _core(store, model, options, known),
-            clock=clock,
-            recall=store.recall,
-            notes=store.notes,
-            read_file=read_text if store.path else None,
-            transcript_path=store.path,
-            source=options.get("source", "main"),
-        )
+        return _conversation(store, model, options, known)
     except BaseException:
         store.log.close()
         raise
@@ -274,26 +272,35 @@ def profile_for(store: Store, model: str, client: Any, wire: str | None = None) 
 
 def listings(store: Store) -> Listings:
     """Where a session looks models up."""
-    return Listings(Copies(store.models), switched_on=store.settings.current().model_listing)
+    return Listings(ListingCache(store.models), switched_on=store.settings.current().model_listing)
 
 
-def _core(store: Store, model: str, options: Options, profile: Profile) -> Session:
+def _conversation(store: Store, model: str, options: Options, profile: Profile) -> Conversation:
     clock = options.get("clock") or SystemClock()
     place = Place(store.name, store.cwd, f"{VERSION}{sevenfold.__version__}")
     transcript = Transcript(store.log, place, clock=clock, ids=options.get("ids") or RandomIds())
     profile = provider_for(model, options.get("client"), options.get("wire")).profile(profile)
-    return Session(
-        transcript,
-        _wanted(profile, options),
-        profile,
-        results=store.results,
+    services = Services(
         clock=clock,
         settings=store.settings,
+        results=store.results,
         listeners=[*options.get("listen", ()), *_sinks(store)],
+        recall=store.recall,
+        notes=store.notes,
+        read_file=read_text if store.path else None,
+        path=store.path,
+    )
+    layers = options.get("layers")
+    return Conversation(
+        transcript,
+        _request_options(profile, options),
+        profile,
+        services,
+        Ladder(layers) if layers is not None else _LADDER,
     )
 
 
-def _wanted(profile: Profile, options: Options) -> Wanted:
+def _request_options(profile: Profile, options: Options) -> RequestOptions:
     tools = [_described(one, place) for place, one in enumerate(options.get("tools", ()))]
     given = options.get("system", ())
     system = given if isinstance(given, SystemPrompt) else _system(given)
@@ -301,7 +308,7 @@ def _wanted(profile: Profile, options: Options) -> Wanted:
     if "thinking" in options:
         fields["thinking"] = options["thinking"]
     lifetime = options.get("lifetime")
-    return Wanted(
+    return RequestOptions(
         profile.model,
         options.get("max_tokens", min(USUAL_ANSWER, profile.max_output)),
         system,

@@ -16,9 +16,9 @@ import msgspec
 from sevenfold.errors import InputError
 from sevenfold.ports import Reply
 from sevenfold.providers import registry
-from sevenfold.providers.failures import Complained, Garbled
+from sevenfold.providers.failures import ErrorAnswer, MalformedAnswer
 from sevenfold.providers.provider import Provider
-from sevenfold.providers.reader import NULL, Fields, complaint_in, words_in
+from sevenfold.providers.reader import NULL, Fields, error_answer, words_in
 from sevenfold.record.blocks import THINKING, encode_json
 from sevenfold.record.log import Answer
 
@@ -45,9 +45,9 @@ def reply_of(given: Any, *, partial: bool = False, asked: bytes = b"") -> Reply:
                 raise InputError(f"a {kind} is no answer when it is empty, or was read already; {ACCEPTED}")
             return _from_events(events, partial, asked)
         reply = _from_body(_json(came), asked, getattr(came, "_request_id", None))
-    except Complained as error:
+    except ErrorAnswer as error:
         raise InputError(f"this is an error, not an answer ({error}); give it to failed()") from None
-    except (Garbled, msgspec.DecodeError) as error:
+    except (MalformedAnswer, msgspec.DecodeError) as error:
         raise InputError(f"this cannot be read as an answer ({error}); {ACCEPTED}") from None
     except RecursionError:
         raise InputError("this cannot be read as an answer: it is nested too deeply") from None
@@ -115,7 +115,7 @@ def _claiming(fields: Fields, *, event: bool) -> Provider:
     if provider is not None:
         return provider
     if bytes(fields.get("error", NULL)) != b"null":
-        raise complaint_in(msgspec.json.encode(fields))
+        raise error_answer(msgspec.json.encode(fields))
     kind = words_in(fields.get("object", NULL)) or words_in(fields.get("type", NULL))
     named = f"a {kind}" if kind else f"something with the fields {', '.join(fields) or 'none'}"
     raise InputError(f"{named} is no answer; {ACCEPTED}")

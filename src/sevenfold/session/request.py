@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from sevenfold.conversation.session import Turn
+from sevenfold.conversation.conversation import Conversation
+from sevenfold.conversation.request import Pending
 from sevenfold.providers.provider import Provider, Put
 from sevenfold.record.decisions import Why
 
@@ -24,14 +25,15 @@ class Request(Mapping[str, Any]):
     a field gives fresh objects, so changing one changes nothing else.
     """
 
-    def __init__(self, turn: Turn, provider: Provider) -> None:
-        self._turn = turn
+    def __init__(self, conversation: Conversation, pending: Pending, provider: Provider) -> None:
+        self._conversation = conversation
+        self._pending = pending
         self._provider = provider
 
     @property
     def why(self) -> Why:
         """What was known and considered when it was prepared."""
-        return self._turn.why
+        return self._pending.why
 
     @property
     def wire(self) -> str:
@@ -61,7 +63,7 @@ class Request(Mapping[str, Any]):
 
     @cached_property
     def _put(self) -> Put:
-        return self._provider.put(self._turn.prepared.call)
+        return self._provider.put(self._conversation.send(self._pending).call)
 
     @cached_property
     def _arguments(self) -> Mapping[str, msgspec.Raw]:

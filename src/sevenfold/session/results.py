@@ -6,9 +6,9 @@ from typing import Any, TypedDict
 
 from msgspec import Struct
 
-from sevenfold.conversation.exchange import Outcome
 from sevenfold.conversation.history import Past
-from sevenfold.layers.compact.request import Engine as EngineName
+from sevenfold.conversation.request import Outcome
+from sevenfold.layers.compact.request import EngineName
 from sevenfold.layers.compact.scope import Span
 from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolUse, read_fields
@@ -20,7 +20,8 @@ class ToolCall(Struct, frozen=True):
 
     id: str
     name: str
-    input: dict[str, Any]
+    input: Any
+    """A mapping; text if the answer was cut off in the middle of it."""
 
 
 class Completion(Struct, frozen=True):

@@ -8,18 +8,20 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from sevenfold.conversation import edits, sync, turn
 from sevenfold.conversation.background import Threads
-from sevenfold.conversation.engine import Engine
+from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Hooks, drive
-from sevenfold.conversation.fork import Fork
+from sevenfold.conversation.fork import Fork, fork
 from sevenfold.conversation.intake import Content
-from sevenfold.conversation.session import Reading
+from sevenfold.conversation.status import Health, Reading
 from sevenfold.events import Listener, Proposed
-from sevenfold.layers.compact.health import Health
-from sevenfold.layers.compact.request import Compacted, Preview, Wish
+from sevenfold.layers.compact.compactor import Compactor
+from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
+from sevenfold.layers.notes.layer import compact
 from sevenfold.ports import Call, Client, Watcher
 from sevenfold.ports import Store as SessionStore
-from sevenfold.providers.models import Aside
+from sevenfold.providers.models import ListingClient
 from sevenfold.providers.registry import client_for, client_of, error_of, provider_for
 from sevenfold.recall.recall import Hit
 from sevenfold.record.log import title_of
@@ -61,30 +63,29 @@ class Session:
         ids         who names records; random names, unless a run is to be repeatable to the byte
         source      on whose behalf requests are made: main, or sdk for a program's own
         hooks       `Hooks`, or `AsyncHooks` for an `AsyncSession`
+        layers      what keeps it within the window, cheapest first; `sevenfold.layers.ladder.STANDARD` unless given
     """
 
     def __init__(
         self,
-        engine: Engine,
+        conversation: Conversation,
         store: Store,
         client: Any = None,
         hooks: Hooks | None = None,
         wire: str | None = None,
     ) -> None:
-        self.engine = engine
-        """The engine itself, for those who build on it…"""
-        self.core = engine.session
-        """…and its ground: the record and the layers that ask nobody."""
+        self.conversation = conversation
+        """The conversation itself, for programs that build on it."""
         self._store = store
         self._given = client
         self._client: Client | None = None
         self._hooks = hooks
         self._wire = wire
-        self._provider = provider_for(self.core.profile.model, client, wire)
-        self._threads = Threads(self._asker, hooks, self.core.lock)
+        self._provider = provider_for(self.conversation.profile.model, client, wire)
+        self._threads = Threads(self._asker, hooks, self.conversation.lock)
         if client is not None:
             self._asker()
-            engine.may_ask(self._threads)
+            conversation.may_ask(self._threads)
 
     @classmethod
     def open(
@@ -117,13 +118,13 @@ class Session:
 
     @classmethod
     def _of(cls, store: Store, model: str, options: Options) -> Self:
-        engine = opened.engine(store, model, options)
+        conversation = opened.conversation(store, model, options)
         try:
             given = options.get("client")
-            client = None if isinstance(given, Aside) else given
-            return cls(engine, store, client, options.get("hooks"), options.get("wire"))
+            client = None if isinstance(given, ListingClient) else given
+            return cls(conversation, store, client, options.get("hooks"), options.get("wire"))
         except BaseException:
-            engine.session.close()
+            conversation.close()
             raise
 
     def __enter__(self) -> Self:
@@ -138,98 +139,95 @@ class Session:
 
     def user(self, content: Content, *, key: str = "") -> str:
         """Take in what the user says; returns the record's id. Said again under the same key, it counts once."""
-        return self.core.user(content, key=key)
+        return self.conversation.user(content, key=key)
 
     def tool_results(self, results: Mapping[str, Any] | Iterable[Any]) -> list[str]:
         """Take in what tools answered, by call or as any of the APIs has it; returns calls that still wait."""
-        return self.core.tool_results(results)
+        return self.conversation.tool_results(results)
 
     def prepare(self) -> Request:
         """The next request, for your own client; raises `ContextFull` when it cannot be made to fit."""
-        turn = drive(self.engine.preparing(), self._client, hooks=self._hooks, guard=self.core.lock)
-        return Request(turn, self._provider)
+        flow = turn.prepare(self.conversation)
+        pending = drive(flow, self._client, hooks=self._hooks, guard=self.conversation.lock)
+        return Request(self.conversation, pending, self._provider)
 
     def observe(self, reply: Any, *, partial: bool = False) -> Completion:
         """Take in what your client answered: an SDK's object, a mapping, JSON, a stream, or the list of its events.
 
         ``partial`` is for an answer that broke off: what is whole of it is kept.
         """
-        read = replies.reply_of(reply, partial=partial, asked=self.core.asked)
-        return completed(self.engine.observe(read))
+        read = replies.reply_of(reply, partial=partial, asked=self.conversation.asked)
+        return completed(turn.answered(self.conversation, read))
 
     def failed(self, error: Exception) -> bool:
         """Take in that your client failed; True: `prepare` again, and it may succeed."""
-        mapped = error_of(error, self.core.profile)
+        mapped = error_of(error, self.conversation.profile)
         if mapped is None:
             return False
-        again: bool = drive(
-            self.engine.mending(mapped), self._client, hooks=self._hooks, guard=self.core.lock
-        )
-        return again
+        flow = turn.refused(self.conversation, mapped)
+        return drive(flow, self._client, hooks=self._hooks, guard=self.conversation.lock)
 
     def complete(self, watch: Watcher | None = None) -> Completion:
         """Ask, wait, and take the answer in; ``watch`` sees its pieces as they come."""
         client = self._asker()
-        self.engine.may_ask(self._threads)
-        return completed(drive(self.engine.turn(), client, watch, self._hooks, self.core.lock))
+        self.conversation.may_ask(self._threads)
+        flow = turn.turn(self.conversation)
+        return completed(drive(flow, client, watch, self._hooks, self.conversation.lock))
 
     def fork(self, source: str = "fork") -> Fork:
         """A conversation of its own that begins with this one's bytes, and shares its cache."""
-        return self.core.fork(source)
+        return fork(self.conversation, source)
 
     def messages(self, messages: Iterable[Mapping[str, Any]]) -> None:
         """Bring in a conversation from elsewhere, once, into an empty session."""
-        self.core.adopt(messages)
-        self.engine.follow()
+        sync.adopt(self.conversation, messages)
 
     def sync(self, messages: Iterable[Mapping[str, Any]]) -> int:
         """Follow a list of messages kept elsewhere: what is new is taken in, and where it differs a branch
         begins. Returns how many messages are new."""
-        new = self.core.sync(messages)
-        self.engine.follow()
-        return new
+        return sync.follow(self.conversation, messages)
 
     # -- looking ---------------------------------------------------------------------------------
 
     @property
     def title(self) -> str:
         """What it is called in lists of sessions; empty until it has a title."""
-        return title_of(self.core.transcript.view.labels)
+        return title_of(self.conversation.transcript.view.labels)
 
     @title.setter
     def title(self, title: str) -> None:
-        with self.core.lock:
-            self.core.transcript.label("custom-title", title)
+        with self.conversation.lock:
+            self.conversation.transcript.label("custom-title", title)
 
     @property
     def gauge(self) -> Reading:
         """How full the window is, and what the session has cost."""
-        return self.core.gauge
+        return self.conversation.reading
 
     @property
     def health(self) -> Health:
         """How the session is doing with its window: compactions, failures, share of the cache."""
-        return self.engine.health
+        return self.conversation.state(Compactor).health
 
     def why(self, number: int = -1) -> Explanation:
         """Why a request was what it was; counted from 0, or from the newest with negative numbers."""
-        return explained(self.core.past(number))
+        return explained(self.conversation.past(number))
 
     def at(self, number: int = -1) -> bytes:
         """The exact bytes of a request that was sent, put as this session's requests are."""
-        return self._provider.put(Call(self.core.past(number).body)).body
+        return self._provider.put(Call(self.conversation.past(number).body)).body
 
     def fetch(self, reference: str) -> bytes:
         """The whole of a result that was offloaded or cleared, by its call, its path or its decision."""
-        return self.core.fetch(reference)
+        return self.conversation.fetch(reference)
 
     def dry_run(self) -> list[Proposed]:
         """What the layers would do before the next request."""
-        return self.core.dry_run()
+        return self.conversation.ladder.propose(self.conversation)
 
     def listen(self, listener: Listener) -> None:
         """Call ``listener`` with every event from now on; it may veto what is proposed."""
-        self.core.listen(listener)
+        self.conversation.listen(listener)
 
     def recall(
         self, query: str, *, kind: str | None = None, most: int = 10, by: str | None = None
@@ -248,40 +246,39 @@ class Session:
 
         Without a client the summary is extracted by code alone.
         """
-        asked = Wish(trigger="manual", instructions=instructions, **wish)
-        done: Compacted | None = drive(
-            self.engine.compacting(asked), self._client, hooks=self._hooks, guard=self.core.lock
-        )
-        return done
+        request = CompactionRequest(trigger="manual", instructions=instructions, **wish)
+        flow = compact(self.conversation, request)
+        return drive(flow, self._client, hooks=self._hooks, guard=self.conversation.lock)
 
     def compact_preview(self, instructions: str = "", **wish: Unpack[Wishes]) -> Preview:
         """What `compact` would do and cost, without doing it: how much of the next request would still come from
         the cache, and how much of it would have to be written again."""
-        return self.engine.preview(Wish(trigger="manual", instructions=instructions, **wish))
+        request = CompactionRequest(trigger="manual", instructions=instructions, **wish)
+        return self.conversation.state(Compactor).preview(request)
 
     def undo(self, reference: str = "") -> str:
         """Take back what a layer did last, or the decision named; returns its name."""
-        return self.engine.undo(reference)
+        return edits.undo(self.conversation, reference)
 
     def redo(self, reference: str = "") -> str:
         """Make a decision again that was taken back; returns its name."""
-        return self.engine.redo(reference)
+        return edits.redo(self.conversation, reference)
 
     def pin(self, record: str) -> None:
         """Keep a record word for word, whatever the layers do."""
-        self.core.pin(record)
+        edits.pin(self.conversation, record)
 
     def unpin(self, record: str) -> None:
         """Let a pinned record go again."""
-        self.core.unpin(record)
+        edits.unpin(self.conversation, record)
 
     def snip(self, first: str, last: str) -> str:
         """Take whole rounds out of sight; returns the decision's name, to undo it by."""
-        return self.core.snip(first, last)
+        return edits.snip(self.conversation, first, last)
 
     def rewind(self, record: str | None) -> None:
         """Go on from an earlier record, or from the start."""
-        self.core.rewind(record)
+        edits.rewind(self.conversation, record)
 
     def settle(self, seconds: float = 5.0) -> None:
         """Wait for what goes on beside the conversation (notes, a summary being prepared, recall reading what is
@@ -293,11 +290,11 @@ class Session:
     def close(self) -> None:
         """Write everything out and let others open the session."""
         own = [self._client.close] if self._client is not None and self._given is None else []
-        finish(self._threads.close, self._store.recall.close, self.core.close, *own)
+        finish(self._threads.close, self._store.recall.close, self.conversation.close, *own)
 
     def _asker(self) -> Client:
         if self._client is None:
-            model = self.core.profile.model
+            model = self.conversation.profile.model
             given, wire = self._given, self._wire
             self._client = client_for(model, wire) if given is None else client_of(given, wire)
             if given is None:

@@ -16,14 +16,14 @@ from typing import Any, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.agent.executor import Hands
+from sevenfold.agent.executor import Executor
 from sevenfold.agent.mcp.config import McpConfig, load_config
 from sevenfold.agent.mcp.connection import PAUSES, Connections, ServerState
 from sevenfold.agent.mcp.tools import McpTool, ToolListing, usable_tools
 from sevenfold.agent.tools.tool import Tool, Toolbox
-from sevenfold.conversation.session import Session
-from sevenfold.layers.clear import provider_edits as edits
-from sevenfold.layers.compact.slots import AnnouncedSlot
+from sevenfold.conversation import provider_edits as edits
+from sevenfold.conversation.conversation import Conversation
+from sevenfold.conversation.restore import AnnouncedSlot
 from sevenfold.prompts.system import McpInstructions, McpServer
 from sevenfold.request.frame import Frame
 from sevenfold.request.sections import SectionSource, SystemPrompt
@@ -153,14 +153,14 @@ class Following:
         self,
         servers: McpServers,
         own: Sequence[Tool],
-        core: Session,
-        hands: Hands,
+        core: Conversation,
+        executor: Executor,
         prompt: Callable[[], SystemPrompt] | None = None,
     ) -> None:
         self._servers = servers
         self._own = tuple(own)
         self._core = core
-        self._hands = hands
+        self._executor = executor
         self._prompt = prompt
         self._told = servers.taken
         self.announced: dict[str, str] = dict(servers.taken.instructions) if prompt is not None else {}
@@ -182,8 +182,8 @@ class Following:
             self._instruct(news)
 
     def _retool(self, box: Toolbox) -> None:
-        core, exchange = self._core, self._core.exchange
-        self._hands.box = box
+        core = exchange = self._core
+        self._executor.box = box
         core.kinds.update({name: kind for name, kind in box.kinds().items() if name not in core.kinds})
         wanted = exchange.wanted
         tools = Frame.of(wanted.model, wanted.max_tokens, tools=box.schemas()).tools
@@ -192,8 +192,8 @@ class Following:
 
     def _spare(self) -> None:
         """Where the provider clears old results by itself, it must not touch those of tools it has not heard of."""
-        core, exchange = self._core, self._core.exchange
-        managed = edits.wanted(core.profile, core.window, core.settings, core.kinds)
+        core = exchange = self._core
+        managed = edits.requested_edits(core.profile, core.window, core.settings, core.kinds)
         held = dict(exchange.frame.settings)
         if managed is None or "context_management" not in held:
             return
@@ -205,13 +205,13 @@ class Following:
         settings = tuple(sorted({**held, **dict(made)}.items()))
         exchange.frame = replace(exchange.frame, settings=settings)
         exchange.wanted = replace(exchange.wanted, settings=settings)
-        exchange.open("settings")
+        exchange.open_epoch("settings")
         # How a provider shortens what reaches the model is no part of what reasoning is bound to.
         exchange.vouch()
 
     def _instruct(self, news: Mapping[str, str]) -> None:
         """What servers say that came late: in the prompt if nothing was said yet, else in the conversation."""
-        exchange = self._core.exchange
+        exchange = self._core
         if self._prompt is not None and not len(self._core.transcript.view):
             exchange.wanted = exchange.wanted.saying(self._prompt())
         elif words := McpInstructions.of(news):

@@ -43,8 +43,11 @@ from sevenfold.cli.chat.screen import Screen
 from sevenfold.cli.chat.start import Start
 from sevenfold.cli.chat.status import Ledger, Status
 from sevenfold.cli.text import clean, one_line, plural
+from sevenfold.conversation.edits import compaction_undone
 from sevenfold.errors import Aborted, Refused, SevenfoldError
 from sevenfold.events import Acted, Answered, Compacting, Event, Sending, Veto
+from sevenfold.layers.compact.compactor import Compactor
+from sevenfold.layers.ladder import background_work
 from sevenfold.ports import Piece
 
 # -- chat
@@ -157,7 +160,7 @@ class Chat:
     def close(self) -> None:
         """Write everything out, and let go of connections."""
         self.agent.close()
-        if (client := self.agent.workings.options.get("client")) is not None:
+        if (client := self.agent.assembly.options.get("client")) is not None:
             client.close()
 
     # -- what happens ----------------------------------------------------------------------------
@@ -350,26 +353,26 @@ class Chat:
     def _read_status(self) -> Status:
         session = self.agent.session
         return Status(
-            model=session.core.profile.model,
+            model=session.conversation.profile.model,
             mode=self.agent.grants.mode,
             offline=self.start.offline,
             gauge=session.gauge,
-            compacts=session.core.settings.auto_compact,
-            taken_back=session.engine.taken_back,
+            compacts=session.conversation.settings.auto_compact,
+            taken_back=compaction_undone(session.conversation),
             cached=self.ledger.cached,
         )
 
     def _stage(self, event: Compacting) -> str:
         """How far the compaction is that the user waits for; one that is made ready beside has none."""
-        if not self.agent.session.engine.compactor.status:
+        if not self.agent.session.conversation.state(Compactor).status:
             return ""
         return f"compacting: {event.hook} hooks" if event.hook else "compacting: making the summary"
 
     def background(self) -> tuple[str, ...]:
         """What runs beside the conversation: commands, and the engine's own work."""
-        processes = self.agent.workings.standing.processes
+        processes = self.agent.assembly.state.processes
         running = [one.command for one in processes.tasks() if one.state == "running"]
-        beside = self.agent.session.engine.beside
+        beside = background_work(self.agent.session.conversation)
         return (*(one_line(command, 40) for command in running), *beside)
 
 

@@ -26,7 +26,6 @@ from rich.text import Text
 
 from sevenfold import events
 from sevenfold.agent.events import Mentioned
-from sevenfold.agent.loop import Call
 from sevenfold.agent.tools.output import (
     CommandRan,
     FileChanged,
@@ -39,6 +38,7 @@ from sevenfold.cli.chat.screen import Signs
 from sevenfold.cli.text import cause, clean, fit, money, one_line, plural, short_count, stopwatch
 from sevenfold.events import Event
 from sevenfold.lab.profile.context import label_of
+from sevenfold.session.results import ToolCall
 
 # -- calls
 
@@ -361,7 +361,7 @@ LONGEST_TAIL = 4_000
 class Running(Struct, frozen=True):
     """A call that is being carried out."""
 
-    call: Call
+    call: ToolCall
     began: float
     last: str = ""
 
@@ -383,11 +383,11 @@ class Live(Struct, frozen=True):
     queued: tuple[str, ...] = ()
     stopping: bool = False
 
-    def began(self, call: Call, now: float) -> Live:
+    def began(self, call: ToolCall, now: float) -> Live:
         """A call begins."""
         return replace(self, preparing="", running={**self.running, call.id: Running(call, now)})
 
-    def progress(self, call: Call, text: str) -> Live:
+    def progress(self, call: ToolCall, text: str) -> Live:
         """A call printed something."""
         one = self.running.get(call.id)
         if one is None:
@@ -395,7 +395,7 @@ class Live(Struct, frozen=True):
         grown = replace(one, last=(one.last + text)[-LONGEST_TAIL:])
         return replace(self, running={**self.running, call.id: grown})
 
-    def ended(self, call: Call) -> Live:
+    def ended(self, call: ToolCall) -> Live:
         """A call has its result."""
         return replace(self, running={name: one for name, one in self.running.items() if name != call.id})
 

@@ -38,7 +38,8 @@ from sevenfold.cli.text import (
     short_count,
     times,
 )
-from sevenfold.conversation.session import Reading, Session
+from sevenfold.conversation.conversation import Conversation
+from sevenfold.conversation.status import Reading
 from sevenfold.lab.profile.context import CallLabel, label_of_block, piece_of
 from sevenfold.lab.profile.figures import CacheBreak
 from sevenfold.recall.recall import Hit
@@ -256,11 +257,11 @@ class Contents(Struct, frozen=True):
         return sorted(sums.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
-def contents(session: Session) -> Contents:
+def contents(session: Conversation) -> Contents:
     """What is in a session's window now."""
     with session.lock:
-        gauge, frame = session.gauge, session.exchange.frame
-        estimate = session.exchange.gauge.estimator.tokens
+        gauge, frame = session.reading, session.frame
+        estimate = session.gauge.estimator.tokens
         found = [(SYSTEM, "", estimate(weight.opening(part))) for part in frame.system]
         found += [(TOOLS, tool_name(part), estimate(weight.opening(part))) for part in frame.tools]
         calls: dict[str, CallLabel] = {}

@@ -69,7 +69,7 @@ def _tokens(chat: Chat) -> str:
 
 def _rewind(chat: Chat, rest: str) -> None:
     """Go back to before one of the user's messages, which can then be edited and sent again."""
-    transcript = chat.agent.session.core.transcript
+    transcript = chat.agent.session.conversation.transcript
     points = history.rewind_points(transcript.log, transcript.view)
     if not points:
         raise Refused("there is nothing to rewind: no message was sent yet")
@@ -187,7 +187,7 @@ def fresh_name() -> str:
 
 def show_resumed(chat: Chat) -> None:
     """Say where a resumed session had stopped."""
-    view = chat.agent.session.core.transcript.view
+    view = chat.agent.session.conversation.transcript.view
     chat.say("note", f"resumed {chat.start.name}: {plural(len(view), 'record')} in view, {_tokens(chat)}")
     if said := history.last_words(view):
         chat.say("note", f"your last message: {one_line(said, 200)}")
@@ -225,12 +225,12 @@ def _permissions(chat: Chat, rest: str) -> None:
 
 
 def _hooks(chat: Chat, rest: str) -> None:
-    held = chat.agent.workings.options.get("hooks")
+    held = chat.agent.assembly.options.get("hooks")
     chat.screen.show(pages.hooks_page(held.hooks if held else (), held.skipped if held else ()))
 
 
 def _mcp(chat: Chat, rest: str) -> None:
-    servers = chat.agent.workings.servers
+    servers = chat.agent.assembly.servers
     if servers is not None and rest:
         servers.restart(rest)
     chat.screen.show(
@@ -246,12 +246,12 @@ def _help(chat: Chat, rest: str) -> None:
 
 
 def _context(chat: Chat, rest: str) -> None:
-    contents = pages.contents(chat.agent.session.core)
+    contents = pages.contents(chat.agent.session.conversation)
     chat.screen.show(pages.picture(contents, chat.screen.signs, chat.screen.width))
 
 
 def _cost(chat: Chat, rest: str) -> None:
-    whole = Ledger.of(chat.agent.session.core.transcript.log)
+    whole = Ledger.of(chat.agent.session.conversation.transcript.log)
     chat.screen.show(pages.cost_page(whole, chat.ledger, chat.agent.session.gauge))
     _say_if_free(chat)
 
@@ -263,7 +263,7 @@ def _say_if_free(chat: Chat) -> None:
 
 
 def _cache(chat: Chat, rest: str) -> None:
-    whole = Ledger.of(chat.agent.session.core.transcript.log)
+    whole = Ledger.of(chat.agent.session.conversation.transcript.log)
     figures, _ = profile_file(user_home().project(chat.start.folder).transcript(chat.start.name))
     chat.screen.show(pages.cache_page(whole, chat.ledger, figures.cache_breaks))
 
@@ -271,7 +271,7 @@ def _cache(chat: Chat, rest: str) -> None:
 def _why(chat: Chat, rest: str) -> None:
     """Explain a request by its number, or the conversation's last."""
     session = chat.agent.session
-    main = (one.number for one in requests(session.core.transcript.log) if one.source == "main")
+    main = (one.number for one in requests(session.conversation.transcript.log) if one.source == "main")
     chat.screen.show(pages.why_page(session.why(_number(rest) if rest else next(main, -1))))
     _say_if_free(chat)
 

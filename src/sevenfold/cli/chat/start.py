@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sevenfold.agent.agent import Agent
+from sevenfold.agent.assembly import AgentOptions
 from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.agent.hooks.settings import load
 from sevenfold.agent.mcp.config import PROJECT_FILE, USER_FILE
-from sevenfold.agent.options import AgentOptions
 from sevenfold.agent.permissions.engine import Mode
 from sevenfold.cli.chat.history import title
 from sevenfold.cli.chat.questions import Choice, Question

@@ -27,7 +27,7 @@ from sevenfold.record.usage import Usage
 from sevenfold.request import price
 
 if TYPE_CHECKING:
-    from sevenfold.conversation.session import Reading
+    from sevenfold.conversation.status import Reading
 
 
 # -- status

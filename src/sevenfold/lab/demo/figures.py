@@ -1,19 +1,69 @@
-"""What a demonstration comes to, and what must hold of it."""
+"""What the agent's process reports, what the demonstration cost, and what must hold of it."""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any
+
 from msgspec import Struct
 
-MOST_ABOVE_IDEAL = 1.15
-MOST_OF_NAIVE = 0.40
+from sevenfold.events import Acted, Answered
+from sevenfold.lab.demo.harbour import INCIDENT
+from sevenfold.lab.simulator.conversation import read_conversation
+from sevenfold.lab.simulator.tokens import Counter, Scales
+from sevenfold.profiles import find
+from sevenfold.record.usage import Usage
+from sevenfold.request.price import cost
+
+MODEL = "claude-opus-4-6"
+TURN_SECONDS = 8.0
+"""What an answer takes, by the clocks of the provider and of the agent."""
+ANSWER = ("HV-4417", INCIDENT)
+"""What the last answer must hold."""
+MOST_ABOVE_IDEAL, MOST_OF_NAIVE = 1.15, 0.40
+COUNTER = Counter()
 
 
-class Facts(Struct, frozen=True):
-    """How many facts are where."""
+class AgentStarted(Struct, frozen=True, tag_field="event"):
+    """The agent's process is ready."""
+
+    threshold: int
+    resumed: bool
+
+
+class UserSpoke(Struct, frozen=True, tag_field="event"):
+    """The user said something; to the agent's process it is a command, without words to go on where it was."""
+
+    text: str
+    now: float
+
+
+class ToolUsed(Struct, frozen=True, tag_field="event"):
+    """A tool was used; its result had so many tokens."""
+
+    tool: str
+    about: str
+    tokens: int
+
+
+class TaskEnded(Struct, frozen=True, tag_field="event"):
+    """The agent has nothing left to do."""
+
+    end: str
+    text: str
+
+
+class FactsJudged(Struct, frozen=True, tag_field="event"):
+    """How many facts are in the context, how many recall finds, and which are lost: the last report."""
 
     in_context: int
     reachable: int
-    lost: int
+    lost: tuple[str, ...]
+
+
+Report = AgentStarted | UserSpoke | Answered | Acted | ToolUsed | TaskEnded | FactsJudged
 
 
 class Figures(Struct, frozen=True):
@@ -27,71 +77,103 @@ class Figures(Struct, frozen=True):
     ideal_cost_usd: float
     cache_read_share: float
     layers: dict[str, int]
-    facts: Facts
-
-
-class Mark(Struct, frozen=True):
-    """A layer acted before the turn with this number, counted from 0."""
-
-    turn: int
-    layer: str
-
-
-class Death(Struct, frozen=True):
-    """The agent was killed while it waited for an answer, and started again."""
-
-    turn: int
-    same_request: bool
-    """Its next request was, byte for byte, the one it had been waiting with."""
+    facts: dict[str, int]
 
 
 class Outcome(Struct, frozen=True):
     """A demonstration that came to its end."""
 
     figures: Figures
-    model: str
-    sizes: tuple[int, ...]
-    """Of the context, turn by turn."""
-    marks: tuple[Mark, ...]
+    sizes: list[int]
+    """The prompt's tokens, turn by turn."""
+    acted: list[tuple[int, str]]
+    """The layers that acted, each with the turns before it."""
     needed_tokens: int
-    """What the whole conversation has."""
-    largest_turn: int
-    """Tokens the largest single turn brought."""
+    """The size of the whole conversation."""
     side_requests: int
-    """Requests beside the conversation: for notes and summaries."""
-    death: Death
+    """Requests for notes and summaries."""
+    killed: int
+    """The turn in which the agent's process was killed, waiting for an answer."""
+    same_request: bool
+    """Whether the first request after that was, byte for byte, the one it had been waiting with."""
     answer: str
-    """What the assistant said when it was asked for what it had been told at the start…"""
-    answered: bool
-    """…and whether that was right."""
+    """The answer to the last question, which asks for what the user said at the start."""
     tests: str
-    """What the project's own tests say in the end…"""
-    sound: bool
-    """…and whether that is that all is well."""
+    """The last line of the project's own tests."""
     lost: tuple[str, ...] = ()
 
 
-class Bar(Struct, frozen=True):
-    """Something that must hold, and whether it does."""
-
-    says: str
-    met: bool
-
-
-def bars(outcome: Outcome) -> list[Bar]:
-    """All that must hold of a demonstration."""
-    figures = outcome.figures
-    above, part = figures.cost_usd / figures.ideal_cost_usd, figures.cost_usd / figures.naive_cost_usd
-    most = figures.threshold_tokens + outcome.largest_turn
-    return [
-        Bar(f"{figures.facts.lost} facts lost (0)", figures.facts.lost == 0),
-        Bar(
-            f"peak context {figures.peak_context_tokens:,} tokens (at most {most:,}: the threshold and a turn)",
-            figures.peak_context_tokens <= most,
+def bars(outcome: Outcome) -> dict[str, bool]:
+    """What must hold of a demonstration, and whether it does."""
+    figures, lost = outcome.figures, outcome.figures.facts["lost"]
+    above, part = (figures.cost_usd / usd for usd in (figures.ideal_cost_usd, figures.naive_cost_usd))
+    peak, turn = figures.peak_context_tokens, max((b - a for a, b in pairwise(outcome.sizes)), default=0)
+    most = figures.threshold_tokens + turn
+    return {
+        f"{lost} facts lost (0)": lost == 0,
+        f"peak context {peak:,} tokens (at most {most:,}: the threshold and a turn)": peak <= most,
+        f"cost {above:.2f} × ideal (at most {MOST_ABOVE_IDEAL})": above <= MOST_ABOVE_IDEAL,
+        f"cost {part:.0%} of naive (at most {MOST_OF_NAIVE:.0%})": part <= MOST_OF_NAIVE,
+        "killed once; resumed with the same request, byte for byte": outcome.same_request,
+        "asked at the end for what was said at the start, it knew": all(
+            f in outcome.answer for f in ANSWER
         ),
-        Bar(f"cost {above:.2f} × ideal (at most {MOST_ABOVE_IDEAL})", above <= MOST_ABOVE_IDEAL),
-        Bar(f"cost {part:.0%} of naive (at most {MOST_OF_NAIVE:.0%})", part <= MOST_OF_NAIVE),
-        Bar("killed once; resumed with the same request, byte for byte", outcome.death.same_request),
-        Bar("asked at the end for what was said at the start, it knew", outcome.answered),
-        Bar(f"the work is done: {outcome.tests}", outcome.sound),
-    ]
+        f"the work is done: {outcome.tests}": " 0 failed" in outcome.tests,
+    }
+
+
+def prompt_tokens(answer: Answered) -> int:
+    """The size of the prompt that was answered."""
+    return answer.input_tokens + answer.cache_read_tokens + answer.cache_write_tokens
+
+
+def costs(requests: Iterable[tuple[Mapping[str, Any], Usage]]) -> tuple[float, float, float]:
+    """What was paid, what the same requests cost with a perfect cache, and the share that was read from the cache.
+
+    With a perfect cache every token that ever followed the same tokens is read, and all others are written once.
+    """
+    profile, scales, known = find(MODEL), Scales(COUNTER), dict[tuple[int, bytes], int]()
+    paid = ideal = prompt = read = 0.0
+    for body, usage in requests:
+        sent, place, fresh = read_conversation(body, scales, profile.tokenizer), 0, 0
+        for part in (*sent.tools, *sent.system, *sent.items):
+            step = place, part.piece.digest
+            fresh += 0 if step in known else part.tokens
+            place = known.setdefault(step, len(known) + 1)
+        fresh, output = min(fresh, usage.prompt), usage.output_tokens
+        cached = usage.prompt - fresh
+        best = Usage(cache_read_input_tokens=cached, cache_creation_5m=fresh, output_tokens=output)
+        paid += cost(usage, profile) or 0.0
+        ideal += cost(best, profile) or 0.0
+        prompt += usage.prompt
+        read += usage.cache_read_input_tokens
+    return paid, ideal, read / max(1, prompt)
+
+
+def naive(reports: Iterable[Report], room: int) -> tuple[float, int]:
+    """What the same conversation costs without care, and the tokens of all of it.
+
+    That is: sent whole with every turn, nothing cached, the oldest messages cut off when it no longer fits.
+    """
+    profile, kept, usd = find(MODEL), deque[int](), 0.0
+    fixed = total = results = 0
+    for report in reports:
+        match report:
+            case UserSpoke(text=text) if text:
+                kept.append(COUNTER.text(text, profile.tokenizer) + COUNTER.per_message)
+                total += kept[-1]
+            case ToolUsed(tokens=tokens):
+                results += tokens  # The results of one turn are one message, in whatever order they come.
+            case Answered(output_tokens=output):
+                fixed = (
+                    fixed or prompt_tokens(report) - total
+                )  # System and tools, which come with every request.
+                kept.extend([results] if results else [])
+                total, results = total + results + output, 0
+                while fixed + sum(kept) > room and len(kept) > 1:
+                    kept.popleft()
+                usd += cost(Usage(input_tokens=fixed + sum(kept), output_tokens=output), profile) or 0.0
+                kept.append(output)
+            case _:
+                pass
+    return usd, fixed + total

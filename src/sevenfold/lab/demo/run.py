@@ -1,275 +1,226 @@
-"""The demonstration itself: a simulated provider, an agent in a process of its own, and the user's words.
+"""The demonstration: the user, the simulated provider, and the agent in a process of its own.
 
-Here is the user and here is the provider; the agent is the engine as it comes, with its standard tools, asking over
-HTTP through the official SDK. Once, while it waits for an answer, its process is killed and started again.
+The agent is the engine as it comes, with its standard tools, asking over HTTP through the official SDK. Once, while it
+waits for an answer, its process is killed, and another one resumes the session.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from itertools import pairwise
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import UserError
-from sevenfold.lab.demo.assistant import MAIN, Assistant
-from sevenfold.lab.demo.bill import Meter, Naive
-from sevenfold.lab.demo.figures import Death, Facts, Figures, Mark, Outcome
-from sevenfold.lab.demo.process import AgentProcess
-from sevenfold.lab.demo.project import project
-from sevenfold.lab.demo.protocol import (
-    Begin,
-    Judge,
-    Judged,
-    Layer,
-    Over,
-    Ready,
-    Say,
-    Told,
-    Turned,
-    Used,
-)
-from sevenfold.lab.demo.scratch_folder import checked
-from sevenfold.lab.demo.story import ANSWER, Task, story
-from sevenfold.lab.simulator.brains import ModelPrompt
+from sevenfold.events import Acted, Answered
+from sevenfold.lab.demo import figures
+from sevenfold.lab.demo.figures import AgentStarted, FactsJudged, Outcome, Report, TaskEnded, UserSpoke
+from sevenfold.lab.demo.harbour import check, harbour, write
+from sevenfold.lab.demo.script import TASKS, Assistant, Task, plan
 from sevenfold.lab.simulator.clock import VirtualClock
 from sevenfold.lab.simulator.provider import RateLimits, Setup, Simulator
 from sevenfold.lab.simulator.server import serve
-from sevenfold.lab.simulator.tokens import Counter as TokenCounter
-from sevenfold.profiles import find
 from sevenfold.record.usage import Usage
 
-MODEL = "claude-opus-4-6"
+NAME = "sevenfold-demo"
+"""The scratch folder; the same in every run if it is free, because paths are part of the requests."""
 ANSWER_TOKENS = 8_000
-"""What an answer may have: the naive way must leave room for it."""
-TURN_SECONDS = 8.0
+"""Room that the naive way leaves for an answer."""
 UNLIMITED = RateLimits(input_tokens=10**12, requests=10**9)
 LAYERS = ("offload", "clear", "notes", "compact")
+FOREIGN = ("SEVENFOLD_", "ANTHROPIC_", "OPENAI_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+"""Variables that would make the figures depend on how the machine is set up."""
+_read = msgspec.json.Decoder(Report).decode
 
 
 class Scale(Struct, frozen=True):
     """How large a demonstration is."""
 
     parts: int
-    """Of the scratch project."""
     broken: int
+    """Parts with a fault."""
     window: int
-    """Tokens the model is treated as having room for."""
     killed: int
     """The turn in which the agent is killed."""
 
 
-FULL = Scale(24, 12, 60_000, 190)
-FAST = Scale(4, 2, 32_000, 40)
-
-Watch = Callable[[Told], None]
+FULL, FAST = Scale(24, 12, 60_000, 190), Scale(4, 2, 32_000, 40)
 
 
 class Stage:
-    """The provider, the agent and the books of one demonstration."""
+    """The user, the provider and the agent of one demonstration; ``watch`` is called with every report."""
 
-    def __init__(self, scale: Scale, folder: Path, watch: Watch) -> None:
-        self.scale = scale
-        self._content = project(scale.parts, scale.broken)
-        self.tasks = story(self._content)
-        self.project, self.home = folder / "project", folder / "home"
-        self._watch = watch
+    def __init__(self, scale: Scale, folder: Path, watch: Callable[[Report], None]) -> None:
+        self.scale, self._watch = scale, watch
+        self.project, self._home = folder / "project", folder / "home"
+        parts = harbour(scale.parts, scale.broken)
+        write(parts, self.project)
         self._clock = VirtualClock()
-        self._profile = find(MODEL)
-        self._tokens = TokenCounter()
-        self._assistant = Assistant((task.plan() for task in self.tasks), self._asked)
+        self._assistant = Assistant((plan(task, parts) for task in TASKS), self._asked)
         setup = Setup(limits=UNLIMITED, chunk=400)
         self.simulator = Simulator(self._assistant, setup, clock=self._clock)
-        self.meter = Meter(self._profile)
-        self.naive = Naive(self._profile, scale.window - ANSWER_TOKENS)
-        self._billed = 0
-        self._lives = 0
-        self._url = ""
-        self._agent: AgentProcess | None = None
-        self._spare: AgentProcess | None = None
-        self._killed: bytes | None = None
-        self._moves = 0
-        self.death: Death | None = None
-        self.sizes: list[int] = []
-        self.marks: list[Mark] = []
-        self.threshold = self.side_requests = 0
+        self.reports: list[Report] = []
+        self.side_requests = self.last_request = self._moves = self._lives = 0
+        self._killed_with = b""
+        self.same_request: bool | None = None
 
-    # -- the agent ------------------------------------------------------------------------------
-
-    def open(self, url: str) -> None:
-        """Put the project there and start the agent."""
-        self.home.mkdir()
-        self._content.write(self.project)
+    @contextmanager
+    def agent(self, url: str) -> Iterator[None]:
+        """Start the agent; at the end its process is gone, whatever happens."""
         self._url = url
         self._start()
+        try:
+            yield
+        finally:
+            self._end()
 
     def work(self, task: Task) -> str:
-        """Let the user say something, and the agent do it; gives its last words."""
+        """Let the user ask for something and the agent do it; returns its last words."""
         self._clock.advance(task.after)
-        self.naive.said(self._weight(task.says))
-        words = task.says
-        while True:
-            over = self._told(Say(words, self._clock.now()))
-            if isinstance(over, Over):
-                if over.end != "done":
-                    raise UserError(f"the agent stopped in the middle: {over.end}")
-                return over.text
+        text = task.text
+        while not isinstance(last := self._tell(text), TaskEnded):
+            self._end()
             self._start()
-            words = ""
+            text = ""
+        if last.end != "done":
+            raise UserError(f"the agent stopped in the middle: {last.end}")
+        return last.text
 
-    def judge(self, facts: Sequence[str]) -> Judged:
-        """What became of everything."""
-        judged = self._told(Judge(tuple(facts)))
-        assert isinstance(judged, Judged)
+    def judge(self) -> FactsJudged:
+        """Let the agent's process end by itself; its last report says what became of the facts."""
+        self._commands.close()
+        judged = self._hear()
+        assert isinstance(judged, FactsJudged)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(10)
         return judged
 
-    def close(self) -> None:
-        """Let the agent end by itself."""
-        if self._agent is not None:
-            self._agent.leave()
-        self.kill()
-
-    def kill(self) -> None:
-        """End all processes, in the middle of whatever they do."""
-        for process in (self._agent, self._spare):
-            if process is not None:
-                process.close()
-
     def _start(self) -> None:
-        """Begin a life of the agent, in the process that waits for that if there is one."""
-        settings: dict[str, int | bool] = {"context_window": self.scale.window}
-        if self._agent is not None:
-            self._agent.close()
-        self._agent, self._spare = self._spare or AgentProcess(self.project, self.home), None
-        if not self._lives:
-            self._spare = AgentProcess(self.project, self.home)
-        self._agent.tell(Begin(self._url, str(self.project), MODEL, settings, self._lives))
+        facts = [fact for task in TASKS for fact in task.facts]
+        given = [self._url, str(self.project), str(self.scale.window), str(self._lives), *facts]
+        kept = {name: value for name, value in os.environ.items() if not name.upper().startswith(FOREIGN)}
+        path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "sevenfold.lab.demo.worker", *given],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=self.project,
+            env={**kept, "SEVENFOLD_HOME": str(self._home), "PATH": path},
+            start_new_session=True,  # An interrupt from the keyboard is for this process alone.
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._commands, self._answers = self._process.stdin, self._process.stdout
         self._lives += 1
 
-    def _told(self, command: Say | Judge) -> Told | None:
-        """Give a command and take in what is told; the last thing, or None if the agent died, as it is to, once."""
-        assert self._agent is not None
-        last: Told | None = None
-        self._agent.tell(command)
-        for told in self._agent.hear():
-            self._take(told)
-            self._watch(told)
-            last = told
-        if isinstance(last, Over | Judged):
-            return last
-        if self._killed is None or self.death is not None:
-            self._agent.close()
-            self._agent.must_live()
+    def _end(self) -> None:
+        with suppress(BrokenPipeError), self._process:  # Which closes its pipes.
+            self._process.kill()
+
+    def _tell(self, text: str) -> Report | None:
+        self.reports.append(UserSpoke(text, self._clock.now()))
+        with suppress(BrokenPipeError):  # It is dead, as `_hear` will find out.
+            self._commands.write(msgspec.json.encode(self.reports[-1]) + b"\n")
+            self._commands.flush()
+        return self._hear()
+
+    def _hear(self) -> Report | None:
+        """Take in reports up to the end of the task; None if the process was killed on purpose."""
+        for line in self._answers:
+            self.reports.append(_read(line))
+            self._watch(self.reports[-1])
+            if isinstance(self.reports[-1], TaskEnded | FactsJudged):
+                return self.reports[-1]
+        if not self._killed_with or self.same_request is not None:
+            raise UserError(f"the agent's process ended with code {self._process.wait()}")
         return None
 
-    # -- the books ------------------------------------------------------------------------------
-
-    def _take(self, told: Told) -> None:
-        match told:
-            case Ready(threshold=threshold):
-                self.threshold = threshold
-            case Turned(prompt=prompt, output=output):
-                self._bill()
-                self.naive.begin(prompt)
-                self.naive.ask(output)
-                self.sizes.append(prompt)
-            case Used(tokens=tokens):
-                self.naive.used(tokens)
-            case Layer(name=name):
-                self.marks.append(Mark(len(self.sizes), name))
-            case _:
-                pass
-
-    def _bill(self) -> None:
-        """Take in the requests that were answered since."""
-        answered = self.simulator.requests.answered()
-        for received in answered[self._billed :]:
-            self.meter.add(received.raw, Usage.of(received.usage or {}))
-        self._billed = len(answered)
-
-    def _weight(self, words: str) -> int:
-        return self._tokens.text(words, self._profile.tokenizer) + self._tokens.per_message
-
-    # -- the provider ---------------------------------------------------------------------------
-
-    def _asked(self, kind: str, prompt: ModelPrompt) -> None:
-        """A request came in, on the server's thread; the agent waits for its answer."""
-        if kind != MAIN:
+    def _asked(self, kind: str) -> None:
+        """A request arrived, on the server's thread; the agent waits for its answer."""
+        if kind != "main":
             self.side_requests += 1
             return
-        raw = self.simulator.requests[-1].raw
-        if self._killed is not None and self.death is None:
-            self.death = Death(self._moves, same_request=raw == self._killed)
-        if self._assistant.moves == self._moves:
-            return
-        self._moves = self._assistant.moves
-        self._clock.advance(TURN_SECONDS)
-        if self._killed is None and self._moves == self.scale.killed and self._agent is not None:
-            self._killed = raw
-            self._agent.kill()
-
-
-def run(scale: Scale, folder: Path, watch: Watch) -> Outcome:
-    """Hold a demonstration in a folder; ``watch`` is told of everything as it happens."""
-    stage = Stage(scale, folder, watch)
-    tasks = stage.tasks
-    with _uncomplaining(), serve(stage.simulator) as url:
-        try:
-            stage.open(url)
-            answer = ""
-            for task in tasks:
-                answer = stage.work(task)
-            judged = stage.judge([fact for task in tasks for fact in task.facts])
-            stage.close()
-        except BaseException:
-            stage.kill()
-            raise
-    return _outcome(stage, answer, judged)
+        raw, self.last_request = self.simulator.requests[-1].raw, self.simulator.requests[-1].number
+        if self._killed_with and self.same_request is None:
+            self.same_request = raw == self._killed_with
+        if self._assistant.moves > self._moves:
+            self._moves = self._assistant.moves
+            self._clock.advance(figures.TURN_SECONDS)
+            if self._moves == self.scale.killed:
+                self._killed_with = raw
+                self._process.kill()
+                self._process.wait()
 
 
 @contextmanager
-def _uncomplaining() -> Iterator[None]:
-    """The server's side complains when a client is killed, which here is a part of the show."""
-    log = logging.getLogger("asyncio")
-    before = log.level
-    log.setLevel(logging.CRITICAL)
+def scratch_folder(*, keep: bool) -> Iterator[Path]:
+    """A new folder, removed at the end, however it ends, unless it is to be kept."""
+    parent = Path(tempfile.gettempdir()).resolve()
+    folder = parent / NAME
     try:
-        yield
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        folder = Path(tempfile.mkdtemp(prefix=f"{NAME}-", dir=parent))
+    try:
+        yield folder
     finally:
-        log.setLevel(before)
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _outcome(stage: Stage, answer: str, judged: Judged) -> Outcome:
-    bill, fired = stage.meter.bill, Counter(mark.layer for mark in stage.marks)
-    sound, tests = checked(stage.project)
-    assert stage.death is not None
-    figures = Figures(
-        turns=len(stage.sizes),
-        peak_context_tokens=max(stage.sizes),
-        threshold_tokens=stage.threshold,
-        cost_usd=round(bill.paid, 6),
-        naive_cost_usd=round(stage.naive.usd, 6),
-        ideal_cost_usd=round(bill.ideal, 6),
-        cache_read_share=round(bill.read_share, 6),
-        layers={layer: fired[layer] for layer in LAYERS},
-        facts=Facts(judged.in_context, judged.reachable, len(judged.lost)),
-    )
+def run(scale: Scale, folder: Path, watch: Callable[[Report], None]) -> Outcome:
+    """Hold a demonstration in a folder; ``watch`` is called with every report as it comes."""
+    stage = Stage(scale, folder, watch)
+    log = logging.getLogger("asyncio")
+    level = log.level
+    log.setLevel(logging.CRITICAL)  # The server complains when a client is killed.
+    try:
+        with serve(stage.simulator) as url, stage.agent(url):
+            answers = [stage.work(task) for task in TASKS]
+            judged = stage.judge()
+    finally:
+        log.setLevel(level)
+    return _outcome(stage, answers[-1], judged)
+
+
+def _outcome(stage: Stage, answer: str, judged: FactsJudged) -> Outcome:
+    # What was asked after the last answer, for turns that never come, is not part of the bill.
+    requests = [one for one in stage.simulator.requests.answered() if one.number <= stage.last_request]
+    paid, ideal, share = figures.costs((one.body, Usage.of(one.usage or {})) for one in requests)
+    naive, needed = figures.naive(stage.reports, stage.scale.window - ANSWER_TOKENS)
+    threshold, sizes, acted = 0, list[int](), list[tuple[int, str]]()
+    for report in stage.reports:
+        match report:
+            case AgentStarted():
+                threshold = report.threshold
+            case Answered():
+                sizes.append(figures.prompt_tokens(report))
+            case Acted(layer=layer):
+                acted.append((len(sizes), layer))
+            case _:
+                pass
+    fired = Counter(layer for _, layer in acted)
+    layers = {layer: fired[layer] for layer in LAYERS}
+    facts = {"in_context": judged.in_context, "reachable": judged.reachable, "lost": len(judged.lost)}
+    usd = round(paid, 6), round(naive, 6), round(ideal, 6), round(share, 6)
     return Outcome(
-        figures,
-        MODEL,
-        tuple(stage.sizes),
-        tuple(stage.marks),
-        needed_tokens=stage.naive.needed,
-        largest_turn=max((later - size for size, later in pairwise(stage.sizes)), default=0),
+        figures.Figures(len(sizes), max(sizes), threshold, *usd, layers, facts),
+        sizes,
+        acted,
+        needed_tokens=needed,
         side_requests=stage.side_requests,
-        death=stage.death,
+        killed=stage.scale.killed,
+        same_request=bool(stage.same_request),
         answer=answer,
-        answered=all(fact in answer for fact in ANSWER),
-        tests=tests,
-        sound=sound,
+        tests=check(stage.project),
         lost=judged.lost,
     )

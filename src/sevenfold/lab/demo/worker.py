@@ -1,42 +1,44 @@
-"""The process the agent lives in: `sevenfold.Agent` with the standard tools, told what to do over a pipe.
+"""The agent's process: a `sevenfold.Agent` with its standard tools, driven over a pipe.
 
-It is a process of its own so that it can be killed. Time stands still but for what each answer takes, as it does at
-the simulated provider, and records get the same names in every run: that makes the figures repeatable. For the same
-reason the agent lets work beside the conversation (its notes) come to an end before it uses the next tool.
+    python -m sevenfold.lab.demo.worker URL FOLDER WINDOW LIFE FACT...
+
+It reads `UserSpoke` lines and writes `Report` lines; when its input ends it judges what became of the facts. It is a
+process of its own so that it can be killed. So that figures repeat, its clock moves only by what an answer takes, its
+ids depend on LIFE (0 for the first process of a session) alone, and background work ends before the next tool runs.
 """
 
 from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Sequence
 from random import Random
-from typing import Any
 
 import anthropic
+import msgspec
 
 import sevenfold
 from sevenfold.agent.events import AgentEvent, Ended, Happened, ToolEnded
 from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.clock import ManualClock
-from sevenfold.events import Acted, Answered, Event
-from sevenfold.lab.demo import facts, protocol
-from sevenfold.lab.demo.protocol import Begin, Judge, Layer, Over, Ready, Say, Told, Turned, Used
-from sevenfold.lab.simulator.tokens import Counter
+from sevenfold.conversation.resume import read
+from sevenfold.events import Acted, Answered
+from sevenfold.lab import fidelity
+from sevenfold.lab.demo import figures
+from sevenfold.lab.demo.figures import COUNTER, MODEL, Report, UserSpoke
+from sevenfold.lab.fidelity.probe import PREFERENCE, Probe
+from sevenfold.layers.compact.check import HITS
 from sevenfold.profiles import find
+from sevenfold.record.entries import Said
+from sevenfold.record.layout import Item
 
-TURN_SECONDS = 8.0
-"""What an answer takes."""
-SESSION = "demo"
-KEY = "simulated-key"
 _PATIENCE = 60.0
-"""How long work beside the conversation is waited for, so that runs repeat."""
 
 
 class SeededIds:
-    """UUIDs that are the same in every run, and others in every life."""
+    """UUIDs that are the same in every run, and others in every life of the agent."""
 
-    def __init__(self, life: int) -> None:
+    def __init__(self, life: str) -> None:
         self._chance = Random(f"ids {life}")
 
     def new(self) -> str:
@@ -44,105 +46,85 @@ class SeededIds:
         return str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
 
 
-class Worker:
-    """An agent, and what is told of it."""
-
-    def __init__(self, place: Begin, tell: Callable[[Told], None]) -> None:
-        self._tell = tell
-        self._clock = ManualClock()
-        self._tokenizer = find(place.model).tokenizer
-        self._counter = Counter()
-        self._sdk = anthropic.Anthropic(base_url=place.url, api_key=KEY, max_retries=0)
-        hooks = Hooks(project_dir=place.folder)
-        hooks.add("PreToolUse", lambda event: self._agent.session.settle(_PATIENCE))
-        self._agent = sevenfold.Agent(
-            place.model,
-            name=SESSION,
-            folder=place.folder,
+def main(url: str, folder: str, window: str, life: str, *facts: str) -> None:
+    """Carry out commands until there are none left."""
+    clock, hooks = ManualClock(), Hooks(project_dir=folder)
+    hooks.add("PreToolUse", lambda event: agent.session.settle(_PATIENCE))
+    with anthropic.Anthropic(base_url=url, api_key="simulated-key", max_retries=0) as sdk:
+        agent = sevenfold.Agent(
+            MODEL,
+            name="demo",
+            folder=folder,
             mode="autonomous",
-            client=self._sdk,
-            clock=self._clock,
-            ids=SeededIds(place.life),
+            client=sdk,
+            clock=clock,
+            ids=SeededIds(life),
             hooks=hooks,
-            settings=place.settings,
+            settings={"context_window": int(window)},
             thinking={"type": "adaptive"},
         )
-        core = self._agent.session.core
-        tell(Ready(core.window.threshold, resumed=len(core.transcript.view) > 0))
-
-    def say(self, said: Say) -> None:
-        """Work until there is nothing left to do."""
-        self._clock.advance(said.now - self._clock.now())
-        for event in self._agent.stream(said.text):
-            self._hear(event)
-
-    def judge(self, wanted: Judge) -> None:
-        """Tell what became of the facts."""
-        recall = self._agent.workings.store.recall
-        self._tell(facts.judged(self._agent.session.core, recall, wanted.facts))
-
-    def close(self) -> None:
-        """Leave everything in order."""
-        self._agent.close()
-        self._sdk.close()
-
-    def _hear(self, event: AgentEvent) -> None:
-        match event:
-            case Happened(event=engine):
-                self._hear_engine(engine)
-            case ToolEnded(call=call, output=output):
-                result = {"type": "tool_result", "content": output.content}
-                tokens = self._counter.tokens(self._counter.measure(result), self._tokenizer)
-                self._tell(Used(call.name, _about(call.input), tokens))
-            case Ended(finished=finished):
-                self._agent.session.settle(_PATIENCE)
-                self._tell(Over(finished.end, finished.text))
-            case _:
-                pass
-
-    def _hear_engine(self, event: Event) -> None:
-        match event:
-            case Answered(source="main"):
-                self._clock.advance(TURN_SECONDS)
-                prompt = event.input_tokens + event.cache_read_tokens + event.cache_write_tokens
-                self._tell(Turned(prompt, event.output_tokens))
-            case Acted(layer=layer, what=what, why=why, tokens_before=before, tokens_after=after):
-                self._tell(Layer(layer, what, why, before, after))
-            case _:
-                pass
+        core = agent.session.conversation
+        _tell(figures.AgentStarted(core.window.threshold, resumed=len(core.transcript.view) > 0))
+        for line in sys.stdin.buffer:
+            command = msgspec.json.decode(line, type=UserSpoke)
+            clock.advance(command.now - clock.now())
+            for event in agent.stream(command.text):
+                if isinstance(event, Ended):
+                    agent.session.settle(_PATIENCE)
+                if report := _report(event):
+                    clock.advance(figures.TURN_SECONDS if isinstance(report, Answered) else 0.0)
+                    _tell(report)
+        _tell(_judged(agent, facts))
+        agent.close()
 
 
-def _about(given: Any) -> str:
-    """What a call is about, in a few words."""
-    if not isinstance(given, dict):
-        return ""
-    return str(next((given[key] for key in ("path", "command", "query", "pattern") if given.get(key)), ""))
+def _tell(report: Report) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
+    sys.stdout.buffer.flush()
 
 
-def main() -> int:
-    """Carry out commands until there are none left."""
-    out = sys.stdout.buffer
-    worker: Worker | None = None
+def _report(event: AgentEvent) -> Report | None:
+    match event:
+        case Happened(event=Answered(source="main") | Acted() as told):
+            return told
+        case ToolEnded(call=call, output=output):
+            load = COUNTER.measure({"type": "tool_result", "content": output.content})
+            given = call.input if isinstance(call.input, dict) else {}
+            about = (str(given[key]) for key in ("path", "command", "query", "pattern") if given.get(key))
+            return figures.ToolUsed(call.name, next(about, ""), COUNTER.tokens(load, find(MODEL).tokenizer))
+        case Ended(finished=finished):
+            return figures.TaskEnded(finished.end, finished.text)
+        case _:
+            return None
 
-    def tell(told: Told) -> None:
-        out.write(protocol.line(told))
-        out.flush()
 
-    for line in sys.stdin.buffer:
-        command = protocol.read_command(line)
-        match command:
-            case Begin():
-                worker = Worker(command, tell)
-            case Say() if worker:
-                worker.say(command)
-            case Judge() if worker:
-                worker.judge(command)
-            case _:
-                break
-    if worker:
-        worker.close()
-    return 0
+def _judged(agent: sevenfold.Agent, planted: Sequence[str]) -> figures.FactsJudged:
+    """Look in the context and by recall for the planted facts, and for those that the check of compactions probes.
+
+    Facts are taken from all that was ever said, but not from summaries, which only repeat it.
+    """
+    recall, transcript = agent.assembly.store.recall, agent.session.conversation.transcript
+    recall.catch_up()
+    entries = [(place, entry) for place, entry in read(transcript.log) if isinstance(entry, Said)]
+    own = [one for one in entries if not (one[1].sidechain or one[1].summary or one[1].attachment)]
+    said = [Item.of(entry, place) for place, entry in own]
+
+    def probe(fact: str) -> Probe:
+        holders = (item.said.uuid for item in said if item.said.role == "user" and _holds(item, fact))
+        return Probe(PREFERENCE, fact, next(holders, ""), ("user",))
+
+    score = fidelity.judge(
+        [*map(probe, planted), *fidelity.probes(said)],
+        fidelity.texts(transcript.view.items),
+        lambda probe: probe.found_among(recall.found(probe.text, probe.sought, HITS)),
+    )
+    lost = tuple(probe.text for probe in score.lost)
+    return figures.FactsJudged(score.total.in_context, score.total.reachable, lost)
+
+
+def _holds(item: Item, fact: str) -> bool:
+    return any(fact.encode() in block.raw for block in item.shown)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main(*sys.argv[1:])

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
+from sevenfold.conversation.results import filled, nothing
 from sevenfold.errors import Refused
 from sevenfold.events import Acted, Answered, Event, Proposed, Veto
 from sevenfold.lab.replay.recording import Recording
 from sevenfold.lab.replay.run import ReplayRun, replay
-from sevenfold.layers.offload import policy as offload
 from sevenfold.record.blocks import Block, ToolResult
 from sevenfold.record.decisions import Offload
 from sevenfold.record.entries import Clearing
@@ -83,14 +83,14 @@ class ReplayChecker:
     def _hear(self, event: Event) -> None:
         match event:
             case Proposed(layer="clear") if self._listening is not None:
-                self._before = self._listening.core.transcript.view.encoded()
+                self._before = self._listening.conversation.transcript.view.encoded()
             case Acted():
                 self._acted.append(event)
             case _:
                 pass
 
     def _there_and_back(self, session: Session, reference: str) -> None:
-        transcript = session.core.transcript
+        transcript = session.conversation.transcript
         after = transcript.view.encoded()
         try:
             session.undo(reference)
@@ -121,7 +121,7 @@ class ReplayChecker:
 
 def gone(session: Session) -> list[str]:
     """The calls whose results have left the context, cleared or offloaded."""
-    view = session.core.transcript.view
+    view = session.conversation.transcript.view
     found: dict[str, None] = {}
     for made in view.decisions():
         if isinstance(made, Clearing):
@@ -138,7 +138,7 @@ def whole(block: Block) -> bytes:
 
     An empty result has a word put in before it is ever sent.
     """
-    block = offload.filled(block) if offload.nothing(block) else block
+    block = filled(block) if nothing(block) else block
     body = block.body()
     content = body.content if isinstance(body, ToolResult) else None
     if not isinstance(content, list):

@@ -28,10 +28,8 @@ from sevenfold.lab.retention.trial import (
 from sevenfold.layers.compact import extract
 from sevenfold.layers.compact.extract import notation
 from sevenfold.layers.compact.extract.facts import Facts
-from sevenfold.layers.compact.request import Engine
+from sevenfold.layers.compact.request import EngineName
 from sevenfold.ports import Client, Log
-from sevenfold.record.entries import Said
-from sevenfold.record.layout import Item
 from sevenfold.session import factory as opened
 from sevenfold.session.factory import Store
 from sevenfold.session.session import Session
@@ -45,7 +43,7 @@ _CITED = re.compile(r'\[([0-9a-f]{8}[0-9a-f-]*)(?: to ([0-9a-f]{8}[0-9a-f-]*))?\
 class ChainLink(Struct, frozen=True, kw_only=True):
     """One compaction of a chain."""
 
-    engine: Engine
+    engine: EngineName
     score: Score
     """Of all facts since the chain began, those that are meant to pass aside."""
     invented: tuple[str, ...]
@@ -59,12 +57,17 @@ class ChainLink(Struct, frozen=True, kw_only=True):
 
 
 def run(
-    links: int, engine: Engine = "extractive", *, client: Client | None = None, model: str, rounds: int = 3
+    links: int,
+    engine: EngineName = "extractive",
+    *,
+    client: Client | None = None,
+    model: str,
+    rounds: int = 3,
 ) -> list[ChainLink]:
     """A session that is compacted so often, with so many rounds of work before each compaction."""
     store = opened.in_memory("chain", ALONE)
     options: opened.Options = {"system": SYSTEM, "tools": [tool_named(name) for name in ("Edit", "Bash")]}
-    session = Session(opened.engine(store, model, options), store, client)
+    session = Session(opened.conversation(store, model, options), store, client)
     made: list[ChainLink] = []
     facts: dict[tuple[str, str], Probe] = {}
     written = Facts()
@@ -109,7 +112,7 @@ def _failure(number: int) -> str:
 def _say(session: Session, words: str, *calls: Mapping[str, Any]) -> None:
     request = session.prepare()
     reason = "tool_use" if calls else "end_turn"
-    prompt = body_tokens(request.body, session.core.profile.tokenizer)
+    prompt = body_tokens(request.body, session.conversation.profile.tokenizer)
     usage = {"input_tokens": prompt, "output_tokens": 50}
     session.observe(
         {
@@ -125,12 +128,12 @@ def _say(session: Session, words: str, *calls: Mapping[str, Any]) -> None:
 
 
 def _link(
-    session: Session, store: Store, engine: Engine, facts: dict[tuple[str, str], Probe], written: Facts
+    session: Session, store: Store, engine: EngineName, facts: dict[tuple[str, str], Probe], written: Facts
 ) -> tuple[ChainLink, Facts]:
-    before = list(session.core.transcript.view.items)
+    before = list(session.conversation.transcript.view.items)
     done = session.compact(engine=engine)
     assert done is not None, "nobody is there to refuse a compaction"
-    after = list(session.core.transcript.view.items)
+    after = list(session.conversation.transcript.view.items)
     stayed = {one.said.uuid for one in after}
     hidden = [one for one in before if one.said.uuid not in stayed]
     for probe in fidelity.probes(hidden, goes_on=len(hidden) < len(before)):
@@ -144,19 +147,13 @@ def _link(
     link = ChainLink(
         engine=done.engine,
         score=score,
-        invented=tuple(made_up([one for one in after if one not in before], _all(store.log, before))),
+        invented=tuple(made_up([one for one in after if one not in before], before, store.log)),
         drifted=tuple(sorted(drifted)),
         dangling=tuple(_dangling(done.summary, store.log)),
-        before=shown_tokens(before, session.core.profile.tokenizer),
-        after=shown_tokens(after, session.core.profile.tokenizer),
+        before=shown_tokens(before, session.conversation.profile.tokenizer),
+        after=shown_tokens(after, session.conversation.profile.tokenizer),
     )
     return link, now
-
-
-def _all(log: Log, items: Sequence[Item]) -> list[Item]:
-    """Everything said so far: a summary of a summary may rest on any of it."""
-    said = [entry for _, entry in read(log) if isinstance(entry, Said) and not entry.summary]
-    return [*(Item.of(one, place) for place, one in enumerate(said)), *items]
 
 
 def _spellings(facts: Facts) -> set[str]:

@@ -33,9 +33,9 @@ from sevenfold.lab.replay.run import Cue, ReplayProvider
 from sevenfold.lab.retention.bad_models import PLANTED
 from sevenfold.lab.retention.cut import Cut
 from sevenfold.lab.simulator.tokens import Counter
-from sevenfold.layers.compact.request import Compacted, Engine
+from sevenfold.layers.compact.request import Compacted, EngineName
 from sevenfold.layers.compact.summary import MARK
-from sevenfold.ports import Client, Clock
+from sevenfold.ports import Client, Clock, Log
 from sevenfold.profiles import find
 from sevenfold.recall.index import RecallIndex
 from sevenfold.record.layout import Item
@@ -117,7 +117,7 @@ class Trial(Struct, frozen=True, kw_only=True):
     """What came of a compaction."""
 
     name: str
-    engine: Engine
+    engine: EngineName
     left: tuple[str, ...]
     """Engines that were not used."""
     score: Score
@@ -165,16 +165,16 @@ class Trial(Struct, frozen=True, kw_only=True):
         return not wrong and self.why_large != "?"
 
 
-def hold(cut: Cut, engine: Engine | None, *, client: Client | None = None, model: str = MODEL) -> Trial:
+def hold(cut: Cut, engine: EngineName | None, *, client: Client | None = None, model: str = MODEL) -> Trial:
     """Open the session, compact it, and look at what is left; raises `Refused` if there is nothing to compact."""
     session, store = opened_at(cut, client=client, model=model)
     with session:
-        body, before = _next_body(session), list(session.core.transcript.view.items)
+        body, before = _next_body(session), list(session.conversation.transcript.view.items)
         done = session.compact(engine=engine) if engine else session.compact()
         if done is None:
             raise Refused("the compaction was refused, and nobody was asked")
         store.recall.catch_up()
-        after = list(session.core.transcript.view.items)
+        after = list(session.conversation.transcript.view.items)
         return _looked_at(cut.name, session, store, done, (body, _next_body(session)), (before, after))
 
 
@@ -193,7 +193,7 @@ def opened_at(
     given: opened.Options = {"system": SYSTEM, "tools": tools, "listen": listen}
     if clock is not None:
         given["clock"] = clock
-    return Session(opened.engine(store, model, given), store, client), store
+    return Session(opened.conversation(store, model, given), store, client), store
 
 
 def tool_named(name: str) -> opened.Tool:
@@ -225,7 +225,7 @@ def _looked_at(
     new = [item for item in after if item.said.uuid not in known]
     facts = fidelity.sample(hidden, goes_on=bool(kept))
     score = fidelity.judge(facts.probes, fidelity.texts(after), by_recall(store.recall.index))
-    view, profile = session.core.transcript.view, session.core.profile
+    view, profile = session.conversation.transcript.view, session.conversation.profile
     request = msgspec.json.decode(bodies[1])
     shared = [body.partition(_MESSAGES)[0] for body in bodies if body]
     opening = opening_tokens(bodies[1], profile.tokenizer)
@@ -235,7 +235,7 @@ def _looked_at(
         left=tuple(f"{one.engine}: {one.reason}" for one in done.left),
         score=score,
         unsampled=sum(facts.left_out.values()),
-        invented=tuple(made_up(new, before)),
+        invented=tuple(made_up(new, before, store.log)),
         refused=tuple(
             one.message for one in refusals(request["messages"], facts=RuleFacts.of(find(profile.model)))
         ),
@@ -248,7 +248,7 @@ def _looked_at(
     )
 
 
-def made_up(new: Sequence[Item], before: Sequence[Item]) -> Iterator[str]:
+def made_up(new: Sequence[Item], before: Sequence[Item], log: Log) -> Iterator[str]:
     """Lies that were planted and are shown without a mark, and other claims that no record bears out."""
     shown = "\n".join(fidelity.texts(new))
     for lie in PLANTED:
@@ -256,7 +256,8 @@ def made_up(new: Sequence[Item], before: Sequence[Item]) -> Iterator[str]:
         # A signed summary cannot be marked: what it claims is listed behind it.
         if unmarked and f"\n- {lie}\n" not in shown:
             yield lie
-    yield from (one for one in unsupported([shown], before) if not any(lie in one for lie in PLANTED))
+    others = (one for one in unsupported([shown], before, log) if not any(lie in one for lie in PLANTED))
+    yield from (one for one in others if f"\n- {one}\n" not in shown)
 
 
 def _ids(items: Sequence[Item]) -> set[str]:
@@ -313,7 +314,7 @@ class Accepted(Struct, frozen=True):
         return not self.refused and self.read >= self.shared > 0
 
 
-def send(cut: Cut, engine: Engine = "extractive", *, model: str = MODEL) -> Accepted:
+def send(cut: Cut, engine: EngineName = "extractive", *, model: str = MODEL) -> Accepted:
     """Go on with a recorded session for a request, compact it, and go on again."""
     provider, told = ReplayProvider(), list[Event]()
     provider.cue = Cue(ANSWER)
@@ -331,6 +332,6 @@ def send(cut: Cut, engine: Engine = "extractive", *, model: str = MODEL) -> Acce
                 session.complete()
             except ModelError as error:
                 return Accepted(f"{type(error).__name__}: {error}", 0, 0)
-            shared = opening_tokens(session.at(-1), session.core.profile.tokenizer)
+            shared = opening_tokens(session.at(-1), session.conversation.profile.tokenizer)
     answered = [event for event in told if isinstance(event, Answered)]
     return Accepted("", shared, answered[-1].cache_read_tokens)

@@ -6,10 +6,9 @@ written down.
 
 from __future__ import annotations
 
-from sevenfold.conversation.announcer import Announcer
-from sevenfold.conversation.exchange import Exchange
+from typing import TYPE_CHECKING
+
 from sevenfold.conversation.flow import Ask
-from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import ModelError
 from sevenfold.events import Answered, Failed, Sending
 from sevenfold.layers.compact.engines import Asking, Got
@@ -22,88 +21,86 @@ from sevenfold.record.usage import Usage
 from sevenfold.record.weight import opening
 from sevenfold.request import price
 
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
 
-class Bills:
-    """Keeps the books of such calls."""
 
-    def __init__(self, transcript: Transcript, exchange: Exchange, announcer: Announcer) -> None:
-        self._transcript = transcript
-        self._exchange = exchange
-        self._announcer = announcer
+def billed(c: Conversation, flow: Asking, model: Profile) -> Asking:
+    """Pass on what a flow asks of a model, and tell of each call and what came of it."""
+    try:
+        ask = next(flow)
+        while True:
+            assert isinstance(ask, Ask)
+            sent = _sending(c, ask.call, model)
+            try:
+                reply = yield ask
+            except ModelError as error:
+                _failed(c, sent, error)
+                ask = flow.throw(error)
+            else:
+                _answered(c, sent, reply, model)
+                ask = flow.send(reply)
+    except StopIteration as end:
+        got: Got = end.value
+        return got
+    finally:
+        flow.close()
 
-    def of(self, flow: Asking, model: Profile) -> Asking:
-        """Pass on what a flow asks of a model, and tell of each call and what came of it."""
-        try:
-            ask = next(flow)
-            while True:
-                assert isinstance(ask, Ask)
-                sent = self._sending(ask.call, model)
-                try:
-                    reply = yield ask
-                except ModelError as error:
-                    self._failed(sent, error)
-                    ask = flow.throw(error)
-                else:
-                    self._answered(sent, reply, model)
-                    ask = flow.send(reply)
-        except StopIteration as end:
-            got: Got = end.value
-            return got
-        finally:
-            flow.close()
 
-    def _sending(self, call: Call, model: Profile) -> Sending:
-        epoch = self._transcript.view.epoch
-        most = round(Estimator.of(model.tokenizer).tokens(opening(call.body)))
-        sent = self._announcer.stamped(
-            Sending(
-                source=call.source,
-                request=self._transcript.new_id(),
-                model=model.model,
-                provider=model.provider,
-                epoch=epoch.id if epoch else "",
-                tokens=min(most, self._exchange.size().tokens),
-                body_bytes=len(call.body),
-                max_tokens=int(read_fields(call.body).get("max_tokens", 0)),
-            )
+def _sending(c: Conversation, call: Call, model: Profile) -> Sending:
+    epoch = c.transcript.view.epoch
+    most = round(Estimator.of(model.tokenizer).tokens(opening(call.body)))
+    sent = c.events.stamped(
+        Sending(
+            source=call.source,
+            request=c.transcript.new_id(),
+            model=model.model,
+            provider=model.provider,
+            epoch=epoch.id if epoch else "",
+            tokens=min(most, c.size().tokens),
+            body_bytes=len(call.body),
+            max_tokens=int(read_fields(call.body).get("max_tokens", 0)),
         )
-        self._announcer.tell(sent)
-        return sent
+    )
+    c.events.tell(sent)
+    return sent
 
-    def _answered(self, sent: Sending, reply: Reply, model: Profile) -> None:
-        answer, read = reply.answer, Usage.read(reply.answer.usage)
-        usage, usd = read.billed, price.cost(read, model)
-        self._exchange.charge(usd)
-        self._transcript.decide(
-            Billed(request=sent.request, model=answer.model, usage=answer.usage, source=sent.source)
-        )
-        told = Answered(
+
+def _answered(c: Conversation, sent: Sending, reply: Reply, model: Profile) -> None:
+    answer, read = reply.answer, Usage.read(reply.answer.usage)
+    usage, usd = read.billed, price.cost(read, model)
+    c.charge(usd)
+    c.transcript.decide(
+        Billed(request=sent.request, model=answer.model, usage=answer.usage, source=sent.source)
+    )
+    told = Answered(
+        source=sent.source,
+        request=sent.request,
+        model=answer.model,
+        provider=sent.provider,
+        response=answer.id,
+        stop_reason=answer.stop_reason or "",
+        input_tokens=usage.input_tokens,
+        cache_read_tokens=usage.cache_read_input_tokens,
+        cache_write_tokens=usage.cache_creation_input_tokens,
+        output_tokens=usage.output_tokens,
+        estimated=sent.tokens,
+        usd=usd,
+        uncached_usd=price.uncached_cost(read, model),
+        ideal_usd=usd,
+        seconds=c.events.stamped(sent).at - sent.at,
+    )
+    c.events.tell(told)
+
+
+def _failed(c: Conversation, sent: Sending, error: ModelError) -> None:
+    c.events.tell(
+        Failed(
             source=sent.source,
             request=sent.request,
-            model=answer.model,
+            model=sent.model,
             provider=sent.provider,
-            response=answer.id,
-            stop_reason=answer.stop_reason or "",
-            input_tokens=usage.input_tokens,
-            cache_read_tokens=usage.cache_read_input_tokens,
-            cache_write_tokens=usage.cache_creation_input_tokens,
-            output_tokens=usage.output_tokens,
-            estimated=sent.tokens,
-            usd=usd,
-            uncached_usd=price.uncached_cost(read, model),
-            ideal_usd=usd,
-            seconds=self._announcer.stamped(sent).at - sent.at,
+            error=type(error).__name__,
+            reason=str(error),
         )
-        self._announcer.tell(told)
-
-    def _failed(self, sent: Sending, error: ModelError) -> None:
-        self._announcer.tell(
-            Failed(
-                source=sent.source,
-                request=sent.request,
-                model=sent.model,
-                provider=sent.provider,
-                error=type(error).__name__,
-                reason=str(error),
-            )
-        )
+    )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation.announcer import Announcer
 from sevenfold.conversation.flow import Flow, in_thread
+from sevenfold.conversation.resume import read
 from sevenfold.errors import Aborted
 from sevenfold.events import SteppedAside
 from sevenfold.layers.compact import coverage, summary
@@ -18,15 +19,17 @@ from sevenfold.layers.compact.extract import facts as facts_of
 from sevenfold.layers.compact.extract.facts import Facts, Kind
 from sevenfold.layers.compact.extract.words import whole_text
 from sevenfold.layers.compact.scope import Scope
-from sevenfold.layers.compact.summary import Count, Evidence, Failure, Summary
-from sevenfold.ports import Recall
+from sevenfold.layers.compact.summary import Evidence, Failure, Summary
 from sevenfold.prompts.context import Unsupported
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Compaction
 from sevenfold.record.decisions import Fold
+from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
-from sevenfold.record.window import Window
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
 
 MISSING_TOKENS = 1_000
 """For facts that found no place in the summary."""
@@ -47,23 +50,12 @@ class Verdict(Struct, frozen=True):
 
 
 class Checker:
-    """Checks the summaries of one session."""
+    """Checks the summaries of one conversation."""
 
-    def __init__(
-        self,
-        announcer: Announcer,
-        *,
-        kinds: Mapping[str, Kind],
-        window: Window,
-        count: Count,
-        recall: Recall | None,
-    ) -> None:
-        self._announcer = announcer
-        self._kinds = kinds
-        self._window = window
-        self._count = count
-        self._recall = recall
-        self._reaches = recall is not None
+    def __init__(self, c: Conversation) -> None:
+        self._c = c
+        self._recall = c.services.recall
+        self._reaches = self._recall is not None
 
     def checked(self, got: Got, divided: Scope, budget: int, folds: Set[str]) -> Verdict:
         """The summary with its marks and everything in it that code knows.
@@ -71,15 +63,15 @@ class Checker:
         A signed block is sent as it is; what there is to say about it goes behind it.
         """
         hidden = unfolded(divided.hidden, folds)
-        facts = facts_of(hidden, self._kinds)
-        evidence = Evidence(facts, (*divided.front, *hidden, *divided.kept))
+        facts = facts_of(hidden, {name: cast(Kind, kind) for name, kind in self._c.kinds.items() if kind})
+        evidence = Evidence(facts, (*divided.front, *hidden, *divided.kept), self._said)
         made, claims = self._made(got, facts, evidence, divided, budget)
         if got.signed is None:
             text, score = self._completed(made.text, facts, divided)
             return Verdict(text, score, made.left_out, claims)
         words = signed_words(got.signed)
         claims = summary.mark({0: words}, evidence).sentences
-        shown = summary.sections(facts, budget, self._count, span=divided.span).text
+        shown = summary.sections(facts, budget, self._c.count, span=divided.span).text
         if claims:
             shown = f"{Unsupported.of(claims).render()}\n\n{shown}"
         behind, score = self._completed(shown, facts, divided, [words])
@@ -89,10 +81,14 @@ class Checker:
         self, got: Got, facts: Facts, evidence: Evidence, divided: Scope, budget: int
     ) -> tuple[Summary, tuple[str, ...]]:
         if isinstance(got.found, Failure):
-            return summary.extractive((), budget, self._count, span=divided.span, known=facts), ()
+            marked = summary.mark(facts.prose, evidence)
+            known = replace(facts, prose=marked.sections)
+            return summary.extractive(
+                (), budget, self._c.count, span=divided.span, known=known
+            ), marked.sentences
         marked = summary.mark({n: text for n, text in got.found.sections.items() if n != 6}, evidence)
         draft = replace(got.found, sections=marked.sections)
-        return summary.combine(draft, facts, budget, self._count, span=divided.span), marked.sentences
+        return summary.combine(draft, facts, budget, self._c.count, span=divided.span), marked.sentences
 
     def _completed(
         self, text: str, facts: Facts, divided: Scope, beside: Sequence[str] = ()
@@ -101,10 +97,16 @@ class Checker:
         rest = (*beside, *(whole_text(item) for item in (*divided.front, *divided.kept)))
         score = coverage.cover(facts, [text, *rest], self._reaches_to)
         if score.lost:
-            room = self._window.budget(MISSING_TOKENS)
-            text = f"{text}\n\n{coverage.missing(score.lost, room, self._count)}"
+            room = self._c.window.budget(MISSING_TOKENS)
+            text = f"{text}\n\n{coverage.missing(score.lost, room, self._c.count)}"
             score = coverage.cover(facts, [text, *rest], self._reaches_to)
         return text, score
+
+    def _said(self) -> Iterator[Item]:
+        """Everything that was ever said, also before earlier compactions."""
+        for place, entry in read(self._c.transcript.log):
+            if isinstance(entry, Said) and not entry.sidechain:
+                yield Item.of(entry, place)
 
     def catch_up(self) -> Flow[None]:
         """Index what is about to leave the context; without an index the summary must hold everything itself."""
@@ -118,7 +120,7 @@ class Checker:
         except Exception as error:  # noqa: BLE001 (an index can be made again at any time; the compaction goes on)
             self._reaches = False
             reason = f"recall is not up to date: {error}"
-            self._announcer.tell(SteppedAside(layer="recall", reason=reason, error=type(error).__name__))
+            self._c.events.tell(SteppedAside(layer="recall", reason=reason, error=type(error).__name__))
 
     def _reaches_to(self, fact: Fact) -> bool:
         if self._recall is None or not self._reaches:

@@ -6,112 +6,95 @@ compactions in a row for which no model had a summary, automatic ones stop askin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from sevenfold.conversation.announcer import Announcer
-from sevenfold.conversation.exchange import Exchange
 from sevenfold.conversation.flow import Flow
-from sevenfold.conversation.fork import Fork
-from sevenfold.conversation.limits import Limits
+from sevenfold.conversation.fork import fork
 from sevenfold.events import SteppedAside
 from sevenfold.layers import breaker
 from sevenfold.layers.compact import engines
-from sevenfold.layers.compact.bills import Bills
+from sevenfold.layers.compact.bills import billed
 from sevenfold.layers.compact.engines import OUTPUT_CAP, Got, Task
-from sevenfold.layers.compact.request import Engine, Left, Wish
+from sevenfold.layers.compact.request import CompactionRequest, EngineName, Left
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.summary import Draft, Failure
-from sevenfold.profiles import Profile
 from sevenfold.record.gauge import Size
 from sevenfold.record.weight import NOTHING
-from sevenfold.record.window import Window
-from sevenfold.record.wire import Message
 from sevenfold.request.watch import SECONDS
-from sevenfold.settings import Settings
 
-Drafted = tuple[Got, Engine, tuple[Left, ...]]
-Forks = Callable[[str, Sequence[Message], str | None], Fork]
-"""Takes a fork: for whom, with which messages, and the record those end with."""
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
+
+Drafted = tuple[Got, EngineName, tuple[Left, ...]]
 COLLAPSE = "collapse"
 NOBODY = "no client to ask was given"
 
 
-class Chooser:
-    """Gets summaries for one session."""
+class EngineChooser:
+    """Gets summaries for one conversation."""
 
-    def __init__(
-        self,
-        exchange: Exchange,
-        announcer: Announcer,
-        bills: Bills,
-        *,
-        profile: Profile,
-        window: Window,
-        fork: Forks,
-        failures: int = 0,
-        second: Profile | None = None,
-    ) -> None:
-        self._exchange = exchange
-        self._announcer = announcer
-        self._bills = bills
-        self._profile = profile
-        self._window = window
-        self._fork = fork
-        self._second = second
-        self.models = False
-        """Whether there is anybody to ask."""
-        self._said_nobody = False
-        self.failures = failures
+    def __init__(self, c: Conversation) -> None:
+        self._c = c
+        self._second = c.profile.companion(c.settings.summary_model)
+        self._reported = False
+        carry = c.transcript.view.carry
+        self.failures = carry.breaker if carry else 0
         """Compactions in a row for which no model had a summary."""
+
+    @property
+    def models(self) -> bool:
+        """Is there a model to ask?"""
+        return self._c.background is not None
 
     @property
     def resting(self) -> bool:
         """Are models no longer asked by themselves, because they failed too often?"""
         return breaker.opened(self.failures)
 
-    def draft(self, task: Task, wish: Wish, settings: Settings) -> Flow[Drafted]:
+    def draft(self, task: Task, request: CompactionRequest) -> Flow[Drafted]:
         """Ask one engine after the other until one has a summary."""
         left: list[Left] = []
         spent = Got(Failure("no_summary", "nothing was asked"))
-        for engine in self.order(wish, settings):
-            if reason := self.unfit(engine, task.scope, wish, settings, task.hooks):
+        for engine in self.order(request):
+            if reason := self.unfit(engine, task.scope, request, task.hooks):
                 left.append(Left(engine, reason))
                 continue
             if engine == "extractive":
                 break
-            got = yield from self._asked(engine, task, wish, spent.gap)
+            got = yield from self._asked(engine, task, request, spent.gap)
             spent = spent.then(got)
             if got.succeeded:
-                self._count(wish, succeeded=True)
+                self._count(request, succeeded=True)
                 return spent, engine, tuple(left)
             assert isinstance(got.found, Failure)
             left.append(Left(engine, f"{got.found.reason}: {got.found.detail}"))
-            self._announcer.tell(
+            self._c.events.tell(
                 SteppedAside(source=engines.SOURCE, layer="compact", reason=f"{engine}: {got.found.detail}")
             )
         if spent.calls:
-            self._count(wish, succeeded=False)
+            self._count(request, succeeded=False)
         if left and not self.models:
-            self._say_nobody_is_asked()
+            self._report_no_client()
         return spent, "extractive", tuple(left)
 
-    def _say_nobody_is_asked(self) -> None:
+    def _report_no_client(self) -> None:
         """Once in a session: who left the client out by mistake would wonder about the summaries."""
-        if not self._said_nobody:
-            self._said_nobody = True
+        if not self._reported:
+            self._reported = True
             reason = (
                 f"{NOBODY}, so code makes the summary and there are no notes; pass client=… to the session"
             )
-            self._announcer.tell(SteppedAside(source=engines.SOURCE, layer="compact", reason=reason))
+            self._c.events.tell(SteppedAside(source=engines.SOURCE, layer="compact", reason=reason))
 
-    def order(self, wish: Wish, settings: Settings) -> Sequence[Engine]:
-        """The engines in the order in which they are tried: the wish's, the settings' or the profile's."""
-        if wish.engine is not None:
-            return (wish.engine, "extractive") if wish.engine != "extractive" else ("extractive",)
-        if settings.compact_engines:
-            return (*dict.fromkeys(settings.compact_engines), "extractive")
-        order: list[Engine] = [*self._profile.engines, "extractive"]
-        edits = any(name == "context_management" for name, _ in self._exchange.frame.settings)
+    def order(self, request: CompactionRequest) -> Sequence[EngineName]:
+        """The engines in the order in which they are tried: the request's, the settings' or the profile's."""
+        if request.engine is not None:
+            return (request.engine, "extractive") if request.engine != "extractive" else ("extractive",)
+        if self._c.settings.compact_engines:
+            return (*dict.fromkeys(self._c.settings.compact_engines), "extractive")
+        order: list[EngineName] = [*self._c.profile.engines, "extractive"]
+        edits = any(name == "context_management" for name, _ in self._c.frame.settings)
         if edits and self.warm() and order[:2] == ["provider", "fork"]:
             # The provider's engine takes no edits, so it would read nothing from the cache; the fork does.
             order[:2] = ["fork", "provider"]
@@ -119,56 +102,54 @@ class Chooser:
             order.sort(key=lambda engine: engine != "plain")
         return order
 
-    def unfit(self, engine: Engine, divided: Scope, wish: Wish, settings: Settings, hooks: str = "") -> str:
+    def unfit(self, engine: EngineName, divided: Scope, request: CompactionRequest, hooks: str = "") -> str:
         """Why an engine cannot be used now; empty if it can. ``hooks`` is what hooks want of the summary."""
         if engine == "extractive":
             return ""
         if not self.models:
             return NOBODY
-        cap = settings.spending_cap_usd
-        if cap is not None and self._exchange.own_usd >= cap:
-            return (
-                f"the engine's own calls have cost ${self._exchange.own_usd:.2f}, and may cost ${cap:.2f}"
-            )
-        if self.resting and wish.trigger == "auto":
+        cap = self._c.settings.spending_cap_usd
+        if cap is not None and self._c.own_usd >= cap:
+            return f"the engine's own calls have cost ${self._c.own_usd:.2f}, and may cost ${cap:.2f}"
+        if self.resting and request.trigger == "auto":
             return f"no model had a summary in the last {self.failures} compactions"
-        if engine in ("provider", "fork") and self._too_heavy(divided, settings):
+        if engine in ("provider", "fork") and self._too_heavy(divided):
             return "what it would have to read has more bytes or pictures than a request may have"
         if engine == "provider":
-            return self._unfit_for_provider(divided, steered=bool(wish.instructions or hooks))
-        if engine == "fork" and not settings.share_cache:
+            return self._unfit_for_provider(divided, steered=bool(request.instructions or hooks))
+        if engine == "fork" and not self._c.settings.share_cache:
             return "sharing the cache is switched off"
         return ""
 
-    def _too_heavy(self, divided: Scope, settings: Settings) -> bool:
+    def _too_heavy(self, divided: Scope) -> bool:
         read = sum((item.weight for item in (*divided.front, *divided.hidden)), NOTHING)
-        limits = Limits.of(self._profile, settings)
+        limits = self._c.limits
         return limits.passed(read.wire, read.images + read.documents)
 
-    def due(self, size: Size, settings: Settings) -> bool:
+    def due(self, size: Size) -> bool:
         """Is a compaction due at this size?"""
-        heavy = Limits.of(self._profile, settings).passed(size.wire, size.images)
-        return heavy or size.high >= self._window.threshold or self.presses(size, settings)
+        heavy = self._c.limits.passed(size.wire, size.images)
+        return heavy or size.high >= self._c.window.threshold or self.presses(size)
 
-    def presses(self, size: Size, settings: Settings) -> bool:
+    def presses(self, size: Size) -> bool:
         """Is the provider the first to be asked, and so much sent that it could soon not summarise it any more?"""
-        if not self.models or self.resting or not self._profile.on_demand_compaction:
+        if not self.models or self.resting or not self._c.profile.on_demand_compaction:
             return False
-        first = self.order(Wish(trigger="auto"), settings)[0]
+        first = self.order(CompactionRequest(trigger="auto"))[0]
         most = size.sent + size.band
-        return first == "provider" and most >= self._window.context - self._window.reserve
+        return first == "provider" and most >= self._c.window.context - self._c.window.reserve
 
     def warm(self) -> bool:
         """Is what was sent last still in the cache?"""
-        return self._exchange.idle_seconds() <= SECONDS[self._exchange.lifetimes.tail]
+        return self._c.idle_seconds() <= SECONDS[self._c.lifetimes.tail]
 
     def _unfit_for_provider(self, divided: Scope, *, steered: bool) -> str:
-        if not self._profile.on_demand_compaction:
+        if not self._c.profile.on_demand_compaction:
             return "the model's provider has none"
-        if steered and not self._profile.compaction_instructions:
+        if steered and not self._c.profile.compaction_instructions:
             return "it takes no instructions"
-        kept = sum(self._exchange.gauge.estimator.tokens(item.weight) for item in divided.kept)
-        if self._exchange.size().sent - kept + self._window.reserve > self._window.context:
+        kept = sum(self._c.gauge.estimator.tokens(item.weight) for item in divided.kept)
+        if self._c.size().sent - kept + self._c.window.reserve > self._c.window.context:
             return "the conversation is too long for it"
         if divided.span in ("from", "range"):
             return "it summarises from the start only"
@@ -182,43 +163,45 @@ class Chooser:
         second = self._second
         if second is None or self.warm():
             return False
-        size = self._exchange.size().tokens
-        here, there = self._profile.price(size), second.price(size)
+        size = self._c.size().tokens
+        here, there = self._c.profile.price(size), second.price(size)
         if here is None or there is None:
             return False
-        ours = size * here.write(SECONDS[self._exchange.lifetimes.tail]) + OUTPUT_CAP * here.output
+        ours = size * here.write(SECONDS[self._c.lifetimes.tail]) + OUTPUT_CAP * here.output
         return size * there.input + OUTPUT_CAP * there.output < ours
 
-    def _asked(self, engine: Engine, task: Task, wish: Wish, over: int | None) -> engines.Asking:
+    def _asked(
+        self, engine: EngineName, task: Task, request: CompactionRequest, over: int | None
+    ) -> engines.Asking:
         match engine:
             case "provider":
-                return (yield from self._bills.of(engines.by_provider(task), self._profile))
+                return (yield from billed(self._c, engines.by_provider(task), self._c.profile))
             case "fork":
-                source = COLLAPSE if wish.trigger == "collapse" else engines.SOURCE
+                source = COLLAPSE if request.trigger == "collapse" else engines.SOURCE
                 # A fork is on the session's bill already.
-                return (yield from engines.by_fork(task, self._fork(source, task.prefix, task.upto)))
+                return (yield from engines.by_fork(task, fork(self._c, source, task.prefix, task.upto)))
             case _:
                 return (yield from self._plain(task, over))
 
     def _plain(self, task: Task, over: int | None) -> engines.Asking:
         """The second model if there is one, and the session's own where that has no summary either."""
-        own, second = self._profile, self._second
+        own, second = self._c.profile, self._second
         if second is None:
-            return (yield from self._bills.of(engines.by_plain_call(task, own, over), own))
-        got = yield from self._bills.of(engines.by_plain_call(task, second, over), second)
+            return (yield from billed(self._c, engines.by_plain_call(task, own, over), own))
+        got = yield from billed(self._c, engines.by_plain_call(task, second, over), second)
         if isinstance(got.found, Draft) or second.model == own.model:
             return got
-        self._announcer.tell(
+        self._c.events.tell(
             SteppedAside(
                 source=engines.SOURCE, layer="compact", reason=f"{second.model}: {got.found.detail}"
             )
         )
         again = engines.by_plain_call(task, own, got.gap or over)
-        return got.then((yield from self._bills.of(again, own)))
+        return got.then((yield from billed(self._c, again, own)))
 
-    def _count(self, wish: Wish, *, succeeded: bool) -> None:
+    def _count(self, request: CompactionRequest, *, succeeded: bool) -> None:
         """A manual compaction shows its errors itself, and they do not count; its success does."""
-        if wish.trigger == "manual" and not succeeded:
+        if request.trigger == "manual" and not succeeded:
             return
         was, self.failures = self.resting, breaker.after(self.failures, succeeded=succeeded)
         if self.resting and not was:
@@ -226,4 +209,4 @@ class Chooser:
                 f"no model had a summary in the last {self.failures} compactions: until one has again, automatic "
                 "ones use the notes, or extract by code alone; /compact asks a model all the same"
             )
-            self._announcer.tell(SteppedAside(layer="breaker", reason=reason))
+            self._c.events.tell(SteppedAside(layer="breaker", reason=reason))

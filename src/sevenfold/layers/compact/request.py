@@ -11,11 +11,11 @@ from sevenfold.layers.compact.scope import Span
 from sevenfold.record.decisions import Chain
 from sevenfold.record.usage import Usage
 
-Engine = Literal["notes", "provider", "fork", "plain", "extractive"]
+EngineName = Literal["notes", "provider", "fork", "plain", "extractive"]
 Trigger = Literal["auto", "manual", "reactive", "collapse"]
 
 
-class Wish(Struct, frozen=True, kw_only=True):
+class CompactionRequest(Struct, frozen=True, kw_only=True):
     """What is to be compacted, why and how."""
 
     trigger: Trigger = "manual"
@@ -28,7 +28,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     """What the user wants the summary to look after."""
     note: str = ""
     """What the user wants to remember about it."""
-    engine: Engine | None = None
+    engine: EngineName | None = None
     """Only this one, and the extractive one if it fails."""
     autonomous: bool = False
     """Nobody is there to answer questions."""
@@ -37,7 +37,7 @@ class Wish(Struct, frozen=True, kw_only=True):
 class Left(Struct, frozen=True):
     """An engine that was not used, and why."""
 
-    engine: Engine
+    engine: EngineName
     reason: str
 
 
@@ -46,7 +46,7 @@ class Compacted(Struct, frozen=True, kw_only=True):
 
     boundary: str
     trigger: Trigger
-    engine: Engine
+    engine: EngineName
     left: tuple[Left, ...]
     tokens_before: int
     """What the model saw…"""
@@ -94,7 +94,7 @@ class Preview(Struct, frozen=True, kw_only=True):
     """What a compaction would do, and what that would cost, by estimate."""
 
     span: Span
-    engine: Engine
+    engine: EngineName
     """The one that would be asked first."""
     summarised: int
     kept: int

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sevenfold.conversation import undo as undoing
+from sevenfold.conversation.edits import CLEARED
 from sevenfold.conversation.epoch import in_force
-from sevenfold.conversation.exchange import Exchange
 from sevenfold.conversation.pins import pinned
-from sevenfold.conversation.transcript import Beside, Transcript
+from sevenfold.conversation.transcript import Beside
 from sevenfold.layers.compact.check import Verdict
 from sevenfold.layers.compact.engines import Got
-from sevenfold.layers.compact.request import Engine, Wish
+from sevenfold.layers.compact.request import CompactionRequest, EngineName
 from sevenfold.layers.compact.scope import Scope
-from sevenfold.profiles import Profile
 from sevenfold.prompts.compact import Continued
 from sevenfold.prompts.context import Folded
 from sevenfold.record import blocks, redact
@@ -24,14 +23,17 @@ from sevenfold.record.log import renew_labels
 from sevenfold.record.view import View
 from sevenfold.request.frame import tool_name
 
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
+
 
 class Result(Struct, frozen=True, kw_only=True):
     """Everything a compaction consists of, before it is written."""
 
-    wish: Wish
+    request: CompactionRequest
     divided: Scope
     got: Got
-    engine: Engine
+    engine: EngineName
     verdict: Verdict
     chain: Chain
     beside: Sequence[Beside] = ()
@@ -40,96 +42,89 @@ class Result(Struct, frozen=True, kw_only=True):
     failures: int = 0
 
 
-class Writer:
-    """Writes the compactions of one session."""
+def said(c: Conversation, request: CompactionRequest, divided: Scope, text: str) -> str:
+    """The message the summary is sent in."""
+    if divided.span == "range":
+        return Folded(len(divided.hidden), text, c.services.path or None).render()
+    auto = request.trigger != "manual"
+    return Continued.of(
+        text,
+        transcript=c.services.path or None,
+        kept=divided.side,
+        auto=auto,
+        autonomous=request.autonomous or (auto and c.autonomous()),
+    ).render()
 
-    def __init__(self, transcript: Transcript, exchange: Exchange, profile: Profile, path: str) -> None:
-        self._transcript = transcript
-        self._exchange = exchange
-        self._profile = profile
-        self._path = path
-        self.autonomous: Callable[[], bool] = lambda: False
-        """Does the work go on by itself, with nobody there to answer questions?"""
 
-    def said(self, wish: Wish, divided: Scope, text: str) -> str:
-        """The message the summary is sent in."""
-        if divided.span == "range":
-            return Folded(len(divided.hidden), text, self._path or None).render()
-        auto = wish.trigger != "manual"
-        return Continued.of(
-            text,
-            transcript=self._path or None,
-            kept=divided.side,
-            auto=auto,
-            autonomous=wish.autonomous or (auto and self.autonomous()),
-        ).render()
+def compaction(c: Conversation, made: Result) -> str:
+    """Write a compaction, whole or not at all; returns the boundary's id."""
+    script, divided = c.transcript, made.divided
+    boundary, anchor = made.chain.turn, script.new_id()
+    block = made.got.block
+    drops = c.profile.thinking.bound and divided.side == "after" and made.got.signed is None
+    epoch = c.next_epoch(
+        "compact",
+        drops_thinking=drops,
+        keeps_frame=divided.side == "before",
+        betas=[c.profile.betas.on_demand_compaction] if block else [],
+    )
+    script.compact(
+        _about(c, made, boundary, anchor),
+        [blocks.text(said(c, made.request, divided, made.verdict.text))],
+        boundary=boundary,
+        anchor=anchor,
+        beside=made.beside,
+        epoch=epoch,
+        signed=block,
+        known_by=renew_labels(script.view.labels, script.view.items, _masked),
+        carry=Carry(boundary=boundary, pins=sorted(pinned(script)), breaker=made.failures),
+    )
+    c.compacted()
+    return boundary
 
-    def compaction(self, made: Result) -> str:
-        """Write a compaction, whole or not at all; returns the boundary's id."""
-        script, divided = self._transcript, made.divided
-        boundary, anchor = made.chain.turn, script.new_id()
-        block = made.got.block
-        drops = self._profile.thinking.bound and divided.side == "after" and made.got.signed is None
-        epoch = self._exchange.next_epoch(
-            "compact",
-            drops_thinking=drops,
-            keeps_frame=divided.side == "before",
-            betas=[self._profile.betas.on_demand_compaction] if block else [],
-        )
-        script.compact(
-            self._about(made, boundary, anchor),
-            [blocks.text(self.said(made.wish, divided, made.verdict.text))],
-            boundary=boundary,
-            anchor=anchor,
-            beside=made.beside,
-            epoch=epoch,
-            signed=block,
-            known_by=renew_labels(script.view.labels, script.view.items, _masked),
-            carry=Carry(boundary=boundary, pins=sorted(pinned(script)), breaker=made.failures),
-        )
-        self._exchange.compacted()
-        return boundary
 
-    def fold(self, made: Result) -> str:
-        """Put a summary in the place of rounds in the middle; returns the decision's id.
+def fold(c: Conversation, made: Result) -> str:
+    """Put a summary in the place of rounds in the middle; returns the decision's id.
 
-        The epoch first, if reasoning goes: cut off between the two, the request is still a legal one.
-        """
-        script, divided = self._transcript, made.divided
-        if self._profile.thinking.bound and script.view.weight.thoughts:
-            last = divided.front[-1].said.uuid if divided.front else None
-            self._exchange.open(undoing.CLEARED, drops_thinking=True, after=last)
-        else:
-            self._exchange.announce("fold")
-        first, last = divided.hidden[0].said.uuid, divided.hidden[-1].said.uuid
-        text = self.said(made.wish, divided, made.verdict.text)
-        return script.decide(Fold(first=first, last=last, summary=text)).id
+    The epoch first, if reasoning goes: cut off between the two, the request is still a legal one.
+    """
+    script, divided = c.transcript, made.divided
+    if c.profile.thinking.bound and script.view.weight.thoughts:
+        last = divided.front[-1].said.uuid if divided.front else None
+        c.open_epoch(CLEARED, drops_thinking=True, after=last)
+    else:
+        c.announce("fold")
+    first, last = divided.hidden[0].said.uuid, divided.hidden[-1].said.uuid
+    text = said(c, made.request, divided, made.verdict.text)
+    return script.decide(Fold(first=first, last=last, summary=text)).id
 
-    def _about(self, made: Result, boundary: str, anchor: str) -> CompactMetadata:
-        divided, total = made.divided, made.verdict.score.total
-        segment = None
-        if divided.kept:
-            ends = divided.kept[0].said.uuid, divided.kept[-1].said.uuid
-            segment = Segment(ends[0], boundary if divided.side == "before" else anchor, ends[1])
-        return CompactMetadata(
-            trigger="manual" if made.wish.trigger == "manual" else "auto",
-            pre_tokens=made.before,
-            post_tokens=made.after,
-            messages_summarized=len(divided.hidden),
-            user_context=made.wish.note or None,
-            pre_compact_discovered_tools=self._announced_tools() or None,
-            preserved_segment=segment,
-            engine=made.engine,
-            chain=made.chain,
-            fidelity=Fidelity(total.in_context, total.reachable, total.lost, len(made.verdict.invented)),
-        )
 
-    def _announced_tools(self) -> list[str]:
-        """The tools the model has heard of in the conversation rather than before it: they stay."""
-        frame = self._exchange.frame
-        _, tools = in_force(self._transcript.view, frame)
-        known = {*map(tool_name, frame.tools)}
-        return sorted(name for name in map(tool_name, tools) if name not in known)
+def _about(c: Conversation, made: Result, boundary: str, anchor: str) -> CompactMetadata:
+    divided, total = made.divided, made.verdict.score.total
+    segment = None
+    if divided.kept:
+        ends = divided.kept[0].said.uuid, divided.kept[-1].said.uuid
+        segment = Segment(ends[0], boundary if divided.side == "before" else anchor, ends[1])
+    return CompactMetadata(
+        trigger="manual" if made.request.trigger == "manual" else "auto",
+        pre_tokens=made.before,
+        post_tokens=made.after,
+        messages_summarized=len(divided.hidden),
+        user_context=made.request.note or None,
+        pre_compact_discovered_tools=_announced_tools(c) or None,
+        preserved_segment=segment,
+        engine=made.engine,
+        chain=made.chain,
+        fidelity=Fidelity(total.in_context, total.reachable, total.lost, len(made.verdict.invented)),
+    )
+
+
+def _announced_tools(c: Conversation) -> list[str]:
+    """The tools the model has heard of in the conversation rather than before it: they stay."""
+    frame = c.frame
+    _, tools = in_force(c.transcript.view, frame)
+    known = {*map(tool_name, frame.tools)}
+    return sorted(name for name in map(tool_name, tools) if name not in known)
 
 
 def _masked(words: str) -> str:

@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from sevenfold.prompts.context import CutResult, EmptyResult, StoredResult
+from sevenfold.conversation.results import Whole, whole
+from sevenfold.prompts.context import CutResult, StoredResult
 from sevenfold.prompts.text import cut
-from sevenfold.record import blocks
-from sevenfold.record.blocks import NOT_TEXT, Block, Text, ToolResult
+from sevenfold.record.blocks import Block
 from sevenfold.record.window import Window
 from sevenfold.settings import Settings
 
@@ -27,24 +27,6 @@ READER = "read"
 SOME_READER = "a tool that reads files"
 FILLS_THE_WINDOW = 2
 """Characters for each token of the threshold: a result of so many leaves next to no room for anything else."""
-
-
-class Whole(Struct, frozen=True):
-    """What goes to disk of a result."""
-
-    text: str
-    structured: bool
-    """Whether it is JSON rather than what the tool printed."""
-
-    @property
-    def name_ending(self) -> str:
-        """How its file is called at the end."""
-        return ".json" if self.structured else ".txt"
-
-    @property
-    def content(self) -> bytes:
-        """The file's bytes."""
-        return self.text.encode(errors="surrogatepass")
 
 
 class Budget(Struct, frozen=True):
@@ -131,18 +113,6 @@ def too_much_together(results: Sequence[tuple[str, Block]], budget: Budget) -> l
     return leaving
 
 
-def whole(block: Block) -> Whole:
-    """The text of a result, pictures and the like aside."""
-    body = block.body()
-    content = body.content if isinstance(body, ToolResult) else None
-    if content is None or isinstance(content, str):
-        return Whole(content or "", False)
-    parts = [part for part in map(blocks.read, map(bytes, content)) if part.kind not in NOT_TEXT]
-    if all(part.kind == "text" for part in parts):
-        return Whole("\n".join(blocks.words_of(part) for part in parts), False)
-    return Whole("[" + ",".join(part.raw.decode() for part in parts) + "]", True)
-
-
 def stored(big: Big, path: str, budget: Budget) -> str:
     """What stands for a result that was stored."""
     found = big.found
@@ -154,30 +124,3 @@ def truncated(big: Big, problem: str) -> str:
     """What stands for a result that could not be stored: as much of it as its budget allows."""
     found, shown = big.found, cut(big.found.text[: big.most], big.most)
     return CutResult(shown=len(shown), characters=len(found.text), problem=problem, text=shown).render()
-
-
-def nothing(block: Block) -> bool:
-    """Does the result hold neither words nor anything else?"""
-    body = block.body()
-    if not isinstance(body, ToolResult):
-        return False
-    match body.content:
-        case None:
-            return True
-        case str() as words:
-            return not words.strip()
-        case parts:
-            return all(_blank(bytes(part)) for part in parts)
-
-
-def filled(block: Block) -> Block:
-    """An empty result with a word in it."""
-    return blocks.with_content(block, EmptyResult().render())
-
-
-def _blank(raw: bytes) -> bool:
-    match blocks.read(raw).body():
-        case Text(text=words):
-            return not words.strip()
-        case _:
-            return False

@@ -20,8 +20,8 @@ from msgspec import Raw, Struct
 
 from sevenfold.errors import InputError, RequestRefused
 from sevenfold.ports import Piece, Reply
-from sevenfold.providers.failures import Garbled
-from sevenfold.providers.reader import NULL, Seed, complaint_in, decoded, tool_input
+from sevenfold.providers.failures import MalformedAnswer
+from sevenfold.providers.reader import NULL, Seed, decoded, error_answer, tool_input
 from sevenfold.record import blocks
 from sevenfold.record.blocks import THINKING, Block
 from sevenfold.record.log import Answer
@@ -46,7 +46,7 @@ STOPPED = {
     "content_filter": "refusal",
 }
 SURELY_UNIQUE = 16
-"""Characters from which an id is taken for one that nobody else has; small servers count, or draw lots."""
+"""Ids of so many characters are taken to be unique; small servers just count, or use short random ones."""
 
 
 def chat_request(body: bytes, *, stream: bool, room: str, reasoning: str | None) -> bytes:
@@ -86,7 +86,7 @@ def chat_request(body: bytes, *, stream: bool, room: str, reasoning: str | None)
 
 
 def expressible(body: bytes, api: str, also: frozenset[str] = frozenset()) -> Json:
-    """A request decoded, if all that matters in it can be said in that API, which may know more."""
+    """The request decoded; raises `RequestRefused` for fields that ``api`` cannot express, except those in ``also``."""
     asked: Json = msgspec.json.decode(body)
     if foreign := sorted(set(asked) - EXPRESSED - SILENT - also):
         raise RequestRefused(f"{api} has nothing like {', '.join(foreign)}: leave it out for this model")
@@ -94,7 +94,7 @@ def expressible(body: bytes, api: str, also: frozenset[str] = frozenset()) -> Js
 
 
 def text_of(content: str | Sequence[Json], where: str) -> str:
-    """The words of some content that can hold nothing else."""
+    """The text of content that may hold nothing else."""
     if isinstance(content, str):
         return content
     for place, block in enumerate(content):
@@ -112,7 +112,7 @@ def function(tool: Json) -> dict[str, Any]:
 
 
 def from_function(tool: Json) -> Json:
-    """A function, as either of OpenAI's APIs has them, as a tool's definition; any other definition as it is."""
+    """The tool's definition in a function of either of OpenAI's APIs; any other definition is returned as it is."""
     if tool.get("type") != "function":
         return tool
     told = tool.get("function", tool)
@@ -151,7 +151,7 @@ def blocks_of(message: Json) -> Sequence[Json]:
 
 
 def is_sealed(block: Json) -> bool:
-    """Is it a summary that only the Responses API can read? The readable one is always sent with it."""
+    """Whether it is a summary that only the Responses API can read; a readable one is always sent with it."""
     return block["type"] == "compaction" and block.get("content") is None and "encrypted_content" in block
 
 
@@ -284,7 +284,7 @@ class _Call:
 
 
 class ChatReader:
-    """Reads an answer of Chat Completions; ``seed`` makes names for what the server did not name."""
+    """Reads a chat completion; ``seed`` makes ids for what the server left unnamed."""
 
     def __init__(self, seed: Seed) -> None:
         self._seed = seed
@@ -299,7 +299,7 @@ class ChatReader:
 
     @property
     def whole(self) -> bool:
-        """The reason for stopping has come, or the mark at the end; a server that chose nothing has not answered."""
+        """Whether the reason for stopping or the end mark has come; without a choice there is no answer."""
         return self._spoke and (self._ended or self._stop is not None)
 
     def event(self, data: bytes) -> list[Piece]:
@@ -313,7 +313,7 @@ class ChatReader:
         """Take an answer that came in one piece: a stream of a single chunk."""
         pieces = list(self._take(raw))
         if not self._spoke:
-            raise Garbled("it has no choice with a message")
+            raise MalformedAnswer("it has no choice with a message")
         self._ended = True
         return pieces
 
@@ -331,7 +331,7 @@ class ChatReader:
     def _take(self, data: bytes) -> Iterator[Piece]:
         chunk = decoded(_chunk, data)
         if bytes(chunk.error) != b"null":
-            raise complaint_in(data)
+            raise error_answer(data)
         self._head = self._head or chunk
         if chunk.usage is not None:
             counted = chunk.usage
@@ -377,7 +377,7 @@ class ChatReader:
             yield Piece("input", called.function.arguments)
 
     def _blocks(self, calls: int) -> tuple[Block, ...]:
-        """The blocks so far, with that many calls; thinking nothing has followed may be cut."""
+        """The blocks so far, with that many calls; thinking at the very end may be cut off, so it is left out."""
         found = []
         followed = self._texts or calls or self._stop
         if self._thoughts and followed:
@@ -389,7 +389,7 @@ class ChatReader:
 
     def _answer(self, found: tuple[Block, ...], request_id: str | None) -> Answer:
         if self._head is None:
-            raise Garbled("there is nothing in it")
+            raise MalformedAnswer("there is nothing in it")
         name = self._head.id or "chatcmpl"
         stop = "tool_use" if self._stop == "end_turn" and self._calls else self._stop
         return Answer(
@@ -410,7 +410,7 @@ def tool_use(id_: str, name: str, arguments: str) -> Block:
 
 
 def thinking(words: str) -> Block:
-    """Reasoning that nobody signed, as a block."""
+    """Reasoning without a signature, as a block."""
     fields = {"type": "thinking", "thinking": words, "signature": ""}
     return Block("thinking", blocks.encode_json(fields))
 

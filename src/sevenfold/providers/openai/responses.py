@@ -18,7 +18,7 @@ from msgspec import Raw, Struct
 from sevenfold.errors import RequestRefused
 from sevenfold.ports import Piece, Reply
 from sevenfold.providers import failures
-from sevenfold.providers.failures import Complained, Garbled
+from sevenfold.providers.failures import ErrorAnswer, MalformedAnswer
 from sevenfold.providers.openai.chat import (
     CHOICES,
     Json,
@@ -34,7 +34,7 @@ from sevenfold.providers.openai.chat import (
     tool_use,
     usage,
 )
-from sevenfold.providers.reader import NULL, BodyReader, Seed, complaint_in, decoded
+from sevenfold.providers.reader import NULL, BodyReader, Seed, decoded, error_answer
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.log import Answer
@@ -82,7 +82,7 @@ def responses_request(body: bytes, *, stream: bool) -> bytes:
 def compact_request(body: bytes) -> bytes:
     """The body of the request that has the provider summarise the same conversation.
 
-    It takes neither tools nor wishes: what becomes of the conversation is the provider's affair.
+    It takes neither tools nor instructions: the provider decides what the summary holds.
     """
     asked = expressible(body, "The Responses API", frozenset({"compaction"}))
     if asked["compaction"].get("instructions"):
@@ -102,7 +102,7 @@ def _input(asked: Json) -> list[Json]:
 
 
 def _items(message: Json, where: str) -> Iterator[Json]:
-    """The items a message becomes: neighbouring words and images are one, everything else is its own."""
+    """The items a message becomes: neighbouring texts and images share one, every other block has its own."""
     role = message["role"]
     content: list[Json] = []
     for place, block in enumerate(blocks_of(message)):
@@ -199,7 +199,7 @@ _response = msgspec.json.Decoder(_Response)
 
 
 class ResponsesReader:
-    """Reads an answer of the Responses API; ``seed`` makes names for what the server did not name."""
+    """Reads a response; ``seed`` makes ids for what the server left unnamed."""
 
     def __init__(self, seed: Seed) -> None:
         self._seed = seed
@@ -210,14 +210,14 @@ class ResponsesReader:
 
     @property
     def whole(self) -> bool:
-        """The response has said that it is over."""
+        """Whether the response has ended."""
         return self._ended
 
     def event(self, data: bytes) -> list[Piece]:
-        """Take one event; kinds that are not known are passed over."""
+        """Take one event; unknown kinds are ignored."""
         event = decoded(_event, data)
         if event.type == "error":
-            raise complaint_in(data)
+            raise error_answer(data)
         if event.response is not None:
             self._response = event.response
         if event.item is not None and event.type == "response.output_item.done":
@@ -236,9 +236,9 @@ class ResponsesReader:
         self._response = response = decoded(_response, raw)
         self._end(response)
         if response.status in UNFINISHED:
-            raise Garbled(f"its status is {response.status}")
+            raise MalformedAnswer(f"its status is {response.status}")
         if response.output is None:
-            raise Garbled("it has no output")
+            raise MalformedAnswer("it has no output")
         self._items = dict(enumerate(response.output))
         return [piece for item in response.output for piece in _shown(item)]
 
@@ -246,11 +246,11 @@ class ResponsesReader:
         """The finished answer."""
         found = self._answer(sorted(self._items.items()), request_id)
         if found is None:
-            raise Garbled("there is nothing in it")
+            raise MalformedAnswer("there is nothing in it")
         return Reply(found)
 
     def partial(self, request_id: str | None) -> Answer | None:
-        """Finished items, and words of unfinished ones."""
+        """Finished items, and the text of unfinished ones."""
         words = {
             place: _Item("message", content=[_Part("".join(said))])
             for place, said in self._words.items()
@@ -260,7 +260,7 @@ class ResponsesReader:
 
     def _end(self, response: _Response) -> None:
         if response.status == "failed" or bytes(response.error) != b"null":
-            raise Complained(failures.read({"error": msgspec.json.decode(response.error)}))
+            raise ErrorAnswer(failures.report_of({"error": msgspec.json.decode(response.error)}))
         self._ended = True
 
     def _answer(self, items: Sequence[tuple[int, _Item]], request_id: str | None) -> Answer | None:

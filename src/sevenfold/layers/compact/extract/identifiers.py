@@ -36,6 +36,10 @@ _PATTERN = re.compile(
     r"|(?P<variable>\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b)"
 )
 """What has no space in it."""
+_FOLDER = re.compile(r"(?<![\w.:/~])(?:[A-Za-z]:|~)?/(?:[\w.@+-]+/)+[\w@+-]+(?![\w./@-])")
+"""A path from the root that names no file."""
+_OFTEN = {"name": 2, "folder": 3}
+"""How often what nobody typed must come up to be of account."""
 _MAYBE = re.compile(r"[\d@_/\\]|--|localhost")
 """A word without any of these holds nothing of the kind."""
 _SPACED = re.compile(
@@ -84,7 +88,7 @@ def identifiers(
             entry.record, entry.place = source.record, place
             entry.count += 1
             entry.by_user |= source.by_user and typed
-    used = [pair for pair in seen.items() if pair[1].kind != "name" or pair[1].count > 1 or pair[1].by_user]
+    used = [(text, it) for text, it in seen.items() if it.by_user or it.count >= _OFTEN.get(it.kind, 1)]
     ranked = sorted(used, key=lambda pair: _rank(pair[1], place), reverse=True)
     pasted: Counter[str] = Counter()
     kept: list[Identifier] = []
@@ -102,6 +106,7 @@ class _Words(dict[str, list[tuple[str, str]]]):
         found = [(match[0].rstrip(".,"), match.lastgroup or "") for match in _PATTERN.finditer(word)]
         if "/" in word or "\\" in word:
             found += [(path, "path") for path in paths_in(word) if "/" in path or "\\" in path]
+            found += [(path, "folder") for path in _FOLDER.findall(word)]
         self[word] = found
         return found
 

@@ -19,8 +19,8 @@ COMMAND: Final = re.compile(any_of(COMMANDS), re.IGNORECASE)
 _IRREGULAR: Final = dict(
     re.findall(
         r"(\w+)/(\w+)",
-        "send/sent pay/paid buy/bought sell/sold shut/shut take/taken give/given make/made set/set get/got run/run go/gone"
-        " overwrite/overwritten rewrite/rewritten withdraw/withdrawn throw/thrown spend/spent reset/reset",
+        "send/sent pay/paid buy/bought sell/sold shut/shut take/taken give/given make/made set/set get/got run/run"
+        " go/gone overwrite/overwritten rewrite/rewritten withdraw/withdrawn throw/thrown spend/spent reset/reset",
     )
 )
 _ONE_WORD: Final = frozenset({"force-push", "open-source", "bulk-update", "self-approve"})

@@ -52,7 +52,11 @@ class Evidence:
         self._items = [item for item in items if not item.hidden_by]
         self._earlier = earlier
         said = [(words.record, f"{words.head}\n{words.tail}") for words in facts.messages]
-        self._users = {**dict(said), **{one.record: one.text for one in facts.replies}, **_spoken(self._items)}
+        self._users = {
+            **dict(said),
+            **{one.record: one.text for one in facts.replies},
+            **_spoken(self._items),
+        }
         self._agreed = [one.proposal for one in facts.permissions if one.given and one.proposal]
         self._names = facts.names
 
@@ -63,11 +67,15 @@ class Evidence:
 
     def said_by_user(self, quote: str) -> bool:
         """Did the user say this, white space and case aside?"""
-        return any(holds(text, quote) for text in chain(self._plain.values(), map(plain, self._before.values())))
+        return any(
+            holds(text, quote) for text in chain(self._plain.values(), map(plain, self._before.values()))
+        )
 
     def record_of(self, quote: str) -> str | None:
         """How the record is cited that holds these words; the user's are looked at first."""
-        known = chain(self._plain.items(), self._whole, ((uuid, plain(text)) for uuid, text in self._before.items()))
+        known = chain(
+            self._plain.items(), self._whole, ((uuid, plain(text)) for uuid, text in self._before.items())
+        )
         found = next((record for record, text in known if holds(text, quote)), None)
         return self._names.get(found, found) if found else None
 
@@ -81,7 +89,9 @@ class Evidence:
                 continue
             asks = sentence.endswith("?") and sentence not in self._agreed and not _WISHES.search(sentence)
             # "Push it" does not say what is pushed, and bears out a claim that hardly says more.
-            if not asks and (len(wanted & given) >= _ENOUGH * len(wanted) or (not given and len(wanted) < 2)):
+            if not asks and (
+                len(wanted & given) >= _ENOUGH * len(wanted) or (not given and len(wanted) < 2)
+            ):
                 return True
         return False
 

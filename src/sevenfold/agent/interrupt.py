@@ -1,0 +1,161 @@
+"""Waiting that can be interrupted: for tools, for the user, and for models.
+
+Work that does not end when it is asked to is left behind: it may go on in its thread, but the agent no longer waits
+for it. A model may think for minutes before its first word, so a request is made in a thread, or a task, of its own.
+When the run is interrupted, the next piece of the answer raises `Aborted`, which closes the connection and carries
+what was said; if no piece comes, the request is left behind with what had been seen of its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
+
+from sevenfold.conversation.flow import Signal
+from sevenfold.errors import Aborted
+from sevenfold.ports import AsyncClient, Call, Client, Piece, Reply, Watcher
+from sevenfold.record import blocks
+from sevenfold.record.log import Answer
+
+R = TypeVar("R")
+TICK = 0.05
+GRACE = 3.0
+"""Seconds that interrupted work gets to end by itself."""
+SHORT_GRACE = 0.25
+"""The same for a coroutine, which can be cancelled, for a function that cannot be told, and for a request."""
+SPOKEN = ("main", "sdk", "agent")
+"""Sources of requests whose answers are shown while they come: those of the conversation itself."""
+
+
+class LeftBehind(Aborted):
+    """The work did not end when it was interrupted; it may still be going on."""
+
+
+def run_interruptibly(work: Callable[[], R], interrupted: Callable[[], bool], grace: float) -> R:
+    """Do the work in a thread of its own; raises `LeftBehind` if it goes on after an interrupt."""
+    result: Future[R] = Future()
+    context = contextvars.copy_context()
+
+    def run() -> None:
+        try:
+            result.set_result(context.run(work))
+        except BaseException as error:  # noqa: BLE001 (raised again by `result` in the waiting thread)
+            result.set_exception(error)
+
+    # A daemon, so that work left behind does not keep the process alive.
+    threading.Thread(target=run, daemon=True, name="sevenfold-work").start()
+    while not result.done():
+        wait([result], TICK)
+        if interrupted() and not wait([result], grace).done:
+            raise LeftBehind
+    return result.result()
+
+
+async def await_interruptibly(
+    work: Coroutine[Any, Any, R], interrupted: Callable[[], bool], grace: float
+) -> R:
+    """Await the work; if it goes on after an interrupt, cancels it and raises `LeftBehind`."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not task.done():
+            await asyncio.wait((task,), timeout=TICK)
+            if interrupted() and not task.done():
+                done, _ = await asyncio.wait((task,), timeout=grace)
+                if not done:
+                    raise LeftBehind
+    finally:
+        task.cancel()
+    return task.result()
+
+
+class _Listener:
+    """Passes on the pieces of an answer until the request is interrupted, and keeps its text."""
+
+    def __init__(self, call: Call, watch: Watcher | None, stopped: Signal) -> None:
+        self._watch = watch if call.source.partition(":")[0] in SPOKEN else None
+        self._stopped = stopped
+        self._words: list[str] = []
+
+    def __call__(self, piece: Piece) -> None:
+        if self._stopped.wait(0):
+            raise Aborted("the call was stopped")
+        if piece.kind == "text":
+            self._words.append(piece.words)
+        if self._watch is not None:
+            self._watch(piece)
+
+    def aborted(self) -> Aborted:
+        """The error of a request that was left behind, with what it said."""
+        words = "".join(self._words)
+        said = Answer("msg_interrupted", "", (blocks.text(words),)) if words.strip() else None
+        return Aborted("the call was stopped", partial=said)
+
+
+class InterruptibleClient:
+    """A client whose requests raise `Aborted` as soon as the run is interrupted."""
+
+    def __init__(self, client: Client, stopped: Callable[[], Signal]) -> None:
+        """``stopped`` returns the signal of the current run."""
+        self._client = client
+        self._stopped = stopped
+
+    def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
+        """Send the request; raises `Aborted` if the run is interrupted."""
+        stopped = self._stopped()
+        listener = _Listener(call, watch, stopped)
+        if stopped.wait(0):
+            raise listener.aborted()
+        try:
+            return run_interruptibly(
+                lambda: self._client.ask(call, listener), lambda: stopped.wait(0), SHORT_GRACE
+            )
+        except LeftBehind:
+            raise listener.aborted() from None
+
+    def close(self) -> None:
+        """Close connections."""
+        self._client.close()
+
+
+class AsyncInterruptibleClient:
+    """The same, awaited."""
+
+    def __init__(self, client: AsyncClient, stopped: Callable[[], Signal]) -> None:
+        """``stopped`` returns the signal of the current run."""
+        self._client = client
+        self._stopped = stopped
+
+    async def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
+        """Send the request; raises `Aborted` if the run is interrupted."""
+        stopped = self._stopped()
+        listener = _Listener(call, watch, stopped)
+        if stopped.wait(0):
+            raise listener.aborted()
+        asking = asyncio.ensure_future(self._client.ask(call, listener))
+        stopping = asyncio.ensure_future(_happens(stopped))
+        try:
+            await asyncio.wait((asking, stopping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            if not asking.done():
+                asking.cancel()
+        try:
+            return await asking
+        except asyncio.CancelledError as cancelled:
+            if not stopped.wait(0):
+                raise
+            cause = cancelled.__cause__
+            raise (cause if isinstance(cause, Aborted) and cause.partial else listener.aborted()) from None
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._client.close()
+
+
+async def _happens(signal: Signal) -> None:
+    while not await signal.wait_async(3600):
+        pass

@@ -1,0 +1,586 @@
+"""The conversation: the one mutable object of the engine.
+
+It holds the log and the view folded from it, the epoch, the account and the listeners. It takes in what is said,
+makes the next request, takes in the answer or the failure, and writes decisions down. What precedes the messages is
+recorded once, when an epoch opens, and sent unchanged until the next one; each request leaves a record from which
+its body can be rebuilt byte for byte. Everything else is a function over a conversation, or a layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from math import inf
+from operator import is_
+from threading import RLock
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec.structs import replace
+
+from sevenfold.conversation import events, intake
+from sevenfold.conversation.background import Runner
+from sevenfold.conversation.epoch import (
+    ADOPTED,
+    Entry,
+    enter,
+    epoch_record,
+    frame_of,
+    learned,
+    withdraw_changes,
+)
+from sevenfold.conversation.events import Events
+from sevenfold.conversation.flow import Flow
+from sevenfold.conversation.history import Account, Past, answered_at, last_tail, past
+from sevenfold.conversation.options import (
+    RequestOptions,
+    against_long_lifetime,
+    frame_for,
+    lifetimes_for,
+    window_for,
+)
+from sevenfold.conversation.queries import Finder
+from sevenfold.conversation.reads import Reads
+from sevenfold.conversation.request import (
+    Considered,
+    Outcome,
+    Pending,
+    Prepared,
+    take_answer,
+    write_request,
+)
+from sevenfold.conversation.room import Limits
+from sevenfold.conversation.services import Services
+from sevenfold.conversation.status import Reading, Tally
+from sevenfold.conversation.stock import Stock
+from sevenfold.conversation.transcript import Beside, Transcript
+from sevenfold.errors import InputError, ModelError, Refused
+from sevenfold.events import Listener, Masked, SteppedAside
+from sevenfold.ports import Reply
+from sevenfold.profiles import Profile
+from sevenfold.record import calls, redact
+from sevenfold.record.blocks import Block, read_field
+from sevenfold.record.blocks import text as block_of
+from sevenfold.record.decisions import Epoch, Request, Why
+from sevenfold.record.entries import Clearing
+from sevenfold.record.gauge import Check, Gauge, Size
+from sevenfold.record.layout import Item
+from sevenfold.record.log import Answer
+from sevenfold.record.tokens import Estimator
+from sevenfold.record.weight import NOTHING, Weight, measure, opening
+from sevenfold.request import price
+from sevenfold.request.frame import Frame
+from sevenfold.request.plan import Lifetimes, Sizes, Tail
+from sevenfold.request.sources import source as rules_of
+from sevenfold.request.watch import SECONDS, Watched
+from sevenfold.settings import Settings, in_force, latch
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.restore import Slot
+    from sevenfold.layers.ladder import Ladder
+
+S = TypeVar("S")
+UNDER_WAY = (
+    "another request of this session is under way, and a conversation has one next answer: wait for that one, or ask "
+    "beside it with fork()"
+)
+
+
+class Conversation:
+    """What a user and a model say to each other, kept within the window. Thread-safe, one call at a time."""
+
+    def __init__(
+        self,
+        transcript: Transcript,
+        options: RequestOptions,
+        profile: Profile,
+        services: Services,
+        ladder: Ladder,
+        frame: Frame | None = None,
+    ) -> None:
+        """``frame`` replaces what the options would put before the messages."""
+        self.lock = RLock()
+        self.transcript = transcript
+        self.profile = profile
+        self.services = services
+        self.clock = services.clock
+        self.ladder = ladder
+        self.source = rules_of(options.source)
+        self.kinds = {**{str(tool.get("name", "")): "" for tool in options.tools}, **options.kinds}
+        self._settings = self._latched = services.settings.current()
+        self._in_force = in_force(self._settings)
+        self.window = window_for(profile, self._settings, options.betas)
+        self.events = Events(
+            transcript.place.session, self.clock, services.listeners, source=options.source
+        )
+        self.asked_at: dict[str, float] = {}
+        """When each request that is under way went out."""
+        self.break_watch = True
+        self.background: Runner | None = None
+        """Runs background work; None while there is no model to ask."""
+        self.finder = Finder(transcript, services.results)
+        self.stock = Stock(self.kinds)
+        self.reads = Reads()
+        self.considered = Considered()
+        self.tally = Tally()
+        self.answers = 0
+        """Answers since it was opened."""
+        self.passes = 0
+        """Passes over the ladder since it was opened."""
+        self._states: dict[type[Any], Any] = {}
+        self._asking = False
+        self._due: Pending | None = None
+        self._out: tuple[Pending, Prepared] | None = None
+        self._size: tuple[Any, Size] | None = None
+        self._flagged = transcript.view.boundary or ""
+        self.autonomous: Callable[[], bool] = lambda: False
+        """Does the work go on with no user to answer questions?"""
+        self._begin_epoch(
+            frame or frame_for(options, profile, self.window, self._in_force, self.kinds),
+            lifetimes_for(options, profile, self._settings),
+        )
+        self.cleanups: list[Callable[[], None]] = []
+        """Called after a compaction, to forget what is no longer in view."""
+        self.slots: list[Slot] = [slot for layer in ladder.restores for slot in layer.slots(self)]
+        """What comes back after a compaction, the most important first."""
+        events.epochs(self)
+        against = against_long_lifetime(options.source, profile, self._settings)
+        if against and options.lifetimes not in (None, Lifetimes()):
+            self.events.tell(SteppedAside(layer="cache", reason=f"an hour in the cache: {against}"))
+
+    def _begin_epoch(self, frame: Frame, lifetimes: Lifetimes) -> None:
+        transcript, log = self.transcript, self.transcript.log
+        self.billed: price.Call | None = None
+        self.watched = Watched()
+        self.tail: Tail | None = last_tail(log)
+        """Where the last answered request had its last cache marker."""
+        self.account = Account.of(log)
+        self.own_usd = 0.0
+        """What the engine's own calls have cost since it was opened."""
+        self.cleared_uses = 0
+        self.edited = 0
+        """Tokens that the provider's own edits took out of the last request."""
+        self.opened: list[Epoch] = []
+        """Epochs not yet reported."""
+        self.wanted = frame
+        """What is to precede the messages as soon as it can be changed at no loss."""
+        self.amended: object = None
+        self.vouched = False
+        self.answered_at = answered_at(log)
+        entered = self._enter(frame, lifetimes)
+        self.frame, self.lifetimes = entered.frame, entered.lifetimes
+        self.gauge: Gauge = learned(self.profile, transcript.told, *self.frame.tools, *self.frame.system)
+        if entered.opens == ADOPTED:
+            self.gauge = replace(self.gauge, overhead=None)
+        if entered.opens and not transcript.read_only:
+            self.open_epoch(entered.opens, drops_thinking=entered.drops_thinking)
+            if entered.anew:
+                withdraw_changes(transcript)
+
+    def _enter(self, frame: Frame, lifetimes: Lifetimes) -> Entry:
+        view = self.transcript.view
+        kept = Lifetimes(**view.epoch.lifetimes) if view.epoch else lifetimes
+        cold = self.idle_seconds() > SECONDS[kept.tail]
+        return enter(view, frame, lifetimes, self.profile, cold=cold)
+
+    def state(self, kind: Callable[[Conversation], S]) -> S:
+        """The state a layer keeps in this conversation; made when it is first asked for."""
+        found = self._states.get(kind)  # type: ignore[call-overload]  # any factory can be a key
+        if found is None:
+            found = self._states[kind] = kind(self)  # type: ignore[index]
+        state: S = found
+        return state
+
+    # -- taking in -------------------------------------------------------------------------------
+
+    def user(self, content: intake.Content, *, key: str = "") -> str:
+        """Take in what the user says; the same key again is not recorded again."""
+        with self.lock:
+            self.transcript.must_be_writable()
+            if key and (known := self.finder.keyed(key)):
+                return known
+            return self.transcript.user(self.masked(intake.message(content)), key=key)
+
+    def note(self, text: str) -> str:
+        """Take in a message from the program itself; it never counts as the user's words."""
+        with self.lock:
+            self.transcript.must_be_writable()
+            return self.transcript.user(self.masked(intake.message(text)), meta=True)
+
+    def attach(self, beside: Beside) -> str:
+        """Take in an attachment; it never counts as the user's words."""
+        with self.lock:
+            masked = self.masked(beside.blocks)
+            return self.transcript.attach(beside.kind, beside.facts, masked, role=beside.role)
+
+    def interrupted(self, partial: Answer) -> None:
+        """Take in an answer that was cut off."""
+        with self.lock:
+            self.transcript.model(self.transcript.distinct(partial))
+            self._due = self._out = None
+
+    def tool_results(self, given: Mapping[str, Any] | Iterable[Any]) -> list[str]:
+        """Take in tool results; one that is known is not recorded again. Returns calls still without a result."""
+        with self.lock:
+            self.transcript.must_be_writable()
+            waiting = self.waiting
+            fresh, others = calls.matched(intake.results(given), waiting)
+            if strange := [block.id for block in others if not self.finder.answered(block.id)]:
+                late = strange[0] in self.transcript.view.pending_calls
+                raise intake.unexpected_result(strange[0], waiting, late=late)
+            if fresh:
+                self.ladder.admit(self, self.masked(list(fresh.values())))
+            return self.waiting
+
+    @property
+    def waiting(self) -> list[str]:
+        """Calls without a result; not those that the request under way reports as interrupted."""
+        with self.lock:
+            under_way = self._out if self._out and self._due is self._out[0] else None
+            sent = under_way[1].messages if under_way else ()
+            return intake.still_waiting(self.transcript.view.pending_calls, sent)
+
+    def follow(self) -> None:
+        """Let recall index what is new, in the background."""
+        if self.services.recall is not None and self.settings.recall_ahead:
+            self.services.recall.follow(self.transcript.written)
+
+    @property
+    def redacts(self) -> bool:
+        """Are secrets masked on the way in?"""
+        return self._latched.redaction == "gate"
+
+    def masked(self, given: Sequence[Block]) -> list[Block]:
+        """The blocks without secrets, if they are redacted on the way in."""
+        if not self.redacts:
+            return list(given)
+        masked = redact.mask_blocks(given)
+        if masked.findings:
+            kinds = tuple(sorted({finding.kind for finding in masked.findings}))
+            self.events.tell(Masked(kinds=kinds, count=len(masked.findings)))
+        return masked.blocks
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """One request at a time."""
+        if self._asking:
+            raise Refused(UNDER_WAY)
+        self._asking = True
+        try:
+            yield
+        finally:
+            self._asking = False
+
+    def begin_pass(self) -> None:
+        """Before the ladder is climbed: raise if there is nothing to send, or nowhere to write."""
+        self.transcript.must_be_writable()
+        self.must_have_news()
+        self.passes += 1
+
+    def must_have_news(self) -> None:
+        """Raise if the next request would hold nothing new."""
+        intake.must_have_news(self.transcript.view)
+
+    def pending(self, check: Check) -> Pending:
+        """The next request; it is written when it is sent."""
+        with self.lock:
+            considered, boundary = self.considered, self.transcript.view.boundary or ""
+            why = Why(
+                used=check.used,
+                band=check.band,
+                threshold=self.window.threshold,
+                rule=considered.rule,
+                chosen=considered.chosen,
+                options=list(considered.options),
+                after_compaction=boundary if boundary != self._flagged else "",
+            )
+            self._due = Pending(why, self.transcript.view.tip)
+            events.epochs(self)
+            return self._due
+
+    def send(self, pending: Pending) -> Prepared:
+        """Write the request down, ready to go out; a second time, the same one."""
+        with self.lock:
+            if self._out is not None and self._out[0] is pending:
+                return self._out[1]
+            if self.transcript.view.tip != pending.tip:
+                raise InputError(
+                    "the conversation went on since this request was prepared; prepare another one"
+                )
+            prepared = write_request(self, pending.why)
+            self._out = pending, prepared
+            events.epochs(self)
+            events.sending(self, prepared)
+            return prepared
+
+    @property
+    def request_out(self) -> bool:
+        """Is a request under way?"""
+        return self._out is not None
+
+    @property
+    def asked(self) -> bytes:
+        """The body of the request under way; empty if there is none."""
+        with self.lock:
+            return self._out[1].body.raw if self._out else b""
+
+    def vouch(self) -> None:
+        """What changed before reasoning in view is what that reasoning was produced after."""
+        self.vouched = True
+
+    def sizes(self) -> Sizes:
+        """Tokens up to the end of each part, by a rule that is the same before and after a resume."""
+        count = Estimator.of(self.profile.tokenizer).tokens
+        tools = round(count(opening(*self.frame.tools)))
+        ends, running = [], tools
+        for part in self.frame.system:
+            running += round(count(opening(part)))
+            ends.append(running)
+        return Sizes(tools, tuple(ends), running + round(count(self.transcript.view.weight)))
+
+    # -- the answer ------------------------------------------------------------------------------
+
+    def observe(self, reply: Reply) -> Outcome:
+        """Take in the answer to the request under way."""
+        with self.lock:
+            if self._out is None:
+                raise InputError(
+                    "no request is under way; prepare one, send it, then give its answer here"
+                    if self._due is None
+                    else "the request that was prepared was never looked at, so this cannot be its answer"
+                )
+            outcome = take_answer(self, self._out[1], reply)
+            self._due = self._out = None
+            self.break_watch = self.settings.break_watch
+            events.answered(self, outcome)
+            events.epochs(self)
+            self.answers += 1
+            self._flagged = self.transcript.view.boundary or ""
+            self.tally = self.tally.after(outcome.usage)
+            self.follow()
+            return outcome
+
+    def failed(self, error: ModelError, *, again: bool) -> None:
+        """Take in that the request under way failed; ``again``: the next one may succeed."""
+        with self.lock:
+            request = self._out[1].record.id if self._out else ""
+            self._due = None
+            if again:
+                self._out = None
+            events.failed(self, error, request, again=again)
+            events.epochs(self)
+
+    # -- the epoch -------------------------------------------------------------------------------
+
+    def reframe(self, frame: Frame, reason: str, *, lifetimes: Lifetimes | None = None) -> None:
+        """Open a new epoch with other parts before the messages; the loss of the cache is announced."""
+        self.frame, self.lifetimes = frame, lifetimes or self.lifetimes
+        self.wanted, self.amended = frame, None
+        self.gauge = self.gauge.opened(*frame.tools, *frame.system)
+        self.open_epoch(reason, drops_thinking=self.profile.thinking.bound)
+
+    def return_to(self, epoch: Epoch) -> None:
+        """Send again what preceded the messages in an earlier epoch of the same model."""
+        then = frame_of(epoch)
+        if then.model == self.frame.model:
+            self.frame = replace(then, max_tokens=self.frame.max_tokens)
+            self.gauge = self.gauge.opened(*self.frame.tools, *self.frame.system)
+
+    def announce(self, reason: str) -> None:
+        """A decision is about to shorten what was sent: the loss of cache that follows is expected."""
+        self.watched = self.watched.announce(reason)
+        self.billed = None
+
+    def open_epoch(
+        self,
+        reason: str,
+        *,
+        drops_thinking: bool = False,
+        after: str | None = None,
+        before: str | None = None,
+    ) -> Epoch:
+        """Open an epoch; reasoning is dropped if asked for, except up to ``after`` and from ``before`` on."""
+        self.announce(reason)
+        made = epoch_record(self.frame, self.lifetimes, reason, drops_thinking)
+        epoch = self.transcript.decide(
+            replace(made, drops_thinking_after=after, drops_thinking_before=before)
+        )
+        self.opened.append(epoch)
+        if after is not None:
+            self.vouch()
+        return epoch
+
+    def system_after_compaction(self, *, keeps_frame: bool) -> str:
+        """The system prompt of the epoch that a compaction made now would open."""
+        frame = self.frame if keeps_frame else self.wanted
+        return "\n\n".join(read_field(part, "text") for part in frame.system)
+
+    def next_epoch(
+        self, reason: str, *, drops_thinking: bool, keeps_frame: bool, betas: Iterable[str | None] = ()
+    ) -> Epoch:
+        """The epoch that a compaction opens; it is written, and takes effect, together with it."""
+        frame = self.frame if keeps_frame else self.wanted
+        needed = {*frame.betas, *(beta for beta in betas if beta)}
+        return epoch_record(
+            replace(frame, betas=tuple(sorted(needed))), self.lifetimes, reason, drops_thinking
+        )
+
+    def compacted(self) -> None:
+        """A compaction is on record: go on with the epoch it opened."""
+        epoch = self.transcript.view.epoch
+        if epoch is None:
+            return
+        self.announce("compact")
+        self.frame = frame_of(epoch)
+        self.gauge = self.gauge.opened(*self.frame.tools, *self.frame.system)
+        self.forget_tail()
+        self.edited = self.cleared_uses = 0
+        self.opened.append(epoch)
+        self.vouch()
+
+    def forget_tail(self) -> None:
+        """The messages are others now: where the last marker was says nothing any more."""
+        self.tail = None
+
+    # -- the bill --------------------------------------------------------------------------------
+
+    def numbered(self, request: Request) -> Request:
+        """The request that is made next with its number, and with what was spent before it."""
+        before = self.account
+        self.account = replace(before, requests=before.requests + 1)
+        return replace(request, number=before.requests, spent=before.usd)
+
+    def charge(self, usd: float | None) -> None:
+        """A call of the engine's own is on this session's bill."""
+        self.account = self.account.billed(usd)
+        self.own_usd += usd or 0.0
+
+    def may_ask(self, runner: Runner) -> None:
+        """From now on there is a model to ask; ``runner`` does background work."""
+        if self.background is None:
+            self.background = runner
+
+    def run_aside(self, flow: Flow[S], done: Callable[[S | Exception], None]) -> None:
+        """Run a flow in the background; ``done`` gets its result, or its error."""
+        if self.background is not None:
+            self.background(flow, done)
+
+    def may_spend(self) -> bool:
+        """May the engine make calls of its own?"""
+        cap = self.settings.spending_cap_usd
+        return self.background is not None and (cap is None or self.own_usd < cap)
+
+    def refreshed(self, fork: Watched) -> None:
+        """A fork has read what this conversation keeps in the cache, so it lives longer."""
+        sent, read = self.watched.sent, fork.pending
+        if sent is not None and sent is fork.sent and read is not None:
+            self.watched = replace(self.watched, sent=replace(sent, at=read.at))
+
+    # -- size ------------------------------------------------------------------------------------
+
+    def size(self) -> Size:
+        """How large the conversation is now."""
+        view = self.transcript.view
+        key = (view.anchor, view.weight, view.faded, self.gauge, self.edited)
+        if self._size is None or not all(map(is_, self._size[0], key)):
+            self._size = key, self.gauge.size(view, edited=self.edited)
+        return self._size[1]
+
+    def item_tokens(self, item: Item) -> int:
+        """Tokens of a record."""
+        return self.tokens(item.weight)
+
+    def count(self, text: str) -> int:
+        """Tokens of a text."""
+        return self.tokens(measure(block_of(text)))
+
+    def load(self, items: Sequence[Item]) -> int:
+        """What records take of the window, in tokens; pictures have few of them, and many bytes."""
+        weight = sum((item.weight for item in items), NOTHING)
+        return self.limits.load(weight, sum(map(self.item_tokens, items)), self.window)
+
+    def tokens(self, weight: Weight) -> int:
+        """Tokens of something with this weight."""
+        return max(0, round(self.gauge.estimator.tokens(weight)))
+
+    def idle_seconds(self) -> float:
+        """Seconds since the newest answer; infinite before the first."""
+        try:
+            return self.clock.now() - datetime.fromisoformat(self.answered_at).timestamp()
+        except ValueError:
+            return inf
+
+    @property
+    def limits(self) -> Limits:
+        """The most bytes and pictures a request may have."""
+        return Limits.of(self.profile, self.settings)
+
+    def unsent(self) -> list[Item]:
+        """What no request has held yet."""
+        view = self.transcript.view
+        self.stock.follow(view)
+        newest = view.items_from(self.stock.answered + 1)
+        tip = self.account.tip
+        while isinstance(entry := view.entry(tip or ""), Clearing):
+            tip = entry.parent
+        sent = next((place for place, item in enumerate(newest) if item.said.uuid == tip), -1)
+        return newest[sent + 1 :]
+
+    def unsent_results(self) -> list[Block]:
+        """Tool results that no request has held yet."""
+        found = (block for item in self.unsent() if item.said.answers for block in item.shown)
+        return [block for block in found if block.kind == "tool_result"]
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force now."""
+        now = self.services.settings.current()
+        if now is not self._settings:
+            self._settings = now
+            self._in_force = in_force(latch(self._latched, now))
+        return self._in_force
+
+    @property
+    def reading(self) -> Reading:
+        """How full the window is, and what the session has cost."""
+        with self.lock:
+            return Reading.of(self.size(), self.window, self.limits, self.account)
+
+    def past(self, number: int) -> Past:
+        """A request that was made, by its number from 0, or from the newest with negative numbers."""
+        with self.lock:
+            return past(self.transcript.log, number)
+
+    def fetch(self, reference: str) -> bytes:
+        """The whole of a result that was offloaded or cleared, by its call, its path or its decision."""
+        with self.lock:
+            return self.finder.fetch(reference)
+
+    def remember_read(self, path: str, call: str, version: str) -> None:
+        """A tool has read a file in full in this call; ``version`` tells one state of the file from another."""
+        with self.lock:
+            self.reads = self.reads.remember(path, call, version)
+
+    def unchanged(self, path: str, version: str) -> str | None:
+        """The call whose result still shows this very file, whole; None: it must be read again."""
+        with self.lock:
+            if self.edited:
+                # The provider has cleared results, and does not say which.
+                return None
+            return self.reads.unchanged(path, version, self.transcript.view)
+
+    def listen(self, listener: Listener) -> None:
+        """Add a listener."""
+        self.events.listen(listener)
+
+    def forget_request(self) -> None:
+        """The request under way no longer belongs to the conversation."""
+        self._due = self._out = None
+
+    def close(self) -> None:
+        """Let others write."""
+        self.transcript.close()

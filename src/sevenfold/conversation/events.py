@@ -1,0 +1,199 @@
+"""Events of a conversation: listeners hear what happens, and are asked first where they may refuse."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec.structs import replace
+
+from sevenfold.errors import ModelError
+from sevenfold.events import (
+    Answered,
+    CacheBroke,
+    EpochOpened,
+    Event,
+    Failed,
+    Listener,
+    Proposed,
+    Repaired,
+    Sending,
+    SteppedAside,
+    Veto,
+    Vetoed,
+)
+from sevenfold.ports import Clock
+from sevenfold.request.watch import SECONDS
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
+    from sevenfold.conversation.request import Outcome, Prepared
+
+_log = logging.getLogger(__name__)
+E = TypeVar("E", bound=Event)
+MAIN = "main"
+
+
+class Events:
+    """Stamps events and passes them to every listener, in the order they subscribed."""
+
+    def __init__(
+        self, session: str, clock: Clock, listeners: Iterable[Listener] = (), *, source: str = MAIN
+    ) -> None:
+        self._session = session
+        self._clock = clock
+        self._source = source
+        self._listeners = list(listeners)
+        self._resting: dict[str, str] = {}
+        self.problems: list[Exception] = []
+        """Errors of listeners: they never reach the conversation, but can be looked up."""
+
+    def listen(self, listener: Listener) -> None:
+        """Add a listener."""
+        self._listeners.append(listener)
+
+    def tell(self, event: Event) -> None:
+        """Report an event."""
+        if self._listeners:
+            self._ask(event)
+
+    def rests(self, layer: str, reason: str) -> None:
+        """A layer rests, or with no reason no longer does; reported once per reason."""
+        if reason and reason != self._resting.get(layer):
+            self.tell(SteppedAside(layer=layer, reason=reason))
+        self._resting[layer] = reason
+
+    def may(self, proposed: Proposed) -> bool:
+        """Ask every listener; the first refusal counts, and all hear of it."""
+        reason = self._ask(proposed)
+        if reason is None:
+            return True
+        refusal = Vetoed(
+            source=proposed.source,
+            layer=proposed.layer,
+            mechanism=proposed.mechanism,
+            what=proposed.what,
+            reason=reason,
+        )
+        self.tell(refusal)
+        return False
+
+    def stamped(self, event: E) -> E:
+        """With session and time, and with the query source of a conversation that is not the main thread."""
+        source = self._source if event.source == MAIN else event.source
+        return replace(event, session=self._session, at=self._clock.now(), source=source)
+
+    def _ask(self, event: Event) -> str | None:
+        stamped = self.stamped(event)
+        reason = None
+        for listener in self._listeners:
+            try:
+                answer = listener(stamped)
+            except Exception as error:  # noqa: BLE001 (a listener's error must not stop the conversation)
+                self.problems = [*self.problems[-9:], error]
+                _log.warning("a listener failed on %s: %r", type(stamped).__name__, error)
+                continue
+            if reason is None and isinstance(answer, Veto):
+                reason = answer.reason
+        return reason
+
+
+def epochs(c: Conversation) -> None:
+    """Report the epochs opened since this was last called."""
+    opened, c.opened = c.opened, []
+    for epoch in opened:
+        tokens = c.size().tokens
+        price = c.profile.price(tokens)
+        rewrite = None if price is None else tokens * price.write(SECONDS[c.lifetimes.tail]) / 1e6
+        c.events.tell(
+            EpochOpened(
+                reason=epoch.reason, epoch=epoch.id, drops_thinking=epoch.drops_thinking, usd=rewrite
+            )
+        )
+
+
+def sending(c: Conversation, prepared: Prepared, source: str = MAIN) -> None:
+    """Report a request that is complete and on record."""
+    c.asked_at[prepared.record.id] = c.clock.now()
+    # Older messages were reported when they were new.
+    repairs = [repair for message in prepared.messages[-2:] for repair in message.repairs]
+    for repaired in dict.fromkeys(
+        Repaired(source=source, what=one.what, where=one.where) for one in repairs
+    ):
+        c.events.tell(repaired)
+    change = prepared.forecast.change
+    c.events.tell(
+        Sending(
+            source=source,
+            request=prepared.record.id,
+            model=c.frame.model,
+            provider=c.profile.provider,
+            epoch=prepared.record.epoch,
+            tokens=prepared.size.tokens,
+            body_bytes=len(prepared.body.raw),
+            max_tokens=c.frame.max_tokens,
+            lost=prepared.forecast.tokens,
+            lost_because=prepared.forecast.announced or (change.part if change else ""),
+            after_compaction=prepared.after_compaction,
+        )
+    )
+
+
+def answered(c: Conversation, outcome: Outcome, source: str = MAIN) -> None:
+    """Report an answer, and a break of the cache that it shows."""
+    usage, answer, request = outcome.usage, outcome.reply.answer, outcome.prepared.record.id
+    now = c.clock.now()
+    c.events.tell(
+        Answered(
+            source=source,
+            request=request,
+            model=answer.model,
+            provider=c.profile.provider,
+            response=answer.id,
+            stop_reason=answer.stop_reason or "",
+            input_tokens=usage.input_tokens,
+            cache_read_tokens=usage.cache_read_input_tokens,
+            cache_write_tokens=usage.cache_creation_input_tokens,
+            output_tokens=usage.output_tokens,
+            estimated=outcome.prepared.size.tokens,
+            usd=outcome.cost,
+            uncached_usd=outcome.uncached_cost,
+            ideal_usd=outcome.ideal_cost,
+            seconds=now - c.asked_at.pop(request, now),
+            cleared_by_provider=c.edited,
+            after_compaction=outcome.prepared.after_compaction,
+        )
+    )
+    broken = outcome.broken
+    if broken is not None and c.break_watch:
+        c.events.tell(
+            CacheBroke(
+                source=source,
+                cause=broken.cause,
+                part=broken.part,
+                tokens=broken.tokens,
+                usd=broken.usd,
+                elapsed=broken.elapsed,
+                expected=broken.expected,
+                diff=broken.diff,
+            )
+        )
+
+
+def failed(
+    c: Conversation, error: ModelError, request: str, *, again: bool = False, source: str = MAIN
+) -> None:
+    """Report a request that got no answer."""
+    c.asked_at.pop(request, None)
+    c.events.tell(
+        Failed(
+            source=source,
+            request=request,
+            model=c.frame.model,
+            provider=c.profile.provider,
+            error=type(error).__name__,
+            reason=str(error),
+            again=again,
+        )
+    )

@@ -1,0 +1,226 @@
+"""A request of a conversation: what was weighed before it, how it is built and written, and its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.conversation import provider_edits
+from sevenfold.conversation.epoch import tell_changes, withdraw_changes
+from sevenfold.ports import Call, Reply
+from sevenfold.record.blocks import THINKING, read_fields
+from sevenfold.record.decisions import Option, Request, Rewound, Why
+from sevenfold.record.gauge import Size
+from sevenfold.record.layout import Item, Measured
+from sevenfold.record.usage import Usage
+from sevenfold.record.wire import Message
+from sevenfold.request import price
+from sevenfold.request.frame import Body, Marker, assemble
+from sevenfold.request.plan import plan, tail_of
+from sevenfold.request.watch import SECONDS, Break, Forecast, Sent
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
+
+
+class Considered(Struct, frozen=True):
+    """What was weighed before a request, and what was chosen."""
+
+    rule: str = "everything fits"
+    chosen: str = "nothing"
+    options: Sequence[Option] = ()
+
+
+class Pending(Struct, frozen=True):
+    """The next request, not yet written."""
+
+    why: Why
+    tip: str | None
+
+
+class Prepared(Struct, frozen=True):
+    """A request on record, and what is expected of it."""
+
+    body: Body
+    call: Call
+    messages: tuple[Message, ...]
+    size: Size
+    forecast: Forecast
+    record: Request
+    last: str | None = None
+    """The newest record in view when it was made."""
+    version: tuple[int, int] = (0, 0)
+    """The version of the view it was made from."""
+
+    @property
+    def after_compaction(self) -> str:
+        """The compaction this request is the first after; empty if it is not."""
+        return self.record.why.after_compaction if self.record.why else ""
+
+
+class Outcome(Struct, frozen=True):
+    """A request that was answered, and what it cost."""
+
+    reply: Reply
+    prepared: Prepared
+    broken: Break | None
+    cost: float | None
+    uncached_cost: float | None
+    """The cost with nothing cached."""
+    ideal_cost: float | None
+    """The cost with every token of the previous request read from the cache."""
+    usage: Usage
+
+
+def write_request(c: Conversation, why: Why | None) -> Prepared:
+    """The next request, written down and ready to go out."""
+    _amend(c)
+    _mind_reasoning(c, _look(c))
+    view = c.transcript.view
+    messages, size = view.messages(), c.size()
+    markers = plan(
+        c.frame,
+        messages,
+        c.profile.cache,
+        c.sizes(),
+        c.lifetimes,
+        before=c.tail,
+        edge=provider_edits.edge(c.frame, messages, c.cleared_uses),
+    )
+    body = assemble(c.frame, messages, markers, {})
+    forecast = _look(c, markers)
+    expected = replace(why, usd=_expected_usd(c, size, forecast)) if why else None
+    newest = view.items_from(len(view) - 1)[-1:] if len(view) else []
+    return Prepared(
+        body,
+        Call(body.raw, c.frame.betas, c.source.name),
+        tuple(messages),
+        size,
+        forecast,
+        _record(c, body, markers, expected),
+        newest[0].said.uuid if newest else None,
+        view.version,
+    )
+
+
+def _mind_reasoning(c: Conversation, forecast: Forecast) -> None:
+    """Reasoning behind a changed part would be refused, so go on without it.
+
+    Unless whoever made the change vouched that what is left is valid.
+    """
+    thinks = c.profile.thinking.bound and c.transcript.view.weight.thoughts
+    if forecast.change and thinks and not c.vouched:
+        c.open_epoch(f"{forecast.change.part} changed", drops_thinking=True)
+
+
+def _expected_usd(c: Conversation, size: Size, forecast: Forecast) -> float | None:
+    """What the prompt should cost: cached tokens are read, the rest is written."""
+    rate = c.profile.price(size.tokens)
+    if rate is None:
+        return None
+    read = max(0, min(c.watched.cached - forecast.tokens, size.tokens))
+    written = (size.tokens - read) * rate.write(SECONDS[c.lifetimes.tail])
+    return (read * rate.read + written) / 1e6
+
+
+def _amend(c: Conversation) -> None:
+    """Append what system and tools are now, if the model does not know it from what is in view."""
+    view = c.transcript.view
+    looking_at = view, view.version, c.wanted
+    if looking_at == c.amended:
+        return
+    c.amended = looking_at
+    cold = c.idle_seconds() > SECONDS[c.lifetimes.tail]
+    if not tell_changes(c.transcript, c.frame, c.wanted, c.profile, cold=cold):
+        c.reframe(c.wanted, "system or tools")
+        withdraw_changes(c.transcript)
+
+
+def _look(c: Conversation, markers: tuple[Marker, ...] = ()) -> Forecast:
+    messages = tuple(c.transcript.view.messages())
+    sending = Sent(c.frame, messages, c.lifetimes, c.clock.now(), markers)
+    c.watched = c.watched.look(sending, c.profile)
+    return c.watched.forecast
+
+
+def _record(c: Conversation, body: Body, markers: Sequence[Marker], why: Why | None) -> Request:
+    view = c.transcript.view
+    made = Request(
+        epoch=view.epoch.id if view.epoch else "",
+        tip=view.tip,
+        source=c.source.name,
+        markers=[(mark.level, mark.index, mark.block, mark.ttl) for mark in markers],
+        sha256=body.sha256,
+        why=why,
+    )
+    record = c.transcript.decide(c.numbered(made))
+    c.account = replace(c.account, tip=view.tip)
+    return record
+
+
+def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
+    """Record the answer to a request, and learn from what it reports."""
+    reply = replace(reply, answer=c.transcript.distinct(reply.answer))
+    c.tail = tail_of(prepared.body.markers) or c.tail
+    measured = _answer(c, prepared, reply)
+    usage = Usage.read(reply.answer.usage)
+    taken_out = provider_edits.taken_out(reply)
+    moved, c.edited = taken_out != c.edited, taken_out
+    c.cleared_uses = provider_edits.cleared_uses(reply)
+    if moved and not c.watched.announced:
+        c.watched = c.watched.announce("provider edits")
+    elif measured and not moved:
+        # With other edits than last time, the growth of the prompt says nothing about what was added.
+        c.gauge = c.gauge.observe(measured)
+    c.watched, broken = c.watched.judge(usage, c.profile, provider=_miss_reason(reply))
+    cost, uncached = price.cost(usage, c.profile), price.uncached_cost(usage, c.profile)
+    c.account = c.account.billed(cost)
+    c.vouched, c.answered_at = False, c.transcript.view.answered_at
+    return Outcome(reply, prepared, broken, cost, uncached, _ideal(c, usage), usage)
+
+
+def _answer(c: Conversation, prepared: Prepared, reply: Reply) -> Measured | None:
+    """Record the answer behind what it answers: what was said in the meantime comes after it."""
+    transcript = c.transcript
+    late = _behind(transcript.view.items, prepared.last)
+    if not late:
+        measured = transcript.model(reply.answer)
+    else:
+        c.announce("said meanwhile")
+        transcript.decide(Rewound(to=prepared.last))
+        measured = transcript.model(reply.answer)
+        for item in late:
+            transcript.again(item.said)
+    thinks = any(block.kind in THINKING for block in reply.answer.blocks)
+    if thinks and c.profile.thinking.bound and transcript.view.version != prepared.version:
+        now = transcript.view.messages()[: len(prepared.messages)]
+        if tuple(now) != prepared.messages:
+            c.open_epoch("changed while the model answered", drops_thinking=True)
+    return measured
+
+
+def _ideal(c: Conversation, usage: Usage) -> float | None:
+    call = price.Call(usage.prompt, usage.output_tokens, SECONDS[c.lifetimes.tail])
+    before, c.billed = c.billed, call
+    whole = price.ideal_cost([before, call] if before else [call], c.profile)
+    known = price.ideal_cost([before], c.profile) if before else 0.0
+    return None if whole is None or known is None else whole - known
+
+
+def _behind(items: Sequence[Item], last: str | None) -> Sequence[Item]:
+    """What was said after the record ``last``."""
+    for back, item in enumerate(reversed(items)):
+        if item.said.uuid == last:
+            return items[len(items) - back :]
+    return ()
+
+
+def _miss_reason(reply: Reply) -> str:
+    match read_fields(reply.diagnostics):
+        case {"cache_miss_reason": {"type": str() as reason}}:
+            return reason
+        case _:
+            return ""

@@ -1,0 +1,100 @@
+"""The scratch project: the software of a small harbour, made from the templates in ``scratch/``, the same every time.
+
+Its parts are built alike and differ in words only. Some modules have a fault that one of their tests finds; the right
+and the wrong text are among the words, so that the script can fix it and `check` can tell whether that worked.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from string import Template
+from typing import Any
+
+SEED = 7
+INCIDENT = "GT-20931"
+"""The incident behind the errors in the logs."""
+GATES = ("east", "west", "fish")
+LOG_LINES = 1_100
+SCRATCH = Path(__file__).parent / "scratch"
+TEXTS: Mapping[str, Any] = tomllib.loads((SCRATCH / "script.toml").read_text("utf-8"))
+
+Part = Mapping[str, str]
+"""One part of the harbour: the words that take the place of the ``$names`` in a template."""
+
+
+def fill(template: str, words: Part) -> str:
+    """A template with its words."""
+    return Template(template).substitute(words)
+
+
+def harbour(parts: int, broken: int) -> list[Part]:
+    """The project: so many parts, of which so many have a fault."""
+    chosen = sorted(Random(SEED).sample(range(parts), broken))
+    faults = {place: TEXTS["faults"][number % len(TEXTS["faults"])] for number, place in enumerate(chosen)}
+    return [_part(names, faults.get(place)) for place, names in enumerate(TEXTS["parts"][:parts])]
+
+
+def _part(names: Sequence[str], fault: Sequence[str] | None) -> Part:
+    chance = Random(f"{SEED} {names[0]}")
+    words = dict(zip(("plural", "single", "unit", "purpose"), names, strict=True))
+    words |= {name.capitalize(): word.capitalize() for name, word in words.items()}
+    words |= {"UNIT": words["unit"].upper(), "reason": chance.choice(TEXTS["reasons"])}
+    words |= {"most": str(chance.randrange(80, 400, 10)), "surcharge": str(chance.choice((10, 15, 20, 25)))}
+    words |= {"free": str(chance.randrange(2, 7))}
+    words |= {"module": f"tidewater/{names[0]}.py", "test": f"tests/test_{names[0]}.py"}
+    if fault:
+        right, wrong = (fill(template, words) for template in fault)
+        words |= {"right": right, "wrong": wrong, "pattern": re.escape(wrong)}
+    return words
+
+
+def files(parts: Sequence[Part]) -> dict[str, str]:
+    """Every file of the project by its path, faults included."""
+    project = SCRATCH / "project"
+    fixed = project.rglob("*.txt")
+    made = {path.relative_to(project).with_suffix("").as_posix(): path.read_text("utf-8") for path in fixed}
+    made |= {f"logs/{gate}-gate.log": _log(gate) for gate in GATES}
+    module, test = ((SCRATCH / name).read_text("utf-8") for name in ("module.py.txt", "test.py.txt"))
+    for part in parts:
+        right = fill(module, part)
+        made[part["module"]] = right.replace(part["right"], part["wrong"]) if "wrong" in part else right
+        made[part["test"]] = fill(test, part)
+    return made
+
+
+def write(parts: Sequence[Part], folder: Path) -> None:
+    """Write the project into a folder."""
+    for name, content in files(parts).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content, encoding="utf-8", newline="\n")
+
+
+def check(folder: Path) -> str:
+    """Run the project's own tests; returns the last line they print."""
+    command = [sys.executable, "check.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return (done.stdout.strip().splitlines() or ["nothing"])[-1]
+
+
+def _log(gate: str) -> str:
+    """A week at one gate; at the first gate, one line explains the errors."""
+    chance, lines = Random(f"{SEED} {gate}"), []
+    for number in range(LOG_LINES):
+        second, minute = chance.randrange(60), number * 7 * 1_440 // LOG_LINES
+        time = f"{2 + minute // 1_440:02d}T{minute % 1_440 // 60:02d}:{minute % 60:02d}:{second:02d}Z"
+        level = chance.choices(("INFO", "WARN", "ERROR"), (90, 8, 2))[0]
+        words, barrier = chance.choice(TEXTS["log"][level]), chance.randrange(1, 5)
+        ticket = chance.randrange(10_000, 99_999)
+        lines.append(f"2026-03-{time} {level} {gate}-gate[{barrier}] {words.format(ticket)}")
+    if gate == GATES[0]:
+        cause = "the barrier's clock went back an hour and tickets were refused until 03:14"
+        lines[LOG_LINES * 2 // 3] = (
+            f"2026-03-05T02:14:09Z ERROR {gate}-gate[3] incident {INCIDENT}: {cause}"
+        )
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,189 @@
+"""The model's part: it plays the moves that ``scratch/script.toml`` has for every task of the user.
+
+It sees what a model would see and nothing else: results that were cleared or summarised away are gone for it too, and
+what it says about them it takes from the results. A request that comes again, because its answer never arrived, gets
+the same answer again.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from sevenfold.lab.demo.harbour import GATES, TEXTS, Part, fill
+from sevenfold.lab.simulator import brains
+from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply
+from sevenfold.layers.compact.offline import summarise, take_notes
+
+Json = Mapping[str, Any]
+PYTHON = Path(sys.executable).name
+"""How commands name Python: its whole path would be part of the requests, and so of the figures."""
+UNREAD = "Read it"
+"""How the edit tool ends its refusal to change a file that was not read, or that changed since."""
+
+
+class Move(Struct, frozen=True):
+    """One answer of the model; without tool calls it ends the turn."""
+
+    words: str
+    calls: tuple[tuple[str, Json], ...] = ()
+    """The tools it calls, each with its input."""
+    thought: str = ""
+
+
+Plan = Generator[Move, Sequence[str], str]
+"""Yields moves, is sent the results that are still in the prompt, and returns its last words."""
+
+
+class Task(Struct, frozen=True):
+    """Something the user asks for, and the moves that answer it; ``script.toml`` describes the fields."""
+
+    says: str
+    done: str
+    after: float = 40.0
+    over: str = "parts"
+    first: tuple[Move, ...] = ()
+    each: tuple[Move, ...] = ()
+    between: tuple[Move, ...] = ()
+    last: tuple[Move, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """What the agent gets to read."""
+        return re.sub(r"\[\[|\]\]", "", self.says)
+
+    @property
+    def facts(self) -> list[str]:
+        """What must not be forgotten, in the user's words."""
+        return re.findall(r"\[\[(.*?)\]\]", self.says)
+
+
+TASKS = msgspec.convert(TEXTS["tasks"], list[Task])
+
+
+def plan(task: Task, parts: Sequence[Part]) -> Plan:
+    """Answer one task, by what the tools return."""
+    known = {name: otherwise for name, (_, otherwise) in TEXTS["find"].items()}
+    known |= {"python": PYTHON, "index": "\n".join(fill("- [$plural]($plural.md)", part) for part in parts)}
+    gates: list[Part] = [{"gate": gate} for gate in GATES]
+    over = {"parts": [*parts], "thirds": [*parts[::3]], "gates": gates, "failing": list[Part]()}[task.over]
+    done = 0
+
+    def moves(listed: Sequence[Move], part: Part) -> Generator[Move, Sequence[str], None]:
+        for move in listed:
+            todos = [(f"mend {one.get('plural')}", place < done) for place, one in enumerate(over)]
+            words = {**known, "count": str(len(over)), **part}
+            result = yield from play(_filled(move, words, todos))
+            for name, (pattern, _) in TEXTS["find"].items():
+                known.update((name, found) for found in re.findall(pattern, result, re.MULTILINE)[-1:])
+            if task.over == "failing" and not over:
+                failing = re.findall(r"^FAIL (\w+)", result, re.MULTILINE)
+                over.extend(one for name in failing for one in parts if one["plural"] == name)
+
+    yield from moves(task.first, {})
+    for part in over:
+        yield from moves(task.each, part)
+        done += 1
+        yield from moves(task.between if done < len(over) else (), part)
+    yield from moves(task.last, {})
+    return fill(task.done, {**known, "count": str(len(over))})
+
+
+def _filled(move: Move, words: Part, todos: Sequence[tuple[str, bool]]) -> Move:
+    """A move with the words of the part at hand; the input of the to-do tool is made here."""
+
+    def given(tool: str, template: Json) -> Json:
+        if tool == "Todo":
+            return todo({text: "completed" if done else "pending" for text, done in todos})
+        return {
+            key: fill(value, words) if isinstance(value, str) else value for key, value in template.items()
+        }
+
+    calls = tuple((tool, given(tool, template)) for tool, template in move.calls)
+    return Move(fill(move.words, words), calls, fill(move.thought, words))
+
+
+def todo(entries: Mapping[str, str]) -> Json:
+    """The input of the to-do tool: entries with their states."""
+    return {"todos": [{"content": text, "status": state} for text, state in entries.items()]}
+
+
+def play(move: Move) -> Plan:
+    """Make one move and return its results as one text; a file the edit tool wants to be read first is read."""
+    result = "\n".join((yield move))
+    if UNREAD in result and move.calls[0][0] == "Edit":
+        path = move.calls[0][1]["path"]
+        yield Move(f"I have to look at {path} again first.", (("Read", {"path": path}),))
+        result = "\n".join((yield Move("Now the change.", move.calls)))
+    return result
+
+
+class Assistant:
+    """A brain for the simulator that carries out plans, one after the other; notes and summaries it extracts.
+
+    ``watch`` is called with the kind of each request (main, notes or summary) before it is answered.
+    """
+
+    def __init__(self, plans: Iterator[Plan], watch: Callable[[str], None] = lambda kind: None) -> None:
+        self._plans, self._watch = plans, watch
+        self._plan: Plan | None = None
+        self._answered: Sequence[Json] = ()
+        self._reply = ModelReply([])
+        self._calls: list[str] = []
+        self.moves = 0
+        """Answers in the conversation itself; one that was given twice counts once."""
+
+    def reply(self, prompt: ModelPrompt) -> ModelReply:
+        """The answer to a request."""
+        asked, messages = prompt.last_text, prompt.messages
+        notes, summary = "session notes below" in asked, "<analysis>" in asked and "<summary>" in asked
+        if (
+            not notes
+            and not summary
+            and (bare := [_unmarked(message) for message in messages]) != self._answered
+        ):
+            self._answered, self._reply = bare, self._next(bare)
+        self._watch("summary" if summary else "notes" if notes else "main")
+        if summary or notes:
+            return ModelReply([brains.text((summarise if summary else take_notes)({"messages": messages}))])
+        return self._reply
+
+    def _next(self, messages: Sequence[Json]) -> ModelReply:
+        move = self._move(messages)
+        self.moves += 1
+        blocks = [brains.thinking(move.thought)] if move.thought else []
+        blocks += [brains.text(move.words)] if move.words else []
+        self._calls = [f"toolu_{self.moves:04d}_{place}" for place in range(len(move.calls))]
+        calls = zip(move.calls, self._calls, strict=True)
+        return ModelReply([*blocks, *(brains.tool_use(tool, given, name) for (tool, given), name in calls)])
+
+    def _move(self, messages: Sequence[Json]) -> Move:
+        try:
+            if self._plan is None:
+                self._plan = next(self._plans)
+                return next(self._plan)
+            blocks = [block for message in messages[-4:] for block in message["content"]]
+            results = {
+                block["tool_use_id"]: block for block in blocks if block.get("type") == "tool_result"
+            }
+            return self._plan.send([_words(results.get(call, {}).get("content")) for call in self._calls])
+        except StopIteration as end:
+            self._plan = None
+            return Move(str(end.value or "There is nothing left to do."))
+
+
+def _words(content: Any) -> str:
+    parts = [{"text": content}] if isinstance(content, str) else content or ()
+    return "\n".join(str(part.get("text", "")) for part in parts)
+
+
+def _unmarked(message: Json) -> Json:
+    """A message without cache markers, which may differ when a request comes again."""
+    blocks = [{key: block[key] for key in block if key != "cache_control"} for block in message["content"]]
+    return {"role": message["role"], "content": blocks}

@@ -1,0 +1,300 @@
+"""Layer 2: old tool results are cleared before a request, when that is worth its price."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from sevenfold.conversation.flow import Flow
+from sevenfold.conversation.layer import Offer, TooFull
+from sevenfold.conversation.pins import pinned
+from sevenfold.conversation.request import Considered
+from sevenfold.conversation.room import overloaded
+from sevenfold.errors import BodyTooLarge, ModelError, PromptTooLong
+from sevenfold.events import Acted, Proposed
+from sevenfold.layers.breaker import Pass, Progress
+from sevenfold.layers.clear import policy as clear
+from sevenfold.layers.clear.moment import Moment, Plan, Result, Stake
+from sevenfold.layers.clear.pinned import PinnedEdits
+from sevenfold.record import blocks
+from sevenfold.record.blocks import PLACEHOLDER_CLEARED
+from sevenfold.record.decisions import MicrocompactMetadata
+from sevenfold.record.entries import Clearing
+from sevenfold.record.gauge import Size
+from sevenfold.record.layout import Item
+from sevenfold.record.weight import NOTHING, Weight, measure, reasoning
+from sevenfold.request.watch import SECONDS
+from sevenfold.settings import Settings
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
+
+CLEARED_RESULT = blocks.result("toolu_" + "0" * 24, PLACEHOLDER_CLEARED)
+HALF_LIFE = 50
+"""Requests of a session beyond which it is no longer expected to last as long again."""
+
+
+class Clear:
+    """Old tool results are cleared without a model call."""
+
+    name = "clear"
+
+    def on(self, settings: Settings) -> bool:
+        """Each way of clearing has a switch of its own, which the planner minds."""
+        return True
+
+    def offer(self, c: Conversation) -> Offer | None:
+        """What clearing would do; enough if the conversation would be below the threshold."""
+        clearer = c.state(Clearer)
+        plan = clearer.plan()
+        if plan.chosen != "clear" and not clearer.edits.used():
+            return None
+        room = c.window.threshold
+        short = c.size().high >= room or overloaded(c)
+        enough = not short or (plan.chosen == "clear" and c.size().high - plan.tokens < room)
+        return Offer(enough, plan)
+
+    def relieve(self, c: Conversation, offer: Offer) -> Flow[bool]:
+        """Clear, unless a listener refuses; then nothing dearer is done either."""
+        yield from ()
+        c.state(Clearer).run(offer.plan)
+        return True
+
+    def may_follow(self, c: Conversation) -> bool:
+        """It is the cheapest layer that makes room, so it follows none."""
+        return False
+
+    def on_refusal(self, c: Conversation, error: ModelError | TooFull) -> Flow[bool]:
+        """A request was too long: let something go, if anything can."""
+        yield from ()
+        match error:
+            case PromptTooLong():
+                tokens = error.gap or c.window.effective // 5
+            case BodyTooLarge():
+                tokens = c.window.effective // 5
+            case _:
+                return False
+        with c.lock:
+            return c.request_out and c.state(Clearer).force(tokens)
+
+    def propose(self, c: Conversation) -> Sequence[Proposed]:
+        """The results that would be cleared."""
+        return c.state(Clearer).propose()
+
+
+class Clearer:
+    """Looks after what old tool results cost in one conversation."""
+
+    def __init__(self, c: Conversation) -> None:
+        self._c = c
+        self.edits = PinnedEdits(c, self._results)
+        self._progress = Progress()
+        self._stake = Stake()
+        self._staked_at = 0
+
+    def run(self, plan: Plan) -> None:
+        """Do what is due."""
+        if self.edits.used():
+            self.edits.tend()
+            plan = self.plan()
+        if plan.chosen == "clear":
+            self._consider(self._clear(plan))
+
+    def propose(self) -> list[Proposed]:
+        """What the next pass would do, without doing it."""
+        found = [deletion] if (deletion := self.edits.proposed()) else []
+        plan = self.plan()
+        return [*found, _proposal(plan)] if plan.chosen == "clear" else found
+
+    def plan(self, *, forced: int = 0) -> Plan:
+        """What clearing would do now; ``forced`` tokens must go whatever the size is."""
+        plan = self._plan(forced)
+        self._consider(plan)
+        return plan
+
+    def _consider(self, plan: Plan) -> None:
+        self._c.considered = Considered(plan.rule, plan.chosen, plan.options)
+
+    def _plan(self, forced: int) -> Plan:
+        self._c.stock.follow(self._c.transcript.view)
+        size = self._c.size()
+        moment = self._moment(size)
+        if forced:
+            moment = replace(moment, most=max(moment.most, self._c.window.threshold + forced))
+        results_tokens = self._c.gauge.estimator.tokens(self._c.stock.weight)
+        if not clear.could_matter(moment, results_tokens):
+            return Plan("everything fits")
+        rests = self._progress.rests("clear", self._c.window, size.tokens)
+        if moment.cold or (clear.cannot_be_sent(moment) and not moment.compacts):
+            rests = ""
+        self._c.events.rests("clear", rests)
+        if rests:
+            return Plan(f"clearing rests: {rests}")
+        return clear.plan(replace(moment, results=self._results()))
+
+    def force(self, tokens: int) -> bool:
+        """A request was refused as too long by so many tokens: let something go, if anything can."""
+        plan = self.plan(forced=max(1, tokens))
+        if plan.chosen != "clear":
+            return False
+        return self._clear(plan).chosen == "clear"
+
+    # -- clearing -------------------------------------------------------------------------------
+
+    def _clear(self, plan: Plan) -> Plan:
+        proposed = _proposal(plan)
+        if not self._c.events.may(proposed):
+            return replace(plan, rule=f"{plan.rule}; refused by a listener", chosen="nothing")
+        before = self._c.size().tokens
+        reference = self._write_clearing(plan, before)
+        after = self._c.size().tokens
+        if plan.cause != "pause":
+            requests = self._c.account.requests
+            self._progress = self._progress.after(Pass("clear", requests, before - after, after))
+        self._stake = self._stake.after(plan)
+        self._c.events.tell(
+            Acted(
+                layer="clear",
+                mechanism="local",
+                what=proposed.what,
+                why=plan.rule,
+                items=proposed.items,
+                tokens_before=before,
+                tokens_after=after,
+                usd=plan.usd,
+                reference=reference,
+            )
+        )
+        return plan
+
+    def _write_clearing(self, plan: Plan, before: int) -> str:
+        """The epoch first, if reasoning goes: cut off between the two, the request is still a legal one."""
+        reference = ""
+        if plan.drops_thinking:
+            kept = self._last_turn() if not plan.drops_all_thinking else None
+            reference = self._c.open_epoch("clear", drops_thinking=True, before=kept).id
+            if kept is not None:
+                # Only reasoning went, from the start on: what is left of it is as valid as before.
+                self._c.vouch()
+        else:
+            self._c.announce("clear")
+        if plan.targets:
+            about = MicrocompactMetadata(
+                pre_tokens=before, tokens_saved=plan.tokens, compacted_tool_ids=list(plan.targets)
+            )
+            reference = self._c.transcript.clear(about)
+        return reference
+
+    def _last_turn(self) -> str | None:
+        """Where the newest finished turn begins: the user's words before the last answer."""
+        items = self._c.transcript.view.items
+        asked = (item for item in reversed(items[: self._c.stock.answered + 1]) if _users_words(item))
+        return next((item.said.uuid for item in asked), None)
+
+    # -- what the planner looks at --------------------------------------------------------------
+
+    def _moment(self, size: Size) -> Moment:
+        c, settings = self._c, self._c.settings
+        profile, view = c.profile, c.transcript.view
+        idle, price = c.idle_seconds(), profile.price(size.tokens)
+        self._stake = self._stake.earned(c.account.requests - self._staked_at, price)
+        self._staked_at = c.account.requests
+        limits = c.limits
+        since = (
+            item for item in reversed(view.items_from(self._c.stock.answered + 1)) if not item.said.meta
+        )
+        mid_turn = bool((newest := next(since, None)) and newest.said.answers)
+        return Moment(
+            results=(),
+            size=size.tokens,
+            most=size.high,
+            fixed=c.gauge.fixed,
+            window=self._c.window,
+            settings=settings,
+            price=price,
+            lifetime=SECONDS[c.lifetimes.tail],
+            idle=None if idle == inf else idle,
+            expected=max(settings.expected_requests, min(c.account.requests, HALF_LIFE)),
+            spent=c.account.usd or 0.0,
+            owed=self._stake.owed,
+            bound=profile.thinking.bound and view.weight.thoughts > 0,
+            thinking=0 if mid_turn or not clear.FORGOTTEN < idle < inf else self._old_thinking(),
+            reasoning=round(c.gauge.estimator.tokens(reasoning(view.weight))),
+            mid_turn=mid_turn,
+            compacts=c.ladder.dearer(c),
+            provider=self.edits.used() or any(name == "context_management" for name, _ in c.frame.settings),
+            edited=c.edited,
+            wire=size.wire,
+            wire_limit=limits.wire,
+            images=size.images,
+            images_limit=limits.images,
+        )
+
+    def _old_thinking(self) -> int:
+        """Tokens of reasoning of turns before the last that is still sent and could be left out."""
+        if not self._c.profile.thinking.kept:
+            return 0
+        last, found = self._last_turn(), NOTHING
+        for item in self._c.transcript.view.items:
+            if item.said.uuid == last:
+                break
+            found += reasoning(item.weight)
+        return round(self._c.gauge.estimator.tokens(found))
+
+    def _results(self) -> list[Result]:
+        count = self._c.gauge.estimator.tokens
+        kept = pinned(self._c.transcript)
+        exempt = self._exempt()
+        left = round(count(measure(CLEARED_RESULT)))
+        return [
+            Result(
+                held.call,
+                round(count(held.weight)),
+                held.error,
+                held.place > self._c.stock.answered or held.record in kept or held.call in exempt,
+                _pictures(held.weight),
+                held.weight.wire,
+                left,
+            )
+            for held in self._c.stock.results
+        ]
+
+    def _exempt(self) -> set[str]:
+        """Results the user put back: they stay until that is redone."""
+        view = self._c.transcript.view
+        return {
+            call
+            for made in view.decisions()
+            if isinstance(made, Clearing) and made.uuid in view.undone
+            for call in made.about.compacted_tool_ids
+        }
+
+
+def _proposal(plan: Plan) -> Proposed:
+    """A plan, as listeners are told of it."""
+    done = []
+    if count := len(plan.targets):
+        done.append(f"clear {count} old tool result{'s' if count != 1 else ''}")
+    if plan.drops_thinking:
+        done.append("leave out earlier reasoning")
+    return Proposed(
+        layer="clear",
+        mechanism="local",
+        what=" and ".join(done),
+        why=plan.rule,
+        items=count,
+        tokens=plan.tokens,
+        usd=plan.usd,
+        targets=plan.targets,
+    )
+
+
+def _pictures(weight: Weight) -> int:
+    return weight.images + weight.documents
+
+
+def _users_words(item: Item) -> bool:
+    return item.said.role == "user" and not item.said.answers and not item.said.meta

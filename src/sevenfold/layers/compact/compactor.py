@@ -1,0 +1,512 @@
+"""A compaction from beginning to end.
+
+Everything that may fail or wait comes first: hooks, models, checks. Then comes one write, which counts as a whole or
+not at all; aborted before it, the conversation is exactly as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.conversation import edits, events, restore
+from sevenfold.conversation.flow import Fire, Flow, in_thread
+from sevenfold.conversation.hooks import HookOutcome, PostCompact, PreCompact, SessionStart
+from sevenfold.conversation.pins import pinned_items
+from sevenfold.conversation.restore import Moment
+from sevenfold.conversation.room import overloaded
+from sevenfold.conversation.status import Health
+from sevenfold.conversation.transcript import Beside
+from sevenfold.errors import Aborted, Refused, SevenfoldError
+from sevenfold.events import Acted, Compacting, Proposed, SteppedAside
+from sevenfold.events import Compacted as CompactedEvent
+from sevenfold.layers.breaker import Pass, Progress
+from sevenfold.layers.compact import forecast, scope, writer
+from sevenfold.layers.compact.check import Checker, Verdict, folded
+from sevenfold.layers.compact.chooser import Drafted, EngineChooser
+from sevenfold.layers.compact.engines import SOURCE, Got, Task
+from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
+from sevenfold.layers.compact.scope import Scope
+from sevenfold.layers.compact.summary import Draft
+from sevenfold.layers.compact.writer import Result
+from sevenfold.prompts.context import RecordedFacts
+from sevenfold.record import blocks
+from sevenfold.record.usage import Usage
+from sevenfold.request.plan import plan
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
+
+AUTO = CompactionRequest(trigger="auto")
+LAST = CompactionRequest(trigger="auto", engine="extractive")
+REACTIVE = CompactionRequest(trigger="reactive")
+AFTER_SHARE = 0.5
+"""Of the threshold, the most the conversation may fill afterwards; what is restored is trimmed to that."""
+ROUNDS_KEPT = 2
+"""The newest rounds that stay when a request was refused as too long, if they are small enough."""
+KEEP_ALIVE_SECONDS = 30.0
+
+R = TypeVar("R")
+
+
+class Stamp(Struct, frozen=True):
+    """What a summary was made from; if that has changed, the summary is of no use."""
+
+    tip: str | None
+    boundary: str | None
+    epoch: str
+
+
+class Compactor:
+    """Compacts one conversation."""
+
+    def __init__(self, c: Conversation) -> None:
+        self._c = c
+        self.chooser = EngineChooser(c)
+        self._checker = Checker(c)
+        self.status = ""
+        self.last: Compacted | None = None
+        self.made = 0
+        """Compactions since the session was opened."""
+        self._progress = Progress()
+        self._allowed: tuple[int, bool] = (-1, False)
+        self._reacted_after = -1
+
+    # -- when -----------------------------------------------------------------------------------
+
+    @property
+    def allowed(self) -> bool:
+        """May the conversation be compacted by itself in this pass?"""
+        if self._allowed[0] != self._c.passes:
+            self._allowed = self._c.passes, self.may_run()
+        return self._allowed[1]
+
+    def may_run(self) -> bool:
+        """May the conversation be compacted by itself now?"""
+        c = self._c
+        if not c.settings.auto_compact or not c.source.compacts:
+            return False
+        size = c.size()
+        if size.high >= c.window.blocking or overloaded(c):
+            return True
+        if edits.compaction_undone(c):
+            # A user who took a compaction back wants the conversation as it is, as long as it fits.
+            return False
+        rests = self._progress.rests("compact", c.window, size.tokens)
+        c.events.rests("compact", rests)
+        return not rests
+
+    def presses(self) -> bool:
+        """Is so much sent that the provider could soon not summarise it any more?"""
+        return self.chooser.presses(self._c.size())
+
+    def due(self) -> bool:
+        """Should the conversation be compacted by itself, if clearing is not enough?"""
+        c = self._c
+        if not self.allowed:
+            return False
+        return self.presses() or c.size().high >= c.window.threshold or overloaded(c)
+
+    @property
+    def next_begins(self) -> int:
+        """The size at which a compaction begins, ahead of need or not: one should end below it."""
+        settings = self._c.settings
+        share = settings.background_share if settings.background_compaction else 1.0
+        return int(share * self._c.window.threshold)
+
+    def attempt(self, flow: Flow[Compacted | R | None]) -> Flow[Compacted | R | None]:
+        """Compact because it is due; a failure is reported and leaves everything as it was."""
+        try:
+            done = yield from flow
+            if isinstance(done, Compacted):
+                self.passed(done)
+            return done
+        except Aborted:
+            raise
+        except SevenfoldError as error:
+            reason, kind = str(error), type(error).__name__
+            self._c.events.tell(SteppedAside(layer="compact", reason=reason, error=kind))
+            return None
+
+    def last_resort(self) -> Flow[None]:
+        """If what was kept with the summary is too much by itself, code makes a smaller one."""
+        if self._c.size().high >= self._c.window.blocking:
+            yield from self.attempt(self.run(LAST))
+
+    def react(self) -> Flow[bool]:
+        """A request was refused as too long: compact, once for each answer."""
+        if self._reacted_after == self._c.answers:
+            return False
+        self._reacted_after = self._c.answers
+        return (yield from self.attempt(self.run(REACTIVE))) is not None
+
+    def passed(self, done: Compacted | None) -> Compacted | None:
+        """Remember what a compaction achieved."""
+        if done is not None:
+            by_seen = done.tokens_before >= self._c.window.threshold
+            freed = (done.tokens_before if by_seen else done.sent_before) - done.tokens_after
+            made = Pass("compact", self._c.account.requests, freed, done.tokens_after)
+            self._progress = self._progress.after(made)
+            events.epochs(self._c)
+        return done
+
+    @property
+    def health(self) -> Health:
+        """How the conversation is doing with its window."""
+        c = self._c
+        with c.lock:
+            chain = writer.chain(c.transcript.view, "", c.window.threshold, c.source.name)
+            last, turns = self.last, chain.turns_since
+            grown = c.size().tokens - last.tokens_after if last else 0
+            return Health(
+                status=self.status,
+                compactions=self.made,
+                turns_since=turns,
+                refill=grown / turns if last and turns > 0 else None,
+                failures=self.chooser.failures,
+                breaker_open=self.chooser.resting,
+                cached_share=c.tally.share,
+            )
+
+    # -- the whole ------------------------------------------------------------------------------
+
+    def run(self, request: CompactionRequest) -> Flow[Compacted | None]:
+        """Compact; returns what was done, or None when a hook or a listener refused."""
+        self.must_be_on()
+        with self._working():
+            with self._c.lock:
+                divided, stamp = self.scope(request), self.stamp()
+            hooks = yield from self.ask_hooks(request)
+            if hooks is None or not self.may(request, divided):
+                return None
+            self._progressed("compact_start")
+            with self._c.lock:
+                task = self.task(divided, request, "\n\n".join(hooks.instructions))
+            drafted = yield from self.chooser.draft(task, request)
+            done = yield from self._end(request, divided, stamp, drafted)
+            return done if isinstance(done, Compacted) else None
+
+    def served(
+        self, request: CompactionRequest, divided: Scope, draft: Draft, most: int
+    ) -> Flow[Compacted | str | None]:
+        """Compact with a summary that is there already; no model is asked, and no hook steers it.
+
+        Returns why not, where ``most`` tokens or more would be left of the conversation.
+        """
+        self.must_be_on()
+        with self._working():
+            if not self.may(request, divided):
+                return None
+            self._progressed("compact_start")
+            drafted: Drafted = (Got(draft), "notes", ())
+            return (yield from self._end(request, divided, self.stamp(), drafted, most))
+
+    def prepared(
+        self, request: CompactionRequest, divided: Scope, drafted: Drafted
+    ) -> Flow[Compacted | str | None]:
+        """Compact with a summary that was made beforehand."""
+        with self._working():
+            return (yield from self._end(request, divided, self.stamp(), drafted))
+
+    def ask_hooks(self, request: CompactionRequest) -> Flow[HookOutcome | None]:
+        """Ask the PreCompact hooks; None if one of them refuses."""
+        self._progressed("hooks_start", "PreCompact")
+        instructions, trigger = request.instructions, _trigger(request)
+        hooks = yield from Fire(
+            PreCompact(**self._common(), trigger=trigger, custom_instructions=instructions)
+        )
+        if hooks.blocked is not None:
+            self._c.events.tell(SteppedAside(layer="compact", reason=f"a hook refused: {hooks.blocked}"))
+            return None
+        return hooks
+
+    def may(self, request: CompactionRequest, divided: Scope) -> bool:
+        """Ask the listeners, who see what it would cost."""
+        seen = self._preview(request, divided)
+        return self._c.events.may(
+            Proposed(
+                layer="compact",
+                mechanism=divided.span,
+                what=f"summarise {len(divided.hidden)} records and keep {len(divided.kept)}",
+                why=request.trigger,
+                items=len(divided.hidden),
+                tokens=max(0, seen.tokens_before - seen.tokens_after),
+                usd=seen.usd,
+                targets=tuple(item.said.uuid for item in divided.hidden),
+            )
+        )
+
+    def preview(self, request: CompactionRequest) -> Preview:
+        """What a compaction would do, without doing it."""
+        self.must_be_on()
+        with self._c.lock:
+            return self._preview(request, self.scope(request))
+
+    def must_be_on(self) -> None:
+        """Raise if compaction is switched off."""
+        if not self._c.settings.compaction:
+            raise Refused("compaction is switched off (setting compaction)")
+
+    def _end(
+        self,
+        request: CompactionRequest,
+        divided: Scope,
+        stamp: Stamp,
+        drafted: Drafted,
+        most: int | None = None,
+    ) -> Flow[Compacted | str]:
+        c = self._c
+        yield from self._checker.catch_up()
+        check = partial(self._checker.checked, drafted[0], divided, self._budget(divided, drafted))
+        verdict = yield from in_thread(partial(check, folded(c.transcript.view)))
+        if most is not None:
+            left = forecast.at_most(c, divided, writer.said(c, request, divided, verdict.text))
+            if left >= most:
+                return f"with what the record adds up to {left:,} tokens would be left; the next is due at {most:,}"
+        context: tuple[str, ...] = ()
+        if divided.span != "range":
+            self._progressed("hooks_start", "SessionStart")
+            started = yield from Fire(SessionStart(**self._common(), source="compact"))
+            context = started.context
+        done = self._finish(request, divided, stamp, drafted, verdict, context)
+        self._progressed("hooks_start", "PostCompact")
+        # Stopped now, it is done all the same.
+        with suppress(Aborted):
+            trigger = _trigger(request)
+            yield from Fire(PostCompact(**self._common(), trigger=trigger, compact_summary=done.summary))
+        return done
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """While this lasts the status says so, and a sign of life is reported now and then."""
+        stop = None
+        if self._c.background is not None:
+            stop = self._c.background.every(KEEP_ALIVE_SECONDS, lambda: self._progressed("keep_alive"))
+        self.status = "compacting"
+        try:
+            yield
+        finally:
+            self.status = ""
+            if stop is not None:
+                stop()
+            self._progressed("compact_end")
+
+    def _progressed(self, stage: str, hook: str = "") -> None:
+        self._c.events.tell(Compacting(source=SOURCE, stage=stage, hook=hook))
+
+    def _common(self) -> dict[str, str]:
+        """What every hook receives."""
+        place = self._c.transcript.place
+        path = self._c.services.path
+        return {"session_id": place.session, "transcript_path": path, "cwd": place.cwd}
+
+    # -- before ---------------------------------------------------------------------------------
+
+    def scope(self, request: CompactionRequest) -> Scope:
+        """What is summarised and what is kept."""
+        c, view = self._c, self._c.transcript.view
+        match request:
+            case CompactionRequest(trigger="reactive"):
+                most = int(c.window.threshold * AFTER_SHARE)
+                return scope.older(view, ROUNDS_KEPT, most, lambda item: c.load((item,)))
+            case CompactionRequest(span="from", record=record):
+                return scope.following(view, record)
+            case CompactionRequest(span="up_to", record=record):
+                return scope.preceding(view, record)
+            case CompactionRequest(span="range", record=record, until=until):
+                return scope.between(view, record, until)
+            case _:
+                return scope.whole(view, c.window.budget(c.settings.keep_recent_tokens), c.item_tokens)
+
+    def stamp(self) -> Stamp:
+        """What the conversation is now."""
+        view = self._c.transcript.view
+        return Stamp(view.tip, view.boundary, view.epoch.id if view.epoch else "")
+
+    def task(self, divided: Scope, request: CompactionRequest, hooks: str) -> Task:
+        """What the engines get."""
+        c = self._c
+        whole = divided.span == "from" or not divided.kept
+        shown = (*divided.front, *divided.hidden)
+        prefix = c.transcript.view.messages() if whole else scope.messages(shown)
+        markers = plan(c.frame, prefix, c.profile.cache, c.sizes(), c.lifetimes, shared=len(prefix))
+        return Task(
+            scope=divided,
+            profile=c.profile,
+            frame=c.frame,
+            prefix=tuple(prefix),
+            markers=markers,
+            user=request.instructions,
+            hooks=hooks,
+            room=c.window.effective,
+            tokens=c.gauge.estimator.tokens,
+            upto=None if whole else shown[-1].said.uuid,
+            restored=restore.kinds(c.slots),
+        )
+
+    def _preview(self, request: CompactionRequest, divided: Scope) -> Preview:
+        c, chooser = self._c, self.chooser
+        fit = (engine for engine in chooser.order(request) if not chooser.unfit(engine, divided, request))
+        budget = forecast.room(c, divided)
+        around, warm = c.count(writer.said(c, request, divided, "")), chooser.warm()
+        return forecast.preview(c, divided, next(fit, "extractive"), budget, around=around, warm=warm)
+
+    # -- after ----------------------------------------------------------------------------------
+
+    def _finish(
+        self,
+        request: CompactionRequest,
+        divided: Scope,
+        stamp: Stamp,
+        drafted: Drafted,
+        verdict: Verdict,
+        context: Sequence[str],
+    ) -> Compacted:
+        """Restore what is needed, and write it all down at once."""
+        c, (got, engine, left) = self._c, drafted
+        with c.lock:
+            if self.stamp() != stamp:
+                raise Refused("the conversation went on while it was being compacted; compact again")
+            before, view = c.size(), c.transcript.view
+            chain = writer.chain(view, c.transcript.new_id(), c.window.threshold, c.source.name)
+            result = Result(
+                request=request,
+                divided=divided,
+                got=got,
+                engine=engine,
+                verdict=verdict,
+                chain=chain,
+                before=before.tokens,
+                failures=self.chooser.failures,
+            )
+            boundary, restored, missed = self._write(result, context)
+            after = c.size()
+        done = Compacted(
+            boundary=boundary,
+            trigger=request.trigger,
+            engine=engine,
+            left=left,
+            tokens_before=before.tokens,
+            sent_before=before.sent,
+            tokens_after=after.tokens,
+            summarised=len(divided.hidden),
+            kept=len(divided.kept),
+            summary=verdict.text,
+            score=verdict.score,
+            chain=chain,
+            invented=verdict.invented,
+            cut=(*verdict.left_out, *missed),
+            restored=restored,
+            usage=got.usage.billed if got.usage else None,
+            usd=got.usd,
+            calls=got.calls,
+            retries=got.retries,
+            fires_again=self.chooser.due(after),
+        )
+        self._report(done)
+        self.last, self.made = done, self.made + 1
+        return done
+
+    def _write(self, result: Result, context: Sequence[str]) -> tuple[str, tuple[str, ...], list[str]]:
+        """One write; returns its id, what was restored, and what was not."""
+        c, divided, verdict = self._c, result.divided, result.verdict
+        if divided.span == "range":
+            pins = self._pins_in(divided)
+            if pins:
+                verdict = replace(verdict, text="\n\n".join([verdict.text, *pins]))
+            return writer.fold(c, replace(result, verdict=verdict)), ("pins",) if pins else (), []
+        fixed = forecast.after(c, divided, c.count(writer.said(c, result.request, divided, verdict.text)))
+        beside, restored, missed = self._restore(divided, verdict, context, fixed)
+        added = sum(c.count(blocks.words_of(block)) for one in beside for block in one.blocks)
+        boundary = writer.compaction(c, replace(result, beside=beside, after=fixed + added))
+        for forget in c.cleanups:
+            forget()
+        return boundary, tuple(restored), missed
+
+    def _restore(
+        self, divided: Scope, verdict: Verdict, context: Sequence[str], fixed: int
+    ) -> tuple[list[Beside], list[str], list[str]]:
+        c, stays = self._c, divided.side == "before"
+        front = partial(c.system_after_compaction, keeps_frame=stays)
+        moment = Moment(divided.kept, c.count, budget=c.window.budget, front=front, keeps_front=stays)
+        room = max(0, int(c.window.threshold * AFTER_SHARE) - fixed)
+        given, missed = restore.restore(c.slots, moment, room)
+        beside = [one for _, restored in given for one in restored.beside]
+        if verdict.behind:
+            beside.insert(0, Beside("facts", (blocks.text(RecordedFacts(verdict.behind).render()),)))
+        if context:
+            beside.append(restore.from_hooks(context))
+        return beside, [name for name, _ in given], missed
+
+    def _report(self, done: Compacted) -> None:
+        """What was done, once as any layer says it and once in figures."""
+        usage, total, chain = done.usage or Usage(), done.score.total, done.chain
+        self._c.events.tell(
+            Acted(
+                layer="compact",
+                mechanism=done.engine,
+                what=f"summarised {done.summarised} records, kept {done.kept}",
+                why=done.trigger,
+                items=done.summarised,
+                tokens_before=done.tokens_before,
+                tokens_after=done.tokens_after,
+                usd=done.usd,
+                reference=done.boundary,
+            )
+        )
+        self._c.events.tell(
+            CompactedEvent(
+                boundary=done.boundary,
+                trigger=done.trigger,
+                engine=done.engine,
+                left=tuple(f"{one.engine}: {one.reason}" for one in done.left),
+                tokens_before=done.tokens_before,
+                sent_before=done.sent_before,
+                tokens_after=done.tokens_after,
+                summarised=done.summarised,
+                kept=done.kept,
+                calls=done.calls,
+                input_tokens=usage.input_tokens,
+                cache_read_tokens=usage.cache_read_input_tokens,
+                cache_write_tokens=usage.cache_creation_input_tokens,
+                output_tokens=usage.output_tokens,
+                usd=done.usd,
+                in_context=total.in_context,
+                reachable=total.reachable,
+                lost=total.lost,
+                invented=len(done.invented),
+                cached_share=done.cached_share,
+                retries=done.retries,
+                restored=done.restored,
+                missed=done.cut,
+                again=chain.recompaction,
+                turns_since=chain.turns_since,
+                previous_turn=chain.previous_turn or "",
+                query_source=chain.query_source,
+                threshold=chain.threshold,
+                failures=self.chooser.failures,
+                fires_again=done.fires_again,
+            )
+        )
+
+    def _budget(self, divided: Scope, drafted: Drafted) -> int:
+        """The most the drafted summary may have."""
+        (got, engine, _), budget = drafted, forecast.room(self._c, divided)
+        if engine == "notes" and isinstance(got.found, Draft):
+            # Notes have limits of their own, and are not cut any further.
+            return budget + self._c.count(got.found.text)
+        return budget
+
+    def _pins_in(self, divided: Scope) -> list[str]:
+        hidden = {item.said.uuid for item in divided.hidden}
+        pins = (item for item in pinned_items(self._c.transcript) if item.said.uuid in hidden)
+        return [text for item in pins if (text := restore.pinned_text(item))]
+
+
+def _trigger(request: CompactionRequest) -> Literal["manual", "auto"]:
+    return "manual" if request.trigger == "manual" else "auto"

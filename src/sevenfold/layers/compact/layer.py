@@ -1,0 +1,272 @@
+"""Layer 4: the conversation is summarised and goes on from the summary; ahead of need where that is possible.
+
+Ahead: from a set fill level the summary of a fixed part is prepared in the background while the session goes on; what
+is said in the meantime is kept behind it, verbatim. One at a time; if the part has changed when the summary is ready
+(another compaction, an undo, a rewind, another model), it is thrown away.
+
+Collapse is another strategy: finished spans are folded, one by one, into summaries of their own. It starts later,
+changes less at a time, and leaves everything else as it was said. While it is on, auto-compaction is off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from sevenfold.conversation.flow import Flow
+from sevenfold.conversation.layer import Offer, TooFull
+from sevenfold.conversation.pins import pinned_items
+from sevenfold.conversation.restore import FilesSlot, PinsSlot, Seen, Slot
+from sevenfold.errors import BodyTooLarge, ContextFull, ModelError, PromptTooLong, Refused
+from sevenfold.events import SteppedAside
+from sevenfold.layers.compact import scope
+from sevenfold.layers.compact.chooser import Drafted
+from sevenfold.layers.compact.compactor import AUTO, Compactor
+from sevenfold.layers.compact.engines import SOURCE
+from sevenfold.layers.compact.request import CompactionRequest
+from sevenfold.layers.compact.scope import Scope
+from sevenfold.record.layout import Item, rounds
+from sevenfold.record.window import Window
+from sevenfold.settings import Settings
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
+
+FRESH = 0.1
+"""Of the threshold, how much must have been said since a compaction before another is prepared ahead of need."""
+OTHER_FILES = 25
+"""Of the files read, how many of the newest may be restored."""
+COLLAPSE_STARTS = 0.90
+"""Share of the effective window at which spans are folded…"""
+COLLAPSE_BLOCKS = 0.95
+"""…and at which nothing is sent any more if that did not help."""
+COLLAPSE_SPAN = 0.25
+"""Share of the effective window one span has, about."""
+COLLAPSE_LEAST = 0.02
+"""Share of the effective window below which folding a span is not worth it."""
+COLLAPSE_MOST = 4
+"""Spans folded before one request."""
+AHEAD = CompactionRequest(trigger="auto", span="up_to")
+GROWTH = 1.1
+"""After a try that came to nothing, the conversation must have so many times the records for the next."""
+CHANGED = "the conversation has changed since: the summary made in the background is of no use"
+
+
+class Ahead:
+    """A summary prepared in the background is used as soon as it is ready."""
+
+    name = "ahead"
+
+    def on(self, settings: Settings) -> bool:
+        """A switch of its own."""
+        return settings.background_compaction
+
+    def settle(self, c: Conversation) -> Flow[None]:
+        """Use a summary that is ready; after offloading, or the kept tail would weigh too much."""
+        # Whether a compaction may follow is decided on the conversation as it is before the summary is used.
+        _ = c.state(Compactor).allowed
+        if c.background is not None:
+            yield from c.state(AheadSummary).swap()
+
+
+class Compact:
+    """The conversation is summarised, and working state restored."""
+
+    name = "compact"
+
+    def on(self, settings: Settings) -> bool:
+        """Each trigger has a switch of its own."""
+        return True
+
+    def offer(self, c: Conversation) -> Offer | None:
+        """A full compaction if one is due; with collapse on, the fold of a span."""
+        compactor = c.state(Compactor)
+        if compactor.due():
+            return Offer(enough=True, urgent=compactor.presses())
+        collapses = c.settings.collapse and c.source.compacts
+        if collapses and _collapse_due(c.size().high, c.window):
+            return Offer(enough=True, plan="collapse", urgent=True)
+        return None
+
+    def relieve(self, c: Conversation, offer: Offer) -> Flow[bool]:
+        """Compact; whatever comes of it, nothing dearer is left."""
+        compactor = c.state(Compactor)
+        if offer.plan == "collapse":
+            yield from _collapse(c)
+        else:
+            yield from compactor.attempt(compactor.run(AUTO))
+            yield from compactor.last_resort()
+        return True
+
+    def may_follow(self, c: Conversation) -> bool:
+        """If auto-compaction may run in this pass."""
+        return c.state(Compactor).allowed
+
+    def on_refusal(self, c: Conversation, error: ModelError | TooFull) -> Flow[bool]:
+        """A request was too long for the provider: summarise the older part, keep the last rounds."""
+        if not isinstance(error, PromptTooLong | BodyTooLarge):
+            return False
+        if not c.settings.reactive or not c.source.compacts:
+            return False
+        return (yield from c.state(Compactor).react())
+
+    def after_answer(self, c: Conversation) -> None:
+        """Begin a summary ahead of need, unless the notes would serve."""
+        compactor, size = c.state(Compactor), c.size()
+        ahead, last = c.state(AheadSummary), compactor.last
+        if not c.settings.background_compaction or ahead.busy:
+            return
+        if size.high < compactor.next_begins or compactor.chooser.resting:
+            return
+        if last is not None and size.tokens < last.tokens_after + FRESH * c.window.threshold:
+            return
+        if compactor.may_run() and not c.ladder.spared(c, compactor.next_begins):
+            ahead.begin()
+
+    def slots(self, c: Conversation) -> Sequence[Slot]:
+        """Pins, and the files read most recently where the conversation can read files."""
+        pins = PinsSlot(lambda: pinned_items(c.transcript))
+        read, notes = c.services.read_file, c.services.notes
+        if read is None:
+            return [pins]
+        own = {c.services.path, notes.path if notes else ""} - {""}
+        return [pins, FilesSlot(lambda: _recent_files(c), read, own=own.__contains__)]
+
+
+def _recent_files(c: Conversation) -> list[Seen]:
+    reads = c.reads.files
+    return [Seen(path, read.call) for path, read in reversed(reads.items())][:OTHER_FILES]
+
+
+def _collapse(c: Conversation) -> Flow[None]:
+    """Fold finished spans while the conversation is too full."""
+    compactor = c.state(Compactor)
+    for _ in range(COLLAPSE_MOST):
+        if not _collapse_due(c.size().high, c.window):
+            return
+        request = _next_span(c)
+        if request is None or (yield from compactor.attempt(compactor.run(request))) is None:
+            break
+    if _collapse_blocked(size := c.size().high, c.window):
+        raise ContextFull(
+            f"the conversation has about {size:,} tokens and nothing is left that could be folded; collapse "
+            f"stops sending at {int(COLLAPSE_BLOCKS * c.window.effective):,}: compact it, or snip rounds"
+        )
+
+
+def _collapse_due(tokens: int, window: Window) -> bool:
+    """Is it time to fold?"""
+    return tokens >= COLLAPSE_STARTS * window.effective
+
+
+def _collapse_blocked(tokens: int, window: Window) -> bool:
+    """May nothing be sent?"""
+    return tokens >= COLLAPSE_BLOCKS * window.effective
+
+
+def _next_span(c: Conversation) -> CompactionRequest | None:
+    """What to fold next; None if nothing is left that would help."""
+    effective = c.window.effective
+    found = scope.finished(
+        c.transcript.view, int(COLLAPSE_LEAST * effective), int(COLLAPSE_SPAN * effective), c.item_tokens
+    )
+    if found is None:
+        return None
+    return CompactionRequest(trigger="collapse", span="range", record=found[0], until=found[1])
+
+
+class AheadJob(Struct, frozen=True):
+    """A summary that is being made."""
+
+    records: tuple[str, ...]
+    """What it stands for."""
+    boundary: str | None
+    epoch: str
+
+
+class AheadSummary:
+    """Prepares one summary at a time, in the background."""
+
+    def __init__(self, c: Conversation) -> None:
+        self._c = c
+        self._compactor = c.state(Compactor)
+        self._job: AheadJob | None = None
+        self._ready: Drafted | None = None
+        self._tried: tuple[str | None, int] | None = None
+        """The compaction before, and how many records there were, when this was last begun."""
+
+    @property
+    def busy(self) -> bool:
+        """Is a summary being made, or waiting to be used?"""
+        return self._job is not None
+
+    @property
+    def making(self) -> bool:
+        """Is a summary being made?"""
+        return self._job is not None and self._ready is None
+
+    def begin(self) -> None:
+        """Start on what is closed of the conversation now."""
+        items = self._c.transcript.view.items
+        hidden = _closed(items)
+        if self.busy or not any(item.said.role == "assistant" for item in hidden):
+            return
+        boundary = self._compactor.stamp().boundary
+        if self._tried is not None and self._tried[0] == boundary and len(items) < self._tried[1] * GROWTH:
+            return
+        self._tried = boundary, len(items)
+        divided = Scope(tuple(hidden), tuple(items[len(hidden) :]), "up_to")
+        if not self._compactor.may(AHEAD, divided):
+            return
+        stamp = self._compactor.stamp()
+        self._job = AheadJob(tuple(item.said.uuid for item in hidden), stamp.boundary, stamp.epoch)
+        self._c.run_aside(self._work(divided), self._done)
+
+    def swap(self) -> Flow[None]:
+        """Use a summary that is ready, if it still stands for the beginning of the conversation."""
+        if self._job is None:
+            return
+        job, ready, items = self._job, self._ready, self._c.transcript.view.items
+        stamp = self._compactor.stamp()
+        front = tuple(item.said.uuid for item in items[: len(job.records)])
+        if (stamp.boundary, stamp.epoch, front) != (job.boundary, job.epoch, job.records):
+            if ready is not None:
+                self._job = self._ready = None
+                self._aside(CHANGED)
+            return
+        if ready is None:
+            return
+        self._job = self._ready = None
+        divided = Scope(tuple(items[: len(front)]), tuple(items[len(front) :]), "up_to")
+        try:
+            yield from self._compactor.prepared(AHEAD, divided, ready)
+        except Refused as error:
+            self._aside(str(error))
+
+    def _work(self, divided: Scope) -> Flow[Drafted | None]:
+        hooks = yield from self._compactor.ask_hooks(AHEAD)
+        if hooks is None:
+            return None
+        task = self._compactor.task(divided, AHEAD, "\n\n".join(hooks.instructions))
+        return (yield from self._compactor.chooser.draft(task, AHEAD))
+
+    def _done(self, came: Drafted | Exception | None) -> None:
+        if isinstance(came, Exception):
+            self._aside(f"in the background: {came}", type(came).__name__)
+        elif came is not None and came[1] == "extractive":
+            self._aside("in the background: no model had a summary, so there is nothing to prepare")
+        elif came is not None:
+            self._ready = came
+            return
+        self._job = None
+
+    def _aside(self, reason: str, error: str = "") -> None:
+        self._c.events.tell(SteppedAside(source=SOURCE, layer="compact", reason=reason, error=error))
+
+
+def _closed(items: Sequence[Item]) -> list[Item]:
+    """The records of all rounds that are over; the newest is left, for the work is going on there."""
+    groups = rounds(items)
+    return [item for group in groups[:-1] for item in group.items]

@@ -1,0 +1,126 @@
+"""The ladder: the layers in their order, cheapest first, and the rule that chooses between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+
+from msgspec import Struct
+
+from sevenfold.conversation.conversation import Conversation
+from sevenfold.conversation.flow import Flow
+from sevenfold.conversation.layer import (
+    Admits,
+    AnswersRefusal,
+    Follows,
+    Layer,
+    Offer,
+    Proposes,
+    Relieves,
+    Restores,
+    Settles,
+    Spares,
+    TakesResults,
+    TooFull,
+)
+from sevenfold.errors import ModelError
+from sevenfold.events import Proposed
+from sevenfold.layers.clear.layer import Clear
+from sevenfold.layers.compact.layer import Ahead, AheadSummary, Compact
+from sevenfold.layers.notes.layer import Notes, keeper_of
+from sevenfold.layers.offload.layer import Offload
+from sevenfold.record.blocks import Block
+
+STANDARD: tuple[Layer, ...] = (Offload(), Ahead(), Clear(), Notes(), Compact())
+
+
+def background_work(c: Conversation) -> tuple[str, ...]:
+    """What the standard layers are doing in the background now, in words."""
+    notes = ("notes",) if (keeper := keeper_of(c)) is not None and keeper.busy else ()
+    summary = ("summary ahead",) if c.state(AheadSummary).making else ()
+    return notes + summary
+
+
+class Step(Struct, frozen=True):
+    """A layer that should act, and what it offered."""
+
+    rung: int
+    layer: Relieves
+    offer: Offer
+
+
+class Ladder:
+    """The layers of a conversation by what they can do. Holds no state, so conversations may share one."""
+
+    def __init__(self, layers: Sequence[Layer] = STANDARD) -> None:
+        self.layers = tuple(layers)
+        self._settles = [layer for layer in layers if isinstance(layer, Settles)]
+        self._relieves = [layer for layer in layers if isinstance(layer, Relieves)]
+        self._proposes = [layer for layer in layers if isinstance(layer, Proposes)]
+        self._takes = [layer for layer in layers if isinstance(layer, TakesResults)]
+        self._admits = next((layer for layer in layers if isinstance(layer, Admits)), None)
+        self._follows = [layer for layer in layers if isinstance(layer, Follows)]
+        self._answers = [layer for layer in layers if isinstance(layer, AnswersRefusal)]
+        self._spares = [layer for layer in layers if isinstance(layer, Spares)]
+        self.restores = [layer for layer in layers if isinstance(layer, Restores)]
+        self.top = len(self._relieves)
+
+    def settling(self, c: Conversation) -> Iterator[Settles]:
+        """The layers that look at what is new."""
+        return (layer for layer in self._settles if layer.on(c.settings))
+
+    def choose(self, c: Conversation, below: int, without: Set[int] = frozenset()) -> Step | None:
+        """The cheapest layer whose offer is enough; without need of room, the cheapest with an offer.
+
+        An urgent offer goes first. If no offer is enough, the cheapest does what it can.
+        """
+        steps = [
+            Step(rung, layer, offer)
+            for rung, layer in enumerate(self._relieves[:below])
+            if rung not in without and layer.on(c.settings) and (offer := layer.offer(c)) is not None
+        ]
+        urgent = [step for step in steps if step.offer.urgent]
+        enough = [step for step in steps if step.offer.enough]
+        return next(iter(urgent or enough or steps), None)
+
+    def dearer(self, c: Conversation, than: Layer | None = None) -> bool:
+        """Could a layer dearer than this one act in this pass? Without one: could any?"""
+        after = self._relieves
+        if than is not None:
+            after = after[next(n for n, layer in enumerate(after) if layer is than) + 1 :]
+        return any(layer.on(c.settings) and layer.may_follow(c) for layer in after)
+
+    def refused(self, c: Conversation, error: ModelError | TooFull) -> Flow[bool]:
+        """Let the layers do something about a refusal, cheapest first; True once one could."""
+        for layer in self._answers:
+            if layer.on(c.settings) and (yield from layer.on_refusal(c, error)):
+                return True
+        return False
+
+    def following(self, c: Conversation) -> Iterator[Follows]:
+        """The layers that work in the background after an answer."""
+        return (layer for layer in self._follows if layer.on(c.settings))
+
+    def spared(self, c: Conversation, most: int) -> bool:
+        """Would a layer have a summary at hand, so that none need be prepared ahead of need?"""
+        return any(layer.on(c.settings) and layer.would_spare(c, most) for layer in self._spares)
+
+    def admit(self, c: Conversation, results: Sequence[Block]) -> None:
+        """Record tool results."""
+        for layer in self._takes:
+            if layer.on(c.settings):
+                results = layer.on_tool_results(c, results)
+        if self._admits is None:
+            c.transcript.user(results)
+        else:
+            self._admits.admit(c, results)
+
+    def freeze(self, c: Conversation) -> None:
+        """Decide about all results that no request has held yet."""
+        if self._admits is not None:
+            self._admits.freeze(c)
+
+    def propose(self, c: Conversation) -> list[Proposed]:
+        """What the layers would do before the next request, without doing it."""
+        with c.lock:
+            found = [one for layer in self._proposes for one in layer.propose(c)]
+            return [c.events.stamped(one) for one in found]

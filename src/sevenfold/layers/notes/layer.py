@@ -1,0 +1,425 @@
+"""Layer 3: running session notes, updated in the background, which serve as a summary at no cost.
+
+Updates are never awaited, except by a compaction, which waits a little for one that is under way. They follow each
+other and never overlap; one that takes too long counts as dead, and what comes of it is thrown away.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from sevenfold.conversation.flow import Flow, Signal, Wait, drive, in_thread
+from sevenfold.conversation.fork import fork
+from sevenfold.conversation.layer import Offer
+from sevenfold.errors import ModelError, Refused, SevenfoldError
+from sevenfold.events import Acted, SteppedAside
+from sevenfold.layers import breaker
+from sevenfold.layers.compact import summary
+from sevenfold.layers.compact.compactor import AUTO, Compactor
+from sevenfold.layers.compact.offline import notes_of
+from sevenfold.layers.compact.request import Compacted, CompactionRequest
+from sevenfold.layers.compact.scope import Scope
+from sevenfold.layers.compact.summary import Draft, Failure
+from sevenfold.layers.notes import policy as notes
+from sevenfold.layers.notes.policy import Notes as NotesText
+from sevenfold.layers.notes.policy import Since
+from sevenfold.record import blocks
+from sevenfold.record.decisions import Notes as NotesMark
+from sevenfold.settings import Settings
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
+
+SOURCE = "session_memory"
+WAIT_SECONDS = 15.0
+"""How long a compaction waits for an update that is under way…"""
+DEAD_SECONDS = 60.0
+"""…unless it has been under way for so long that nobody believes in it any more."""
+
+
+class Notes:
+    """Running notes that later serve as a free summary."""
+
+    name = "notes"
+
+    def on(self, settings: Settings) -> bool:
+        """Updating and serving each have a switch of their own."""
+        return settings.notes or settings.notes_compaction
+
+    def offer(self, c: Conversation) -> Offer | None:
+        """The notes as the summary, whenever a compaction is due."""
+        if not serves(c) or not c.state(Compactor).due():
+            return None
+        return Offer(enough=True, urgent=c.state(Compactor).presses())
+
+    def relieve(self, c: Conversation, offer: Offer) -> Flow[bool]:
+        """Compact with the notes; False if they cannot serve."""
+        compactor = c.state(Compactor)
+        done = yield from compactor.attempt(by_notes(c, AUTO))
+        if isinstance(done, str):
+            return False
+        yield from compactor.last_resort()
+        return True
+
+    def may_follow(self, c: Conversation) -> bool:
+        """Whenever a compaction may."""
+        return serves(c) and c.state(Compactor).allowed
+
+    def would_spare(self, c: Conversation, most: int) -> bool:
+        """Would the notes serve, so that no summary need be prepared ahead? They cost no call, and no wait."""
+        return serves(c) and c.state(NotesKeeper).would_serve(most)
+
+    def after_answer(self, c: Conversation) -> None:
+        """Begin an update, if one is due."""
+        if c.services.notes is not None and c.settings.notes:
+            c.state(NotesKeeper).check()
+
+
+def serves(c: Conversation) -> bool:
+    """May notes stand in for a summary here?"""
+    return c.services.notes is not None and c.background is not None and c.settings.notes_compaction
+
+
+def keeper_of(c: Conversation) -> NotesKeeper | None:
+    """What keeps the notes of a conversation; None if it has none."""
+    return None if c.services.notes is None else c.state(NotesKeeper)
+
+
+def by_notes(c: Conversation, request: CompactionRequest) -> Flow[Compacted | str | None]:
+    """Compact with the notes, asking no model; None if that was refused, a text if they cannot serve."""
+    if not serves(c):
+        return "notes are switched off"
+    keeper, compactor = c.state(NotesKeeper), c.state(Compactor)
+    yield from keeper.waiting()
+    most = c.window.threshold if request.engine == "notes" else compactor.next_begins
+    served = yield from keeper.serving(most)
+    if isinstance(served, str):
+        done: Compacted | str | None = served
+    else:
+        done = yield from compactor.served(request, *served, most)
+    if isinstance(done, str):
+        c.events.tell(SteppedAside(layer="notes", reason=done))
+    return done
+
+
+def compact(c: Conversation, request: CompactionRequest) -> Flow[Compacted | None]:
+    """Compact because the user asked for it; notes serve as the summary unless the request asks for more."""
+    compactor = c.state(Compactor)
+    compactor.must_be_on()
+    if request.engine in (None, "notes") and not request.instructions and request.span == "whole":
+        compactor.scope(request)
+        done = yield from by_notes(c, request)
+        if isinstance(done, Compacted) or done is None:
+            return compactor.passed(done)
+        if request.engine == "notes":
+            raise Refused(f"the notes cannot serve as a summary: {done}")
+    return compactor.passed((yield from compactor.run(request)))
+
+
+class Updated(Struct, frozen=True):
+    """What came of an update."""
+
+    notes: NotesText
+    covered: str
+    boundary: str | None
+
+
+class Edition(Struct, frozen=True):
+    """Which notes, of which part of which conversation: what is found out about them holds while these are the same.
+
+    That the conversation grows does not matter: what the record bears out, it goes on bearing out.
+    """
+
+    text: str
+    covered: str
+    boundary: str | None
+    view: tuple[int, int]
+
+
+class Candidate(Struct, frozen=True):
+    """Notes that could be the summary."""
+
+    edition: Edition
+    held: NotesText
+    scope: Scope
+    draft: Draft
+
+
+class Job:
+    """An update that is being made."""
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.over = Signal()
+
+
+Work = Flow[Updated | Failure]
+
+
+class NotesKeeper:
+    """Looks after one session's notes."""
+
+    def __init__(self, c: Conversation) -> None:
+        self._c = c
+        assert c.services.notes is not None
+        self._file = c.services.notes
+        self._tried: str | None = None
+        """Where the conversation stood at the last try: one that fails is not repeated until there is more."""
+        self._tried_after: str | None = None
+        """The compaction before that."""
+        self._failures = 0
+        self._job: Job | None = None
+        self._looking = False
+        self._looked: tuple[Edition, str] | None = None
+        """The notes that were last held against the record, and what in them it does not bear out."""
+
+    # -- keeping --------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """After an answer: begin an update if one is due and none is under way."""
+        view = self._c.transcript.view
+        # After a compaction there is other work to take notes of: one try is worth it.
+        pause = breaker.pause(self._failures) if view.boundary == self._tried_after else 1
+        if self._alive() is not None or not notes.due(self._since(), self._c.window, pause):
+            return
+        job = self._job = Job(self._c.clock.now())
+        self._tried, self._tried_after = view.tip, view.boundary
+        self._c.run_aside(self.update(), lambda came: self._done(job, came))
+
+    def update(self) -> Work:
+        """Ask for an update of the notes as they are now."""
+        view = self._c.transcript.view
+        covered, boundary = view.tip or "", view.boundary
+        now = self._now()
+        asked = fork(self._c, SOURCE)
+        asked.user(notes.instruction(now, self._c.window, self._c.count))
+        try:
+            outcome = yield from asked.turn()
+        except ModelError as error:
+            return Failure("api_error", str(error))
+        said = "\n".join(blocks.words_of(block) for block in outcome.reply.answer.blocks)
+        changed = notes.apply(now, said)
+        return changed if isinstance(changed, Failure) else Updated(changed, covered, boundary)
+
+    def extract(self) -> Updated | Failure:
+        """An update that asks nobody: what code finds in the record."""
+        view = self._c.transcript.view
+        found = notes.apply(NotesText(), notes_of(view.items))
+        if isinstance(found, Failure):
+            return found
+        changed = {**self._now().sections, **found.sections}
+        return Updated(NotesText(changed), view.tip or "", view.boundary)
+
+    def _now(self) -> NotesText:
+        """The notes as they are."""
+        return notes.read(self._file.read() or "")
+
+    def store(self, updated: Updated) -> None:
+        """Write an update down; the mark only counts as long as the conversation is not compacted."""
+        self._file.write(updated.notes.render())
+        self._c.transcript.label("ai-title", updated.notes.sections.get(notes.TITLE, ""))
+        self._c.transcript.decide(NotesMark(covered=updated.covered, boundary=updated.boundary))
+        self._c.events.tell(
+            Acted(
+                source=SOURCE,
+                layer="notes",
+                mechanism="update",
+                what="session notes brought up to date",
+                why="the conversation has grown",
+                reference=self._file.path,
+                undoable=False,
+            )
+        )
+
+    def waiting(self) -> Flow[None]:
+        """Wait for an update that is under way, if there is one worth waiting for."""
+        job = self._alive()
+        if job is not None and not (yield from Wait(job.over, WAIT_SECONDS)):
+            self._aside(
+                f"an update was not done after {WAIT_SECONDS:.0f} seconds: the notes are used as they are"
+            )
+
+    def _done(self, job: Job, came: Updated | Failure | Exception) -> None:
+        try:
+            if self._alive() is not job:
+                self._aside("an update came too late and was thrown away")
+            elif isinstance(came, Updated):
+                self.store(came)
+                self._failures = 0
+            else:
+                self._failed(came.detail if isinstance(came, Failure) else str(came))
+        except SevenfoldError as error:
+            self._failed(str(error))
+        finally:
+            if self._job is job:
+                self._job = None
+            job.over.happen()
+
+    def _failed(self, reason: str) -> None:
+        self._aside(reason)
+        rested, self._failures = (
+            breaker.opened(self._failures),
+            breaker.after(self._failures, succeeded=False),
+        )
+        if breaker.opened(self._failures) and not rested:
+            told = (
+                f"the session notes could not be brought up to date {self._failures} times in a row ({reason}): they "
+                "are tried again after a compaction, and else more and more rarely; the setting notes stops them"
+            )
+            self._c.events.tell(SteppedAside(source=SOURCE, layer="breaker", reason=told))
+
+    def _aside(self, reason: str) -> None:
+        self._c.events.tell(SteppedAside(source=SOURCE, layer="notes", reason=reason))
+
+    @property
+    def busy(self) -> bool:
+        """Are the notes being brought up to date?"""
+        return self._alive() is not None
+
+    def _alive(self) -> Job | None:
+        job = self._job
+        return job if job is not None and self._c.clock.now() - job.began < DEAD_SECONDS else None
+
+    def _since(self) -> Since:
+        """What happened since the last update; looked for from the end, where it is."""
+        view = self._c.transcript.view
+        known = {self.covered(), self._tried} - {None}
+        since, met = [], False
+        for item in reversed(view.items):
+            # What a compaction brought along was there before: the conversation grows from there on.
+            met = item.said.uuid in known or bool(view.brought_by(item.said.uuid))
+            if met:
+                break
+            since.append(item)
+        first = not met and view.boundary is None
+        newest = next((item for item in since if item.said.role == "assistant"), None)
+        return Since(
+            grown=self._c.size().tokens if first else sum(map(self._c.item_tokens, since)),
+            first=first,
+            calls=sum(len(item.said.calls) for item in since),
+            resting=newest is not None and not newest.said.calls,
+        )
+
+    # -- using ----------------------------------------------------------------------------------
+
+    def covered(self) -> str | None:
+        """The newest record the notes cover; a compaction resets it."""
+        view = self._c.transcript.view
+        for made in reversed(view.decisions()):
+            if isinstance(made, NotesMark):
+                return made.covered if made.boundary == view.boundary else None
+        return None
+
+    def too_little(self) -> str:
+        """Why even notes of everything that was said could not be the summary; empty if they could."""
+        divided = self._divided(self._c.transcript.view.tip or "")
+        return divided if isinstance(divided, str) else ""
+
+    def serve(self, most: int) -> tuple[Scope, Draft] | str:
+        """The notes as a summary of what they cover, with what is to be kept; or why they cannot serve.
+
+        The conversation must have fewer tokens then than ``most``.
+        """
+        return drive(self.serving(most), None)
+
+    def serving(self, most: int) -> Flow[tuple[Scope, Draft] | str]:
+        """The same for those who must not be kept waiting while the record is searched."""
+        while True:
+            found = self._candidate(most)
+            if isinstance(found, str):
+                return found
+            if self._looked is not None and self._looked[0] == found.edition:
+                drift = self._looked[1]
+                return (
+                    f"the notes do not agree with the record: {drift}"
+                    if drift
+                    else (found.scope, found.draft)
+                )
+            yield from self._look(found)
+
+    def would_serve(self, most: int) -> bool:
+        """Would they serve, as far as is known? What is not known yet is found out beside the conversation."""
+        found = self._candidate(most)
+        if isinstance(found, str):
+            return False
+        if self._looked is not None and self._looked[0] == found.edition:
+            return not self._looked[1]
+        if not self._looking:
+            self._looking = True
+            self._c.run_aside(self._look(found), self._have_looked)
+        return True
+
+    def _look(self, found: Candidate) -> Flow[None]:
+        drift = yield from in_thread(partial(self._drift, found))
+        self._looked = found.edition, drift
+
+    def _have_looked(self, came: Exception | None) -> None:
+        self._looking = False
+        if came is not None:
+            self._aside(str(came))
+
+    def _candidate(self, most: int) -> Candidate | str:
+        """What would stand in the place of the conversation, if the record bears it out."""
+        text, mark, view = self._file.read(), self.covered(), self._c.transcript.view
+        if text is None:
+            return "there are no notes"
+        held = notes.read(text)
+        if held.empty:
+            return "the notes are still empty"
+        if mark is None:
+            return "nobody knows what the notes cover"
+        divided = self._divided(mark)
+        if isinstance(divided, str):
+            return divided
+        said = self._said(held)
+        draft = self._draft(held)
+        if isinstance(draft, Failure):
+            return draft.detail
+        kept = self._fixed() + self._c.load(divided.kept) + self._c.count(said)
+        if kept >= most:
+            return (
+                f"with what must be kept they would fill {kept:,} tokens, and the next is due at {most:,}"
+            )
+        edition = Edition(text, mark, view.boundary, view.version)
+        return Candidate(edition, held, divided, draft)
+
+    def _divided(self, mark: str) -> Scope | str:
+        view = self._c.transcript.view
+        items = view.items
+        start = notes.keep_from(items, mark, self._c.window, self._c.item_tokens)
+        if start is None:
+            return "what the notes cover is not in view"
+        while start > 0 and not (start == len(items) or view.begins_round(items[start].said.uuid)):
+            start -= 1
+        if not any(item.said.role == "assistant" for item in items[:start]):
+            least = (
+                f"{self._c.window.budget(notes.KEEP_TOKENS):,} tokens and {notes.KEEP_MESSAGES} messages"
+            )
+            return f"behind notes at least {least} stay word for word, and there is hardly more than that"
+        return Scope(tuple(items[:start]), tuple(items[start:]), "up_to")
+
+    def _fixed(self) -> int:
+        gauge = self._c.gauge
+        return round(gauge.estimator.tokens(gauge.opening))
+
+    def _drift(self, found: Candidate) -> str:
+        """A name in the notes that no record mentions; empty if there is none.
+
+        What they claim about the user is marked when they serve, as in any summary.
+        """
+        strange = (name for name in notes.names(found.held) if not self._mentioned(name))
+        return next((f"no record mentions {name}" for name in strange), "")
+
+    def _said(self, held: NotesText) -> str:
+        return notes.as_summary(held, self._file.path, self._c.window, self._c.count)
+
+    def _draft(self, held: NotesText) -> Draft | Failure:
+        """The notes as what a model could have answered that was asked for a summary."""
+        return summary.read(f"<summary>\n{self._said(held)}\n</summary>")
+
+    def _mentioned(self, name: str) -> bool:
+        """Does anything that was said hold this name, or the last part of it?"""
+        return self._c.transcript.log.mentions(name.rstrip("/").replace("\\", "/").rpartition("/")[2])
