@@ -19,7 +19,8 @@ from sevenfold.lab.fidelity import Count, Probe, Score, judge, sample, texts
 from sevenfold.lab.fidelity.reader import account
 from sevenfold.layers.compact.extract import facts
 from sevenfold.layers.compact.extract.notation import read_back
-from sevenfold.layers.compact.summary import Evidence, mark
+from sevenfold.layers.compact.summary import Evidence
+from sevenfold.layers.compact.summary import unsupported as claims_of
 from sevenfold.ports import Log
 from sevenfold.recall.index import RecallIndex
 from sevenfold.record.decisions import Commit, Fold, Rewound, Snip, Undone
@@ -206,7 +207,7 @@ def unsupported(summaries: Iterable[str], items: Sequence[Item], log: Log) -> tu
         return (Item.of(entry, place) for place, entry in enumerate(entries))
 
     evidence = Evidence(facts(items), items, said)
-    return tuple(one for text in summaries for one in mark({0: read_back(text)[1]}, evidence).sentences)
+    return tuple(one for text in summaries for one in claims_of(read_back(text)[1], evidence))
 
 
 def _total(audited: list[AuditedCompaction], scores: list[Score]) -> AuditTotal:

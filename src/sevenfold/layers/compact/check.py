@@ -70,7 +70,7 @@ class Checker:
             text, score = self._completed(made.text, facts, divided)
             return Verdict(text, score, made.left_out, claims)
         words = signed_words(got.signed)
-        claims = summary.mark({0: words}, evidence).sentences
+        claims = summary.unsupported(words, evidence)
         shown = summary.sections(facts, budget, self._c.count, span=divided.span).text
         if claims:
             shown = f"{Unsupported.of(claims).render()}\n\n{shown}"

@@ -13,7 +13,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from sevenfold.layers.compact.extract import facts as facts_of
-from sevenfold.layers.compact.extract import notation
+from sevenfold.layers.compact.extract import notation, outline
 from sevenfold.layers.compact.extract.facts import Facts, Kind
 from sevenfold.layers.compact.extract.outline import TITLES, TITLES_UP_TO
 from sevenfold.layers.compact.summary import lists
@@ -40,6 +40,7 @@ __all__ = [
     "prose",
     "read",
     "sections",
+    "unsupported",
 ]
 
 Span = Literal["whole", "from", "up_to", "range"]
@@ -47,6 +48,14 @@ Span = Literal["whole", "from", "up_to", "range"]
 
 _PROSE = 0.07
 _EARLIER_PROSE = 0.05
+
+
+def unsupported(text: str, evidence: Evidence) -> tuple[str, ...]:
+    """The sentences of a summary that cannot be changed which would be marked, with its list of the user's messages."""
+    sections = outline.split(text)
+    if told := sections.get(6):
+        sections[6] = f"The user said:\n{told}"
+    return mark(sections, evidence).sentences
 
 
 def combine(draft: Draft, facts: Facts, budget: int, count: Count, *, span: Span = "whole") -> Summary:

@@ -53,7 +53,7 @@ class Act(Struct, frozen=True):
     """One act, as patterns."""
 
     word: re.Pattern[str]
-    stems: frozenset[str]
+    stems: tuple[str, ...]
     asked: re.Pattern[str]
     """How it is named behind "the user asked"."""
     named: re.Pattern[str]
@@ -87,7 +87,8 @@ def acts() -> tuple[Act, ...]:
     for line in ACTS.strip().splitlines():
         verbs, _, nouns = line.partition("|")
         counts, *names = verbs.split()
-        stems = frozenset(word[:5] for name in (*names, *nouns.split()) for word in name.split("-"))
+        words = (word for name in (*names, *nouns.split()) for word in name.split("-"))
+        stems = tuple({word[:5] for word in words if len(word) > 2})
         base, ing, done = ("|".join(one) for one in zip(*map(_forms, names), strict=True))
         patterns = _patterns(base, ing, done, rf"(?:{'|'.join(nouns.split()) or '(?!)'})s?")
         word, asked, said = (re.compile(one, re.IGNORECASE) for one in patterns)

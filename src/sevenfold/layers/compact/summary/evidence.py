@@ -113,11 +113,13 @@ def _spoken(items: Iterable[Item]) -> dict[str, str]:
 
 
 def in_english(text: str) -> bool:
-    """Is one in twenty of its words among the small ones of English? A few words alone do not tell."""
-    return 20 * len(_ENGLISH.findall(text)) >= len(text.split()) - _FEW
+    """Is it in Latin letters, and one in twenty words a small one of English? A few words alone do not tell."""
+    letters = [sign.isascii() for sign in text if sign.isalpha()]
+    small = len(_ENGLISH.findall(text))
+    return 2 * sum(letters) >= len(letters) and 20 * small >= len(text.split()) - _FEW
 
 
 def _words(text: str, act: Act) -> frozenset[str]:
     """The words that say what an act is done to, by their first letters."""
     words = (word for word in _WORD.findall(text.casefold()) if not _SMALL.fullmatch(word))
-    return frozenset(word[:6] for word in words if word[:5] not in act.stems)
+    return frozenset(word[:6] for word in words if not word.startswith(act.stems))
