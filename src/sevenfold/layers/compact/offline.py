@@ -87,7 +87,10 @@ def _sections(facts: Facts) -> dict[str, str]:
         "Files and Functions": _lines(f"{file.path}{' (changed)' * file.changed}" for file in facts.files),
         "Workflow": _lines(f"`{command.line}`: {command.state}" for command in facts.commands),
         "Errors & Corrections": _lines(
-            [*(problem.lines for problem in facts.problems), *(one.text for one in facts.corrections)]
+            [
+                *(problem.lines for problem in facts.problems),
+                *(one.text for one in (*facts.permissions, *facts.corrections)),
+            ]
         ),
         "Worklog": _lines(one.text for one in facts.outcomes),
     }

@@ -7,6 +7,7 @@ out what a decision took out of sight, and takes up what earlier summaries hand 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
@@ -61,6 +62,8 @@ __all__ = [
 ]
 
 _MOST_PENDING = 3
+_NEWEST_FIRST = ("permissions", "corrections", "files", "commands", "problems", "identifiers")
+_OLDEST_FIRST = ("messages", "replies", "tasks", "outcomes")
 _ONCE = TypeVar("_ONCE", Quote, Permission, Command, Problem)
 
 
@@ -108,25 +111,11 @@ def _handed_on(items: Sequence[Item]) -> Facts:
 
 
 def _with(old: Facts, new: Facts, prose: Mapping[int, str]) -> Facts:
-    return Facts(
-        messages=(*old.messages, *new.messages),
-        replies=(*old.replies, *new.replies),
-        permissions=(*new.permissions, *old.permissions),
-        corrections=(*new.corrections, *old.corrections),
-        files=(*new.files, *old.files),
-        commands=(*new.commands, *old.commands),
-        problems=(*new.problems, *old.problems),
-        tasks=(*old.tasks, *new.tasks),
-        pending=new.pending or old.pending,
-        identifiers=(*new.identifiers, *old.identifiers),
-        outcomes=(*old.outcomes, *new.outcomes),
-        current=new.current or old.current,
-        prose=_joined(old.prose, prose),
-        left_out={
-            kind: old.left_out.get(kind, 0) + new.left_out.get(kind, 0)
-            for kind in {**old.left_out, **new.left_out}
-        },
-    )
+    both = {name: (*getattr(new, name), *getattr(old, name)) for name in _NEWEST_FIRST}
+    both |= {name: (*getattr(old, name), *getattr(new, name)) for name in _OLDEST_FIRST}
+    left_out = Counter(old.left_out) + Counter(new.left_out)
+    last = {"pending": new.pending or old.pending, "current": new.current or old.current}
+    return Facts(**both, **last, prose=_joined(old.prose, prose), left_out=dict(left_out))
 
 
 def _joined(old: Mapping[int, str], new: Mapping[int, str]) -> Mapping[int, str]:

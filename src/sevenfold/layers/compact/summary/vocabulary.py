@@ -7,29 +7,31 @@ from __future__ import annotations
 
 import re
 
-# When an act counts (always, when done to a thing, when done to a guard), its verbs | its nouns.
+# When an act counts (always, when done to a thing, when done to a guard), its verbs | its nouns. Behind a slash is an
+# irregular participle; a plus joins a verb and the particle that may follow its object.
 ACTS = """
 always  delete erase wipe purge destroy truncate shred decommission  | deletion removal erasure destruction
-thing   remove drop clear clean empty prune discard abandon flush get-rid-of throw-away scrap archive | cleanup
+thing   remove drop clear clean empty prune discard abandon flush get/got+rid+of throw/thrown+away archive | cleanup
 always  push force-push                                              | push force-push
-thing   merge squash rebase amend rewrite                            | merge
-always  deploy redeploy ship publish launch release open-source roll-out go-live | deployment rollout release launch
+thing   merge squash rebase amend rewrite/rewritten                  | merge
+always  deploy redeploy ship publish launch release open-source roll+out go+live | deployment rollout release launch
 always  migrate                                                      | migration
-thing   revert reset restore roll-back withdraw downgrade            | rollback
-always  overwrite anonymise anonymize bulk-update leak               |
+thing   revert reset/reset restore roll+back withdraw/withdrawn downgrade | rollback
+always  overwrite/overwritten anonymise anonymize bulk-update leak   |
 always  email mail tweet reply announce                              |
-thing   send post forward upload export sync share paste hand        |
-always  pay buy purchase refund wire spend sell donate charge transfer | purchase payment payout refund transfer charges
+thing   send/sent post forward upload export sync share paste hand   |
+always  pay/paid buy/bought purchase refund wire spend/spent sell/sold donate charge transfer | purchase payment payout
+always  refund transfer                                              | refund transfer charges
 thing   order book submit file provision subscribe                   | submission
 always  cancel terminate unsubscribe ban suspend                     | cancellation termination
 thing   close lock                                                   | closure
-thing   stop kill abort shut-down take-down take-offline restart reboot bounce | shutdown restart reboot
+thing   stop kill abort shut/shut+down take/taken+down take/taken+offline restart reboot bounce | shutdown restart
 always  revoke rotate invalidate deactivate                          | revocation rotation
-thing   change replace set point switch move upgrade double raise    | upgrade
-thing   grant give elevate expose reveal print commit make open      | exposure
-guard   disable turn-off switch-off bypass skip ignore override silence mute waive dismiss lift remove drop |
+thing   change replace set/set point switch move upgrade double raise | upgrade
+thing   grant give/given elevate expose reveal print commit make/made open | exposure
+guard   disable turn+off switch+off bypass skip ignore override silence mute waive dismiss lift remove drop |
 thing   accept sign approve self-approve answer vote                 | acceptance
-thing   install uninstall execute run pipe format reformat           |
+thing   install uninstall execute run/run pipe format reformat       |
 """
 THINGS = """
 file folder directory tree data database db schema table row record branch tag main master develop trunk upstream pr
@@ -81,6 +83,19 @@ rather mistake turned_down wait_for unclear clarified wonder\w* withdrew to_be_a
 DENIES_NOTHING = r"""
 no_(objections?|problems?) no_((further|more)_)?(confirmations?|approvals?)_(is|are)_(needed|required)
 without_(asking|waiting|((a|any)_)?(review|fix|confirmation|approval)) (not|\w+n't)_(mind|care|only|just)
+"""
+# Words that may follow a noun that ends its phrase, and a verb that is not part of a noun.
+AFTER_A_NOUN = r"""
+and or but of on in from to for with that which who at by before after older over as into under without outside against
+right now today tonight tomorrow is are was were be can may could should will has have had so again once until when if
+whenever while via about anyway off down out public offline straight myself made taken withdrawn rewritten this the they
+we i it because not next last through during #?\d+ \w+ed \w+ly
+"""
+AFTER_A_VERB = "the an? it them this that all every to with anyway now today everything and or as"
+# Words between a verb of asking and what is asked for.
+BETWEEN = r"""
+me us we i you it that the an? any all this these to for on of with over so yes please go ahead and just then now also
+assistant agent is was fine right okay ok have using use run running do \w+ly
 """
 SUPPOSES = "if once unless until when whenever whether after before as_soon_as in_case provided"
 
