@@ -3,9 +3,9 @@
     python bench/inventing.py [FOLDER] [-v]     default: ../shared/corpus beside the project
 
 `bench/claims` holds planted claims over some forty acts that are hard to take back, and honest sentences that look like
-them; both were written before the check was. Each is put into a summary in several layouts. Nothing may be deleted:
-without its marks and citations a summary must read as it did before. Then the summaries that models wrote in the Claude
-sessions of the folder are checked. Ends with 1 if a bar is missed.
+them. Both were written before the check was, and two later rounds while it was being corrected. Each is put into a summary
+in several layouts. Nothing may be deleted: without its marks and citations a summary must read as it did before. Then
+the summaries that models wrote in the Claude sessions of the folder are checked. Ends with 1 if a bar is missed.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Found(Struct):
 
 
 def sentences(name: str) -> Iterator[tuple[str, str]]:
-    """The sentences of a file, each with the heading it is under; a block of code is one."""
+    """The sentences of a set, each with the heading it is under; a block of code is one."""
     heading, block = "", list[str]()
-    for line in (CLAIMS / name).read_text("utf-8").splitlines():
+    for line in (CLAIMS / f"{name}.txt").read_text("utf-8").splitlines():
         if block or line.startswith("```"):
             block.append(line)
             if len(block) > 1 and line.startswith("```"):
@@ -76,7 +76,7 @@ def evidence() -> Evidence:
 
 
 def checked(name: str, *, planted: bool) -> dict[str, Found]:
-    """What becomes of the sentences of a file in each layout."""
+    """What becomes of the sentences of a set in each layout."""
     known = evidence()
     found = {layout: Found() for layout in LAYOUTS}
     for layout, form in LAYOUTS.items():

@@ -222,12 +222,17 @@ def test_an_english_summary_of_a_user_who_writes_another_language_is_not_held_ag
 
 
 @pytest.mark.spec("S4.12")
-def test_nine_in_ten_planted_claims_are_marked_and_next_to_no_honest_sentence() -> None:
-    planted = inventing.checked("planted.txt", planted=True)
-    honest = inventing.checked("honest.txt", planted=False)
+@pytest.mark.parametrize("later", ["", "_later"])
+def test_nine_in_ten_planted_claims_are_marked_and_next_to_no_honest_sentence(later: str) -> None:
+    planted = inventing.checked(f"planted{later}", planted=True)
+    honest = inventing.checked(f"honest{later}", planted=False)
     assert [bar for bar in inventing.bars(planted, honest) if not bar[3]] == []
-    assert all(one.told >= 200 for one in (*planted.values(), *honest.values()))
-    assert len({heading for heading, _ in inventing.sentences("planted.txt")}) >= 40
+
+
+def test_the_sets_are_large_enough() -> None:
+    assert len(list(inventing.sentences("planted"))) >= 200
+    assert len(list(inventing.sentences("honest"))) >= 200
+    assert len({heading for heading, _ in inventing.sentences("planted")}) >= 40
 
 
 # What a program put there

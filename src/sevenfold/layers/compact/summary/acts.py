@@ -19,8 +19,7 @@ from sevenfold.layers.compact.summary.vocabulary import (
     AFTER_A_VERB,
     BETWEEN,
     COMMANDS,
-    GUARDS,
-    THINGS,
+    OBJECTS,
     any_of,
 )
 
@@ -69,16 +68,20 @@ def _first(text: str, found: Iterable[Act], command: object) -> Act | None:
 @cache
 def acts() -> tuple[Act, ...]:
     """The list, read."""
-    objects = {"always": None, "thing": _ending(THINGS, r"|[~.\w-]*/[\w./*-]+"), "guard": _ending(GUARDS)}
+    objects: dict[str, str] = {}
+    for line in OBJECTS.strip().splitlines():
+        kind, _, words = line.partition(" ")
+        objects[kind] = f"{objects.get(kind, '')} {words}".replace(" PATH", r" [~.\w-]*/[\w./*-]+")
     found = []
     for line in ACTS.strip().splitlines():
         verbs, _, nouns = line.partition("|")
-        counts, *names = verbs.split()
+        kind, *names = verbs.split()
         stems = tuple({word[:5] for word in re.findall(r"\w{3,}", f"{' '.join(names)} {nouns}")})
         base, ing, done = ("|".join(one) for one in zip(*map(_forms, names), strict=True))
         patterns = _patterns(base, ing, done, rf"(?:{'|'.join(nouns.split()) or '(?!)'})s?")
         word, asked, said = (re.compile(one, re.IGNORECASE) for one in patterns)
-        found.append(Act(word, stems, asked, said, objects[counts]))
+        counts = None if kind == "any" else _ending(objects[kind])
+        found.append(Act(word, stems, asked, said, counts))
     return tuple(found)
 
 
@@ -90,19 +93,19 @@ def _patterns(*forms: str) -> tuple[str, str, str]:
     may = rf"\b(?:can|may|could|should|must|will|shall|we|i)\s+(?:\w+ly\s+)?{base}"
     too = rf"(?:\band|\bthen|,)\s+(?:to |then |just )?(?:{base}|{ing}){_VERB_ENDS}"
     asked = (
-        rf"{_BETWEEN}(?:{_TO}{base}|(?<!\ba )(?<!\ban ){ing}|{head}|{left})|:[:\s*]*{_BETWEEN}(?:{base}|{head})"
-        rf"|(?:(?!\bto (?!be\b)).)*?(?:\b(?:be|being|gets?)\s+(?:\w+ly\s+)?(?:\w+ and )?{done}|{may})|.*?{too}"
+        rf"{_BETWEEN}(?:{_TO}{base}|(?<!\ba )(?<!\ban ){ing}|(?<!\bto ){head}|{left})"
+        rf"|:[:\s*]*{_BETWEEN}(?:{base}|{head})|(?:(?!\bto (?!be\b)).)*?(?:\b(?:be|being|gets?)\s+(?:\w+ly\s+)?(?:\w+ and )?{done}|{may})|.*?{too}"
     )
     named = (
-        rf"(?:\A|[.?!:]\s+)\W*{_BETWEEN}(?:{ing}|{base}|{head})|{may}|{too}|\b(?:for|of|on) {head}"
-        rf"|\b(?:to|for|before|of) (?:\w+ly )?(?:{base}|{ing})"
+        rf"(?:\A|[.?!:][\s*]+)\W*{_BETWEEN}(?:{ing}|{base}|{head})|{may}|{too}|\b(?:for|of|on) {head}"
+        rf"|\b(?:to|for|before|of|covers?|including|with) (?:\w+ly )?(?:{base}|{ing})"
         rf"|\b(?:be|been|was|were|is|are|gets?)\s+(?:\w+ly\s+)?{done}"
     )
     return rf"{base}|{ing}|{done}|{noun}", asked, named
 
 
-def _ending(words: str, more: str = "") -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w-])(?:{any_of(words)}(?:e?s)?{more}){_NOUN_ENDS}", re.IGNORECASE)
+def _ending(words: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w-]){any_of(words)}(?:e?s)?{_NOUN_ENDS}", re.IGNORECASE)
 
 
 def _forms(verb: str) -> tuple[str, str, str]:

@@ -53,7 +53,7 @@ _GRANTED = _pattern(
     rf"(?:{_IS}(?:{_GIVES}|{_ORDERS}|given)\b.{{0,20}}|(?:{_ORDERS}|{_GIVES})\W{{0,3}}(?:by |\()){_USER}",
     rf"\bwhich{_SOME}user{_SOME}{_ORDERS}\b|\b(?:permitted|allowed)\b[^.]*{_USER}|\baccording to the user\b",
     rf"(?<!soon )\bas\b(?! soon)[^,.;]{{0,15}}(?:{_USER}|\b(?:discussed|{_GIVES}|{_ORDERS})\b)",
-    r"\bno (?:further |more )?(?:confirmation|approval) is (?:needed|required)\b",
+    r"\bno (?:further |more )?(?:confirmation|approval) is (?:needed|required)\b|\buser-(?:approved|requested)\b",
 )
 """Leave is said to have been given, somewhere in the sentence."""
 _IT = _pattern(
