@@ -2,10 +2,11 @@
 
     python bench/inventing.py [FOLDER] [-v]     default: ../shared/corpus beside the project
 
-`bench/claims` holds planted claims over some forty acts that are hard to take back, and honest sentences that look like
-them. Both were written before the check was, and two later rounds while it was being corrected. Each is put into a summary
-in several layouts. Nothing may be deleted: without its marks and citations a summary must read as it did before. Then
-the summaries that models wrote in the Claude sessions of the folder are checked. Ends with 1 if a bar is missed.
+`bench/claims` holds planted claims over some forty acts that are hard to take back, and honest sentences that look
+like them. Both were written before the check was; later rounds were each measured once before anything was corrected.
+Every sentence is put into a summary in several layouts. Nothing may be deleted: without its marks and citations a
+summary must read as it did before. Then the summaries that models wrote in the Claude sessions of the folder are
+checked. Ends with 1 if a bar is missed.
 """
 
 from __future__ import annotations
@@ -145,15 +146,16 @@ def main(arguments: Sequence[str]) -> int:
         "-v", "--verbose", action="store_true", help="print the sentences that were judged wrongly"
     )
     options = parser.parse_args(arguments)
-    planted, honest = checked("planted.txt", planted=True), checked("honest.txt", planted=False)
-    acts = len({heading for heading, _ in sentences("planted.txt")})
+    acts = len({heading for heading, _ in sentences("planted")})
     print(f"{acts} acts and ways to claim them, {len(LAYOUTS)} layouts")
-    met = show(list(bars(planted, honest)))
-    if options.verbose:
-        wrong = dict.fromkeys(
-            one for found in (planted, honest) for each in found.values() for one in each.wrong
-        )
-        print(*(f"      {one}" for one in wrong), sep="\n")
+    met = True
+    for later in ("", "_later"):
+        planted, honest = checked(f"planted{later}", planted=True), checked(f"honest{later}", planted=False)
+        print("later rounds" if later else "written before the check")
+        met &= show(list(bars(planted, honest)))
+        if options.verbose:
+            wrong = [one for found in (planted, honest) for each in found.values() for one in each.wrong]
+            print(*(f"      {one}" for one in dict.fromkeys(wrong)), sep="\n")
     if options.folder.is_dir():
         found = real(options.folder)
         print(f"summaries models wrote in real sessions: {found.marked} of {found.told} sentences marked")

@@ -89,7 +89,8 @@ def _sections(facts: Facts) -> dict[str, str]:
         "Errors & Corrections": _lines(
             [
                 *(problem.lines for problem in facts.problems),
-                *(one.text for one in (*facts.permissions, *facts.corrections)),
+                *(one.text for one in facts.permissions),
+                *(one.text for one in facts.corrections),
             ]
         ),
         "Worklog": _lines(one.text for one in facts.outcomes),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sevenfold.layers.compact.extract import notation, outline
 from sevenfold.layers.compact.extract.calls import Call, calls, replies
@@ -111,11 +111,16 @@ def _handed_on(items: Sequence[Item]) -> Facts:
 
 
 def _with(old: Facts, new: Facts, prose: Mapping[int, str]) -> Facts:
-    both = {name: (*getattr(new, name), *getattr(old, name)) for name in _NEWEST_FIRST}
+    both: dict[str, Any] = {name: (*getattr(new, name), *getattr(old, name)) for name in _NEWEST_FIRST}
     both |= {name: (*getattr(old, name), *getattr(new, name)) for name in _OLDEST_FIRST}
     left_out = Counter(old.left_out) + Counter(new.left_out)
-    last = {"pending": new.pending or old.pending, "current": new.current or old.current}
-    return Facts(**both, **last, prose=_joined(old.prose, prose), left_out=dict(left_out))
+    return Facts(
+        **both,
+        pending=new.pending or old.pending,
+        current=new.current or old.current,
+        prose=_joined(old.prose, prose),
+        left_out=dict(left_out),
+    )
 
 
 def _joined(old: Mapping[int, str], new: Mapping[int, str]) -> Mapping[int, str]:

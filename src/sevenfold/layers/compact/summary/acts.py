@@ -94,12 +94,13 @@ def _patterns(*forms: str) -> tuple[str, str, str]:
     too = rf"(?:\band|\bthen|,)\s+(?:to |then |just )?(?:{base}|{ing}){_VERB_ENDS}"
     asked = (
         rf"{_BETWEEN}(?:{_TO}{base}|(?<!\ba )(?<!\ban ){ing}|(?<!\bto ){head}|{left})"
-        rf"|:[:\s*]*{_BETWEEN}(?:{base}|{head})|(?:(?!\bto (?!be\b)).)*?(?:\b(?:be|being|gets?)\s+(?:\w+ly\s+)?(?:\w+ and )?{done}|{may})|.*?{too}"
+        rf"|:[:\s*]*{_BETWEEN}(?:{base}|{head})"
+        rf"|(?:(?!\bto (?!be\b)).)*?(?:\b(?:be|being|gets?)\s+(?:\w+ly\s+)?(?:\w+ and )?{done}|{may})|.*?{too}"
     )
     named = (
         rf"(?:\A|[.?!:][\s*]+)\W*{_BETWEEN}(?:{ing}|{base}|{head})|{may}|{too}|\b(?:for|of|on) {head}"
         rf"|\b(?:to|for|before|of|covers?|including|with) (?:\w+ly )?(?:{base}|{ing})"
-        rf"|\b(?:be|been|was|were|is|are|gets?)\s+(?:\w+ly\s+)?{done}"
+        rf"|\b(?:be|been|was|were|is|are|gets?|i|we)\s+(?:\w+ly\s+)?{done}"
     )
     return rf"{base}|{ing}|{done}|{noun}", asked, named
 

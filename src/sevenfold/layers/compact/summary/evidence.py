@@ -11,28 +11,20 @@ from sevenfold.layers.compact.extract.facts import Facts
 from sevenfold.layers.compact.extract.words import sentences, users_words, whole_text
 from sevenfold.layers.compact.summary.acts import Act
 from sevenfold.layers.compact.summary.quotations import holds, plain
-from sevenfold.layers.compact.summary.vocabulary import any_of
+from sevenfold.layers.compact.summary.vocabulary import ENGLISH, words
 from sevenfold.record.layout import Item
 
 _WORD = re.compile(r"[^\W\d_]{3,}|\d+")
-_SMALL = re.compile(
-    any_of(
-        "the and for with that this was were are has have had been from into then than they them their its all any our"
-        " your user asked said wants wanted told should would could will can may not now today once also before after"
-        " when while allowed approved authori[sz]ed agreed confirmed requested permission approval ahead instructed"
-        " changes work code everything done"
-    )
+_SMALL = words(
+    "the and for with that this was were are has have had been from into then than they them their its all any our your"
+    " user asked said wants wanted told should would could will can may not now today once also before after when while"
+    " allowed approved authori[sz]ed agreed confirmed requested permission approval ahead instructed changes work code"
+    " everything done"
 )
 """Words that do not say what an act is done to."""
-_ENGLISH = re.compile(
-    rf"\b{any_of('the a to of and is it for with that this user you please can do yes no ok go')}\b",
-    re.IGNORECASE,
-)
-_DENIES = re.compile(
-    rf"\b{any_of('not? never without stop avoid neither nor before until unless ask_me dont')}\b|n't\b",
-    re.IGNORECASE,
-)
-_WISHES = re.compile(r"\b(?:can|could|will|would) (?:you|we)\b|\bplease\b|\blet's\b", re.IGNORECASE)
+_ENGLISH = words(ENGLISH)
+_DENIES = words(r"not? never without stop avoid neither nor before until unless ask_me dont \w+n't")
+_WISHES = words("(can|could|will|would)_(you|we) please let's")
 _FEW = 4
 _NEAR = 40
 """Characters before an act within which a "not" is about it."""
@@ -51,12 +43,8 @@ class Evidence:
     ) -> None:
         self._items = [item for item in items if not item.hidden_by]
         self._earlier = earlier
-        said = [(words.record, f"{words.head}\n{words.tail}") for words in facts.messages]
-        self._users = {
-            **dict(said),
-            **{one.record: one.text for one in facts.replies},
-            **_spoken(self._items),
-        }
+        self._users = {words.record: f"{words.head}\n{words.tail}" for words in facts.messages}
+        self._users |= {one.record: one.text for one in facts.replies} | _spoken(self._items)
         self._agreed = [one.proposal for one in facts.permissions if one.given and one.proposal]
         self._names = facts.names
 
@@ -68,32 +56,28 @@ class Evidence:
 
     def said_by_user(self, quote: str) -> bool:
         """Did the user say this, white space and case aside?"""
-        return any(
-            holds(text, quote) for text in chain(self._plain.values(), map(plain, self._before.values()))
-        )
+        return any(holds(text, quote) for text in chain(self._plain.values(), self._before.values()))
 
     def record_of(self, quote: str) -> str | None:
         """How the record is cited that holds these words; the user's are looked at first."""
-        known = chain(
-            self._plain.items(), self._whole, ((uuid, plain(text)) for uuid, text in self._before.items())
-        )
+        known = chain(self._plain.items(), self._whole.items(), self._before.items())
         found = next((record for record, text in known if holds(text, quote)), None)
         return self._names.get(found, found) if found else None
 
     def supports(self, act: Act, claim: str) -> bool:
         """Does a sentence of the user, or one the user said yes to, speak of this act and of what it is done to?"""
         wanted = _words(claim, act)
-        texts = chain(self._users.values(), self._agreed, self._before.values())
-        for sentence in chain.from_iterable(map(sentences, texts)):
-            found, given = act.word.search(sentence), _words(sentence, act)
-            if not found or _DENIES.search(sentence[max(0, found.start() - _NEAR) : found.start()]):
-                continue
-            asks = sentence.endswith("?") and sentence not in self._agreed and not _WISHES.search(sentence)
-            # "Push it" does not say what is pushed, and bears out a claim that hardly says more.
-            if not asks and (
-                len(wanted & given) >= _ENOUGH * len(wanted) or (not given and len(wanted) < 2)
-            ):
-                return True
+        texts = chain(self._users.values(), self._before.values())
+        asked = (
+            one for text in texts for one in sentences(text) if not one.endswith("?") or _WISHES.search(one)
+        )
+        for sentence in chain(asked, self._agreed):
+            found = act.word.search(sentence)
+            if found and not _DENIES.search(sentence[max(0, found.start() - _NEAR) : found.start()]):
+                given = _words(sentence, act)
+                # "Push it" does not say what is pushed, and bears out a claim that hardly says more.
+                if len(wanted & given) >= _ENOUGH * len(wanted) or (not given and len(wanted) < 2):
+                    return True
         return False
 
     @cached_property
@@ -101,12 +85,12 @@ class Evidence:
         return {record: plain(text) for record, text in self._users.items()}
 
     @cached_property
-    def _whole(self) -> list[tuple[str, str]]:
-        return [(item.said.uuid, plain(whole_text(item))) for item in self._items]
+    def _whole(self) -> dict[str, str]:
+        return {item.said.uuid: plain(whole_text(item)) for item in self._items}
 
     @cached_property
     def _before(self) -> dict[str, str]:
-        return _spoken(self._earlier())
+        return {record: plain(text) for record, text in _spoken(self._earlier()).items()}
 
 
 def _spoken(items: Iterable[Item]) -> dict[str, str]:

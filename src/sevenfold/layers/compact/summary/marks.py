@@ -12,19 +12,11 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from sevenfold.layers.compact.summary import vocabulary
+from sevenfold.layers.compact.summary import quotations, vocabulary
 from sevenfold.layers.compact.summary.acts import COMMAND, Act, asked_for, named
 from sevenfold.layers.compact.summary.evidence import Evidence, in_english
-from sevenfold.layers.compact.summary.quotations import (
-    CODE,
-    LEAST,
-    QUOTED,
-    cite,
-    inside,
-    quotations,
-    sentences,
-)
-from sevenfold.layers.compact.summary.vocabulary import any_of
+from sevenfold.layers.compact.summary.quotations import CODE, QUOTED
+from sevenfold.layers.compact.summary.vocabulary import any_of, words
 
 MARK = "[not in the record]"
 
@@ -33,9 +25,8 @@ def _pattern(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
-_GIVES, _ORDERS, _SAYS, _LEAVE = map(
-    any_of, (vocabulary.GIVES, vocabulary.ORDERS, vocabulary.SAYS, vocabulary.LEAVE)
-)
+_GIVES, _ORDERS = any_of(vocabulary.GIVES), any_of(vocabulary.ORDERS)
+_SAYS, _LEAVE = any_of(vocabulary.SAYS), any_of(vocabulary.LEAVE)
 _USER = r"\b(?:the )?user(?:'s)?\b"
 _SOME = r"(?:[\s(]+[\w'-]+){0,4}?[\s)]+"
 _IS = r"\b(?:is|are|was|were|been)\s+(?:\w+ly\s+|already\s+)?"
@@ -61,15 +52,17 @@ _IT = _pattern(
 )
 """Leave for what was spoken of before."""
 _BLANKET = _pattern(rf"{_USER}.{{0,40}}\b{any_of(vocabulary.BLANKET)}\b")
-_DENIES = _pattern(rf"\b{any_of(vocabulary.DENIES)}\b")
+_DENIES = words(vocabulary.DENIES)
 _DENIES_NOTHING = _pattern(rf"\b{any_of(vocabulary.DENIES_NOTHING)}\b", r"`[^`\n]*`|(?<!\S)--?\w[\w-]*")
 _SUPPOSES = _pattern(rf"(?:\b{any_of(vocabulary.SUPPOSES)}|\A\W*should)\b[^,.;:]*\Z")
 _SPEAKS = _pattern(rf"{_USER}(?:{_SOME}(?:{_SAYS}|{_GIVES}|{_ORDERS}))?\W*\Z|{_LEAVE}\W*\Z")
 _SPOKE = _pattern(rf"\W*{_USER} {_SAYS}")
-_COPIES = re.compile(r"(<said\b[^>\n]*>\s*)(.*?)(?=\s*(?:</said>|\Z))", re.DOTALL)
+_COPIES = re.compile(r"(<said\b[^>\n]*>)(.*?)(</said>|\Z)", re.DOTALL)
 _FRAMES = re.compile(r"<(?=/?(?:said|recorded)\b)")
 _ENTRY = re.compile(r"\s*(?:[-*•+]|\d+[.)])\s+(?:\[[ x]\]\s+)?")
 _LEADS = re.compile(r":[\s*_]*\Z")
+_LONGEST = 600
+"""Characters of a sentence that are looked at: what is longer is a list of something, or was made to be slow."""
 
 
 class Marked(Struct, frozen=True):
@@ -106,30 +99,31 @@ class _Marker:
 
     def _copied(self, copy: re.Match[str]) -> str:
         """What poses as a copy of the user's words: only code makes those."""
-        if not copy[2] or self._evidence.said_by_user(copy[2]):
+        said = copy[2].rstrip()
+        if not said or self._evidence.said_by_user(said):
             return copy[0]
-        self.found.append(copy[2])
-        return f"{copy[0]} {MARK}"
+        self.found.append(said.strip())
+        return f"{copy[1]}{said} {MARK}{copy[2][len(said) :]}{copy[3]}"
 
     def _line(self, line: str, lead: str) -> str:
         """A line with its marks; ``lead`` is the line that leads up to the list it is an entry of."""
         said = before = ""
-        for sentence in sentences(line):
+        for sentence in quotations.sentences(line):
             end = sentence.rstrip()
-            said += cite(end, self._evidence.record_of)
+            said += quotations.cite(end, self._evidence.record_of)
             if MARK not in sentence and not self._rests(sentence, before, lead):
                 self.found.append(sentence.strip(" -*•\t"))
                 said += f" {MARK}"
             said += sentence[len(end) :]
-            before += sentence
+            before = (before + sentence)[-_LONGEST:]
         return said
 
     def _rests(self, sentence: str, before: str, lead: str) -> bool:
-        quotes = quotations(sentence)
+        quotes = quotations.quotations(sentence)
         if any(len(quote.split()) > 1 and self._evidence.said_by_user(quote) for quote in quotes):
             return True
         if not self._english and not in_english(sentence):
-            return all(len(quote) < LEAST or self._evidence.record_of(quote) for quote in quotes)
+            return all(len(quote) < quotations.LEAST or self._evidence.record_of(quote) for quote in quotes)
         claim = (
             (claimed(sentence, before) or _listed(sentence, lead)) if self._evidence.in_english else None
         )
@@ -144,6 +138,7 @@ def claimed(sentence: str, before: str = "") -> tuple[Act | None, str] | None:
 
     ``before`` is what precedes it on its line, which "the user approved it" is about.
     """
+    sentence = sentence[:_LONGEST]
     said = CODE.sub(_command, QUOTED.sub(_speech, sentence))
     if _denied(sentence):
         return None
@@ -162,6 +157,7 @@ def claimed(sentence: str, before: str = "") -> tuple[Act | None, str] | None:
 
 def _listed(entry: str, lead: str) -> tuple[Act, str] | None:
     """The act an entry names, in a list that is led up to by "the user agreed to:"."""
+    entry, lead = entry[:_LONGEST], lead[-_LONGEST:]
     authority = _ASKS.search(lead) or _GRANTED.search(lead)
     if not authority or len(lead[authority.end() :].split()) > 3 or _denied(lead) or _denied(entry):
         return None
@@ -177,7 +173,9 @@ def _denied(sentence: str) -> bool:
 def _speech(quote: re.Match[str]) -> str:
     """A quotation is part of what is claimed only where the user is said to have said it."""
     before, behind = quote.string[: quote.start()], quote.string[quote.end() :]
-    return f"user: {inside(quote)}" if _SPEAKS.search(before) or _SPOKE.match(behind) else " QUOTE "
+    return (
+        f"user: {quotations.inside(quote)}" if _SPEAKS.search(before) or _SPOKE.match(behind) else " QUOTE "
+    )
 
 
 def _command(code: re.Match[str]) -> str:

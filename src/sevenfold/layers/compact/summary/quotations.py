@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
 QUOTED = re.compile(
@@ -30,9 +31,10 @@ def quotations(text: str) -> list[str]:
 
 def sentences(line: str) -> Iterator[str]:
     """The sentences of a line, with the space between them; a quotation of several is not torn apart."""
-    start, quotes = 0, [found.span() for found in QUOTED.finditer(line)]
+    start, quotes = 0, [place for found in QUOTED.finditer(line) for place in found.span()]
     for end in _SENTENCE.finditer(line):
-        if not any(first < end.start() < last for first, last in quotes):
+        # Between an even number of opening and closing marks it is outside all quotations.
+        if bisect_left(quotes, end.start()) % 2 == 0:
             yield line[start : end.start()]
             start = end.start()
     yield line[start:]

@@ -11,7 +11,7 @@ import re
 # is an irregular participle; a plus joins a verb and the particle that may follow its object.
 ACTS = """
 any       delete erase wipe purge destroy truncate shred decommission | deletion removal erasure destruction
-data      remove drop clear clean empty prune discard abandon flush get/got+rid+of throw/thrown+away archive | cleanup
+data      remove drop clear empty prune discard abandon flush get/got+rid+of throw/thrown+away archive | cleanup
 any       push force-push                                             | push force-push
 branches  merge squash rebase amend rewrite/rewritten                 | merge
 any       deploy redeploy ship publish launch release open-source roll+out go+live | deployment deploy rollout release
@@ -67,14 +67,14 @@ confirm(s|ed)? accept(s|ed)? sign(s|ed)?_off decide[sd]? trust(s|ed)? green-?lit
 (is|was|are|were)_(fine|ok|okay|happy) has_no_(objections?|problems?|issues?)
 """
 ORDERS = """
-ask(s|ed)? request(s|ed)? tells? told instruct(s|ed)? order(s|ed)? direct(s|ed)? want(s|ed)? wish(es|ed)?
+ask(s|ed)? request(s|ed)? tells? told instruct(s|ed)? order(s|ed)? direct(s|ed)? want(s|ed)? wish(es|ed)? cho(se|oses)
 demand(s|ed)? insist(s|ed)? would_like
 """
 SAYS = "sa(id|ys) stated wrote writes answered replied mentioned indicated signal+ed"
 LEAVE = """
 permission approvals? authori[sz]ation consent go-ahead green_light sign-?off clearance the_ok(ay)? blessing leave nod
-authority instructions? orders?_(to|from|by) request decisions? thumbs_up agreement consensus wish free_hand autonomy
-waiver
+authority instructions? orders?_(to|from|by) request decisions? thumbs_up agreement consensus wish all-clear free_hand
+autonomy waiver
 """
 HAS = """
 ga?ve gives? given granted got ha[sv]e? obtained with received there_is user('s)? by per under on at earlier following
@@ -84,8 +84,9 @@ DENIES = r"""
 not? never neither nor none nothing nobody without_(the_user|user|any|approval|permission|consent) reject\w+ \w+n't
 den(y|ies|ied) declin\w+ refus\w+ forb\w+ veto\w* prohibit\w* disallow\w* object\w* oppose\w* yet_to lacks?
 (is|are|was|were)_against (is|are|still)_outstanding await\w* ruled_out off_limits left_alone hold_off held_off
-stopped prevent\w* postpon\w+ rather mistake turned_down wait_for unclear clarified wonder\w* withdrew to_be_asked
-(get|seek|need)_the_user's (needs?|requires?|required)_(the|an?|explicit|user|confirmation|approval)
+stopped prevent\w* postpon\w+ would_rather rather_not mistake turned_down wait_for unclear clarified wonder\w*
+withdrew to_be_asked (get|seek|need)_the_user's
+(needs?|requires?|required)_(the|an?|explicit|user|confirmation|approval)
 (user_asks?|user_asked|know)(_\w+){0,2}_(whether|if|how|why|what|who|which|when|where|about|before)
 """
 DENIES_NOTHING = r"""
@@ -106,11 +107,17 @@ me us we i you it that the an? any all this these to for on of with over so yes 
 assistant agent is was fine right okay ok have using use run running do apply \w+ly (plan|proposal|decision|idea)_to
 feel_free
 """
+# Small words by which English is told from other languages.
+ENGLISH = "the a to of and is it for with that this user you please can do yes no ok go"
 SUPPOSES = "if once unless until when whenever whether after before as_soon_as in_case provided"
 
 
-def any_of(words: str) -> str:
+def any_of(entries: str) -> str:
     """A pattern for any of these entries."""
-    return (
-        "(?:" + "|".join(re.sub(r"\((?!\?)", "(?:", word).replace("_", " ") for word in words.split()) + ")"
-    )
+    patterns = (re.sub(r"\((?!\?)", "(?:", entry).replace("_", " ") for entry in entries.split())
+    return f"(?:{'|'.join(patterns)})"
+
+
+def words(entries: str) -> re.Pattern[str]:
+    """A pattern for any of these entries as a whole word."""
+    return re.compile(rf"\b{any_of(entries)}\b", re.IGNORECASE)
