@@ -17,10 +17,10 @@ from sevenfold.agent.agent import Agent
 from sevenfold.cli.chat import slash_commands as commands
 from sevenfold.cli.chat import start as opening
 from sevenfold.cli.chat.chat import Chat
-from sevenfold.cli.chat.questions import Asking, Picked, Question, drawn
+from sevenfold.cli.chat.menu import Menu, MenuAnswer, MenuState, draw_menu
 from sevenfold.cli.chat.screen import RICH
-from sevenfold.cli.chat.start import Start
-from sevenfold.cli.chat.status import line
+from sevenfold.cli.chat.start import ChatOptions
+from sevenfold.cli.chat.status import draw_status
 from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.providers.offline import OfflineClient, Script
 
@@ -69,10 +69,10 @@ class Drawing:
         for one in shown:
             self.console.print(one)
 
-    def ask(self, question: Question) -> Picked | None:
-        if not any(choice.about.startswith("Shell(python3") for choice in question.choices):
-            self.show(drawn(Asking.begin(question), RICH, WIDTH))
-        return Picked((0,))
+    def ask(self, question: Menu) -> MenuAnswer | None:
+        if not any(item.about.startswith("Shell(python3") for item in question.items):
+            self.show(draw_menu(MenuState.open(question), RICH, WIDTH))
+        return MenuAnswer((0,))
 
     def changed(self) -> None:
         return
@@ -91,18 +91,18 @@ def draw() -> str:
         (folder / "shop.py").write_text(PROGRAM, encoding="utf-8")
         (folder / "test_shop.py").write_text(TEST, encoding="utf-8")
         screen = Drawing()
-        _act(screen, Start(folder=folder, name="picture", model="claude-sonnet-4-5"))
+        _act(screen, ChatOptions(folder=folder, name="picture", model="claude-sonnet-4-5"))
         text = screen.console.export_svg(title="sevenfold chat", code_format=FRAME, unique_id="chat")
         return text.replace(str(folder), "~/shop")
 
 
-def _act(screen: Drawing, start: Start) -> None:
+def _act(screen: Drawing, start: ChatOptions) -> None:
     client = OfflineClient(Script(STEPS, jobs={"compact": summarise, "session_memory": take_notes}))
 
-    def opens(start: Start, chat: Chat) -> Agent:
-        options = opening.agent_options(start)
-        options["client"], options["consent"], options["listen"] = client, chat.consent, (chat.listen,)
-        return Agent(start.model, **options)
+    def opens(options: ChatOptions, chat: Chat) -> Agent:
+        made = opening.agent_options(options)
+        made["client"], made["consent"], made["listen"] = client, chat.consent, (chat.listen,)
+        return Agent(options.model, **made)
 
     chat = Chat(screen, opens, start)
     try:
@@ -115,7 +115,7 @@ def _act(screen: Drawing, start: Start) -> None:
         screen.show(
             Text(),
             Text(RICH.prompt, style="bold cyan"),
-            line(chat.status, RICH, WIDTH),
+            draw_status(chat.status, RICH, WIDTH),
         )
     finally:
         chat.close()

@@ -27,8 +27,8 @@ from typing import Any
 from msgspec import Struct
 
 from bench import recall
-from sevenfold.recall.embedder import installed
 from sevenfold.recall.index import RecallIndex
+from sevenfold.recall.meaning import installed
 from sevenfold.recall.search import Scorer
 from sevenfold.stores.jsonl.log import JsonlLog
 

@@ -186,7 +186,7 @@ def _items(messages: Sequence[Json]) -> list[Any]:
 def _tokens(messages: Sequence[Mapping[str, Any]]) -> int:
     counter = Counter()
     parts = [part for message in messages for part in message["content"]]
-    return sum(counter.tokens(counter.measure(part), "claude-b") for part in parts)
+    return sum(counter.block(part, "claude-b") for part in parts)
 
 
 def ways() -> dict[str, Way]:

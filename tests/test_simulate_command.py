@@ -45,7 +45,7 @@ def test_a_port_in_use_is_named():
             check=False,
         )
     assert ran.returncode == 2
-    assert f"127.0.0.1:{port} cannot be listened on" in ran.stderr
+    assert f"cannot listen on 127.0.0.1:{port}" in ran.stderr
     assert ran.stdout == ""
 
 

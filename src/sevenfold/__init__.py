@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from sevenfold.agent.agent import Agent, AsyncAgent
     from sevenfold.agent.events import (
         Ended,
+        Finished,
         Happened,
         Mentioned,
         Notice,
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     )
     from sevenfold.agent.executor import Asked, Consented
     from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
-    from sevenfold.agent.loop import Finished
     from sevenfold.agent.mcp.servers import McpServers
     from sevenfold.agent.tools.context import Context
     from sevenfold.agent.tools.functions import function_tool
@@ -99,7 +99,7 @@ _HOMES = {
     "Consented": "sevenfold.agent.executor",
     "Context": "sevenfold.agent.tools.context",
     "Ended": "sevenfold.agent.events",
-    "Finished": "sevenfold.agent.loop",
+    "Finished": "sevenfold.agent.events",
     "Happened": "sevenfold.agent.events",
     "Hooks": "sevenfold.agent.hooks.registry",
     "InstructionsLoaded": "sevenfold.conversation.hooks",

@@ -171,7 +171,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def price(self, prompt: int) -> Price | None:
         """The price row for a prompt of that many tokens, or None where prices are unknown."""
-        return next((row for row in reversed(self.prices) if prompt > row.above or row.above == 0), None)
+        for row in reversed(self.prices):
+            if prompt > row.above or row.above == 0:
+                return row
+        return None
 
     def companion(self, name: str | None) -> Profile | None:
         """Another model that the same client can ask; None if no name is given or its provider is another."""

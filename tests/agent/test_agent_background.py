@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from sevenfold.agent.hooks.process import run
-from sevenfold.agent.hooks.registry import Hooks
+from sevenfold.agent.hooks.registry import Hooks, run_command
 from sevenfold.agent.processes import BackgroundTask, LocalProcesses
 from tests.agent.test_agent_slots import compact, opened
 from tests.agent.working import agent, model_of, results, texts, use
@@ -24,7 +23,7 @@ START = [use("Shell", command="echo ready; sleep 300 # the server", background=T
 def told_at_stop(*steps: Any, folder: Path) -> list[Any]:
     """What Stop hooks are told of the background."""
     heard: list[Any] = []
-    hooks = Hooks(run=run, environ={}, project_dir=".")
+    hooks = Hooks(run=run_command, environ={}, project_dir=".")
     hooks.add("Stop", lambda event: heard.append(event.background_tasks))
     with agent([*steps, "Done."], folder, hooks=hooks, mode="autonomous") as made:
         made.run("Begin.")

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.agent.hooks.process import run
+from sevenfold.agent.hooks.registry import run_command
 from sevenfold.errors import ContextFull, InputError
 from tests.agent.working import MODEL, AsyncModel, Model, agent, options
 
 UNPRICED = "qwen3:8b"
-HOOKS: dict[str, Any] = {"run": run, "environ": {}, "project_dir": "."}
+HOOKS: dict[str, Any] = {"run": run_command, "environ": {}, "project_dir": "."}
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ import pytest
 
 from sevenfold.agent.events import Happened, Notice
 from sevenfold.agent.executor import Asked, Consented
-from sevenfold.agent.hooks.process import run
-from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
+from sevenfold.agent.hooks.registry import AsyncHooks, Hooks, run_command
 from sevenfold.agent.loop import STOP_HOOKS
 from sevenfold.events import SteppedAside
 from sevenfold.stores.trust import Trust, user_folder
@@ -23,7 +22,7 @@ pytestmark = pytest.mark.spec("S8.1")
 
 
 def hooks(**functions: Callable[[Any], Any]) -> Hooks:
-    made = Hooks(run=run, environ={}, project_dir=".")
+    made = Hooks(run=run_command, environ={}, project_dir=".")
     for event, function in functions.items():
         made.add(event, function)
     return made
@@ -289,7 +288,7 @@ def test_coroutines_are_hooks_of_an_awaited_agent() -> None:
         return {"decision": "block", "reason": "hands off"}
 
     async def work() -> None:
-        made = AsyncHooks(run=run, environ={}, project_dir=".")
+        made = AsyncHooks(run=run_command, environ={}, project_dir=".")
         made.add("PreToolUse", guard)
         steps = [[use("write", "c1", path="a", text="x")], "I see."]
         async with async_agent(steps, tools=[write], hooks=made) as awaited:

@@ -48,7 +48,11 @@ def test_the_user_says_yes_or_no_to_one_call(folder: Path) -> None:
         made.run("Go.")
         assert [path.name for path in folder.iterdir()] == ["a.txt"]
         assert "Use b.txt." in results(model_of(made).requests[-1])["c2"]
-        assert [one.wish.action for one in user.asked] == ["write", "write"]
+        assert [one.request.action for one in user.asked] == ["write", "write"]
+        with pytest.warns(DeprecationWarning, match="asked.request"):
+            old = user.asked[0].wish
+        with pytest.warns(DeprecationWarning, match="request.action"):
+            assert old.deed == "write"
         assert user.asked[0].decision.would_allow
 
 
@@ -61,7 +65,7 @@ def test_always_leaves_rules_behind_by_which_nobody_is_asked_again(folder: Path)
         assert [path.name for path in folder.iterdir()] == ["made"]
         assert made.grants.granted == user.asked[0].decision.would_allow
         made.grants.revoke(*made.grants.granted)
-        assert made.grants.now.decide(user.asked[0].wish).verdict == "ask"
+        assert made.grants.now.decide(user.asked[0].request).verdict == "ask"
 
 
 @pytest.mark.parametrize("variable", ["SEVENFOLD_HOME", "XDG_CONFIG_HOME"])

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from sevenfold.agent.hooks.process import run
-from sevenfold.agent.hooks.registry import Hooks
+from sevenfold.agent.hooks.registry import Hooks, run_command
 from sevenfold.stores.trust import Trust, user_folder
 from tests.agent.working import agent, model_of
 
@@ -76,7 +75,7 @@ def test_instruction_files_are_read_again_at_a_compaction_and_not_before(folder:
     trust(folder)
     (folder / "AGENTS.md").write_text("Use tabs.")
     heard: list[Any] = []
-    hooks = Hooks(run=run, environ={}, project_dir=".")
+    hooks = Hooks(run=run_command, environ={}, project_dir=".")
     hooks.add("InstructionsLoaded", lambda event: heard.append(event.load_reason))
     with agent(["One.", "Two.", "Three."], folder, system=None, hooks=hooks) as made:
         made.run("Hello.")

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.agent.hooks.process import run
-from sevenfold.agent.hooks.registry import Hooks
+from sevenfold.agent.hooks.registry import Hooks, run_command
 from sevenfold.agent.tools.context import Todo
 from sevenfold.layers.compact.compactor import AFTER_SHARE
 from sevenfold.stores.trust import Trust, user_folder
@@ -52,7 +51,7 @@ def records(made: sevenfold.Agent, kind: str) -> list[dict[str, Any]]:
 def test_instruction_files_hold_as_they_are_now_after_each_of_ten_compactions(folder: Path) -> None:
     trust(folder)
     heard: list[Any] = []
-    hooks = Hooks(run=run, environ={}, project_dir=".")
+    hooks = Hooks(run=run_command, environ={}, project_dir=".")
     hooks.add("InstructionsLoaded", lambda event: heard.append((event.load_reason, event.file_path)))
     (folder / "AGENTS.md").write_text("Rule 0 holds.")
     with agent(["Hm. " + LONG] * 12, folder, system=None, hooks=hooks) as made:
@@ -87,7 +86,7 @@ def test_where_the_prompt_stays_a_changed_instruction_file_is_told_behind_the_su
 
 
 def test_what_hooks_say_at_a_compaction_is_there_once_after_ten(folder: Path) -> None:
-    hooks = Hooks(run=run, environ={}, project_dir=".")
+    hooks = Hooks(run=run_command, environ={}, project_dir=".")
     said = iter(range(100))
 
     def start(event: Any) -> dict[str, Any]:

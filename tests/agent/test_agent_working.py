@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.agent.events import Ended, EventQueue, Happened, ToolBegan, ToolEnded, ToolProgress
-from sevenfold.agent.loop import Finished
+from sevenfold.agent.events import Ended, EventQueue, Finished, Happened, ToolBegan, ToolEnded, ToolProgress
 from sevenfold.agent.tools.context import Context
-from sevenfold.agent.tools.read import Read
+from sevenfold.agent.tools.read import ReadTool
 from sevenfold.errors import InputError, Refused
 from sevenfold.events import Answered, Sending
 from sevenfold.lab.simulator.brains import ModelReply
@@ -358,7 +357,7 @@ def test_a_stored_result_is_read_without_asking(folder: Path) -> None:
         path = next(word for word in shown.split() if "tool-results" in word).strip(".,:;\"'<>()")
         return [use("Read", "c2", path=path, limit=3)]
 
-    with agent([[use("long", "c1")], read, "Read."], folder, tools=[long, Read()]) as made:
+    with agent([[use("long", "c1")], read, "Read."], folder, tools=[long, ReadTool()]) as made:
         assert made.run("Go.").end == "done"
         assert "a line of it" in results(model_of(made).requests[2])["c2"]
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from rich.console import RenderableType
 
-from sevenfold.cli.chat.questions import Picked, Question
-from sevenfold.cli.chat.screen import RICH, Paper
+from sevenfold.cli.chat.menu import Menu, MenuAnswer
+from sevenfold.cli.chat.screen import RICH, Renderer
 
 
 def printed(*shown: RenderableType, width: int = 80) -> str:
     """The characters, without any style."""
-    return Paper("none").ansi(*shown, width=width)
+    return Renderer("none").ansi(*shown, width=width)
 
 
 class Page:
@@ -21,18 +21,18 @@ class Page:
     signs = RICH
 
     def __init__(
-        self, answers: Callable[[Question], Picked | None] = lambda _: None, width: int = 80
+        self, answers: Callable[[Menu], MenuAnswer | None] = lambda _: None, width: int = 80
     ) -> None:
         self.width = width
         self.shown: list[str] = []
-        self.asked: list[Question] = []
+        self.asked: list[Menu] = []
         self.suggested: list[str] = []
         self._answers = answers
 
     def show(self, *shown: RenderableType) -> None:
         self.shown.append(printed(*shown, width=self.width))
 
-    def ask(self, question: Question) -> Picked | None:
+    def ask(self, question: Menu) -> MenuAnswer | None:
         self.asked.append(question)
         return self._answers(question)
 

@@ -13,7 +13,7 @@ from sevenfold.agent.tools.output import (
     ToolOutput,
     failed,
 )
-from sevenfold.cli.chat.lines import MANY_LINES, ended, in_full, running
+from sevenfold.cli.chat.lines import MANY_LINES, full_call, result_lines, running_line
 from sevenfold.cli.chat.screen import POOR, RICH
 from sevenfold.session.results import ToolCall
 
@@ -25,7 +25,9 @@ def call(name: str = "Shell", **given: Any) -> ToolCall:
 
 
 def line(one: ToolCall, output: ToolOutput, seconds: float = 0.1, width: int = 80, **more: Any) -> str:
-    return printed(ended(one, output, seconds, number=3, signs=RICH, width=width, **more), width=width)
+    return printed(
+        result_lines(one, output, seconds, number=3, signs=RICH, width=width, **more), width=width
+    )
 
 
 def test_a_call_says_what_it_did_to_what_and_how_long_it_took():
@@ -75,7 +77,7 @@ def test_a_long_difference_is_cut_and_whole_behind_the_line():
     output = ToolOutput("made", facts=(FileChanged("a", "1", change.text, 100, 0, created=True),))
     assert "more lines" in line(call("Write", path="a"), output)
     assert "line 99" not in line(call("Write", path="a"), output)
-    assert "line 99" in printed(in_full(call("Write", path="a"), output, 0.1))
+    assert "line 99" in printed(full_call(call("Write", path="a"), output, 0.1))
 
 
 def test_the_list_of_things_to_do_is_shown():
@@ -95,18 +97,18 @@ def test_no_line_is_wider_than_the_terminal_whatever_the_call():
 def test_output_with_escape_sequences_is_shown_without_them():
     nasty = "\x1b]0;owned\x07\x1b[31mred\x1b[2J"
     one, output = call(command=nasty), ToolOutput(nasty, facts=(CommandRan(nasty, 0),))
-    for shown in (line(one, output), printed(in_full(one, output, 1.0)), line(one, failed(nasty))):
+    for shown in (line(one, output), printed(full_call(one, output, 1.0)), line(one, failed(nasty))):
         assert "\x1b" not in shown
         assert "\x07" not in shown
 
 
 def test_everything_behind_a_line_is_bounded():
-    shown = printed(in_full(call(command="x"), ToolOutput("y\n" * (MANY_LINES + 10)), 1.0))
+    shown = printed(full_call(call(command="x"), ToolOutput("y\n" * (MANY_LINES + 10)), 1.0))
     assert "… 11 more lines" in shown
 
 
 def test_a_running_call_shows_the_last_line_it_printed():
-    shown = printed(running(call(command="make"), 3.2, "one\ntwo\n", signs=POOR, width=60))
+    shown = printed(running_line(call(command="make"), 3.2, "one\ntwo\n", signs=POOR, width=60))
     assert "Shell make - 3.2 s" in shown
     assert "| two" in shown
     assert "one" not in shown

@@ -13,8 +13,8 @@ from sevenfold.agent.agent import Agent
 from sevenfold.cli.chat import slash_commands as commands
 from sevenfold.cli.chat import start as opening
 from sevenfold.cli.chat.chat import Chat
-from sevenfold.cli.chat.questions import Picked
-from sevenfold.cli.chat.start import Start
+from sevenfold.cli.chat.menu import MenuAnswer
+from sevenfold.cli.chat.start import ChatOptions
 from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.providers.offline import OfflineClient, Script
 
@@ -44,21 +44,21 @@ class Talk:
     """A chat with the offline model."""
 
     def __init__(self, folder: Path, screen: Page | None = None, steps: list[Any] | None = None) -> None:
-        self.screen = screen or Page(lambda _: Picked((0,)))
+        self.screen = screen or Page(lambda _: MenuAnswer((0,)))
         jobs = {"compact": summarise, "session_memory": take_notes} | ({} if steps else {"main": heard})
         self.client = OfflineClient(Script(steps or [], jobs=jobs))
-        start = Start(folder=folder, name="one", model="claude-sonnet-5-5")
+        start = ChatOptions(folder=folder, name="one", model="claude-sonnet-5-5")
         self.chat = Chat(self.screen, self.opens, start)
 
-    def opens(self, start: Start, chat: Chat) -> Agent:
-        options = opening.agent_options(start)
-        options |= {
+    def opens(self, options: ChatOptions, chat: Chat) -> Agent:
+        made = opening.agent_options(options)
+        made |= {
             "client": self.client,
             "consent": chat.consent,
             "ask": chat.answer,
             "listen": (chat.listen,),
         }
-        return Agent(start.model, **options)
+        return Agent(options.model, **made)
 
     def __call__(self, line: str) -> str:
         before = len(self.screen.shown)
@@ -88,7 +88,7 @@ def talk(folder):
 @pytest.mark.parametrize("command", commands.COMMANDS, ids=lambda one: one.name)
 def test_every_listed_command_works(talk, command):
     talk("the blue heron stands in the reeds")
-    talk.chat.folds.add(lambda: "what is behind it")
+    talk.chat.folded.add(lambda: "what is behind it")
     shown = talk(f"/{command.name} {WORDS.get(command.name, '')}")
     if command.name in MAY_REFUSE and "error:" in shown:
         assert "there is n" in shown or "nothing" in shown
@@ -133,7 +133,7 @@ def test_a_compaction_is_seen_undone_and_done_again(talk):
 
 
 def test_rewinding_goes_back_to_before_a_message_and_offers_it_for_another_try(folder):
-    screen = Page(lambda _: Picked((1,)))
+    screen = Page(lambda _: MenuAnswer((1,)))
     talk = Talk(folder, screen)
     talk("first")
     talk("second")
@@ -150,7 +150,7 @@ def test_another_model_goes_on_with_the_same_conversation(talk):
     sent = msgspec.json.decode(talk.chat.agent.session.at(-1))
     assert sent["model"] == "claude-opus-4-6"
     assert "my name is Ada" in msgspec.json.encode(sent["messages"]).decode()
-    assert talk.chat.start.name == "one"
+    assert talk.chat.options.name == "one"
 
 
 def test_a_new_session_begins_and_the_one_before_can_be_resumed(talk):
@@ -164,7 +164,7 @@ def test_a_new_session_begins_and_the_one_before_can_be_resumed(talk):
 def test_a_session_that_cannot_be_opened_leaves_the_present_one_in_place(talk):
     talk("here I am")
     other = talk.opens(
-        Start(folder=talk.chat.start.folder, name="two", model="claude-sonnet-5-5"), talk.chat
+        ChatOptions(folder=talk.chat.options.folder, name="two", model="claude-sonnet-5-5"), talk.chat
     )
     other.session.user("locked")
     assert "error:" in talk("/resume two")
@@ -225,7 +225,7 @@ def test_an_error_of_the_provider_is_one_line_and_the_chat_goes_on(folder):
 
 @pytest.mark.spec("S8.6")
 def test_rewinding_reaches_messages_from_before_compactions(folder):
-    screen = Page(lambda asked: Picked((len(asked.choices) - 1,)))
+    screen = Page(lambda asked: MenuAnswer((len(asked.items) - 1,)))
     talk = Talk(folder, screen)
     for words in ("first\nof all", "second", "third"):
         talk(words)
@@ -234,7 +234,7 @@ def test_rewinding_reaches_messages_from_before_compactions(folder):
     talk("/compact")
     talk("fifth")
     assert "to before the compaction" in talk("/rewind")
-    offered = screen.asked[-1].choices
+    offered = screen.asked[-1].items
     assert [one.label for one in offered] == ["fifth", "fourth", "third", "second", "first (+1 line)"]
     assert [one.before.endswith("compacted") for one in offered] == [False, True, True, True, True]
     assert screen.suggested == ["first\nof all"]
@@ -247,7 +247,7 @@ def test_rewinding_reaches_messages_from_before_compactions(folder):
 @pytest.mark.parametrize("place", range(5))
 def test_after_a_rewind_the_model_sees_exactly_what_was_said_before(folder, place):
     said = ["one", "two", "three", "four", "five"]
-    talk = Talk(folder, Page(lambda _: Picked((len(said) - 1 - place,))))
+    talk = Talk(folder, Page(lambda _: MenuAnswer((len(said) - 1 - place,))))
     for number, words in enumerate(said):
         talk(words)
         if number in (1, 3):
@@ -295,7 +295,7 @@ def test_the_books_span_all_runs_of_a_session_and_show_this_one_apart(folder):
 def test_another_session_has_books_of_its_own(talk):
     talk("first")
     talk("/clear")
-    assert "nothing was paid" in talk("/cost")
+    assert "nothing was charged" in talk("/cost")
     assert "nothing is cached" in talk("/cache")
 
 
@@ -338,6 +338,6 @@ def test_a_compaction_shows_how_far_it_is(folder):
     talk("hello")
     talk("/compact")
     assert "compacting: PreCompact hooks" in stages
-    assert "compacting: making the summary" in stages
+    assert "compacting: writing the summary" in stages
     assert stages[-1] == ""
     talk.chat.close()

@@ -6,7 +6,7 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from sevenfold.cli.chat.driver import Completions
+from sevenfold.cli.chat.driver import ChatCompleter
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def offered(tmp_path, monkeypatch):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
-    completer = Completions(folder)
+    completer = ChatCompleter(folder)
 
     def offer(text):
         return [one.text for one in completer.get_completions(Document(text), CompleteEvent())]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.cli.chat.markdown import LONGEST_CODE, Stream, rendered
+from sevenfold.cli.chat.markdown import LONGEST_CODE, MarkdownStream, render_markdown
 
 from .printed import printed
 from .stage import ANSWER
@@ -36,7 +36,7 @@ PARTS = st.lists(
 
 
 def fed(pieces: list[str]) -> list[str]:
-    stream = Stream()
+    stream = MarkdownStream()
     done = [stream.feed(piece) for piece in pieces]
     return [part for part in [*done, stream.end()] if part]
 
@@ -57,32 +57,32 @@ def test_where_the_pieces_were_cut_does_not_matter(lengths):
 
 
 def test_a_paragraph_is_printed_once_the_next_one_has_begun():
-    stream = Stream()
+    stream = MarkdownStream()
     assert stream.feed("First.\n\n") == ""
     assert stream.feed("Second line.\n") == "First.\n\n"
     assert stream.pending == "Second line.\n"
 
 
 def test_a_list_is_not_torn_apart_at_its_blank_lines():
-    stream = Stream()
+    stream = MarkdownStream()
     assert stream.feed("1. one\n\n2. two\n\n   more of two\n\n") == ""
     assert stream.feed("After the list.\n").startswith("1. one\n\n2. two")
 
 
 def test_code_is_held_until_it_ends():
-    stream = Stream()
+    stream = MarkdownStream()
     assert stream.feed("```py\na = 1\n\nb = 2\n") == ""
     assert stream.feed("```\n") == "```py\na = 1\n\nb = 2\n```\n"
 
 
 def test_long_code_is_printed_in_parts_that_are_code_themselves():
-    stream = Stream()
+    stream = MarkdownStream()
     parts = [
         stream.feed("```\n"),
         *(stream.feed(f"line {n}\n") for n in range(LONGEST_CODE + 5)),
         stream.feed("```\n"),
     ]
-    shown = "".join(printed(rendered(part)) for part in parts if part)
+    shown = "".join(printed(render_markdown(part)) for part in parts if part)
     assert [line.strip() for line in shown.splitlines() if line.strip()] == [
         f"line {n}" for n in range(LONGEST_CODE + 5)
     ]
@@ -90,13 +90,13 @@ def test_long_code_is_printed_in_parts_that_are_code_themselves():
 
 @pytest.mark.parametrize("width", [30, 60, 100])
 def test_an_answer_fits_the_width(width):
-    shown = printed(rendered(ANSWER + "x" * 300), width=width)
+    shown = printed(render_markdown(ANSWER + "x" * 300), width=width)
     assert max(map(len, shown.splitlines())) <= width
     assert "What I found" in shown
     assert 'return "hello"' in shown
 
 
 def test_a_link_shows_where_it_leads_and_carries_no_escape():
-    shown = printed(rendered("[click](http://example.org) \x1b[31mred"))
+    shown = printed(render_markdown("[click](http://example.org) \x1b[31mred"))
     assert "http://example.org" in shown
     assert "\x1b" not in shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.text import Text
 
-from sevenfold.cli.chat.screen import POOR, RICH, Paper, Signs, colours_of, signs_for
+from sevenfold.cli.chat.screen import POOR, RICH, Renderer, Signs, colours_of, signs_for
 
 
 @pytest.mark.parametrize(
@@ -25,9 +25,9 @@ def test_the_environment_says_how_much_colour_there_is(environ, colours):
 
 def test_without_colour_nothing_is_coloured_and_without_anything_nothing_is_styled():
     red = Text("wrong", style="bold red")
-    assert "\x1b[1;31m" in Paper("some").ansi(red, width=40)
-    assert Paper("plain").ansi(red, width=40).strip() == "\x1b[1mwrong\x1b[0m"
-    assert Paper("none").ansi(red, width=40).strip() == "wrong"
+    assert "\x1b[1;31m" in Renderer("some").ansi(red, width=40)
+    assert Renderer("plain").ansi(red, width=40).strip() == "\x1b[1mwrong\x1b[0m"
+    assert Renderer("none").ansi(red, width=40).strip() == "wrong"
 
 
 def test_a_terminal_without_unicode_gets_signs_it_can_write():

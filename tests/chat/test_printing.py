@@ -37,7 +37,7 @@ def test_text_is_the_answer_alone():
 
 def test_json_is_one_object_with_the_figures():
     code, out = ran("json", ["Done."])
-    result = msgspec.json.decode(out, type=printing.Result)
+    result = msgspec.json.decode(out, type=printing.PrintResult)
     assert (code, result.end, result.text, result.turns, result.model) == (
         0,
         "done",
@@ -110,7 +110,7 @@ def test_without_a_terminal_a_chat_says_what_to_do_instead(capsys, monkeypatch):
     ("arguments", "words"),
     [
         (["-p", "  "], "the prompt is empty"),
-        (["-p", "x", "--resume", "nobody"], "there is no session nobody"),
+        (["-p", "x", "--resume", "nobody"], "no session nobody"),
         (["-p", "x", "--resume"], "say which session"),
         (["-p", "x", "--continue"], "there is no session"),
     ],
@@ -130,7 +130,7 @@ def test_an_answer_that_cannot_be_written_is_an_error_in_words(capsys, monkeypat
 
     monkeypatch.setattr("sys.stdout", Full())
     assert cli.main(["chat", "-p", "hello"]) == 2
-    assert "cannot be written to standard output: No space left" in capsys.readouterr().err
+    assert "cannot write the answer to standard output: No space left" in capsys.readouterr().err
 
 
 def test_without_any_input_stream_a_chat_says_what_to_do_instead(capsys, monkeypatch):

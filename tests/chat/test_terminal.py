@@ -49,7 +49,7 @@ def test_a_conversation_from_the_first_question_to_a_killed_and_resumed_session(
             app.until("did not permit this. another name").ready()
             assert not (place["folder"] / "new.txt").exists()
 
-            app.say("/context").until("largest items").until("tools, described")
+            app.say("/context").until("largest items").until("tool descriptions")
             app.say("/compact").until("compact: summarised").ready()
             app.say("/undo").until("undone:")
             app.say("and now").until("You said: and now").ready()
@@ -127,7 +127,9 @@ def test_an_unknown_folder_is_asked_about_once_and_without_a_key_that_is_said(tm
 
 def test_a_terminal_that_can_do_nothing_still_holds_a_conversation(place):
     with simulated() as (url, _), Terminal(**place, url=url, TERM="dumb") as app:
-        app.until("\n›").say("run").until("3. No").say("3").until("your words:").say("rather not")
+        app.until("\n›").say("run").until("3. No").say("3").until("what it should do instead").say(
+            "rather not"
+        )
         app.until("did not permit this. rather not").until("Done.").say("/cost").until("prompt tokens")
         app.press("ctrl-d")
         assert app.ended() == 0

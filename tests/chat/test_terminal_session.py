@@ -38,9 +38,9 @@ def test_a_compaction_is_stopped_made_and_rewound_across_and_the_books_span_runs
             app.say("beta").until("You said: beta").ready()
             before = said(simulator)
             faults.then(Fault("slow_first_byte", seconds=60.0))
-            app.say("/compact").until("compacting: making the summary")
+            app.say("/compact").until("compacting: writing the summary")
             app.say("gamma").until("queued: gamma").press("esc")
-            app.until("compacting was interrupted; everything is as it was")
+            app.until("compacting was interrupted; nothing has changed")
             app.until("You said: gamma").ready()
             assert said(simulator)[: len(before)] == before
 

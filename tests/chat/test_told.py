@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from sevenfold import events
-from sevenfold.cli.chat.lines import Told, told
-from sevenfold.cli.chat.pages import Contents, Item, cache_page, cost_page, picture
+from sevenfold.cli.chat.lines import EventLine, event_line
+from sevenfold.cli.chat.pages import WindowContents, WindowItem, cache_page, cost_page, window_page
 from sevenfold.cli.chat.screen import POOR, RICH
-from sevenfold.cli.chat.status import Ledger, Status, line
+from sevenfold.cli.chat.status import Spending, StatusLine, draw_status
 from sevenfold.lab.profile.figures import CacheBreak
 
 from .gauges import gauge
@@ -40,15 +40,15 @@ BROKE = events.CacheBroke(
 
 
 def test_a_layer_that_acts_says_what_it_freed_and_how_to_undo_it():
-    shown = told(CLEARED)
+    shown = event_line(CLEARED)
     assert shown is not None
-    assert shown.line == "cleared 14 results (31k tokens freed, /undo takes it back)"
+    assert shown.line == "cleared 14 results (31k tokens freed, /undo reverts it)"
     assert dict(shown.detail)["undo"] == "/undo dec-1"
     assert dict(shown.detail)["why"] == "over the threshold"
 
 
 def test_what_cannot_be_undone_does_not_offer_it():
-    shown = told(
+    shown = event_line(
         events.Acted(layer="offload", mechanism="result", what="stored", why="big", undoable=False)
     )
     assert shown is not None
@@ -59,7 +59,7 @@ def test_what_cannot_be_undone_does_not_offer_it():
 @pytest.mark.parametrize(
     ("event", "level", "words"),
     [
-        (BROKE, "warning", "cache lost: tools changed (tool Read), 50k tokens paid again, $0.25"),
+        (BROKE, "warning", "cache lost: tools changed (tool Read), 50k tokens charged again, $0.25"),
         (events.SteppedAside(layer="hooks", reason="none yet"), "note", "hooks could not help: none yet"),
         (
             events.SteppedAside(layer="fork", reason="cut", error="Aborted"),
@@ -67,16 +67,16 @@ def test_what_cannot_be_undone_does_not_offer_it():
             "could not help: cut",
         ),
         (events.Masked(kinds=("key",), count=2), "warning", "2 secrets masked (key)"),
-        (events.Vetoed(layer="clear", mechanism="", what="x", reason="no"), "note", "kept from acting"),
+        (events.Vetoed(layer="clear", mechanism="", what="x", reason="no"), "note", "clear was vetoed"),
         (
             events.Compacted(boundary="b", trigger="auto", engine="fork", lost=2, fires_again=True),
             "warning",
-            "2 facts lost, it is full again at once",
+            "2 facts lost, the window is full again at once",
         ),
     ],
 )
 def test_losses_and_failures_are_told(event, level, words):
-    shown = told(event)
+    shown = event_line(event)
     assert shown is not None
     assert shown.level == level
     assert words in shown.line
@@ -86,10 +86,10 @@ def test_what_is_of_no_concern_is_not_shown():
     quiet = events.CacheBroke(
         cause="compaction", part="", tokens=9_000, usd=None, elapsed=1.0, expected=True
     )
-    assert told(quiet) is None
-    assert told(events.Compacted(boundary="b", trigger="auto", engine="fork")) is None
-    assert told(events.SteppedAside(layer="notes", reason="none yet")) is None
-    assert told(events.EpochOpened(reason="compact", epoch="e", drops_thinking=True)) is None
+    assert event_line(quiet) is None
+    assert event_line(events.Compacted(boundary="b", trigger="auto", engine="fork")) is None
+    assert event_line(events.SteppedAside(layer="notes", reason="none yet")) is None
+    assert event_line(events.EpochOpened(reason="compact", epoch="e", drops_thinking=True)) is None
 
 
 def answered(**more: Any) -> events.Answered:
@@ -97,67 +97,69 @@ def answered(**more: Any) -> events.Answered:
 
 
 def test_the_books_add_up_and_an_unknown_price_makes_the_sum_unknown():
-    books = Ledger()
-    books = books.heard(answered(input_tokens=10, cache_read_tokens=80, cache_write_tokens=10, usd=0.5))
-    books = books.heard(answered(input_tokens=100, usd=0.25, source="compact")).heard(BROKE)
+    books = Spending()
+    books = books.add(answered(input_tokens=10, cache_read_tokens=80, cache_write_tokens=10, usd=0.5))
+    books = books.add(answered(input_tokens=100, usd=0.25, source="compact")).add(BROKE)
     assert (books.prompt, books.usd, books.cached) == (200, 0.75, 0.4)
     assert books.by_source == {"main": 0.5, "compact": 0.25}
-    assert books.heard(answered(usd=None)).usd is None
+    assert books.add(answered(usd=None)).usd is None
 
 
 def test_the_cost_and_cache_pages_say_what_was_lost_and_why():
     books = (
-        Ledger()
-        .heard(answered(input_tokens=1_000, usd=0.02, uncached_usd=0.1, ideal_usd=0.01))
-        .heard(BROKE)
+        Spending().add(answered(input_tokens=1_000, usd=0.02, uncached_usd=0.1, ideal_usd=0.01)).add(BROKE)
     )
     assert "5.0× as much" in printed(cost_page(books, books, gauge(0)))
     idle = CacheBreak("idle_gap", 9_000, 4, 7_200, 0.04)
     shown = printed(cache_page(books, books, [idle]), width=100)
-    assert "answer 4: idle past the cache lifetime after 2 h 0 min, 9,000 tokens paid again, $0.04" in shown
-    assert "tools changed: tool Read, 50,000 tokens paid again, $0.25 (NOT EXPECTED)" in shown
+    assert (
+        "answer 4: idle past the cache lifetime after 2 h 0 min, 9,000 tokens charged again, $0.04" in shown
+    )
+    assert "tools changed: tool Read, 50,000 tokens charged again, $0.25 (UNEXPECTED)" in shown
     assert "+b" in shown
 
 
 # -- the status line -------------------------------------------------------------------------
 
 
-def status(seen: int = 76_000, **more: Any) -> Status:
-    return Status(model="claude-sonnet-5-5", gauge=gauge(seen), **more)
+def status(seen: int = 76_000, **more: Any) -> StatusLine:
+    return StatusLine(model="claude-sonnet-5-5", gauge=gauge(seen), **more)
 
 
 def test_the_status_line_says_who_answers_how_full_it_is_and_how_far_it_is_to_compaction():
-    shown = line(status(cached=0.96, background=("npm run watch",)), RICH, 120).plain
+    shown = draw_status(status(cached=0.96, background=("npm run watch",)), RICH, 120).plain
     assert shown == (
-        "sonnet-5-5 · ask · █████░░░░░░┊ · 42% of 180k · compacts in 90k · cache 96% · $0.42 · runs: npm run watch"
+        "sonnet-5-5 · ask · █████░░░░░░┊ · 42% of 180k · compacts in 90k · cache 96% · $0.42 · running: npm run watch"
     )
 
 
 @pytest.mark.parametrize("width", [20, 30, 40, 60, 80, 100])
 @pytest.mark.parametrize("signs", [RICH, POOR])
 def test_the_status_line_fits_and_keeps_how_full_it_is_to_the_last(width, signs):
-    shown = line(status(cached=0.5, mode="plan", background=("x" * 99,), queued=2), signs, width)
+    shown = draw_status(status(cached=0.5, mode="plan", background=("x" * 99,), queued=2), signs, width)
     assert shown.cell_len < width
     assert "plan" in shown.plain
 
 
 def test_a_full_window_is_told_in_words():
-    assert "compacts next" in line(status(169_000), RICH, 100).plain
-    assert "compacts next" in line(status(179_500), RICH, 100).plain
-    assert "compacts next" in line(status(179_500, taken_back=True), RICH, 100).plain
-    assert "FULL: /compact or /clear" in line(status(179_500, compacts=False), RICH, 100).plain
-    assert "no auto-compaction" in line(status(compacts=False), RICH, 100).plain
+    assert "compacts next" in draw_status(status(169_000), RICH, 100).plain
+    assert "compacts next" in draw_status(status(179_500), RICH, 100).plain
+    assert "compacts next" in draw_status(status(179_500, taken_back=True), RICH, 100).plain
+    assert "FULL: /compact or /clear" in draw_status(status(179_500, compacts=False), RICH, 100).plain
+    assert "no auto-compaction" in draw_status(status(compacts=False), RICH, 100).plain
 
 
 def test_an_unknown_cost_and_an_undone_compaction_are_told():
-    shown = line(Status(model="m", gauge=gauge(9_000, usd=None), taken_back=True), RICH, 100).plain
+    shown = draw_status(
+        StatusLine(model="m", gauge=gauge(9_000, usd=None), taken_back=True), RICH, 100
+    ).plain
     assert "cost unknown" in shown
     assert "compaction undone" in shown
     assert "compacts" not in shown
 
 
 def test_the_offline_model_is_named_and_has_no_price():
-    shown = line(status(offline=True), RICH, 60).plain
+    shown = draw_status(status(offline=True), RICH, 60).plain
     assert "offline model" in shown
     assert "$" not in shown
 
@@ -168,11 +170,11 @@ def test_the_offline_model_is_named_and_has_no_price():
 @pytest.mark.parametrize("width", [40, 60, 100])
 def test_the_window_is_drawn_to_scale_with_a_letter_for_each_category(width):
     items = (
-        Item("system", 20_000),
-        Item("tool_result:Read", 60_000, "src/a.py"),
-        Item("user_text", 10_000, "hi"),
+        WindowItem("system", 20_000),
+        WindowItem("tool_result:Read", 60_000, "src/a.py"),
+        WindowItem("user_text", 10_000, "hi"),
     )
-    shown = printed(picture(Contents(items, gauge(90_000)), RICH, width), width=width)
+    shown = printed(window_page(WindowContents(items, gauge(90_000)), RICH, width), width=width)
     assert max(map(len, shown.splitlines())) <= width
     drawn = "".join(row for row in shown.splitlines()[1:] if "░" in row or set(row) <= set("RSU┊"))
     assert drawn.count("R") > drawn.count("S") > drawn.count("U") > 0
@@ -184,14 +186,16 @@ def test_the_window_is_drawn_to_scale_with_a_letter_for_each_category(width):
 @pytest.mark.spec("S2.8")
 def test_bytes_and_pictures_are_shown_when_they_become_many() -> None:
     heavy = replace(gauge(20_000), wire=28_500_000, wire_limit=32_000_000, images=90, images_limit=100)
-    shown = line(Status(model="claude-sonnet-5-5", gauge=heavy), RICH, 200).plain
+    shown = draw_status(StatusLine(model="claude-sonnet-5-5", gauge=heavy), RICH, 200).plain
     assert "28.5 of 32.0 MB" in shown
-    assert "90 of 100 pictures" in shown
+    assert "90 of 100 images" in shown
     light = replace(heavy, wire=10_000_000, images=3)
-    assert " MB" not in line(Status(model="claude-sonnet-5-5", gauge=light), RICH, 200).plain
+    assert " MB" not in draw_status(StatusLine(model="claude-sonnet-5-5", gauge=light), RICH, 200).plain
 
 
 @pytest.mark.spec("S4.8")
 def test_that_a_layer_gave_up_asking_is_a_line_of_its_own() -> None:
-    shown = told(events.SteppedAside(layer="breaker", reason="the session notes failed 3 times in a row"))
-    assert shown == Told("warning", "the session notes failed 3 times in a row")
+    shown = event_line(
+        events.SteppedAside(layer="breaker", reason="the session notes failed 3 times in a row")
+    )
+    assert shown == EventLine("warning", "the session notes failed 3 times in a row")

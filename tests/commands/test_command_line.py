@@ -118,7 +118,9 @@ def test_a_reader_that_has_had_enough_ends_every_command_in_the_same_way(
 def test_a_full_disk_behind_the_output_is_told_in_a_line(command: tuple[str, ...], session: Path) -> None:
     done = shell(*command, to="> /dev/full")
     assert done.returncode == 2
-    assert re.search(r"cannot (?:be written.*|write the output): No space left on device\n", done.stderr)
+    assert re.search(
+        r"cannot write the (?:output|answer to standard output): No space left on device\n", done.stderr
+    )
     assert "Traceback" not in done.stderr
 
 
@@ -198,7 +200,8 @@ def test_notes_of_a_short_session_are_refused_with_the_reason_and_before_they_ar
 
 def test_what_was_compacted_before_is_not_indexed_again(tmp_path: Path, capsys: Capsys) -> None:
     from sevenfold.cli.recorded_session import inspect
-    from sevenfold.recall.index import RecallIndex, side_file
+    from sevenfold.recall.index import RecallIndex
+    from sevenfold.stores.home import side_file
     from sevenfold.stores.jsonl.log import JsonlLog
 
     path = own(tmp_path / "own.jsonl")

@@ -98,7 +98,7 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
     ) as child:
         assert child.stdout is not None
         assert child.stderr is not None
-        while "begun" not in (line := child.stdout.readline()):
+        while "started" not in (line := child.stdout.readline()):
             assert line, child.stderr.read()
         workers = _children(child.pid)
         assert workers

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sevenfold.cli.chat.status import Ledger
+from sevenfold.cli.chat.status import Spending
 from sevenfold.events import Answered, Failed, Sending
 from sevenfold.lab.simulator.faults import Fault
 from tests.engine.working import ASKED, begun, world
@@ -26,7 +26,7 @@ def test_a_compactions_calls_are_told_and_on_the_bill(engine: Any) -> None:
         assert done.usd is not None
         assert answered[0].usd == done.usd > 0
         assert answered[0].output_tokens > 0
-        books = Ledger.of(session.conversation.transcript.log)
+        books = Spending.of(session.conversation.transcript.log)
         assert books.by_source["compact"] == pytest.approx(done.usd)
         assert books.usd == pytest.approx(session.gauge.usd)
 

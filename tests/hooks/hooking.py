@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sevenfold.agent.hooks.process import run
-from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
+from sevenfold.agent.hooks.registry import AsyncHooks, Hooks, run_command
 from sevenfold.agent.hooks.settings import parse
 from sevenfold.conversation import hooks as inputs
 
@@ -61,7 +60,7 @@ def settings(event: str, *handlers: dict[str, Any] | str, matcher: str = "") -> 
 def hooks(given: dict[str, Any] | None = None, project: Path | str = ".") -> Hooks:
     return Hooks(
         parse(given, "settings.json") if given else None,
-        run=run,
+        run=run_command,
         environ=os.environ,
         project_dir=str(project),
     )
@@ -70,7 +69,7 @@ def hooks(given: dict[str, Any] | None = None, project: Path | str = ".") -> Hoo
 def async_hooks(given: dict[str, Any] | None = None, project: Path | str = ".") -> AsyncHooks:
     return AsyncHooks(
         parse(given, "settings.json") if given else None,
-        run=run,
+        run=run_command,
         environ=os.environ,
         project_dir=str(project),
     )

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from sevenfold.agent.hooks.process import run
-from sevenfold.agent.hooks.registry import Hooks
+from sevenfold.agent.hooks.registry import Hooks, run_command
 from sevenfold.agent.hooks.settings import parse
 from sevenfold.conversation.hooks import EVENTS, HookInput, HookOutcome, HookPermission, PreCompact
 from sevenfold.errors import Aborted, SettingError
@@ -322,7 +321,7 @@ def test_cancelling_an_async_session_ends_running_hooks(tmp_path):
 @pytest.mark.spec("S8.1")
 def test_hooks_of_an_untrusted_folder_are_shown_and_never_run(tmp_path):
     loaded = parse(settings("SessionStart", "touch ran"), "project.json", trusted=False)
-    registry = Hooks(loaded, run=run, environ=os.environ, project_dir=".")
+    registry = Hooks(loaded, run=run_command, environ=os.environ, project_dir=".")
     assert registry.fire(happened("SessionStart", tmp_path)).ran == ()
     assert not (tmp_path / "ran").exists()
     assert [one.hook for one in registry.skipped] == ["touch ran"]

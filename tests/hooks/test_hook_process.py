@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sevenfold.agent.hooks.answers import CommandResult
-from sevenfold.agent.hooks.process import MOST_BYTES, run
+from sevenfold.agent.hooks.registry import MOST_BYTES, run_command
 from tests.hooks.hooking import PLENTY, script
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="commands need a POSIX system")
@@ -34,7 +34,7 @@ def ran(
     **environ: str,
 ) -> CommandResult:
     environment = {**os.environ, **environ}
-    return run(
+    return run_command(
         command, args, stdin=stdin, cwd=str(folder), environ=environment, seconds=seconds, stopped=stopped
     )
 

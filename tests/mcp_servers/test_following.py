@@ -10,7 +10,7 @@ import pytest
 
 import sevenfold
 from sevenfold.agent.executor import Asked, Consented
-from sevenfold.agent.mcp.servers import Following, McpServers
+from sevenfold.agent.mcp.servers import McpServers, McpUpdater
 from tests.agent.working import agent, blocks, model_of, results, texts, use, world
 from tests.mcp_servers.serving import STARTUP, hostile, running
 
@@ -29,9 +29,9 @@ def yes(asked: Asked) -> Consented:
     return Consented(True)
 
 
-def following(made: sevenfold.Agent, servers: McpServers) -> Following:
+def following(made: sevenfold.Agent, servers: McpServers) -> McpUpdater:
     assembly = made.assembly
-    return Following(servers, list(assembly.box), assembly.conversation, assembly.executor)
+    return McpUpdater(servers, list(assembly.box), assembly.conversation, assembly.executor)
 
 
 def test_a_server_that_connects_late_is_announced_and_its_tools_can_be_used(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_nothing_is_announced_while_servers_stay_as_they_are(tmp_path: Path) -> 
     with running(tmp_path, s=hostile(tmp_path, "")) as servers:
         tools = servers.tools()
         with agent(["One.", "Two."], tools=[own, *tools]) as made:
-            follow = Following(
+            follow = McpUpdater(
                 servers, [own_tool(made)], made.assembly.conversation, made.assembly.executor
             )
             made.run("Begin.")

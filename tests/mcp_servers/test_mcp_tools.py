@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from sevenfold.agent.mcp.config import HttpServer, StdioServer, load_config
+from sevenfold.agent.mcp.config import load_config
 from sevenfold.agent.mcp.tools import input_schema, output_of, server_key, tool_name, usable_tools
 from sevenfold.agent.permissions.engine import Permissions
-from sevenfold.agent.permissions.rules import PermissionRequest, Rules
+from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRules
 from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.errors import InputError
 from sevenfold.stores.trust import Trust
@@ -109,10 +109,10 @@ def test_words_are_cut_and_hidden_characters_dropped() -> None:
 def test_every_call_is_asked_for_and_rules_cover_a_server_or_a_tool() -> None:
     (tool,) = usable_tools("docs", [{"name": "find", "inputSchema": {}}], never).tools
     assert tool.kind == ""
-    wish = tool.permission_request({}, context(Path("/")))
+    requested = tool.permission_request({}, context(Path("/")))
 
     def verdict(**rules: list[str]) -> str:
-        return Permissions(workspace="/w", rules=Rules.of(rules)).decide(wish).verdict
+        return Permissions(workspace="/w", rules=PermissionRules.of(rules)).decide(requested).verdict
 
     assert verdict() == "ask"
     assert verdict(allow=["mcp__docs__*"]) == "allow"
@@ -201,9 +201,9 @@ def test_servers_come_from_code_then_a_trusted_project_then_the_user(tmp_path: P
     Trust(home).add(project)
     trusted = load_config({"a": {"command": "code-a"}}, project, environ)
     servers = {one.name: one for one in trusted.servers}
-    assert isinstance(servers["a"], StdioServer)
+    assert (servers["a"].command, servers["a"].url) == ("code-a", "")
     assert servers["a"].cwd == str(project)
-    assert isinstance(servers["b"], HttpServer)
+    assert servers["b"].command == ""
     assert servers["b"].url == "https://x.example/mcp"
     assert servers["b"].headers == {"Authorization": "s3"}
     assert trusted.problems == ()

@@ -16,10 +16,11 @@ from msgspec.structs import replace
 
 import sevenfold
 from sevenfold.ports import Log
-from sevenfold.recall.follower import BYTES_AT_ONCE, Follower
-from sevenfold.recall.index import LINES_IN_PASSING, RecallIndex, side_file
+from sevenfold.recall.index import LINES_IN_PASSING, RecallIndex
+from sevenfold.recall.recall import BYTES_AT_ONCE, Follower, SessionRecall
 from sevenfold.session import factory as opened
 from sevenfold.session.factory import Store
+from sevenfold.stores.home import side_file
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.memory import MemoryLog
 from tests.recall.making import harbour
@@ -219,7 +220,7 @@ class Deaf(MemoryLog):
 @pytest.mark.parametrize("model", [BOUND, FREE])
 def test_a_session_whose_index_cannot_be_made_goes_on_and_compacts(model: str) -> None:
     store = stored({}, None)
-    deaf = opened.Recalled(Deaf(), None, store.results)
+    deaf = SessionRecall(Deaf(), None, store.results)
     with held(replace(store, recall=deaf), model=model) as session:
         talk(session)
         session.settle(30)
@@ -264,7 +265,8 @@ FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
 from sevenfold.stores.jsonl.log import JsonlLog
-from sevenfold.recall.index import RecallIndex, side_file
+from sevenfold.recall.index import RecallIndex
+from sevenfold.stores.home import side_file
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 file, already = Path(sys.argv[1]), sys.argv[2] == "already"

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from sevenfold.errors import ResultMissing
-from sevenfold.recall.index import LINES_AT_ONCE, RecallIndex, side_file
+from sevenfold.recall.index import LINES_AT_ONCE, RecallIndex
 from sevenfold.record.decisions import Offload
 from sevenfold.record.entries import Decision, Entry
+from sevenfold.stores.home import side_file
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.memory import MemoryLog
 from tests.recall.making import harbour, read
@@ -147,7 +148,8 @@ def test_a_process_killed_while_indexing_leaves_an_index_that_can_be_finished(fi
     script = (
         "import os, sys; from pathlib import Path\n"
         "from sevenfold.stores.jsonl.log import JsonlLog\n"
-        "from sevenfold.recall.index import RecallIndex, side_file\n"
+        "from sevenfold.recall.index import RecallIndex\n"
+        "from sevenfold.stores.home import side_file\n"
         "path = Path(sys.argv[1])\n"
         "calls = []\n"
         "def stop(reached):\n"

@@ -21,13 +21,11 @@ from sevenfold.agent.standard_tools import StoreRecall
 from sevenfold.cli.main import main
 from sevenfold.errors import InputError
 from sevenfold.recall import meaning
-from sevenfold.recall.embedder import ByMeaning, installed
-from sevenfold.recall.index import RecallIndex, side_file
-from sevenfold.recall.meaning import Likeness
-from sevenfold.recall.static_vectors import WEIGHTS, WORDS, StaticVectors, table
-from sevenfold.recall.vectors import Floats, Meaning
-from sevenfold.recall.word_pieces import Parts
+from sevenfold.recall.index import RecallIndex
+from sevenfold.recall.meaning import ByMeaning, Likeness, installed
+from sevenfold.recall.vectors import WEIGHTS, WORDS, Floats, Meaning, StaticVectors, WordParts, table
 from sevenfold.session import factory as opened
+from sevenfold.stores.home import side_file
 from sevenfold.stores.jsonl.log import JsonlLog
 from tests.recall import weights
 from tests.recall.making import indexed
@@ -264,7 +262,7 @@ def test_where_the_index_takes_no_writing_the_vectors_live_in_memory(
     index = index_of(transcript)
     with sqlite3.connect(side_file(transcript), isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
-        index._db.execute("PRAGMA busy_timeout = 1")
+        index._tables._db.execute("PRAGMA busy_timeout = 1")
         scorer = Meaning(vectors)
         assert by_meaning(index, scorer, PARAPHRASE) == ["ship"]
         assert by_meaning(index, scorer, PARAPHRASE) == ["ship"]
@@ -311,7 +309,7 @@ def test_a_word_nobody_knows_falls_into_its_parts(tmp_path: Path) -> None:
     numbers = {"▁": 0, "a": 1, "b": 2, "ab": 3, "▁ab": 4, "<0xC3>": 5}
     path = tmp_path / WORDS
     path.write_text(json.dumps({"model": {"vocab": numbers, "merges": ["a b", "▁ ab"]}}), encoding="utf-8")
-    parts = Parts(path)
+    parts = WordParts(path)
     assert parts.of("ab") == [4]
     assert parts.of("abab") == [4, 3]
     assert parts.of("baé") == [0, 2, 1, 5]

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench import meaning
-from sevenfold.recall.static_vectors import StaticVectors
-from sevenfold.recall.vectors import Meaning
+from sevenfold.recall.vectors import Meaning, StaticVectors
 from tests.recall import weights
 from tests.recall.making import indexed
 from tests.support import Story

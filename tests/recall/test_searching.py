@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping
 
 import pytest
@@ -12,7 +11,8 @@ from hypothesis import strategies as st
 from sevenfold.errors import InputError
 from sevenfold.recall.index import RecallIndex
 from sevenfold.recall.passages import KINDS, NEEDLE, tidy
-from sevenfold.recall.recall import folded
+from sevenfold.recall.ranking import folded
+from sevenfold.recall.search import Pieces
 from tests.recall.making import harbour, indexed
 from tests.support import Story, call, result
 
@@ -262,9 +262,9 @@ class Opinion:
     def __init__(self, **scores: float) -> None:
         self._scores = scores
 
-    def scores(self, db: sqlite3.Connection, query: str) -> Mapping[int, float]:
-        rows = db.execute("SELECT piece.id, uuid FROM piece JOIN record ON record.id = piece.record")
-        return {piece: self._scores[uuid] for piece, uuid in rows if uuid in self._scores}
+    def scores(self, pieces: Pieces, query: str) -> Mapping[int, float]:
+        rows = pieces.among(range(pieces.count() + 1))
+        return {row.piece: self._scores[row.uuid] for row in rows if row.uuid in self._scores}
 
     def place(self, query: str, text: str) -> int:
         return 0

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 
-from sevenfold.recall.static_vectors import WEIGHTS, WORDS
-from sevenfold.recall.word_pieces import BEGINNING
+from sevenfold.recall.vectors import BEGINNING, WEIGHTS, WORDS
 
 TOPICS = (
     "boat vessel ship ferry steamer",

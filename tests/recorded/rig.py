@@ -6,7 +6,7 @@ Everything else here uses what is public. When modules move, the imports below a
     who writes summaries        sevenfold.layers.compact.offline, what the offline model answers by
     a model's profile           sevenfold.profiles; sevenfold.providers.models.find, where a session looks it up
     the sequence of ids         sevenfold.clock.CountedIds
-    how hooks are made          sevenfold.agent.hooks.process.run
+    how hooks are made          sevenfold.agent.hooks.registry.run_command
     how a fork is asked         sevenfold.conversation.flow, sevenfold.providers.registry
     a log kept in memory        session.conversation.transcript.log
 
@@ -36,7 +36,7 @@ from msgspec.structs import replace
 
 import sevenfold
 from sevenfold import profiles
-from sevenfold.agent.hooks.process import run as run_command
+from sevenfold.agent.hooks.registry import run_command
 from sevenfold.clock import CountedIds
 from sevenfold.conversation.flow import drive, drive_async
 from sevenfold.lab.simulator.brains import ModelPrompt as Prompt

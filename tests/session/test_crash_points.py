@@ -13,6 +13,7 @@ from msgspec.structs import replace
 import sevenfold
 from sevenfold.clock import ManualClock
 from sevenfold.ports import Log, Results
+from sevenfold.recall.recall import SessionRecall
 from sevenfold.session import factory as opened
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.jsonl.store import FileResults
@@ -98,7 +99,7 @@ def session(folder: Path, clock: ManualClock, fuse: Fuse, **options: Any) -> sev
     log = JsonlLog.open(folder / "s.jsonl")
     burning: Log = BurningLog(log, fuse)
     results: Results = BurningResults(FileResults(folder / "tool-results"), fuse)
-    recall = opened.Recalled(burning, None, results)
+    recall = SessionRecall(burning, None, results)
     store = replace(opened.in_memory("s", SETTINGS), log=burning, results=results, recall=recall)
     given: Any = {"clock": clock, "tools": [READ, SHELL, ASK], "max_tokens": 4_000, **options}
     try:

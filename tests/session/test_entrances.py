@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.agent.hooks.process import run
+from sevenfold.agent.hooks.registry import run_command
 from sevenfold.conversation.flow import Signal, drive, drive_async
 from sevenfold.errors import InputError, Refused, TranscriptError
 from sevenfold.ports import Call, Reply, Watcher
@@ -22,7 +22,7 @@ from sevenfold.providers.offline import AsyncOfflineClient, OfflineClient, Scrip
 from tests.session.talking import BOUND, alone, calling, fake_reply, said
 
 DEEP = 5_000
-HOOKS: dict[str, Any] = {"run": run, "environ": {}, "project_dir": "."}
+HOOKS: dict[str, Any] = {"run": run_command, "environ": {}, "project_dir": "."}
 
 
 def nested(levels: int) -> list[Any]:

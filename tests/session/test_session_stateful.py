@@ -28,6 +28,7 @@ from sevenfold.events import Acted, EpochOpened, Event
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.invariant import extends
 from sevenfold.profiles import find
+from sevenfold.recall.recall import SessionRecall
 from sevenfold.record.layout import rounds
 from sevenfold.record.rules import RuleFacts, refusals
 from sevenfold.session import factory as opened
@@ -102,7 +103,7 @@ class Sessions(RuleBasedStateMachine):
         self.model = model
         self.here.simulator.brain = fickle()
         log, results = MemoryLog(), MemoryResults()
-        recall = opened.Recalled(log, None, results)
+        recall = SessionRecall(log, None, results)
         self.store = replace(self.store, log=log, results=results, recall=recall)
         self.session = self.opened()
         self.session.user("begin")

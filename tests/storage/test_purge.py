@@ -17,11 +17,10 @@ from msgspec import Raw
 from sevenfold.cli import purge as purge_command
 from sevenfold.conversation.resume import fold, resume
 from sevenfold.errors import InputError, TranscriptLocked, TranscriptTooNew, UserError
-from sevenfold.recall.index import side_file
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata, Epoch, Purged, Rewound, Segment
 from sevenfold.record.redact import digest, mask
-from sevenfold.stores.home import Home
+from sevenfold.stores.home import Home, side_file
 from sevenfold.stores.jsonl import log as lines
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog

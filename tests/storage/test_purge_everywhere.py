@@ -11,13 +11,12 @@ import pytest
 import sevenfold
 from sevenfold.cli import purge as purge_command
 from sevenfold.cli import scan as scan_command
-from sevenfold.cli.chat.keyboard import TypedHistory
+from sevenfold.cli.chat.keyboard import InputHistory
 from sevenfold.clock import ManualClock, RandomIds
 from sevenfold.errors import TranscriptLocked
 from sevenfold.events import SteppedAside
-from sevenfold.recall.index import side_file
 from sevenfold.stores.files import Staged
-from sevenfold.stores.home import Home
+from sevenfold.stores.home import Home, side_file
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.purge import remove
 from sevenfold.stores.jsonl.rewrite import World
@@ -82,7 +81,7 @@ def test_a_secret_that_went_through_every_channel_is_nowhere_after_a_purge(home,
     (project.folder / "memory" / "topics").mkdir(parents=True)
     (project.folder / "memory" / "topics" / "birds.md").write_text(CANARY)
     Staged(project.transcript("s-1"), [CANARY.encode()])
-    TypedHistory(home.typed).store_string(CANARY)
+    InputHistory(home.typed).store_string(CANARY)
     with JsonlSink(home.telemetry, limit=200) as sink:
         for _ in range(3):
             sink(SteppedAside(layer="hooks", reason=CANARY))
@@ -112,7 +111,7 @@ def test_a_secret_that_went_through_every_channel_is_nowhere_after_a_purge(home,
 def test_what_is_typed_is_kept_without_the_secrets_in_it(home):
     secret = ALONE["github-token"](Maker())
     key = ALONE["private-key"](Maker())
-    TypedHistory(home.typed).store_string(f"use {secret} and\n{key}")
+    InputHistory(home.typed).store_string(f"use {secret} and\n{key}")
     content = home.typed.read_text()
     assert secret not in content
     assert key.splitlines()[2] not in content
@@ -120,12 +119,12 @@ def test_what_is_typed_is_kept_without_the_secrets_in_it(home):
 
 
 def test_what_was_typed_comes_back_the_newest_first(home):
-    history = TypedHistory(home.typed)
+    history = InputHistory(home.typed)
     for words in ("one", "two\nlines", 'a "third"'):
         history.store_string(words)
     with home.typed.open("ab") as file:
         file.write(b'"torn')
-    assert list(TypedHistory(home.typed).load_history_strings()) == ['a "third"', "two\nlines", "one"]
+    assert list(InputHistory(home.typed).load_history_strings()) == ['a "third"', "two\nlines", "one"]
 
 
 def test_a_scan_of_everything_looks_at_what_was_typed(home, capsys):
@@ -148,7 +147,7 @@ def test_telemetry_goes_on_in_the_file_a_purge_has_written(home):
 def test_settings_of_the_user_are_left_as_they_are(home):
     home.root.mkdir()
     (home.root / "settings.toml").write_text(f"# {CANARY}")
-    TypedHistory(home.typed).store_string(CANARY)
+    InputHistory(home.typed).store_string(CANARY)
     purge(CANARY)
     assert "sings" in (home.root / "settings.toml").read_text()
 

@@ -17,17 +17,17 @@ def context_in(folder: Path, **more: Any) -> Context:
 
 
 class Hands:
-    """Calls tools as a loop would: what is wished for is what is done."""
+    """Calls tools as a loop would: what is requested is what is done."""
 
     def __init__(self, context: Context, *tools: Tool) -> None:
         self.context = context
         self.box = Toolbox(tools)
 
     def __call__(self, name: str, **given: Any) -> ToolOutput:
-        wish = self.box.permission_request(name, given, self.context)
-        if isinstance(wish, ToolOutput):
-            return wish
-        return self.box.run(name, given, self.context.for_call("call-1", permitted=wish))
+        requested = self.box.permission_request(name, given, self.context)
+        if isinstance(requested, ToolOutput):
+            return requested
+        return self.box.run(name, given, self.context.for_call("call-1", permitted=requested))
 
     def good(self, name: str, **given: Any) -> str:
         output = self(name, **given)

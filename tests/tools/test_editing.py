@@ -10,16 +10,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sevenfold.agent.tools.edit import Edit, Write, diff, replaced
+from sevenfold.agent.tools.edit import EditTool, WriteTool, diff, replaced
 from sevenfold.agent.tools.files import MOST_BYTES, version, write
-from sevenfold.agent.tools.read import Read
+from sevenfold.agent.tools.read import ReadTool
 from sevenfold.errors import Refused
 from tests.tools.handling import Hands, context_in
 
 
 @pytest.fixture
 def hands(tmp_path):
-    return Hands(context_in(tmp_path), Read(), Edit(), Write())
+    return Hands(context_in(tmp_path), ReadTool(), EditTool(), WriteTool())
 
 
 @pytest.fixture
@@ -168,13 +168,13 @@ def test_a_link_put_in_the_way_after_permission_is_not_written_through(hands, tm
     inner = tmp_path / "inner"
     inner.mkdir()
     given = {"path": "inner/f", "content": "evil"}
-    wish = hands.box.permission_request("Write", given, hands.context)
+    requested = hands.box.permission_request("Write", given, hands.context)
     if swapped == "file":
         (inner / "f").symlink_to(outside / "f")
     else:
         inner.rmdir()
         inner.symlink_to(outside)
-    output = hands.box.run("Write", given, hands.context.for_call("c", permitted=wish))
+    output = hands.box.run("Write", given, hands.context.for_call("c", permitted=requested))
     assert output.is_error
     assert (outside / "f").read_text() == "untouched"
     assert [one.name for one in outside.iterdir()] == ["f"]

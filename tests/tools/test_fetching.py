@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.agent.tools.context import Abort
-from sevenfold.agent.tools.web import WebFetch, is_public, page_text, parse_address, public_machine
+from sevenfold.agent.tools.web import WebFetchTool, is_public, page_text, parse_address, public_machine
 from sevenfold.errors import InputError, Refused
 from tests.tools.handling import Hands, context_in
 
@@ -97,7 +97,7 @@ def machines(host, port):
 @pytest.fixture
 def hands(tmp_path):
     return Hands(
-        context_in(tmp_path), WebFetch(private=["site.test"], resolve=machines, most_bytes=300_000)
+        context_in(tmp_path), WebFetchTool(private=["site.test"], resolve=machines, most_bytes=300_000)
     )
 
 
@@ -143,7 +143,7 @@ def test_of_a_page_without_end_only_the_beginning_is_taken(hands, port, path):
 
 
 def test_a_page_that_takes_too_long_is_given_up(tmp_path, port):
-    tool = WebFetch(private=["site.test"], resolve=machines, seconds=0.2, most_bytes=10**12)
+    tool = WebFetchTool(private=["site.test"], resolve=machines, seconds=0.2, most_bytes=10**12)
     assert Hands(context_in(tmp_path), tool).bad("WebFetch", url=f"http://site.test:{port}/endless")
 
 

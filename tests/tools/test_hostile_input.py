@@ -13,15 +13,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sevenfold.agent.permissions.engine import Permissions
-from sevenfold.agent.permissions.rules import PermissionRequest, Rules
+from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRules
 from sevenfold.agent.processes import LocalProcesses
 from sevenfold.agent.standard_tools import standard_tools
-from sevenfold.agent.tools.context import Context, Verdict
+from sevenfold.agent.tools.context import Context, PlanVerdict
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
-from sevenfold.agent.tools.skills import Skills
+from sevenfold.agent.tools.skills import SkillCatalog
 from sevenfold.agent.tools.tool import Toolbox
-from sevenfold.recall.recall import Hit
+from sevenfold.recall.search import Hit
 from tests.tools.handling import context_in
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="POSIX files")
@@ -46,15 +46,15 @@ def box(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[To
     skill.mkdir()
     (skill / "SKILL.md").write_text("---\ndescription: long\n---\n" + "A rule.\n" * 20_000)
     processes = LocalProcesses(tmp_path_factory.mktemp("tasks"))
-    yield Toolbox(standard_tools(processes, skills=Skills([skill.parent])))
+    yield Toolbox(standard_tools(processes, skills=SkillCatalog([skill.parent])))
     processes.close()
 
 
 def run(box: Toolbox, context: Context, name: str, /, **sent: Any) -> ToolOutput:
-    wish = box.permission_request(name, sent, context)
-    if isinstance(wish, ToolOutput):
-        return wish
-    return box.run(name, sent, context.for_call("c", permitted=wish))
+    requested = box.permission_request(name, sent, context)
+    if isinstance(requested, ToolOutput):
+        return requested
+    return box.run(name, sent, context.for_call("c", permitted=requested))
 
 
 @pytest.mark.parametrize(
@@ -82,16 +82,16 @@ def test_a_path_out_of_the_workspace_is_wished_for_by_where_it_leads(
     (work / "link").symlink_to(tmp_path)
     outside = tmp_path / "outside.txt"
     outside.write_text("a secret\n")
-    wish = box.permission_request(
+    requested = box.permission_request(
         name, {"path": path.format(real=tmp_path), **PATHS[name]}, context_in(work)
     )
-    assert isinstance(wish, PermissionRequest)
-    assert wish.subject == str(outside.resolve())
+    assert isinstance(requested, PermissionRequest)
+    assert requested.subject == str(outside.resolve())
     for mode in ("ask", "accept_edits", "plan", "autonomous"):
         permissions = Permissions(
-            workspace=str(work), mode=mode, rules=Rules(), home=str(tmp_path / "home")
+            workspace=str(work), mode=mode, rules=PermissionRules(), home=str(tmp_path / "home")
         )
-        assert permissions.decide(wish).verdict != "allow"
+        assert permissions.decide(requested).verdict != "allow"
 
 
 def test_a_pipe_a_device_and_a_socket_hold_no_tool_up(box: Toolbox, tmp_path: Path) -> None:
@@ -129,11 +129,11 @@ def test_a_folder_swapped_for_a_link_after_permission_leads_nowhere(box: Toolbox
     run(box, context, "Read", path="sub/a.txt")
     for name, more in PATHS.items():
         sent = {"path": "sub/a.txt", **more}
-        wish = box.permission_request(name, sent, context)
-        assert isinstance(wish, PermissionRequest)
+        requested = box.permission_request(name, sent, context)
+        assert isinstance(requested, PermissionRequest)
         (work / "sub").rename(work / "kept")
         (work / "sub").symlink_to(outside)
-        output = box.run(name, sent, context.for_call("c", permitted=wish))
+        output = box.run(name, sent, context.for_call("c", permitted=requested))
         assert output.is_error
         assert "secret" not in str(output.content)
         assert (outside / "a.txt").read_text() == "a secret\n"
@@ -178,7 +178,9 @@ STRANGE = st.recursive(
 def test_no_tool_is_brought_down_by_any_input(box: Toolbox, tmp_path: Path, data: st.DataObject) -> None:
     """Inputs that fit the schema by name and not by sense; nothing that would run or fetch anything."""
     context = context_in(
-        tmp_path, todos=TodoList(), plans=PlanFile(tmp_path / "plan.md", lambda plan, abort: Verdict(True))
+        tmp_path,
+        todos=TodoList(),
+        plans=PlanFile(tmp_path / "plan.md", lambda plan, abort: PlanVerdict(True)),
     )
     for tool in box:
         if tool.name in ("Shell", "WebFetch", "PlanReady"):

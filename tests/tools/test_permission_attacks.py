@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from sevenfold.agent.permissions.engine import Decision, Permissions
-from sevenfold.agent.permissions.rules import PermissionRequest, Rules
+from sevenfold.agent.permissions.engine import PermissionDecision, Permissions
+from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRules
 from sevenfold.agent.permissions.shell import parse, possible_commands
 from sevenfold.agent.processes import LocalProcesses
-from sevenfold.agent.tools.shell import Shell
+from sevenfold.agent.tools.shell import ShellTool
 from tests.tools.handling import Hands, context_in
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="commands need a POSIX system")
@@ -34,15 +34,15 @@ class Workspace:
             (folder / number).symlink_to("/etc/passwd")
         (self.home / ".ssh").mkdir()
         (self.home / ".ssh/id_rsa").touch()
-        self._hands = Hands(context_in(folder), Shell(LocalProcesses(home)))
+        self._hands = Hands(context_in(folder), ShellTool(LocalProcesses(home)))
 
-    def decide(self, line: str, mode: Any = "ask", **lists: Any) -> Decision:
-        wish = self._hands.box.permission_request("Shell", {"command": line}, self._hands.context)
-        assert isinstance(wish, PermissionRequest)
+    def decide(self, line: str, mode: Any = "ask", **lists: Any) -> PermissionDecision:
+        requested = self._hands.box.permission_request("Shell", {"command": line}, self._hands.context)
+        assert isinstance(requested, PermissionRequest)
         held = Permissions(
-            workspace=str(self.folder), home=str(self.home), mode=mode, rules=Rules.of(lists)
+            workspace=str(self.folder), home=str(self.home), mode=mode, rules=PermissionRules.of(lists)
         )
-        return held.decide(wish)
+        return held.decide(requested)
 
 
 @pytest.fixture
@@ -297,7 +297,7 @@ GUARDED = [
 ]
 
 
-def writing(path: str, mode: Any, tool: str = "Edit", **more: Any) -> Decision:
+def writing(path: str, mode: Any, tool: str = "Edit", **more: Any) -> PermissionDecision:
     return Permissions(workspace="/home/me", home="/home/me", mode=mode, **more).decide(
         PermissionRequest(tool, "write", path)
     )
@@ -326,7 +326,8 @@ def test_what_only_sounds_like_it_is_not(workspace, name):
 
 
 def test_a_rule_about_everything_says_nothing_about_what_is_guarded():
-    wide, meant = Rules.of({"allow": ["Edit", "Edit(./**)"]}), Rules.of({"allow": ["Edit(.github/**)"]})
+    wide = PermissionRules.of({"allow": ["Edit", "Edit(./**)"]})
+    meant = PermissionRules.of({"allow": ["Edit(.github/**)"]})
     assert writing("/home/me/.github/workflows/ci.yml", "ask", rules=wide).verdict == "ask"
     assert writing("/home/me/.github/workflows/ci.yml", "ask", rules=meant).verdict == "allow"
     assert writing("/home/me/a.txt", "ask", rules=wide).verdict == "allow"
@@ -335,14 +336,17 @@ def test_a_rule_about_everything_says_nothing_about_what_is_guarded():
 def test_of_what_is_guarded_only_the_file_itself_is_offered():
     asked = writing("/home/me/.bashrc", "accept_edits")
     assert asked.would_allow == ("Edit(./.bashrc)",)
-    rules = Rules.of({"allow": asked.would_allow})
+    rules = PermissionRules.of({"allow": asked.would_allow})
     assert writing("/home/me/.bashrc", "accept_edits", rules=rules).verdict == "allow"
     assert writing("/home/me/sub/.bashrc", "accept_edits", rules=rules).verdict == "ask"
     assert writing("/home/me/.zshrc", "accept_edits", rules=rules).verdict == "ask"
 
 
 def test_our_own_folder_is_guarded_wherever_it_lies():
-    own: dict[str, Any] = {"guarded": ("/home/me/data/own",), "rules": Rules.of({"allow": ["Edit"]})}
+    own: dict[str, Any] = {
+        "guarded": ("/home/me/data/own",),
+        "rules": PermissionRules.of({"allow": ["Edit"]}),
+    }
     decision = writing("/home/me/data/own/trusted.json", "autonomous", **own)
     assert (decision.verdict, decision.would_allow) == ("ask", ())
     line = PermissionRequest("Shell", "run", "x", writes=("/home/me/data/own/trusted.json",))

@@ -12,7 +12,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from sevenfold.agent.permissions.engine import Permissions
-from sevenfold.agent.permissions.rules import PermissionRequest, Rule, Rules
+from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRule, PermissionRules
 from sevenfold.errors import InputError
 from tests.tools.handling import context_in
 
@@ -21,15 +21,15 @@ WORDS = st.text(string.ascii_lowercase + "-./", min_size=1, max_size=8).filter(l
 
 
 def permissions(mode: Any = "ask", **lists: Any) -> Permissions:
-    return Permissions(workspace="/ws", home="/home/me", mode=mode, rules=Rules.of(lists))
+    return Permissions(workspace="/ws", home="/home/me", mode=mode, rules=PermissionRules.of(lists))
 
 
 def run(line: str, *, outside: tuple[str, ...] = ()) -> PermissionRequest:
     return PermissionRequest("Shell", "run", line, outside=outside)
 
 
-def verdict(wish: Any, mode: str = "ask", **lists: Any) -> str:
-    return permissions(mode, **lists).decide(wish).verdict
+def verdict(requested: Any, mode: str = "ask", **lists: Any) -> str:
+    return permissions(mode, **lists).decide(requested).verdict
 
 
 def reading(path: str) -> PermissionRequest:
@@ -52,19 +52,19 @@ def fetching(url: str) -> PermissionRequest:
 )
 def test_a_rule_survives_being_written_down(tool, pattern):
     assume(tool not in ("Read", "Edit", "Bash"))
-    rule = Rule.parse(f"{tool}({pattern})")
-    assert Rule.parse(str(rule)) == rule
+    rule = PermissionRule.parse(f"{tool}({pattern})")
+    assert PermissionRule.parse(str(rule)) == rule
 
 
 @pytest.mark.parametrize("line", ["", "()", "Shell(", "Shell()", "Shell)x(", "a b", "1x", "(x)"])
 def test_what_is_no_rule_is_refused(line):
     with pytest.raises(InputError, match="permission rule"):
-        Rule.parse(line)
+        PermissionRule.parse(line)
 
 
 @pytest.mark.parametrize("line", ["Shell(*)", "Shell", "Shell(:*)", "Bash", "Bash(*)"])
 def test_a_rule_without_limits_has_one_form(line):
-    assert str(Rule.parse(line)) == "Shell"
+    assert str(PermissionRule.parse(line)) == "Shell"
 
 
 def test_rules_can_be_kept_as_data_and_grow():
@@ -73,7 +73,7 @@ def test_rules_can_be_kept_as_data_and_grow():
     grown = permissions(deny=["Read(.env)"]).allowing(*asked.would_allow).allowing(*asked.would_allow)
     data = grown.rules.as_data()
     assert data == {"allow": ["Shell(git status:*)"], "ask": [], "deny": ["Read(.env)"]}
-    assert Rules.of(data) == grown.rules
+    assert PermissionRules.of(data) == grown.rules
 
 
 # Which rule counts
@@ -343,9 +343,9 @@ def test_commands_that_only_look_are_free(line, expected):
 
 @pytest.mark.parametrize("mode", ["ask", "autonomous"])
 def test_a_command_that_names_a_file_not_to_be_read_is_refused(mode):
-    wish = PermissionRequest("Shell", "run", "base64 .env", paths=("/ws/.env",))
-    assert verdict(wish, mode, deny=["Read(.env)"], allow=["Shell"]) == "deny"
-    assert verdict(wish, mode, ask=["Read(.env)"], allow=["Shell"]) == "ask"
+    requested = PermissionRequest("Shell", "run", "base64 .env", paths=("/ws/.env",))
+    assert verdict(requested, mode, deny=["Read(.env)"], allow=["Shell"]) == "deny"
+    assert verdict(requested, mode, ask=["Read(.env)"], allow=["Shell"]) == "ask"
 
 
 def test_where_files_are_not_to_be_read_commands_that_show_files_are_asked_for():
@@ -425,7 +425,7 @@ def test_further_folders_count_as_the_workspace():
 
 
 @pytest.mark.parametrize(
-    ("wish", "expected"),
+    ("requested", "expected"),
     [
         (writing("/ws/a"), ["ask", "allow", "deny", "allow"]),
         (run("make"), ["ask", "ask", "deny", "allow"]),
@@ -435,13 +435,16 @@ def test_further_folders_count_as_the_workspace():
         (PermissionRequest("Todo"), ["allow", "allow", "allow", "allow"]),
     ],
 )
-def test_what_each_mode_leaves_free(wish, expected):
-    assert [verdict(wish, mode) for mode in MODES] == expected
+def test_what_each_mode_leaves_free(requested, expected):
+    assert [verdict(requested, mode) for mode in MODES] == expected
 
 
 def test_while_planning_rules_cannot_allow_changes_but_the_plan_is_written():
     held = Permissions(
-        workspace="/ws", mode="plan", plan="/plans/p.md", rules=Rules.of({"allow": ["Edit", "Shell"]})
+        workspace="/ws",
+        mode="plan",
+        plan="/plans/p.md",
+        rules=PermissionRules.of({"allow": ["Edit", "Shell"]}),
     )
     assert held.decide(writing("/ws/a")).verdict == "deny"
     assert held.decide(run("make")).verdict == "deny"
@@ -485,11 +488,11 @@ def test_patterns_of_addresses(pattern, url, allowed, denied):
         st.sampled_from(["a && b", "a | b c", "python x.py; rm y"]).map(run),
     )
 )
-def test_what_is_said_to_allow_a_wish_allows_it(wish):
+def test_what_is_said_to_allow_a_wish_allows_it(requested):
     held = permissions()
-    decision = held.decide(wish)
+    decision = held.decide(requested)
     if decision.verdict == "ask" and decision.would_allow:
-        assert held.allowing(*decision.would_allow).decide(wish).verdict == "allow"
+        assert held.allowing(*decision.would_allow).decide(requested).verdict == "allow"
 
 
 def test_mighty_commands_are_offered_only_as_they_are():

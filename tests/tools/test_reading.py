@@ -11,7 +11,7 @@ import pytest
 from sevenfold.agent.tools.context import ROOM
 from sevenfold.agent.tools.files import MOST_BYTES, version
 from sevenfold.agent.tools.output import FileRead
-from sevenfold.agent.tools.read import LONGEST_LINE, MOST_IMAGE_BYTES, MOST_LINES, Read
+from sevenfold.agent.tools.read import LONGEST_LINE, MOST_IMAGE_BYTES, MOST_LINES, ReadTool
 from tests.tools.handling import Hands, context_in
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
@@ -19,7 +19,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 
 @pytest.fixture
 def hands(tmp_path):
-    return Hands(context_in(tmp_path), Read())
+    return Hands(context_in(tmp_path), ReadTool())
 
 
 def test_lines_come_with_their_numbers(hands, tmp_path):
@@ -183,8 +183,8 @@ def test_an_unreadable_file_is_an_error_result(hands, tmp_path):
 
 def test_permission_is_asked_for_where_a_link_leads(hands, tmp_path):
     (tmp_path / "out").symlink_to("/etc")
-    wish = hands.box.permission_request("Read", {"path": "out/hostname"}, hands.context)
-    assert (wish.subject, wish.named) == ("/etc/hostname", f"{tmp_path.resolve()}/out/hostname")
+    requested = hands.box.permission_request("Read", {"path": "out/hostname"}, hands.context)
+    assert (requested.subject, requested.named) == ("/etc/hostname", f"{tmp_path.resolve()}/out/hostname")
 
 
 def test_dots_behind_a_link_are_counted_from_where_it_leads(hands, tmp_path):
@@ -203,14 +203,14 @@ def test_a_link_put_in_the_way_after_permission_is_not_followed(hands, tmp_path,
     inner = tmp_path / "inner"
     inner.mkdir()
     (inner / "a").write_text("shown")
-    wish = hands.box.permission_request("Read", {"path": "inner/a"}, hands.context)
+    requested = hands.box.permission_request("Read", {"path": "inner/a"}, hands.context)
     (inner / "a").unlink()
     if swapped == "file":
         (inner / "a").symlink_to(secret / "a")
     else:
         inner.rmdir()
         inner.symlink_to(secret)
-    output = hands.box.run("Read", {"path": "inner/a"}, hands.context.for_call("c", permitted=wish))
+    output = hands.box.run("Read", {"path": "inner/a"}, hands.context.for_call("c", permitted=requested))
     assert output.is_error
     assert "hidden" not in output.content
 

@@ -8,7 +8,7 @@ import pytest
 
 from sevenfold.agent.tools.context import ROOM, Abort
 from sevenfold.agent.tools.globs import Glob
-from sevenfold.agent.tools.search import LONGEST_LINE, FindFiles, Grep
+from sevenfold.agent.tools.search import LONGEST_LINE, GlobTool, GrepTool
 from sevenfold.agent.tools.searchers import PlainSearch, find_ripgrep
 from tests.tools.handling import Hands, context_in
 
@@ -28,7 +28,7 @@ def searcher(request):
 
 @pytest.fixture
 def hands(tmp_path, searcher):
-    return Hands(context_in(tmp_path), Grep(searcher), FindFiles(searcher))
+    return Hands(context_in(tmp_path), GrepTool(searcher), GlobTool(searcher))
 
 
 @pytest.fixture
@@ -63,6 +63,52 @@ EVERYWHERE = [".hidden/d.py", "a.py", "ignored_in_src", "keep.log", "src/b.py", 
 
 def test_files_that_hold_it_are_listed_and_ignored_ones_are_not(hands, tree):
     assert sorted(hands.good("Grep", pattern="main").splitlines()) == EVERYWHERE
+
+
+@pytest.mark.parametrize(
+    ("ignores", "left"),
+    [
+        ({"": "*.txt\n!b.txt"}, ["b.txt", "sub/b.txt", "sub/deep/b.txt"]),
+        ({"": "*.txt", "sub": "!a.txt"}, ["sub/a.txt", "sub/deep/a.txt"]),
+        ({"": "sub/", "sub": "!a.txt"}, ["a.txt", "b.txt"]),
+        ({"": "sub/*\n!sub/deep"}, ["a.txt", "b.txt", "sub/deep/a.txt", "sub/deep/b.txt"]),
+        ({"": "deep"}, ["a.txt", "b.txt", "sub/a.txt", "sub/b.txt"]),
+        ({"": "/deep"}, ["a.txt", "b.txt", "sub/a.txt", "sub/b.txt", "sub/deep/a.txt", "sub/deep/b.txt"]),
+        ({"": "**/deep/a.*"}, ["a.txt", "b.txt", "sub/a.txt", "sub/b.txt", "sub/deep/b.txt"]),
+        ({"": "sub/**/b.txt"}, ["a.txt", "b.txt", "sub/a.txt", "sub/deep/a.txt"]),
+        ({"": "a.txt/"}, ["a.txt", "b.txt", "sub/a.txt", "sub/b.txt", "sub/deep/a.txt", "sub/deep/b.txt"]),
+        ({"": "# a.txt\n\n   \nsub"}, ["a.txt", "b.txt"]),
+        ({"": "[!b].txt\r\n"}, ["b.txt", "sub/b.txt", "sub/deep/b.txt"]),
+        ({"sub": "/a.txt"}, ["a.txt", "b.txt", "sub/b.txt", "sub/deep/a.txt", "sub/deep/b.txt"]),
+        ({"": "[\n\\\n///\n!\nsub"}, ["a.txt", "b.txt"]),
+    ],
+)
+def test_ignore_files_mean_what_they_mean_to_git(hands, tmp_path, ignores, left):
+    for folder in ("", "sub", "sub/deep"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        for name in ("a.txt", "b.txt"):
+            (tmp_path / folder / name).write_text("needle\n")
+    for folder, text in ignores.items():
+        (tmp_path / folder / ".gitignore").write_text(text, newline="")
+    assert sorted(hands.good("Grep", pattern="needle").splitlines()) == left
+    assert sorted(hands.good("Glob", pattern="*.txt").splitlines()) == left
+
+
+def test_an_ignore_file_that_takes_for_ever_is_given_up(tmp_path):
+    (tmp_path / ".gitignore").write_text("a*" * 30 + "b\n")
+    (tmp_path / ("a" * 200)).touch()
+    hands = Hands(context_in(tmp_path), GlobTool(PlainSearch(seconds=1.0)))
+    assert "longer than 1 s" in hands.bad("Glob", pattern="*")
+
+
+def test_without_pathspec_a_search_that_needs_it_says_what_to_install(tmp_path, monkeypatch):
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules/pathspec.py").write_text("raise ImportError\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "modules"))
+    hands = Hands(context_in(tmp_path), GlobTool(PlainSearch()))
+    assert hands.good("Glob", pattern="*.py") == "modules/pathspec.py"
+    (tmp_path / ".gitignore").write_text("x\n")
+    assert "sevenfold[agent]" in hands.bad("Glob", pattern="*")
 
 
 def test_lines_are_shown_with_their_place(hands, tree):
@@ -160,7 +206,7 @@ def test_a_stopped_search_is_an_error_result(hands, tree):
 
 def test_a_pattern_that_never_ends_is_ended(tmp_path):
     (tmp_path / "a").write_text("a" * 60 + "!\n")
-    hands = Hands(context_in(tmp_path), Grep(PlainSearch(seconds=1.0)))
+    hands = Hands(context_in(tmp_path), GrepTool(PlainSearch(seconds=1.0)))
     assert "longer than 1 s" in hands.bad("Grep", pattern="(a|a)+$")
 
 
@@ -171,14 +217,16 @@ def test_a_search_runs_nothing_of_the_folder_it_is_in(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.syspath_prepend("")
-    hands = Hands(context_in(tmp_path), Grep(PlainSearch()))
+    hands = Hands(context_in(tmp_path), GrepTool(PlainSearch()))
     assert hands.good("Grep", pattern="needle") == "a"
     assert not (tmp_path / "evil").exists()
 
 
 def test_without_python_to_start_a_search_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.executable", None)
-    assert "sevenfold[agent]" in Hands(context_in(tmp_path), Grep(PlainSearch())).bad("Grep", pattern="x")
+    assert "sevenfold[agent]" in Hands(context_in(tmp_path), GrepTool(PlainSearch())).bad(
+        "Grep", pattern="x"
+    )
 
 
 def test_files_are_found_by_name_the_newest_first(hands, tree):

@@ -13,7 +13,7 @@ import pytest
 from sevenfold.agent.processes import KEPT_AT_EACH_END, MOST_IN_A_FILE, LocalProcesses
 from sevenfold.agent.tools.context import Abort
 from sevenfold.agent.tools.output import ToolOutput
-from sevenfold.agent.tools.shell import Shell, ShellOutput, ShellStop
+from sevenfold.agent.tools.shell import ShellOutputTool, ShellStopTool, ShellTool
 from tests.tools.handling import Hands, context_in
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="commands need a POSIX system")
@@ -30,7 +30,9 @@ def processes(tmp_path_factory):
 
 @pytest.fixture
 def hands(tmp_path, processes):
-    return Hands(context_in(tmp_path), Shell(processes), ShellOutput(processes), ShellStop(processes))
+    return Hands(
+        context_in(tmp_path), ShellTool(processes), ShellOutputTool(processes), ShellStopTool(processes)
+    )
 
 
 class Witness:
@@ -338,7 +340,7 @@ def test_words_that_lead_out_of_the_workspace_are_seen(hands, tmp_path, command,
 def test_files_a_line_names_are_known_by_where_they_lead(hands, tmp_path):
     (tmp_path / ".env").touch()
     (tmp_path / "innocent").symlink_to(".env")
-    wish = hands.box.permission_request(
+    requested = hands.box.permission_request(
         "Shell", {"command": "base64 --wrap=0 'inno'cent none"}, hands.context
     )
-    assert wish.paths == (str(tmp_path.resolve() / "innocent"), str(tmp_path.resolve() / ".env"))
+    assert requested.paths == (str(tmp_path.resolve() / "innocent"), str(tmp_path.resolve() / ".env"))

@@ -10,23 +10,23 @@ import pytest
 from sevenfold.agent.permissions.engine import Permissions
 from sevenfold.agent.processes import LocalProcesses
 from sevenfold.agent.standard_tools import standard_tools
-from sevenfold.agent.tools.context import ROOM, Todo, Verdict
+from sevenfold.agent.tools.context import ROOM, PlanVerdict, Todo
 from sevenfold.agent.tools.output import PlanChanged, SkillUsed, TodosChanged
 from sevenfold.agent.tools.session_tools import (
     AskUserTool,
     PlanFile,
-    PlanReady,
-    PlanStart,
+    PlanReadyTool,
+    PlanStartTool,
     RecallTool,
     TodoList,
     TodoTool,
 )
-from sevenfold.agent.tools.skills import LONGEST_BODY, Skills, SkillTool
+from sevenfold.agent.tools.skills import LONGEST_BODY, SkillCatalog, SkillTool
 from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.errors import InputError, ResultMissing
 from sevenfold.prompts.system import Skills as SkillsText
 from sevenfold.recall.passages import KINDS
-from sevenfold.recall.recall import Hit, Near
+from sevenfold.recall.search import Hit, Near
 from tests.tools.handling import Hands, context_in
 
 # To-dos
@@ -66,9 +66,9 @@ def test_a_list_that_is_none_is_refused_and_the_old_one_stays(tmp_path, entries)
 
 
 def test_a_plan_is_made_approved_and_kept(tmp_path):
-    verdicts = [Verdict(False, "too long"), Verdict(True)]
+    verdicts = [PlanVerdict(False, "too long"), PlanVerdict(True)]
     plans = PlanFile(tmp_path / "plans" / "p.md", lambda plan, abort: verdicts.pop(0))
-    hands = Hands(context_in(tmp_path, plans=plans), PlanStart(), PlanReady())
+    hands = Hands(context_in(tmp_path, plans=plans), PlanStartTool(), PlanReadyTool())
     assert "PlanStart" in hands.bad("PlanReady", plan="x")
     assert hands("PlanStart").facts == (PlanChanged(True, str(plans.path)),)
     assert "too long" in hands.bad("PlanReady", plan="first")
@@ -78,7 +78,7 @@ def test_a_plan_is_made_approved_and_kept(tmp_path):
 
 
 def test_the_plan_can_be_left_without_approval(tmp_path):
-    plans = PlanFile(tmp_path / "p.md", lambda plan, abort: Verdict(True), planning=True)
+    plans = PlanFile(tmp_path / "p.md", lambda plan, abort: PlanVerdict(True), planning=True)
     plans.leave()
     assert (plans.planning, plans.text()) == (False, "")
 
@@ -193,7 +193,7 @@ def folders(tmp_path):
 
 
 def test_skills_are_listed_by_name_and_description_and_the_first_counts(folders):
-    skills = Skills(folders)
+    skills = SkillCatalog(folders)
     assert skills.listing() == {
         "long": "long",
         "quoted": "With: a colon",
@@ -207,7 +207,7 @@ def test_skills_are_listed_by_name_and_description_and_the_first_counts(folders)
 
 
 def test_the_body_of_a_skill_is_loaded_when_it_is_used(folders, tmp_path):
-    hands = Hands(context_in(tmp_path), SkillTool(Skills(folders)))
+    hands = Hands(context_in(tmp_path), SkillTool(SkillCatalog(folders)))
     output = hands("Skill", skill="release", arguments="1.2")
     assert "Read checklist.md first." in output.content
     assert "description" not in output.content
@@ -222,7 +222,7 @@ def test_the_body_of_a_skill_is_loaded_when_it_is_used(folders, tmp_path):
 
 
 def test_a_tool_whose_service_is_missing_says_so(tmp_path):
-    hands = Hands(context_in(tmp_path), TodoTool(), PlanStart(), AskUserTool(), RecallTool())
+    hands = Hands(context_in(tmp_path), TodoTool(), PlanStartTool(), AskUserTool(), RecallTool())
     calls: dict[str, dict[str, Any]] = {
         "Todo": {"todos": []},
         "PlanStart": {},
@@ -235,7 +235,7 @@ def test_a_tool_whose_service_is_missing_says_so(tmp_path):
 
 @pytest.fixture
 def standard(tmp_path, folders):
-    return Toolbox(standard_tools(LocalProcesses(tmp_path / "tasks"), skills=Skills(folders)))
+    return Toolbox(standard_tools(LocalProcesses(tmp_path / "tasks"), skills=SkillCatalog(folders)))
 
 
 def test_the_standard_tools_are_described_and_need_no_more_than_they_say(standard):

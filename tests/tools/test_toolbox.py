@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.functions import function_tool
 from sevenfold.agent.tools.output import ToolOutput
-from sevenfold.agent.tools.schemas import problems
+from sevenfold.agent.tools.schemas import problems, without_nulls
 from sevenfold.agent.tools.tool import AsyncTool, Toolbox
 from sevenfold.errors import InputError, Refused
 from tests.tools.handling import Hands, context_in
@@ -121,6 +122,139 @@ def test_a_value_fits_the_schema_that_names_it_and_no_other_value(one, other):
 def test_schemas_are_held_to(schema, good, bad):
     assert [value for value in good if list(problems(value, schema))] == []
     assert [value for value in bad if not list(problems(value, schema))] == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "told"),
+    [
+        ({"type": ["integer", "null"]}, "x", 'the input must be of type integer or null, not "x"'),
+        ({"enum": ["a", 1]}, True, 'the input must be one of "a", 1, not true'),
+        ({"const": "a"}, "b" * 99, f'the input must be "a", not "{"b" * 59}…'),
+        ({"items": {"minimum": 1}}, [1, 0], "[1] must be at least 1, not 0"),
+        ({"maximum": 1}, 2, "the input must be at most 1, not 2"),
+        ({"exclusiveMinimum": 1}, 1, "the input must be above 1, not 1"),
+        ({"exclusiveMaximum": 1}, 1, "the input must be below 1, not 1"),
+        ({"minLength": 1}, "", "the input must have at least 1 characters"),
+        ({"maxLength": 1}, "ab", "the input must have at most 1 characters, not 2"),
+        ({"minItems": 1}, [], "the input must have at least 1 items"),
+        ({"maxItems": 0}, [1], "the input must have at most 0 items, not 1"),
+        ({"pattern": "^a{2}$"}, "a", "the input must match ^a{2}$"),
+        ({"properties": {"a": {"required": ["b"]}}}, {"a": {}}, "a.b is missing"),
+        (
+            {"properties": {"path": {}}, "additionalProperties": False},
+            {"pat": 1},
+            "pat is unknown; did you mean path?",
+        ),
+        (
+            {"properties": {"path": {}}, "additionalProperties": False},
+            {"x": 1},
+            "x is unknown; known are path",
+        ),
+        ({"additionalProperties": False}, {"x": 1}, "x is unknown; known are none"),
+        ({"additionalProperties": {"type": "null"}}, {"x": 1}, "x must be of type null, not 1"),
+        ({"not": {"type": "string"}}, "a", "the input is not allowed"),
+    ],
+)
+def test_faults_are_told_in_words_a_model_can_act_on(schema, value, told):
+    assert "; ".join(problems(value, schema)).startswith(told)
+
+
+def test_of_alternatives_the_one_with_the_fewest_faults_is_told():
+    point = {"type": "object", "required": ["x", "y"], "properties": {"x": {"type": "integer"}}}
+    line = {"type": "object", "required": ["a", "b", "c"]}
+    for keyword in ("anyOf", "oneOf"):
+        schema = {"type": "object", "properties": {"at": {keyword: [line, point]}}}
+        assert list(problems({"at": {"x": "1"}}, schema)) == [
+            "at.y is missing",
+            'at.x must be of type integer, not "1"',
+        ]
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        # Alternatives that overlap: many schemas say oneOf and mean anyOf.
+        ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, [1, 1.5], ["1"]),
+        ({"allOf": [{"minimum": 1}, {"maximum": 3}]}, [2], [0, 4]),
+        (
+            {"patternProperties": {"^x-": {"type": "integer"}}, "additionalProperties": False},
+            [{"x-a": 1}],
+            [{"x-a": "1"}, {"y": 1}],
+        ),
+        ({"$ref": "#/$defs/n", "$defs": {"n": {"type": "integer"}}}, [1], ["1"]),
+        (
+            {"$ref": "#/$defs/n", "$defs": {"n": {"type": "array", "items": {"$ref": "#/$defs/n"}}}},
+            [[[], [[]]]],
+            [[[1]]],
+        ),
+    ],
+)
+def test_more_of_json_schema_is_held_to(schema, good, bad):
+    assert [value for value in good if list(problems(value, schema))] == []
+    assert [value for value in bad if not list(problems(value, schema))] == []
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "text"},
+        {"type": 3},
+        {"minimum": "1"},
+        {"required": True},
+        {"properties": 1},
+        {"pattern": "("},
+        {"anyOf": []},
+        {"enum": 1},
+        {"$ref": "#/$defs/none"},
+        {"$ref": "https://example.com/schema.json"},
+        {"$ref": 1},
+        {"items": [1]},
+    ],
+)
+def test_a_broken_schema_is_not_enforced_and_nothing_is_fetched(schema, monkeypatch):
+    monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("nothing may be fetched"))
+    for value in (None, True, 1, "a", [1], {"a": 1}):
+        list(problems(value, schema))
+    assert list(problems("a", {"allOf": [schema], "type": "string"})) in ([], ["the input is not allowed"])
+
+
+def test_a_schema_that_leads_into_itself_is_given_up():
+    assert list(problems(1, {"$ref": "#"})) == ["the input is nested too deeply to be checked"]
+    schema = {"items": {"$ref": "#"}}
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert list(problems(deep, schema)) == ["the input is nested too deeply to be checked"]
+    while deep:
+        deep = deep.pop()  # type: ignore[assignment]
+
+
+def test_a_check_that_would_take_minutes_is_not_made():
+    schema = {"anyOf": [{"items": {"type": "string"}, "maxItems": 1}] * 1_000}
+    assert list(problems([""] * 100_000, schema)) == ["the input is too large to be checked"]
+
+
+def test_null_is_kept_where_it_means_something():
+    schema = {
+        "properties": {
+            "a": {"type": "integer"},
+            "b": {"type": ["integer", "null"]},
+            "c": {"$ref": "#/$defs/text"},
+            "d": {"type": "integer"},
+        },
+        "required": ["d"],
+        "$defs": {"text": {"type": "string"}},
+    }
+    given = dict.fromkeys("abcde")
+    assert without_nulls(given, schema) == {"b": None, "d": None, "e": None}
+
+
+def test_without_jsonschema_tools_still_check_what_they_convert(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "referencing", None)
+    hands = Hands(context_in(tmp_path), function_tool(add))
+    assert hands.good("add", a=1) == "3"
+    assert "does not fit add" in hands.bad("add", a="x")
+    assert "does not fit add" in hands.bad("add", a=1, c=2)
 
 
 def test_an_awaited_call_runs_beside_the_event_loop(hands):

@@ -26,7 +26,8 @@ def _model() -> Any:
     return import_module("pydantic_ai.models.function").FunctionModel(answer)
 
 
-def _converted(said: list[Message]) -> list[Any]:
+def converted(said: list[Message]) -> list[Any]:
+    """The conversation as its messages."""
     kinds, usage = import_module("pydantic_ai.messages"), import_module("pydantic_ai.usage")
     return [_message(kinds, usage, message) for message in said]
 
@@ -51,7 +52,7 @@ def _message(kinds: Any, usage: Any, message: Message) -> Any:
 
 
 def _growing(session: Session) -> Callable[[int], list[Any]]:
-    messages, turns = _converted(session.history), [_converted(turn) for turn in session.turns]
+    messages, turns = converted(session.history), [converted(turn) for turn in session.turns]
 
     def prepare(turn: int) -> list[Any]:
         messages.extend(turns[turn])
@@ -130,7 +131,7 @@ def _persist(session: Session, bench: Bench) -> None:
 
 def _resume(session: Session, bench: Bench) -> None:
     loop = asyncio.new_event_loop()
-    loop.run_until_complete(_store(bench).save_snapshot(_snapshot(0, _converted(session.all))))
+    loop.run_until_complete(_store(bench).save_snapshot(_snapshot(0, converted(session.all))))
     bench.loop(
         lambda _: loop.run_until_complete(_store(bench).latest_snapshot(run_id="bench")),
         lambda turn: None,

@@ -17,13 +17,12 @@ from types import MappingProxyType, TracebackType
 from typing import Self, TypeVar, Unpack, get_args
 
 from sevenfold.agent.assembly import AgentOptions, Assembly
-from sevenfold.agent.events import AgentEvent, AsyncEventQueue, Ended, EventQueue
+from sevenfold.agent.events import AgentEvent, AsyncEventQueue, Ended, EventQueue, Finished
 from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
 from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
-from sevenfold.agent.loop import Finished
 from sevenfold.agent.permissions.engine import Grants, Mode
 from sevenfold.agent.state import PlanMode, SavedTodos
-from sevenfold.agent.tools.skills import Skills
+from sevenfold.agent.tools.skills import SkillCatalog
 from sevenfold.conversation.flow import Flow, drive, drive_async
 from sevenfold.errors import Refused
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
@@ -70,7 +69,7 @@ class _BaseAgent:
         return self.assembly.state.plans
 
     @property
-    def skills(self) -> Skills:
+    def skills(self) -> SkillCatalog:
         """The skills there are."""
         return self.assembly.skills
 
@@ -131,6 +130,7 @@ class Agent(_BaseAgent):
 
         tools              functions and tools; default: the standard tools
         name               the name to keep it under, so that it can be continued; default: it is not kept
+        branch             the name of a fork of that session to work in; default: the session itself
         folder             the workspace; default: the current directory
         mode               ask, accept_edits, plan or autonomous
         rules              permission rules, in lists under allow, ask and deny
@@ -214,7 +214,7 @@ class Agent(_BaseAgent):
         return drive(
             flow,
             self._interruptible,
-            parts.reporter.piece,
+            parts.reporter.put,
             self._hooks,
             parts.conversation.lock,
             parts.loop.stopped,
@@ -323,7 +323,7 @@ class AsyncAgent(_BaseAgent):
     async def _drive(self, flow: Flow[R]) -> R:
         parts = self.assembly
         return await drive_async(
-            flow, self._interruptible, parts.reporter.piece, self._hooks, parts.loop.stopped
+            flow, self._interruptible, parts.reporter.put, self._hooks, parts.loop.stopped
         )
 
     async def _stop(self, task: asyncio.Task[Finished]) -> None:

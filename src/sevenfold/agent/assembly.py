@@ -12,13 +12,13 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from sevenfold.agent import slots
-from sevenfold.agent.events import Reporter
+from sevenfold.agent.events import Notice, Reporter
 from sevenfold.agent.executor import AgentHooks, Callbacks, ConsentFunction, Executor, refuse
 from sevenfold.agent.instructions import LoadedFile
 from sevenfold.agent.loop import Limits, Loop, LoopSources
 from sevenfold.agent.mentions import Mentions
 from sevenfold.agent.permissions.engine import Mode
-from sevenfold.agent.permissions.rules import Rules, unknown_rules
+from sevenfold.agent.permissions.rules import PermissionRules, unknown_rules
 from sevenfold.agent.prompt import AgentPrompt, PromptOptions, find_style
 from sevenfold.agent.standard_tools import Fit, StoreRecall, as_tools, find_skills, standard_tools
 from sevenfold.agent.state import AgentHome, AgentState, UsedSkill
@@ -44,19 +44,20 @@ from sevenfold.ports import AsyncClient, Client, Clock, Ids
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
 from sevenfold.prompts.system import OutputStyle
+from sevenfold.recall.recall import SessionRecall
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.session import factory
 from sevenfold.session.close import finish
 from sevenfold.session.factory import Options, Store
 from sevenfold.session.results import ToolCall
 from sevenfold.settings import Source
-from sevenfold.stores.files import private_folder
+from sevenfold.stores.files import private_folder, safe_name
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.store import FileResults
 from sevenfold.stores.trust import Trust, user_folder
 
 if TYPE_CHECKING:
-    from sevenfold.agent.mcp.servers import Following, McpServers
+    from sevenfold.agent.mcp.servers import McpServers, McpUpdater
 
 MENTIONS_SHARE = 4
 """The files that a message mentions may take one part in so many of the window."""
@@ -69,6 +70,8 @@ class AgentOptions(TypedDict, total=False):
     """Functions and tools; None: the standard tools."""
     name: str | None
     """The name to keep it under, so that it can be continued; None: it is not kept."""
+    branch: str | None
+    """The name of a fork of that session to work in, new or continued; None: the session itself."""
     folder: str | Path
     """The workspace."""
     mode: Mode
@@ -124,7 +127,7 @@ class Assembly:
         self.user_folder = user_folder(os.environ)
         self.trusted = Trust(self.user_folder).covers(self.workspace)
         self.reporter = Reporter()
-        self.home, self.store = self._open_store(options.get("name"))
+        self.home, self.store = self._open_store(options.get("name"), options.get("branch"))
         self.servers: McpServers | None = None
         """The MCP servers whose tools it may use."""
         try:
@@ -140,18 +143,19 @@ class Assembly:
 
     # -- assembling -----------------------------------------------------------------------------
 
-    def _open_store(self, name: str | None) -> tuple[AgentHome, Store]:
+    def _open_store(self, name: str | None, branch: str | None) -> tuple[AgentHome, Store]:
         settings = self.options.get("settings")
         if name is not None:
             kept = user_home().project(self.workspace).session(name)
-            store = factory.on_disk(name, self.workspace, None, settings, 0.0)
-            return AgentHome(kept.agent.resolve(), kept.results.resolve(), temporary=False), store
+            store = factory.on_disk(name, self.workspace, None, settings, 0.0, branch=branch)
+            folder = kept.agent / "branches" / safe_name(branch) if branch else kept.agent
+            return AgentHome(folder.resolve(), kept.results.resolve(), temporary=False), store
         folder = Path(tempfile.mkdtemp(prefix="sevenfold-")).resolve()
         home = AgentHome(folder, folder / "tool-results", temporary=True)
         store = factory.in_memory("agent", settings)
         # The model reads stored results with its Read tool, so they must be files.
         results = FileResults(home.results)
-        recall = factory.Recalled(store.log, None, results)
+        recall = SessionRecall(store.log, None, results)
         return home, replace(store, results=results, recall=recall, cwd=str(self.workspace))
 
     def _connect_servers(self) -> McpServers | None:
@@ -198,7 +202,7 @@ class Assembly:
             if file.call:
                 self.conversation.remember_read(file.path, file.call, file.version)
         self._fill_slots()
-        self.conversation.listen(self.reporter.happened)
+        self.conversation.listen(self.reporter.listen)
 
     def _check_usd(self, most: float | None) -> None:
         """Raise `InputError` if the limit in dollars cannot be kept."""
@@ -227,14 +231,14 @@ class Assembly:
 
         return together(self._own_tools, self.servers.tools())
 
-    def _server_follower(self) -> Following | None:
+    def _server_follower(self) -> McpUpdater | None:
         """Keeps the agent in step with its servers."""
         if self.servers is None:
             return None
-        from sevenfold.agent.mcp.servers import Following
+        from sevenfold.agent.mcp.servers import McpUpdater
 
         prompt = self.prompt.compute if self.options.get("system") is None else None
-        return Following(self.servers, self._own_tools, self.conversation, self.executor, prompt)
+        return McpUpdater(self.servers, self._own_tools, self.conversation, self.executor, prompt)
 
     def _prompt(self, limits: Limits) -> AgentPrompt:
         settings = self.store.settings.current()
@@ -301,7 +305,7 @@ class Assembly:
         )
         callbacks = Callbacks(
             consent=self.options.get("consent") or refuse,
-            observer=self.reporter,
+            report=self.reporter.put,
             learn=self._learn,
             save=state.save,
         )
@@ -313,7 +317,7 @@ class Assembly:
             return None
         executor = self.executor.with_tools(Mentions.toolbox(), self._learn_mentioned)
         return Mentions(
-            executor, self.conversation.window.effective // MENTIONS_SHARE, self.reporter.mentioned
+            executor, self.conversation.window.effective // MENTIONS_SHARE, self.reporter.put
         ).read
 
     def _fill_slots(self) -> None:
@@ -375,7 +379,7 @@ class Assembly:
             self.state.save()
 
     def _report_unknown_rules(self) -> None:
-        if (rules := self.state.grants.now.rules) == Rules():
+        if (rules := self.state.grants.now.rules) == PermissionRules():
             return
         standard = standard_tools(self.state.processes, skills=self.skills)
         known = {tool.name for tool in (*self.box, *standard)} | {SkillTool.name}
@@ -408,7 +412,7 @@ class Assembly:
     def _report_hooks(self, outcome: HookOutcome) -> None:
         """Show messages of hooks, and report those that failed."""
         for text in outcome.messages:
-            self.reporter.notice(text)
+            self.reporter.put(Notice(text))
         for failure in outcome.failures:
             reason = f"{outcome.event}, {failure.hook}: {failure.problem}"
             self.conversation.events.tell(SteppedAside(layer="hooks", reason=reason))

@@ -9,19 +9,33 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from sevenfold.agent.loop import Finished
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.events import Event as EngineEvent
-from sevenfold.events import Veto
 from sevenfold.ports import Piece
 from sevenfold.session.results import ToolCall
 
 MOST_WAITING = 1_000
 """Unread events before the agent waits for its reader."""
+
+
+End = Literal["done", "interrupted", "max_turns", "budget", "refused", "blocked", "cut"]
+
+
+class Finished(Struct, frozen=True):
+    """Why a run ended, and what the model said last."""
+
+    end: End
+    text: str = ""
+    turns: int = 0
+    tokens: int = 0
+    """Tokens the model wrote."""
+    usd: float | None = None
+    """What the run cost."""
+    detail: str = ""
 
 
 class ToolBegan(Struct, frozen=True):
@@ -84,43 +98,19 @@ class EventSink(Protocol):
 
 
 class Reporter:
-    """Turns what the agent does into events for the current reader, if there is one."""
+    """Passes events on to the current reader, if there is one."""
 
     def __init__(self) -> None:
         self.sink: EventSink | None = None
 
-    def piece(self, piece: Piece) -> None:
-        """Report a part of an answer."""
-        self._put(piece)
-
-    def began(self, call: ToolCall) -> None:
-        """See `sevenfold.agent.executor.CallObserver`."""
-        self._put(ToolBegan(call))
-
-    def progress(self, call: ToolCall, text: str) -> None:
-        """See `sevenfold.agent.executor.CallObserver`."""
-        self._put(ToolProgress(call, text))
-
-    def ended(self, call: ToolCall, output: ToolOutput, seconds: float) -> None:
-        """See `sevenfold.agent.executor.CallObserver`."""
-        self._put(ToolEnded(call, output, seconds))
-
-    def mentioned(self, path: str, output: ToolOutput, folder: bool) -> None:
-        """Report a file that a message mentions."""
-        self._put(Mentioned(path, output, folder))
-
-    def notice(self, text: str) -> None:
-        """Report a message of a hook."""
-        self._put(Notice(text))
-
-    def happened(self, event: EngineEvent) -> Veto | None:
-        """Report an event of the engine, as a listener of the session."""
-        self._put(Happened(event))
-        return None
-
-    def _put(self, event: AgentEvent) -> None:
+    def put(self, event: AgentEvent) -> None:
+        """Report an event."""
         if self.sink is not None:
             self.sink.put(event)
+
+    def listen(self, event: EngineEvent) -> None:
+        """Report an event of the engine, as a listener of the session."""
+        self.put(Happened(event))
 
 
 class EventQueue:

@@ -10,14 +10,16 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from sevenfold.agent.events import AgentEvent, ToolBegan, ToolEnded, ToolProgress
 from sevenfold.agent.interrupt import (
     GRACE,
     SHORT_GRACE,
@@ -25,7 +27,7 @@ from sevenfold.agent.interrupt import (
     await_interruptibly,
     run_interruptibly,
 )
-from sevenfold.agent.permissions.engine import Decision, Grants
+from sevenfold.agent.permissions.engine import Grants, PermissionDecision
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.tools.context import Abort, Context
 from sevenfold.agent.tools.functions import FunctionTool
@@ -56,8 +58,14 @@ class Asked(Struct, frozen=True):
     """A tool call that needs the user's consent."""
 
     call: ToolCall
-    wish: PermissionRequest
-    decision: Decision
+    request: PermissionRequest
+    decision: PermissionDecision
+
+    @property
+    def wish(self) -> PermissionRequest:
+        """The old name of `request`."""
+        warnings.warn("asked.wish is called asked.request now", DeprecationWarning, stacklevel=2)
+        return self.request
 
 
 class Consented(Struct, frozen=True):
@@ -75,22 +83,6 @@ ConsentFunction = Callable[[Asked], Consented]
 def refuse(asked: Asked) -> Consented:
     """Consent of a session without a user to ask."""
     return Consented(False, remark=NOBODY)
-
-
-class CallObserver(Protocol):
-    """Watches tool calls."""
-
-    def began(self, call: ToolCall) -> None:
-        """A call is about to be carried out."""
-        ...
-
-    def progress(self, call: ToolCall, text: str) -> None:
-        """Output of a call that is still running."""
-        ...
-
-    def ended(self, call: ToolCall, output: ToolOutput, seconds: float) -> None:
-        """A call has its result."""
-        ...
 
 
 class AgentHooks(Struct, frozen=True):
@@ -112,7 +104,8 @@ class Callbacks(Struct, frozen=True, kw_only=True):
     """What an executor calls while it works."""
 
     consent: ConsentFunction = refuse
-    observer: CallObserver | None = None
+    report: Callable[[AgentEvent], None] = lambda event: None
+    """Called when a call begins, goes on and ends."""
     learn: Callable[[ToolCall, ToolOutput], None] | None = None
     """Called with each call that was carried out, before its result goes anywhere."""
     save: Callable[[], None] = lambda: None
@@ -180,8 +173,8 @@ class Executor:
         self._children: list[Executor] = []
 
     def with_tools(self, box: Toolbox, learn: Callable[[ToolCall, ToolOutput], None]) -> Executor:
-        """An executor with other tools, the same permissions and no observer."""
-        callbacks = replace(self._callbacks, observer=None, learn=learn)
+        """An executor with other tools and the same permissions, whose calls are not reported."""
+        callbacks = Callbacks(consent=self._callbacks.consent, learn=learn, save=self._callbacks.save)
         child = Executor(box, self.context, self.grants, self._hooks, callbacks)
         self._children.append(child)
         return child
@@ -229,8 +222,7 @@ class Executor:
             output = failed(LEFT if isinstance(stop, LeftBehind) else NOT_DONE)
         except Exception as error:  # noqa: BLE001 (a call without a result would end the conversation)
             output = failed(f"{call.name} could not be carried out: {type(error).__name__}: {error}")
-        if self._callbacks.observer:
-            self._callbacks.observer.ended(call, output, time.monotonic() - began)
+        self._callbacks.report(ToolEnded(call, output, time.monotonic() - began))
         return result_block(call, output)
 
     def _use(self, call: ToolCall) -> Flow[ToolOutput]:
@@ -238,8 +230,7 @@ class Executor:
         abort = self.context.abort
         if abort.is_set():
             raise Aborted()
-        if self._callbacks.observer:
-            self._callbacks.observer.began(call)
+        self._callbacks.report(ToolBegan(call))
         request = self.box.permission_request(call.name, call.input, self.context)
         if isinstance(request, ToolOutput):
             return request
@@ -321,7 +312,7 @@ class Executor:
     def _ask_user(self, asked: Asked) -> Consented:
         """Ask one question at a time, and none that an earlier answer has settled."""
         with self._asking:
-            if asked.decision.verdict == "ask" and self.grants.now.decide(asked.wish).verdict == "allow":
+            if asked.decision.verdict == "ask" and self.grants.now.decide(asked.request).verdict == "allow":
                 return Consented(True)
             try:
                 said: Any = self._callbacks.consent(asked)
@@ -344,12 +335,12 @@ class Executor:
         return min(SHORT_GRACE, self.patience) if deaf else self.patience
 
     def _progress(self, call: ToolCall) -> Callable[[str], None]:
-        abort, observer = self.context.abort, self._callbacks.observer
+        abort = self.context.abort
 
         def report(text: str) -> None:
             # After an interrupt the call may have been left behind, and its result reported.
-            if observer and not abort.is_set():
-                observer.progress(call, text)
+            if not abort.is_set():
+                self._callbacks.report(ToolProgress(call, text))
 
         return report
 

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from sevenfold.agent.events import End, Finished
 from sevenfold.agent.executor import NOT_DONE, AgentHooks, Executor, result_block
 from sevenfold.agent.tools.output import failed
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Flow, Signal, Wait
 from sevenfold.conversation.hooks import HookInput, Stop, UserPromptSubmit
 from sevenfold.conversation.request import Outcome
-from sevenfold.conversation.transcript import Beside
+from sevenfold.conversation.transcript import Attachment
 from sevenfold.conversation.turn import turn
 from sevenfold.errors import Aborted, InputError, ModelError, RateLimited
 from sevenfold.events import SteppedAside
@@ -45,8 +46,6 @@ NOTHING_TO_DO = 'there is nothing left to do, and nothing new was said: say what
 NOT_TAKEN_IN = "the message was not taken in, send it again if it is still meant"
 """Detail of a run that was interrupted before it began."""
 
-End = Literal["done", "interrupted", "max_turns", "budget", "refused", "blocked", "cut"]
-
 
 class Limits(Struct, frozen=True):
     """When to stop, even if there is more to do."""
@@ -59,19 +58,6 @@ class Limits(Struct, frozen=True):
     """Tokens the model writes in one run."""
 
 
-class Finished(Struct, frozen=True):
-    """Why a run ended, and what the model said last."""
-
-    end: End
-    text: str = ""
-    turns: int = 0
-    tokens: int = 0
-    """Tokens the model wrote."""
-    usd: float | None = None
-    """What the run cost."""
-    detail: str = ""
-
-
 class LoopSources(Struct, frozen=True, kw_only=True):
     """What the loop asks for while it runs."""
 
@@ -79,7 +65,7 @@ class LoopSources(Struct, frozen=True, kw_only=True):
     """Events that hooks have not received yet."""
     background_tasks: Callable[[], Sequence[Mapping[str, Any]]] = tuple
     """Running background commands, for Stop hooks."""
-    mentions: Callable[[str], Flow[list[Beside]]] | None = None
+    mentions: Callable[[str], Flow[list[Attachment]]] | None = None
     """Reads the files a message mentions."""
 
 

@@ -16,15 +16,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from sevenfold.agent.events import Mentioned
 from sevenfold.agent.executor import Executor
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import ToolOutput, failed
-from sevenfold.agent.tools.read import Read, ReadInput
+from sevenfold.agent.tools.read import ReadInput, ReadTool
 from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.conversation.flow import Flow, Gather
 from sevenfold.conversation.intake import blocks_in
-from sevenfold.conversation.transcript import Beside
+from sevenfold.conversation.transcript import Attachment
 from sevenfold.errors import InputError, Refused
 from sevenfold.prompts.context import MentionedFile, MentionedFolder
 from sevenfold.record import blocks
@@ -57,7 +58,7 @@ def plainly_a_path(word: str) -> bool:
     return _PLAINLY_A_PATH.fullmatch(word) is not None
 
 
-class Look(Read):
+class Look(ReadTool):
     """Shows a file as Read does, and lists the entries of a folder; the same rules and hooks apply to both."""
 
     def act(self, given: ReadInput, context: Context) -> ToolOutput:
@@ -69,12 +70,10 @@ class Look(Read):
 class Mentions:
     """Reads the files that messages of one session mention as ``@path``."""
 
-    def __init__(
-        self, executor: Executor, tokens: int, report: Callable[[str, ToolOutput, bool], None]
-    ) -> None:
+    def __init__(self, executor: Executor, tokens: int, report: Callable[[Mentioned], None]) -> None:
         """``tokens`` of files fit with one message.
 
-        ``report`` is called with each path as it was typed, what was read, and whether it is a folder.
+        ``report`` is called with each path that was read, or could not be.
         """
         self._executor = executor
         self._tokens = tokens
@@ -85,13 +84,13 @@ class Mentions:
         """The one tool that is needed."""
         return Toolbox([Look()])
 
-    def read(self, text: str) -> Flow[list[Beside]]:
+    def read(self, text: str) -> Flow[list[Attachment]]:
         """Read what a text mentions; returns the attachments for its message."""
         # Gathered, so that the session is not locked while a report waits for a slow reader of events.
         (attachments,) = yield from Gather([self._read(text)], 1)
         return attachments
 
-    def _read(self, text: str) -> Flow[list[Beside]]:
+    def _read(self, text: str) -> Flow[list[Attachment]]:
         calls = self._calls(text)
         results = yield from self._executor.run(calls)
         return self._attachments(calls, results)
@@ -99,9 +98,8 @@ class Mentions:
     def _calls(self, text: str) -> list[ToolCall]:
         words = [word for word in mentioned(text) if self._is_readable(word)]
         for word in words[MOST_MENTIONS:]:
-            self._report(
-                word, failed(f"No more than {MOST_MENTIONS} files of one message are read."), False
-            )
+            over = failed(f"No more than {MOST_MENTIONS} files of one message are read.")
+            self._report(Mentioned(word, over))
         found = enumerate(words[:MOST_MENTIONS], 1)
         return [ToolCall(f"mention-{number}", Look.name, {"path": word}) for number, word in found]
 
@@ -116,13 +114,15 @@ class Mentions:
             return files.exists(real)
         if context.inside(real):
             return True
-        self._report(word, failed("There is no such file."), False)
+        self._report(Mentioned(word, failed("There is no such file.")))
         return False
 
-    def _attachments(self, calls: Sequence[ToolCall], results: Sequence[Mapping[str, Any]]) -> list[Beside]:
+    def _attachments(
+        self, calls: Sequence[ToolCall], results: Sequence[Mapping[str, Any]]
+    ) -> list[Attachment]:
         """What was read, as far as it fits with the message."""
         room = self._tokens * CHARACTERS_PER_TOKEN
-        made: list[Beside] = []
+        made: list[Attachment] = []
         for call, result in zip(calls, results, strict=True):
             output = ToolOutput(result["content"], is_error=bool(result.get("is_error")))
             if not output.is_error and (characters := _characters(output)) > room:
@@ -132,23 +132,23 @@ class Mentions:
                 )
             path, real = call.input["path"], files.resolve(call.input["path"], self._executor.context).real
             folder = Path(real).is_dir()
-            self._report(path, output, folder)
+            self._report(Mentioned(path, output, folder))
             if not output.is_error:
                 room -= _characters(output)
                 made.append(_folder(path, real, output) if folder else _file(path, real, output))
         return made
 
 
-def _folder(path: str, real: str, output: ToolOutput) -> Beside:
+def _folder(path: str, real: str, output: ToolOutput) -> Attachment:
     text = MentionedFolder(real, str(output.content)).render()
-    return Beside("directory", (blocks.text(text),), {"path": real, "displayPath": path})
+    return Attachment("directory", (blocks.text(text),), {"path": real, "displayPath": path})
 
 
-def _file(path: str, real: str, output: ToolOutput) -> Beside:
+def _file(path: str, real: str, output: ToolOutput) -> Attachment:
     pictures = [] if isinstance(output.content, str) else blocks_in(output.content)
     words = output.content if isinstance(output.content, str) else "(a picture, shown below)"
     text = blocks.text(MentionedFile(real, words).render())
-    return Beside("file", (text, *pictures), {"filename": real, "displayPath": path})
+    return Attachment("file", (text, *pictures), {"filename": real, "displayPath": path})
 
 
 def _characters(output: ToolOutput) -> int:

@@ -23,10 +23,10 @@ import stat
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import count
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count, zip_longest
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal, Protocol, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,6 +37,7 @@ GENTLY = 0.5
 """Seconds a command gets to end by itself when it is told to."""
 _TICK = 0.05
 _CHUNK = 64 * 1024
+_MOST_DRAINED = 256 * 1024
 _SCRIPT = 'trap \'pwd -P >&"$SEVENFOLD_CWD_FD"\' EXIT; eval "$1"'
 KEPT_AT_EACH_END = 128 * 1024
 """Bytes of output kept at the beginning and at the end."""
@@ -82,6 +83,125 @@ class BackgroundTask(Struct, frozen=True):
     """The name of the mark its processes carry."""
 
 
+TIMED_OUT = "it took too long"
+STOPPED = "it was stopped"
+
+
+class _Sink(Protocol):
+    def add(self, chunk: bytes) -> None: ...
+
+
+class ChildProcess:
+    """A process that leads a session of its own, and the pipes to it, none of which makes another wait.
+
+    Raises OSError or ValueError if it cannot be started. Leaving it with an error ends everything it started.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        environ: Mapping[str, str],
+        given: bytes | None = None,
+        errors_apart: bool = False,
+        pass_fds: Sequence[int] = (),
+    ) -> None:
+        """``given`` is its input, if it has any; with ``errors_apart``, standard error has a pipe of its own."""
+        self.mark, self._alive = ProcessMark(), LivenessPipe()
+        self._given = memoryview(given or b"")
+        try:
+            self.child = subprocess.Popen(
+                argv,
+                cwd=cwd,
+                env={**environ, **self.mark.environ},
+                stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE if errors_apart else subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=(self._alive.held, *pass_fds),
+            )
+        except BaseException:
+            self._alive.__exit__()
+            raise
+        self._alive.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            end(self.child, self.mark, self._alive)
+        for pipe in (self.child.stdin, self.child.stdout, self.child.stderr):
+            if pipe:
+                pipe.close()
+        self._alive.__exit__()
+
+    def pump(
+        self, *sinks: _Sink, deadline: float | None, stopped: Callable[[], bool], gently: float = 0.0
+    ) -> str:
+        """Move bytes until the process ends; if it has to be ended, returns why: `TIMED_OUT` or `STOPPED`."""
+        with selectors.DefaultSelector() as selector:
+            pipes = [pipe for pipe in (self.child.stdout, self.child.stderr, self.child.stdin) if pipe]
+            for pipe, sink in zip_longest(pipes, sinks):
+                os.set_blocking(pipe.fileno(), False)
+                selector.register(
+                    pipe, selectors.EVENT_WRITE if sink is None else selectors.EVENT_READ, sink
+                )
+            problem = self._until_it_ends(selector, deadline, stopped)
+            if problem:
+                end(self.child, self.mark, self._alive, gently=gently)
+            # What is in the pipes is taken, within reason; what a process left running on purpose prints later is not.
+            for key in list(selector.get_map().values()):
+                for _ in range(_MOST_DRAINED // _CHUNK):
+                    if key.data is None or not _read(selector, key):
+                        break
+        return problem
+
+    def _until_it_ends(
+        self, selector: selectors.BaseSelector, deadline: float | None, stopped: Callable[[], bool]
+    ) -> str:
+        while self.child.poll() is None:
+            left = _TICK if deadline is None else min(_TICK, deadline - time.monotonic())
+            if stopped():
+                return STOPPED
+            if left <= 0:
+                return TIMED_OUT
+            if not selector.get_map():
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.child.wait(left)
+            for key, _ in selector.select(left) if selector.get_map() else ():
+                if key.data is None:
+                    self._write(selector, key)
+                else:
+                    _read(selector, key)
+        return ""
+
+    def _write(self, selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
+        try:
+            self._given = self._given[os.write(key.fd, self._given[:_CHUNK]) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            self._given = self._given[:0]
+        if not self._given and self.child.stdin:
+            selector.unregister(key.fileobj)
+            self.child.stdin.close()
+
+
+def _read(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> bool:
+    """Move a piece of output; False if there is none now."""
+    try:
+        chunk = os.read(key.fd, _CHUNK)
+    except BlockingIOError:
+        return False
+    if chunk:
+        key.data.add(chunk)
+    else:
+        selector.unregister(key.fileobj)
+    return bool(chunk)
+
+
 class LocalProcesses:
     """Runs commands on this machine; ``folder`` takes the output of those in the background.
 
@@ -111,9 +231,9 @@ class LocalProcesses:
         """Run a command until it ends, its time is up or ``stopped()``."""
         started = time.monotonic()
         ends = _Ends(progress)
-        with _Running(command, cwd, environ) as running:
-            problem = running.pump(ends, started + seconds, stopped)
-            if problem == _TIMED_OUT:
+        with _ShellCommand(command, cwd, environ) as running:
+            problem = running.pump(ends, deadline=started + seconds, stopped=stopped, gently=GENTLY)
+            if problem == TIMED_OUT:
                 problem = f"it took longer than {seconds:g} s and was ended"
             code = None if problem else running.child.returncode
             took = time.monotonic() - started
@@ -126,7 +246,7 @@ class LocalProcesses:
         name = next(name for name in map("task-{}".format, count(1)) if self._is_free(name))
         sink = _OutputFile(self._folder / f"{name}.log")
         try:
-            running = _Running(command, cwd, environ)
+            running = _ShellCommand(command, cwd, environ)
         except BaseException:
             sink.close()
             raise
@@ -175,113 +295,42 @@ class LocalProcesses:
         return name not in self._tasks and not (self._folder / f"{name}.log").exists()
 
 
-_TIMED_OUT = "it took too long"
-_STOPPED = "it was stopped"
-
-
-class _Running:
-    """A running command, and the pipes to it."""
+class _ShellCommand(ChildProcess):
+    """A shell command, which tells the folder it ends in."""
 
     def __init__(self, command: str, cwd: str, environ: Mapping[str, str]) -> None:
         shell = shutil.which("bash", path=environ.get("PATH")) or shutil.which("bash")
         if shell is None:
             raise Refused("There is no bash on this machine, and commands need it.")
-        self.mark, self._pipe = ProcessMark(), LivenessPipe()
-        told, says = os.pipe()
-        self._told = told
+        self._cwd, write_cwd = os.pipe()
+        argv = [shell, "-c", _SCRIPT, "bash", command]
+        environ = {**environ, "SEVENFOLD_CWD_FD": str(write_cwd)}
         try:
-            self.child = subprocess.Popen(
-                [shell, "-c", _SCRIPT, "bash", command],
-                cwd=cwd,
-                env={**environ, **self.mark.environ, "SEVENFOLD_CWD_FD": str(says)},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                pass_fds=(self._pipe.held, says),
-            )
+            super().__init__(argv, cwd=cwd, environ=environ, pass_fds=(write_cwd,))
         except (OSError, ValueError) as error:
-            self._close()
+            os.close(self._cwd)
             raise Refused(f"The command could not be started in {cwd} ({error}).") from error
         finally:
-            os.close(says)
-        self._pipe.release()
-
-    def __enter__(self) -> _Running:
-        return self
+            os.close(write_cwd)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            end(self.child, self.mark, self._pipe)
-        self._close()
-
-    def pump(self, sink: _Ends | _OutputFile, deadline: float | None, stopped: Callable[[], bool]) -> str:
-        """Take output until the command ends; returns why it was stopped, or nothing."""
-        pipe = self.child.stdout
-        assert pipe is not None
-        os.set_blocking(pipe.fileno(), False)
-        with selectors.DefaultSelector() as selector, pipe:
-            selector.register(pipe, selectors.EVENT_READ)
-            problem = self._until_it_ends(selector, pipe, sink, deadline, stopped)
-            if problem:
-                end(self.child, self.mark, self._pipe, gently=GENTLY)
-            # What is in the pipe is taken, within reason; what a process left running on purpose prints later is not.
-            for _ in range(2 * KEPT_AT_EACH_END // _CHUNK):
-                if not _take(pipe, sink):
-                    break
-        return problem
-
-    def _until_it_ends(
-        self,
-        selector: selectors.BaseSelector,
-        pipe: IO[bytes],
-        sink: _Ends | _OutputFile,
-        deadline: float | None,
-        stopped: Callable[[], bool],
-    ) -> str:
-        while self.child.poll() is None:
-            left = _TICK if deadline is None else min(_TICK, deadline - time.monotonic())
-            if stopped():
-                return _STOPPED
-            if left <= 0:
-                return _TIMED_OUT
-            if not selector.get_map():
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self.child.wait(left)
-            elif selector.select(left) and _take(pipe, sink) is None:
-                selector.unregister(pipe)
-        return ""
+        super().__exit__(kind)
+        os.close(self._cwd)
 
     def ended_in(self) -> str:
         """The folder the command ended in."""
-        os.set_blocking(self._told, False)
+        os.set_blocking(self._cwd, False)
         try:
-            said = os.read(self._told, 65536)
+            found = os.read(self._cwd, 65536)
         except BlockingIOError:
             return ""
-        return os.fsdecode(said.removesuffix(b"\n"))
-
-    def _close(self) -> None:
-        self._pipe.__exit__()
-        os.close(self._told)
-
-
-def _take(pipe: IO[bytes], sink: _Ends | _OutputFile) -> bool | None:
-    """Move a piece of output; False if there is none now, None if there will be no more."""
-    try:
-        chunk = os.read(pipe.fileno(), _CHUNK)
-    except BlockingIOError:
-        return False
-    if not chunk:
-        return None
-    sink.add(chunk)
-    return True
+        return os.fsdecode(found.removesuffix(b"\n"))
 
 
 class _Background:
     """A command in the background, pumped by a thread."""
 
-    def __init__(self, name: str, command: str, sink: _OutputFile, running: _Running) -> None:
+    def __init__(self, name: str, command: str, sink: _OutputFile, running: _ShellCommand) -> None:
         self._name, self._command, self._sink, self._running = name, command, sink, running
         self._stop = threading.Event()
         self.ended = threading.Event()
@@ -292,7 +341,9 @@ class _Background:
     def _pump(self) -> None:
         try:
             with self._running:
-                self._problem = self._running.pump(self._sink, None, self._stop.is_set)
+                self._problem = self._running.pump(
+                    self._sink, deadline=None, stopped=self._stop.is_set, gently=GENTLY
+                )
         except Exception as error:  # noqa: BLE001 (it becomes the problem of the task)
             self._problem = str(error)
         finally:

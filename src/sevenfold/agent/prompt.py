@@ -23,7 +23,7 @@ from sevenfold.agent import instructions
 from sevenfold.agent.instructions import LoadedFile, LoadReason
 from sevenfold.agent.loop import Limits
 from sevenfold.agent.standard_tools import Fit
-from sevenfold.agent.tools.skills import Skills
+from sevenfold.agent.tools.skills import SkillCatalog
 from sevenfold.errors import SettingError
 from sevenfold.ports import Clock
 from sevenfold.prompts import system
@@ -68,7 +68,7 @@ class AgentPrompt:
         options: PromptOptions,
         *,
         fit: Fit,
-        skills: Skills,
+        skills: SkillCatalog,
         clock: Clock,
         limits: Callable[[], tuple[Limits, Limits]],
         others: Iterable[SectionSource] = (),

@@ -14,7 +14,7 @@ from sevenfold.agent.prompt import AgentPrompt
 from sevenfold.agent.state import AgentState, UsedSkill
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.session_tools import todo_text
-from sevenfold.agent.tools.skills import Skills
+from sevenfold.agent.tools.skills import SkillCatalog
 from sevenfold.conversation.restore import (
     BYTES_PER_TOKEN,
     AnnouncedSlot,
@@ -28,7 +28,7 @@ from sevenfold.conversation.restore import (
     Work,
     WorkSlot,
 )
-from sevenfold.conversation.transcript import Beside
+from sevenfold.conversation.transcript import Attachment
 from sevenfold.prompts import system
 from sevenfold.record import blocks
 from sevenfold.request.sections import SystemPrompt, announcement
@@ -82,7 +82,7 @@ class SectionsSlot:
         if not changed:
             return Restored()
         text = announcement({}, changed)
-        attachment = Beside("changed_sections", (blocks.text(text),), {"names": list(changed)})
+        attachment = Attachment("changed_sections", (blocks.text(text),), {"names": list(changed)})
         return Restored((attachment,), moment.count(text))
 
 
@@ -172,7 +172,7 @@ def works(tasks: Iterable[BackgroundTask]) -> Iterator[Work]:
             yield Work(task.id, task.command, state, task.path, task.unread)
 
 
-def skill_listing_slot(skills: Skills) -> AnnouncedSlot:
+def skill_listing_slot(skills: SkillCatalog) -> AnnouncedSlot:
     """Announces new skills if the prompt stays as it was; those in view are not announced again."""
     return AnnouncedSlot(
         "skill listing",

@@ -15,19 +15,25 @@ from msgspec import Struct
 
 from sevenfold.agent.processes import LocalProcesses
 from sevenfold.agent.tools.context import ROOM
-from sevenfold.agent.tools.edit import Edit, Write
+from sevenfold.agent.tools.edit import EditTool, WriteTool
 from sevenfold.agent.tools.functions import function_tool
-from sevenfold.agent.tools.read import Read
-from sevenfold.agent.tools.search import FindFiles, Grep
+from sevenfold.agent.tools.read import ReadTool
+from sevenfold.agent.tools.search import GlobTool, GrepTool
 from sevenfold.agent.tools.searchers import find_searcher
-from sevenfold.agent.tools.session_tools import AskUserTool, PlanReady, PlanStart, RecallTool, TodoTool
-from sevenfold.agent.tools.shell import Shell, ShellOutput, ShellStop
-from sevenfold.agent.tools.skills import Skills, SkillTool
+from sevenfold.agent.tools.session_tools import (
+    AskUserTool,
+    PlanReadyTool,
+    PlanStartTool,
+    RecallTool,
+    TodoTool,
+)
+from sevenfold.agent.tools.shell import ShellOutputTool, ShellStopTool, ShellTool
+from sevenfold.agent.tools.skills import SkillCatalog, SkillTool
 from sevenfold.agent.tools.tool import BriefTool, Tool
-from sevenfold.agent.tools.web import WebFetch
+from sevenfold.agent.tools.web import WebFetchTool
 from sevenfold.prompts import system
 from sevenfold.prompts.system import Static
-from sevenfold.recall.recall import Hit
+from sevenfold.recall.search import Hit
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.entries import Said
@@ -68,20 +74,20 @@ LEFT_OUT: Mapping[str, tuple[str, ...]] = MappingProxyType(
 def file_tools() -> list[Tool]:
     """Reading, searching and changing files."""
     searcher = find_searcher()
-    return [Read(), Edit(), Write(), Grep(searcher), FindFiles(searcher)]
+    return [ReadTool(), EditTool(), WriteTool(), GrepTool(searcher), GlobTool(searcher)]
 
 
 def shell_tools(processes: LocalProcesses) -> list[Tool]:
     """Running commands; the caller closes ``processes``."""
-    return [Shell(processes), ShellOutput(processes), ShellStop(processes)]
+    return [ShellTool(processes), ShellOutputTool(processes), ShellStopTool(processes)]
 
 
 def standard_tools(
-    processes: LocalProcesses, *, skills: Skills | None = None, private_hosts: Collection[str] = ()
+    processes: LocalProcesses, *, skills: SkillCatalog | None = None, private_hosts: Collection[str] = ()
 ) -> list[Tool]:
     """All tools an agent at a terminal has."""
-    tools = [*file_tools(), *shell_tools(processes), WebFetch(private=private_hosts)]
-    tools += [TodoTool(), PlanStart(), PlanReady(), AskUserTool(), RecallTool()]
+    tools = [*file_tools(), *shell_tools(processes), WebFetchTool(private=private_hosts)]
+    tools += [TodoTool(), PlanStartTool(), PlanReadyTool(), AskUserTool(), RecallTool()]
     return [*tools, SkillTool(skills)] if skills and skills.known else tools
 
 
@@ -90,10 +96,10 @@ def as_tools(given: Iterable[Any]) -> list[Tool]:
     return [one if isinstance(one, Tool) else function_tool(one) for one in given]
 
 
-def find_skills(project: Path, user: Path, *, trusted: bool) -> Skills:
+def find_skills(project: Path, user: Path, *, trusted: bool) -> SkillCatalog:
     """The user's skills and those of a trusted project; the project's take precedence."""
     folders = [project / name for name in SKILL_FOLDERS] if trusted else []
-    return Skills([*folders, user / "skills"])
+    return SkillCatalog([*folders, user / "skills"])
 
 
 class Fit(Struct, frozen=True):

@@ -18,10 +18,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sevenfold.agent.executor import Asked, ConsentFunction
-from sevenfold.agent.permissions.engine import Decision, Grants, Mode, Permissions
-from sevenfold.agent.permissions.rules import PermissionRequest, Rules
+from sevenfold.agent.permissions.engine import Grants, Mode, PermissionDecision, Permissions
+from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRules
 from sevenfold.agent.processes import BackgroundTask, LocalProcesses, TaskState
-from sevenfold.agent.tools.context import Abort, Desk, DeskState, Todo, Verdict
+from sevenfold.agent.tools.context import Abort, Desk, DeskState, PlanVerdict, Todo
 from sevenfold.agent.tools.output import FileChanged, FileRead, SkillUsed, ToolOutput
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.errors import TranscriptError
@@ -198,7 +198,7 @@ class SavedTodos(TodoList):
 class PlanMode(PlanFile):
     """The plan, and planning as a mode of the agent's permissions."""
 
-    def __init__(self, path: Path, grants: Grants, approve: Callable[[str, Abort], Verdict]) -> None:
+    def __init__(self, path: Path, grants: Grants, approve: Callable[[str, Abort], PlanVerdict]) -> None:
         super().__init__(path, approve)
         self._grants = grants
 
@@ -215,7 +215,7 @@ class PlanMode(PlanFile):
         """Stop planning."""
         self._grants.end_planning()
 
-    def submit(self, plan: str, abort: Abort) -> Verdict:
+    def submit(self, plan: str, abort: Abort) -> PlanVerdict:
         """Write the plan and ask for approval; approval ends planning."""
         verdict = super().submit(plan, abort)
         if verdict.approved:
@@ -315,7 +315,7 @@ class AgentState:
             guarded=tuple(str(own.resolve()) for own in (user_folder(os.environ), user_home().root)),
             home=str(Path.home()),
             mode=mode,
-            rules=Rules.of(rules),
+            rules=PermissionRules.of(rules),
             plan=str(self._home.plan),
         )
 
@@ -338,15 +338,15 @@ class AgentState:
         untold = task.id in self._ended or task.id in self._lost
         return SavedTask.of(replace(task, state="running") if untold else task)
 
-    def _approve(self, plan: str, abort: Abort) -> Verdict:
+    def _approve(self, plan: str, abort: Abort) -> PlanVerdict:
         """Ask the user to approve a plan, like anything else that needs consent."""
         if self._consent is None:
             free = self.grants.after_planning == "autonomous"
-            return Verdict(free, "" if free else "Nobody can be asked in this session.")
+            return PlanVerdict(free, "" if free else "Nobody can be asked in this session.")
         asked = Asked(
             ToolCall("", "PlanReady", {"plan": plan}),
             PermissionRequest("PlanReady", "call", str(self.plans.path)),
-            Decision("ask", "A plan needs the user's approval."),
+            PermissionDecision("ask", "A plan needs the user's approval."),
         )
         said = self._consent(asked)
-        return Verdict(said.granted, said.remark)
+        return PlanVerdict(said.granted, said.remark)

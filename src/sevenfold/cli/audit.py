@@ -65,7 +65,10 @@ def _print(name: str, found: Audit) -> None:
     if total.boundaries > 1:
         console.print(f"Total of {total.boundaries:,} compactions", style="bold")
         _print_counts(console, total.by_kind)
-    console.print(_verdict(total.lost, total.invented), style="bold red" if total.lost else "bold green")
+    verdict = f"{plural(total.lost, 'fact')} lost" if total.lost else "Nothing is lost"
+    if total.invented:
+        verdict += f", {plural(total.invented, 'invented statement')} about the user"
+    console.print(f"{verdict}.", style="bold red" if total.lost else "bold green")
 
 
 def _print_boundary(console: ReportConsole, number: int, audited: AuditedCompaction) -> None:
@@ -94,11 +97,6 @@ def _print_counts(console: ReportConsole, by_kind: Mapping[str, Count]) -> None:
     for kind, count in by_kind.items():
         name = kind.replace("_", " ")
         console.print(f"   {name:<14}{count.in_context:>12}{count.reachable:>12}{count.lost:>8}")
-
-
-def _verdict(lost: int, invented: int) -> str:
-    kept = "Nothing is lost" if not lost else f"{plural(lost, 'fact')} lost"
-    return kept + (f", {plural(invented, 'invented statement')} about the user." if invented else ".")
 
 
 def _short(text: str) -> str:

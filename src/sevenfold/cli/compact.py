@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import Struct
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -27,7 +27,7 @@ from sevenfold.cli.output import ReportConsole, heading, plain_table, sections, 
 from sevenfold.cli.recorded_session import RecordedSession, is_offline
 from sevenfold.cli.text import category, count, money, plural, printable, share, shorten
 from sevenfold.errors import InputError, Refused
-from sevenfold.lab.profile.context import CallLabel, label_of_block, piece_of
+from sevenfold.lab.profile.labels import CallLabel, label_of_block, piece_of
 from sevenfold.layers.compact.extract.words import users_words
 from sevenfold.layers.compact.request import Compacted, EngineName, Left, Preview
 from sevenfold.layers.notes.layer import keeper_of
@@ -65,30 +65,20 @@ exit code: 0 if nothing is lost, 1 if a fact is neither in the context nor found
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument("file", metavar="FILE", help="a transcript, or the id of a session")
+    add = command.add_argument
+    add("file", metavar="FILE", help="a transcript, or the id of a session")
     part = command.add_mutually_exclusive_group()
     part.add_argument("--from", dest="start", metavar="ID", help="summarise this record and those after it")
     part.add_argument("--up-to", metavar="ID", help="summarise the records before this one")
-    command.add_argument(
-        "--instructions", default="", metavar="TEXT", help="what the summary should pay attention to"
-    )
-    command.add_argument("--engine", choices=ENGINES, help="make the summary this way only")
-    command.add_argument(
-        "--model",
-        default="",
-        metavar="NAME",
-        help="the model to go on with (default: the one that answered last)",
-    )
-    where = command.add_mutually_exclusive_group()
-    where.add_argument(
-        "--output", type=Path, metavar="FILE", help="the new file (default: FILE-compacted.jsonl)"
-    )
-    where.add_argument(
-        "--in-place", action="store_true", help="append to FILE, unless another program is writing it"
-    )
-    where.add_argument("--dry-run", action="store_true", help="show what would happen, and change nothing")
-    command.add_argument("--show", action="store_true", help="show the summary too")
-    command.add_argument("--json", action="store_true", help="print everything as JSON")
+    add("--instructions", default="", metavar="TEXT", help="what the summary should pay attention to")
+    add("--engine", choices=ENGINES, help="make the summary this way only")
+    add("--model", default="", metavar="NAME", help="continue with this model (default: the last one used)")
+    where = command.add_mutually_exclusive_group().add_argument
+    where("--output", type=Path, metavar="FILE", help="the new file (default: FILE-compacted.jsonl)")
+    where("--in-place", action="store_true", help="append to FILE, unless another program is writing it")
+    where("--dry-run", action="store_true", help="show what would happen, and change nothing")
+    add("--show", action="store_true", help="show the summary too")
+    add("--json", action="store_true", help="print everything as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -102,23 +92,11 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(_as_json(result))
     elif isinstance(result, Plan):
-        _print_plan(ReportConsole(), result)
+        _print_plan(result)
     else:
-        _print_compaction(ReportConsole(), result, summary=options.show)
+        _print_compaction(result, summary=options.show)
     lost = isinstance(result, Compaction) and result.did.score.total.lost
     return SOMETHING_LOST if lost else 0
-
-
-class About(Struct, frozen=True, kw_only=True):
-    """The session, and the model that is asked."""
-
-    file: str
-    model: str
-    note: str
-    """What is not known about the model; empty if everything is."""
-    own: bool
-    offline: bool
-    records: int
 
 
 class CutPoint(Struct, frozen=True):
@@ -131,7 +109,10 @@ class CutPoint(Struct, frozen=True):
 class Plan(Struct, frozen=True, kw_only=True):
     """What a compaction would do."""
 
-    about: About
+    recorded: RecordedSession
+    note: str
+    """What is not known about the model; empty if everything is."""
+    offline: bool
     preview: Preview
     left: tuple[Left, ...]
     places: tuple[CutPoint, ...]
@@ -140,7 +121,9 @@ class Plan(Struct, frozen=True, kw_only=True):
 class Compaction(Struct, frozen=True, kw_only=True):
     """What a compaction did."""
 
-    about: About
+    recorded: RecordedSession
+    note: str
+    offline: bool
     output: str
     in_place: bool
     did: Compacted
@@ -159,7 +142,9 @@ def _plan(recorded: RecordedSession, client: Client, options: argparse.Namespace
     with recorded_sessions.open_draft(recorded, client, recorded.path) as (session, _):
         asked = _request(session, recorded, client, options)
         return Plan(
-            about=_about(recorded, client, session),
+            recorded=recorded,
+            note=session.conversation.profile.note,
+            offline=is_offline(client),
             preview=session.compact_preview(options.instructions, **asked.wish),
             left=asked.left,
             places=tuple(_cut_points(session)),
@@ -191,40 +176,27 @@ def _compact(
         recorded_sessions.open_draft(recorded, client, target, recall=True) as (session, draft),
         spinner("summarising"),
     ):
-        about = _about(recorded, client, session)
         paid = session.gauge.usd
         asked = _request(session, recorded, client, options)
         before = _tokens_by_category(session, own=recorded.own)
         did = session.compact(options.instructions, **asked.wish)
         if did is None:
             raise Refused(f"{recorded.path}: the compaction was vetoed, so nothing was written")
+        offline, paid_now = is_offline(client), session.gauge.usd
         done = Compaction(
-            about=about,
+            recorded=recorded,
+            note=session.conversation.profile.note,
+            offline=offline,
             output=str(target),
             in_place=options.in_place,
             did=did,
             left=(*asked.left, *did.left),
             before=before,
             after=_tokens_by_category(session, own=recorded.own),
-            usd=0.0 if about.offline else _difference(paid, session.gauge.usd),
+            usd=0.0 if offline else None if paid is None or paid_now is None else paid_now - paid,
             noted=asked.noted,
         )
         return done, draft
-
-
-def _difference(before: float | None, after: float | None) -> float | None:
-    return None if before is None or after is None else after - before
-
-
-def _about(recorded: RecordedSession, client: Client, session: Session) -> About:
-    return About(
-        file=str(recorded.path),
-        model=recorded.model,
-        note=session.conversation.profile.note,
-        own=recorded.own,
-        offline=is_offline(client),
-        records=recorded.records,
-    )
 
 
 def _warn_if_fresh(path: Path) -> None:
@@ -340,20 +312,20 @@ def _cut_points(session: Session) -> list[CutPoint]:
     """The newest messages of the user; the conversation can be cut at each."""
     view = session.conversation.transcript.view
     ids = [item.said.uuid for item in view.items]
+
+    def shortest(uuid: str) -> str:
+        """The shortest prefix that no other id has."""
+        sizes = range(SHOWN_OF_ID, len(uuid))
+        return next((uuid[:n] for n in sizes if sum(one.startswith(uuid[:n]) for one in ids) == 1), uuid)
+
     found: list[CutPoint] = []
     for item in reversed(view.items[1:]):
         words = " ".join(users_words(item).split())
         if words and view.begins_round(item.said.uuid):
-            found.append(CutPoint(_shortest(item.said.uuid, ids), words[:LONGEST_SAID]))
+            found.append(CutPoint(shortest(item.said.uuid), words[:LONGEST_SAID]))
         if len(found) == MOST_CUT_POINTS:
             break
     return found[::-1]
-
-
-def _shortest(uuid: str, ids: Sequence[str]) -> str:
-    """The shortest prefix of an id that no other id has."""
-    sizes = range(SHOWN_OF_ID, len(uuid))
-    return next((uuid[:n] for n in sizes if sum(one.startswith(uuid[:n]) for one in ids) == 1), uuid)
 
 
 # -- what is shown ---------------------------------------------------------------------------
@@ -390,11 +362,10 @@ def _tokens_by_category(session: Session, *, own: bool) -> dict[str, int]:
 
 
 def _as_json(result: Compaction | Plan) -> dict[str, object]:
-    about = result.about
     common: dict[str, object] = {
-        "file": about.file,
-        "model": about.model,
-        "offline": about.offline,
+        "file": str(result.recorded.path),
+        "model": result.recorded.model,
+        "offline": result.offline,
         "dry_run": isinstance(result, Plan),
         "left": result.left,
     }
@@ -429,59 +400,52 @@ def _as_json(result: Compaction | Plan) -> dict[str, object]:
     }
 
 
-def _print_compaction(console: Console, done: Compaction, *, summary: bool) -> None:
-    parts = [_title(done.about), _offline(done.about), _sizes(done.before, done.after), _facts(done)]
+def _print_compaction(done: Compaction, *, summary: bool) -> None:
+    parts = [_title(done), _sizes(done.before, done.after), _facts(done)]
     if summary:
         parts.append(Group(heading("The summary"), Text(printable(done.did.summary))))
-    where = "Appended to" if done.in_place else "Written to"
-    parts.append(
-        Group(Text(f"{where} {done.output}", style="bold green"), Text(f"boundary {done.did.boundary}"))
-    )
-    console.print(sections(parts))
+    where = Text(f"{'Appended' if done.in_place else 'Written'} to {done.output}", style="bold green")
+    ReportConsole().print(sections([*parts, Group(where, Text(f"boundary {done.did.boundary}"))]))
 
 
-def _print_plan(console: Console, plan: Plan) -> None:
-    seen, about, grid = plan.preview, plan.about, _grid()
+def _print_plan(plan: Plan) -> None:
+    seen, grid = plan.preview, _grid()
     before, after = seen.tokens_hidden + seen.tokens_kept, seen.tokens_summary + seen.tokens_kept
-    grid.add_row("messages", f"{count(before)} tokens in {plural(about.records, 'record')}")
+    grid.add_row("messages", f"{count(before)} tokens in {plural(plan.recorded.records, 'record')}")
     grid.add_row("afterwards", f"at most {count(after)} tokens, {share(after, before)}")
     hidden = f"{plural(seen.summarised, 'record')}, {count(seen.tokens_hidden)} tokens"
     grid.add_row("summarised", f"{hidden}, {_SPANS[seen.span]}")
     grid.add_row("summary", f"at most {count(seen.tokens_summary)} tokens")
     kept = f"{plural(seen.kept, 'record')}, {count(seen.tokens_kept)} tokens, verbatim"
     grid.add_row("kept", kept if seen.kept else "no record verbatim")
-    grid.add_row("engine", _engine(seen.engine, plan.left, about))
-    grid.add_row("cost", _price(plan))
-    grid.add_row(
-        "cache",
-        f"the next request can read {count(seen.read)} tokens from it, and writes {count(seen.written)}",
-    )
-    parts = [_title(about), _offline(about), Group(heading("What would happen"), grid)]
+    grid.add_row("engine", _engine(seen.engine, plan))
+    price = f"{money(seen.call_usd)} for the summary, {money(seen.next_usd)} for the next prompt"
+    free = f"nothing; the next prompt of {plan.recorded.model} would cost {money(seen.next_usd)}"
+    grid.add_row("cost", free if plan.offline else price)
+    cache = f"the next request can read {count(seen.read)} tokens from it, and writes {count(seen.written)}"
+    grid.add_row("cache", cache)
+    parts = [_title(plan), Group(heading("What would happen"), grid)]
     if plan.places:
-        lines = [
-            Text(f"{place.id}  {printable(place.says)}", overflow="ellipsis", no_wrap=True)
-            for place in plan.places
-        ]
-        parts.append(Group(heading("Where it could be cut", "--from or --up-to"), *lines))
-    parts.append(Text("Nothing was changed.", style="bold"))
-    console.print(sections(parts))
+        lines = (f"{place.id}  {printable(place.says)}" for place in plan.places)
+        places = [Text(line, overflow="ellipsis", no_wrap=True) for line in lines]
+        parts.append(Group(heading("Where it could be cut", "--from or --up-to"), *places))
+    ReportConsole().print(sections([*parts, Text("Nothing was changed.", style="bold")]))
 
 
-def _title(about: About) -> RenderableType | None:
-    whose = "Sevenfold's" if about.own else "another tool's"
-    words = f"{about.model} · {plural(about.records, 'record')} in view · {whose} transcript"
-    lines = [Text(), Text(about.file, style="bold", overflow="fold"), Text(words, style="dim")]
-    return Group(*lines, *([Text(about.note, style="yellow")] if about.note else []))
-
-
-def _offline(about: About) -> RenderableType | None:
-    if not about.offline:
-        return None
-    return Text(
-        f"Offline: there is no key and no address for {about.model} in the environment. The summary is extracted "
-        "by code, without judgement. Nothing leaves this machine, and nothing is charged.",
-        style="yellow",
-    )
+def _title(result: Compaction | Plan) -> RenderableType:
+    recorded = result.recorded
+    whose = "Sevenfold's" if recorded.own else "another tool's"
+    words = f"{recorded.model} · {plural(recorded.records, 'record')} in view · {whose} transcript"
+    lines = [Text(), Text(str(recorded.path), style="bold", overflow="fold"), Text(words, style="dim")]
+    if result.note:
+        lines.append(Text(result.note, style="yellow"))
+    if result.offline:
+        words = (
+            f"\nOffline: there is no key and no address for {recorded.model} in the environment. The summary is "
+            "extracted by code, without judgement. Nothing leaves this machine, and nothing is charged."
+        )
+        lines.append(Text(words, style="yellow"))
+    return Group(*lines)
 
 
 def _sizes(before: Mapping[str, int], after: Mapping[str, int]) -> RenderableType:
@@ -514,7 +478,7 @@ def _facts(done: Compaction) -> RenderableType:
     grid.add_row("kept", f"{plural(did.kept, 'record')}, verbatim" if did.kept else "no record verbatim")
     if did.restored:
         grid.add_row("restored", ", ".join(did.restored))
-    grid.add_row("engine", _engine(did.engine, done.left, done.about))
+    grid.add_row("engine", _engine(did.engine, done))
     if done.noted:
         grid.add_row("", "the notes were brought up to date first")
     grid.add_row("cost", _paid(done))
@@ -526,7 +490,10 @@ def _facts(done: Compaction) -> RenderableType:
     for words in did.invented:
         grid.add_row("marked", f"not in the record: {_short(words)}")
     if did.cut:
-        grid.add_row("no room for", "\n".join(_some(did.cut)))
+        omitted = [_short(words) for words in did.cut[:MOST_OMITTED]]
+        if (more := len(did.cut) - MOST_OMITTED) > 0:
+            omitted.append(f"{more} more, which --json lists")
+        grid.add_row("no room for", "\n".join(omitted))
     return Group(heading("What happened"), grid)
 
 
@@ -534,35 +501,22 @@ def _paid(done: Compaction) -> str:
     calls, cached = done.did.calls + done.noted, done.did.cached_share
     if not calls:
         return "nothing, no request was made"
-    if done.about.offline:
+    if done.offline:
         return f"nothing, {plural(calls, 'request')} to the offline stand-in"
     read = f", {share(cached, 1)} of the prompt read from the cache" if cached else ""
     return f"{plural(calls, 'request')}, {money(done.usd)}{read}"
 
 
-def _engine(used: str, left: Sequence[Left], about: About) -> Text:
+def _engine(used: str, result: Compaction | Plan) -> Text:
     """The engine, whether the stand-in answered for the model, and why other engines were not used."""
-    stand_in = about.offline and used in ASK_A_MODEL
+    stand_in = result.offline and used in ASK_A_MODEL
     text = Text(f"{used}, with the offline stand-in instead of the model" if stand_in else used)
     reasons: dict[str, list[str]] = {}
-    for one in left:
+    for one in result.left:
         reasons.setdefault(one.reason, []).append(one.engine)
     for reason, names in reasons.items():
         text.append(f"\nnot {', '.join(names)}: {_short(reason)}", style="dim")
     return text
-
-
-def _price(plan: Plan) -> str:
-    seen = plan.preview
-    if plan.about.offline:
-        return f"nothing; the next prompt of {plan.about.model} would cost {money(seen.next_usd)}"
-    return f"{money(seen.call_usd)} for the summary, {money(seen.next_usd)} for the next prompt"
-
-
-def _some(omitted: Sequence[str]) -> Iterator[str]:
-    yield from (_short(words) for words in omitted[:MOST_OMITTED])
-    if len(omitted) > MOST_OMITTED:
-        yield f"{len(omitted) - MOST_OMITTED} more, which --json lists"
 
 
 def _short(text: str) -> str:

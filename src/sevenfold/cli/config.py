@@ -33,9 +33,10 @@ _STAGES = {"preview": "preview: may still change", "planned": "planned: no effec
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument("name", nargs="?", metavar="NAME", help="show only this setting, in full")
-    command.add_argument("--json", action="store_true", help="print JSON instead of the report")
-    command.add_argument(
+    add = command.add_argument
+    add("name", nargs="?", metavar="NAME", help="show only this setting, in full")
+    add("--json", action="store_true", help="print JSON instead of the report")
+    add(
         "--project",
         type=Path,
         default=Path(),
@@ -51,38 +52,30 @@ def run(options: argparse.Namespace) -> int:
     resolved = load(options.project.absolute())
     chosen = [by_name()[options.name]] if options.name else list(described())
     if options.json:
-        _print_json(resolved, chosen)
-    else:
-        _print(resolved, chosen, in_full=options.name is not None)
-    return 0
-
-
-def _print_json(resolved: Resolved, chosen: list[Setting]) -> None:
-    reasons = overruled(resolved.settings)
-    settings = [
-        {
-            "name": setting.name,
-            "value": getattr(resolved.settings, setting.name),
-            "origin": resolved.origins[setting.name],
-            "overruled_by": reasons.get(setting.name),
-            "default": setting.default,
-            "unit": setting.unit,
-            "allowed": setting.allowed,
-            "stage": setting.stage,
-            "latched": setting.latched,
-            "says": setting.says,
-        }
-        for setting in chosen
-    ]
-    print_json({"settings": settings, "notes": resolved.notes})
-
-
-def _print(resolved: Resolved, chosen: list[Setting], *, in_full: bool) -> None:
+        reasons = overruled(resolved.settings)
+        settings = [
+            {
+                "name": setting.name,
+                "value": getattr(resolved.settings, setting.name),
+                "origin": resolved.origins[setting.name],
+                "overruled_by": reasons.get(setting.name),
+                "default": setting.default,
+                "unit": setting.unit,
+                "allowed": setting.allowed,
+                "stage": setting.stage,
+                "latched": setting.latched,
+                "says": setting.says,
+            }
+            for setting in chosen
+        ]
+        print_json({"settings": settings, "notes": resolved.notes})
+        return 0
     console = ReportConsole()
     for setting in chosen:
-        console.print(entry(resolved, setting, in_full=in_full))
+        console.print(entry(resolved, setting, in_full=options.name is not None))
     for note in resolved.notes:
         console.print(Text(f"\n {note}", style="yellow"), soft_wrap=True)
+    return 0
 
 
 def entry(resolved: Resolved, setting: Setting, *, in_full: bool) -> RenderableType:
@@ -93,32 +86,23 @@ def entry(resolved: Resolved, setting: Setting, *, in_full: bool) -> RenderableT
         (spoken(value, setting.unit), "" if origin == DEFAULT else "bold green"),
     )
     lines = [setting.says]
-    if remarks := _remarks(resolved, setting):
-        lines.append("; ".join(remarks))
-    if origin != DEFAULT or in_full:
-        lines.append(f"from: {origin}")
-    if in_full:
-        lines += _details(setting)
-    about = [Text(line, style="dim", overflow="fold") for line in lines]
-    return Group(head, *(Padding(line, (0, 0, 0, 3), expand=False) for line in about))
-
-
-def _remarks(resolved: Resolved, setting: Setting) -> list[str]:
-    """Why a setting may not do what it says."""
     remarks = [_STAGES[setting.stage]] if setting.stage in _STAGES else []
     if reason := overruled(resolved.settings).get(setting.name):
         state = "on" if getattr(resolved.settings, reason) else "off"
         remarks.append(f"no effect while {reason} is {state}")
-    return remarks
-
-
-def _details(setting: Setting) -> list[str]:
-    return [
-        f"takes: {setting.allowed}",
-        f"default: {spoken(setting.default, setting.unit)}",
-        f"takes effect: {'when a session is opened' if setting.latched else 'at once'}",
-        f"variable: {variable(setting.name)}",
-    ]
+    if remarks:
+        lines.append("; ".join(remarks))
+    if origin != DEFAULT or in_full:
+        lines.append(f"from: {origin}")
+    if in_full:
+        lines += [
+            f"takes: {setting.allowed}",
+            f"default: {spoken(setting.default, setting.unit)}",
+            f"takes effect: {'when a session is opened' if setting.latched else 'at once'}",
+            f"variable: {variable(setting.name)}",
+        ]
+    about = [Text(line, style="dim", overflow="fold") for line in lines]
+    return Group(head, *(Padding(line, (0, 0, 0, 3), expand=False) for line in about))
 
 
 def spoken(value: Any, unit: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from sevenfold.cli.options import number
 from sevenfold.cli.text import plural
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.resume import resume
@@ -26,19 +27,15 @@ examples:
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument(
-        "--days",
-        type=_limit,
-        metavar="N",
-        help="keep results this long (default: the setting keep_results_days)",
-    )
-    command.add_argument(
+    add, limit = command.add_argument, number(float, 0, "a number from 0 upwards")
+    add("--days", type=limit, metavar="N", help="keep results this long (setting keep_results_days)")
+    add(
         "--megabytes",
-        type=_limit,
+        type=limit,
         metavar="N",
-        help="keep at most this much (default: the setting keep_results_megabytes)",
+        help="keep at most this much (setting keep_results_megabytes)",
     )
-    command.add_argument("--dry-run", action="store_true", help="only show what would be removed")
+    add("--dry-run", action="store_true", help="only show what would be removed")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,13 +43,8 @@ def run(options: argparse.Namespace) -> int:
     settings = load().settings
     days = settings.keep_results_days if options.days is None else options.days
     megabytes = settings.keep_results_megabytes if options.megabytes is None else options.megabytes
-    result = collect(
-        user_home(),
-        Limits(days, megabytes),
-        SystemClock().now(),
-        resume,
-        dry_run=options.dry_run,
-    )
+    limits = Limits(days, megabytes)
+    result = collect(user_home(), limits, SystemClock().now(), resume, dry_run=options.dry_run)
     for one in result.gone:
         sys.stdout.write(f"{one.path}  {one.size:,} bytes, {one.why}\n")
     verb = "Would remove" if options.dry_run else "Removed"
@@ -62,13 +54,3 @@ def run(options: argparse.Namespace) -> int:
     if result.busy:
         sys.stdout.write(f"In use, so left alone: {', '.join(result.busy)}\n")
     return 0
-
-
-def _limit(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 upwards")
-    return number

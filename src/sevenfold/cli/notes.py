@@ -101,7 +101,8 @@ def _update(recorded: RecordedSession) -> str:
             recorded_sessions.open_draft(recorded, client, recorded.path) as (session, draft),
             spinner("taking notes"),
         ):
-            if _current(session):
+            keeper, newest = keeper_of(session.conversation), session.conversation.transcript.view.tip
+            if keeper is not None and session.notes() is not None and keeper.covered() == newest:
                 return "The notes already cover the whole session, so no model was asked."
             bring_up_to_date(session, client)
             if log is not None:
@@ -114,13 +115,6 @@ def _update(recorded: RecordedSession) -> str:
             "were extracted by code, without judgement and without cost."
         )
     return f"Updated by {recorded.model}."
-
-
-def _current(session: Session) -> bool:
-    """Whether the notes cover the newest record."""
-    keeper = keeper_of(session.conversation)
-    newest = session.conversation.transcript.view.tip
-    return keeper is not None and session.notes() is not None and keeper.covered() == newest
 
 
 def _print(path: Path, sections: Mapping[str, str], exists: bool, done: str) -> None:

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from typing import TypeVar
 
 from sevenfold.errors import UserError
 
+N = TypeVar("N", int, float)
 
-def positive(text: str) -> int:
-    """The type of an option that takes a whole number above 0."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return number
+
+def number(kind: type[N], low: float, words: str, high: float = float("inf")) -> Callable[[str], N]:
+    """The type of an option that takes a number from ``low`` to below ``high``; ``words`` says so to the user."""
+
+    def read(text: str) -> N:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = kind(low - 1)
+        if not low <= value < high:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {words}")
+        return value
+
+    return read
+
+
+positive = number(int, 1, "a whole number above 0")
 
 
 def confirm(question: str, options: argparse.Namespace) -> bool:

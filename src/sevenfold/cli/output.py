@@ -17,7 +17,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
-    from sevenfold.recall.recall import Hit
+    from sevenfold.recall.search import Hit
 
 
 class ReportConsole(Console):

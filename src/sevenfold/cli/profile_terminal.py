@@ -37,8 +37,8 @@ from sevenfold.cli.text import (
     times,
     tool_name,
 )
-from sevenfold.lab.profile.context import RESULT, TOOL_INPUTS
 from sevenfold.lab.profile.figures import LargeItem, ProfileReport, ProfileTotal, SessionProfile, Shrinking
+from sevenfold.lab.profile.labels import RESULT, TOOL_INPUTS
 
 HEIGHT = 5
 """Rows of the chart of the context."""
@@ -50,13 +50,11 @@ MOST_ERRORS = 10
 
 def show(profile: ProfileReport, console: Console, *, top: int, limit: int, each: bool) -> None:
     """Print the profile."""
-    sessions = profile.sessions
-    if len(sessions) == 1:
-        console.print(session_page(sessions[0], console.width, top))
-    elif sessions:
-        for session in sessions if each else ():
-            console.print(session_page(session, console.width, top))
-        console.print(total_page(profile, console.width, top, limit))
+    one = len(profile.sessions) == 1
+    for session in profile.sessions if one or each else ():
+        console.print(session_page(session, console.width, top))
+    if profile.sessions and not one:
+        console.print(_total_page(profile, console.width, top, limit))
     if profile.errors:
         console.print(_errors(profile))
     console.print()
@@ -68,45 +66,52 @@ def session_page(session: SessionProfile, width: int, top: int) -> RenderableTyp
     if session.side_calls:
         calls += f" ({count(session.side_calls)} by sub-agents)"
     about = [", ".join(session.models), calls, span(session.started, session.ended)]
-    parts = [
-        _title(session.file, " · ".join(filter(None, about))),
-        _headline(session),
-        _context(session, width),
-        _categories(session, width),
-        _shrinkings(session),
-        _breaks(session),
-        _largest(session.largest_items[:top], width),
-        _remarks(session),
-    ]
-    return sections(parts)
+    return sections(
+        [
+            _title(session.file, " · ".join(filter(None, about))),
+            _headline(session),
+            _context(session, width),
+            _categories(session, width),
+            _shrinkings(session),
+            _breaks(session),
+            _largest(session.largest_items[:top], width),
+            _remarks(session),
+        ]
+    )
 
 
-def total_page(profile: ProfileReport, width: int, top: int, limit: int) -> RenderableType:
-    """The sums of many sessions, and the sessions in a table."""
+def _total_page(profile: ProfileReport, width: int, top: int, limit: int) -> RenderableType:
     total = profile.total
     models = ", ".join(list(total.models)[:4]) + (" …" if len(total.models) > 4 else "")
-    title = plural(total.sessions, "session")
-    parts = [
-        _title(title, f"{models} · {plural(total.api_calls, 'API call')}"),
-        _headline(total),
-        _categories(total, width),
-        _breaks(total),
-        _largest(total.largest_items[:top], width),
-        _remarks(total),
-        _sessions(profile.sessions, width, limit),
-    ]
-    return sections(parts)
-
-
-# -- parts -----------------------------------------------------------------------------------
+    return sections(
+        [
+            _title(plural(total.sessions, "session"), f"{models} · {plural(total.api_calls, 'API call')}"),
+            _headline(total),
+            _categories(total, width),
+            _breaks(total),
+            _largest(total.largest_items[:top], width),
+            _remarks(total),
+            _sessions(profile.sessions, width, limit),
+        ]
+    )
 
 
 def _title(name: str, about: str) -> RenderableType:
     return Group(Text(), Text(name, style="bold", overflow="fold"), Text(about, style="dim"))
 
 
+def _table(*columns: str) -> Table:
+    """A table whose first column is text and whose others are numbers."""
+    table = plain_table()
+    for number, name in enumerate(columns):
+        table.add_column(
+            name, no_wrap=True, overflow="ellipsis", justify="right" if number or name else "left"
+        )
+    return table
+
+
 def _headline(of: SessionProfile | ProfileTotal) -> RenderableType:
-    """What it cost, and what the prompts were made of."""
+    """What it cost, and what the prompts consisted of."""
     usage, grid = of.usage, Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(no_wrap=True, justify="right")
@@ -120,46 +125,38 @@ def _headline(of: SessionProfile | ProfileTotal) -> RenderableType:
         grid.add_row("perfect cache", money(of.ideal_cost_usd), times(of.ideal_cost_usd, of.cost_usd))
     read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
     mix = f"{share(read, usage.prompt)} read from cache, {share(written, usage.prompt)} written"
-    grid.add_row(
-        "prompt tokens", count(usage.prompt), f"{mix}, {share(usage.input_tokens, usage.prompt)} uncached"
-    )
-    grid.add_row(
-        "output tokens", count(usage.output_tokens), "too low, see below" if of.partial_outputs else ""
-    )
+    uncached = f"{share(usage.input_tokens, usage.prompt)} uncached"
+    grid.add_row("prompt tokens", count(usage.prompt), f"{mix}, {uncached}")
+    low = "too low, see below" if of.partial_outputs else ""
+    grid.add_row("output tokens", count(usage.output_tokens), low)
     return grid
 
 
 def _context(session: SessionProfile, width: int) -> RenderableType | None:
-    """The size of the prompts from call to call, with marks where something happened to them."""
+    """The size of the prompts from call to call, with signs where something happened to them."""
     sizes = main_sizes(session)
     if not sizes:
         return None
-    peak = session.peak_context_tokens
     room = max(10, min(len(sizes), width - 14))
     grid = Table.grid(padding=(0, 1))
     grid.add_column(justify="right", style="dim", no_wrap=True, width=9)
     grid.add_column(no_wrap=True)
-    rows = area_chart(sizes, room, HEIGHT)
-    for number, row in enumerate(rows):
+    for number, row in enumerate(area_chart(sizes, room, HEIGHT)):
         grid.add_row(count(max(sizes)) if number == 0 else "", Text(row, style="cyan"))
-    if below := _marks(session, len(sizes), room):
-        grid.add_row("", below)
+    signs = {column_of(mark.place, len(sizes), room): mark.kind for mark in chart_marks(session)}
+    if signs:
+        row = "".join(_SIGNS[signs[place]] if place in signs else " " for place in range(room)).rstrip()
+        legend = "   ".join(f"{sign} {kind}" for kind, sign in _SIGNS.items() if kind in signs.values())
+        grid.add_row("", Text.assemble((f"{row}\n", "yellow"), (legend, "dim")))
+    peak = session.peak_context_tokens
     filled = f"peak {count(peak)}"
     if session.window_tokens:
         filled += f", {share(peak, session.window_tokens)} of {count(session.window_tokens)}"
     return Group(heading("Context, call by call", filled), grid)
 
 
-def _marks(session: SessionProfile, length: int, room: int) -> Text:
-    """A row of signs below the chart, and what they mean."""
-    signs = {column_of(mark.place, length, room): mark.kind for mark in chart_marks(session)}
-    row = "".join(_SIGNS[signs[place]] if place in signs else " " for place in range(room)).rstrip()
-    used = [f"{sign} {kind}" for kind, sign in _SIGNS.items() if kind in signs.values()]
-    return Text.assemble((row, "yellow"), "\n" if used else "", ("   ".join(used), "dim"))
-
-
 def _categories(of: SessionProfile | ProfileTotal, width: int) -> RenderableType | None:
-    """Tokens by category, and how much of the prompts each made up."""
+    """Tokens by category, and their share of all prompts."""
     carried = {name: tokens for name, tokens in of.carried_by_category.items() if tokens > 0}
     whole = sum(carried.values())
     if not whole:
@@ -167,10 +164,7 @@ def _categories(of: SessionProfile | ProfileTotal, width: int) -> RenderableType
     names = [name for name, tokens in of.tokens_by_category.items() if tokens or carried.get(name)]
     names.sort(key=lambda name: -carried.get(name, 0))
     shown = MOST_CATEGORIES if len(names) > MOST_CATEGORIES + 1 else len(names)
-    table = plain_table()
-    table.add_column("", no_wrap=True, overflow="ellipsis")
-    table.add_column("tokens, once", justify="right", no_wrap=True)
-    table.add_column("of all prompts", justify="right", no_wrap=True)
+    table = _table("", "tokens, once", "of all prompts")
     room = max(0, min(40, width - 56))
     if room >= 6:
         table.add_column("", no_wrap=True, width=room, style="cyan")
@@ -189,32 +183,25 @@ def _categories(of: SessionProfile | ProfileTotal, width: int) -> RenderableType
 def _shrinkings(session: SessionProfile) -> RenderableType | None:
     """Compactions, clearings, and unrecorded shrinking."""
     events: list[tuple[str, Shrinking]] = [
-        *(("compaction", event) for event in session.compaction_events),
-        *(("clearing", event) for event in session.clearing_events),
+        *((f"compaction ({event.trigger})", event) for event in session.compaction_events),
+        *((f"{plural(event.results, 'result')} cleared", event) for event in session.clearing_events),
         *(("unrecorded", event) for event in session.unrecorded_events),
     ]
     if not events:
         return None
     events.sort(key=lambda event: event[1].call)
     table = plain_table()
-    for name, justify in (
-        ("after call", "right"),
-        ("", "left"),
-        ("tokens before", "right"),
-        ("after", "right"),
-    ):
-        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]  # a literal of rich's
-    for kind, event in events[:MOST_EVENTS]:
-        detail = f"{kind} ({event.trigger})" if kind == "compaction" else kind
-        detail = f"{plural(event.results, 'result')} cleared" if kind == "clearing" else detail
-        table.add_row(count(event.call), detail, _size(event.tokens_before), _size(event.tokens_after))
+    table.add_column("after call", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("tokens before", justify="right", no_wrap=True)
+    table.add_column("after", justify="right", no_wrap=True)
+    for detail, event in events[:MOST_EVENTS]:
+        sizes = (
+            "–" if tokens is None else count(tokens) for tokens in (event.tokens_before, event.tokens_after)
+        )
+        table.add_row(count(event.call), detail, *sizes)
     more = len(events) - MOST_EVENTS
-    note = f"{more} more not shown" if more > 0 else ""
-    return Group(heading("Compactions and clearings", note), table)
-
-
-def _size(tokens: int | None) -> str:
-    return "–" if tokens is None else count(tokens)
+    return Group(heading("Compactions and clearings", f"{more} more not shown" if more > 0 else ""), table)
 
 
 def _breaks(of: SessionProfile | ProfileTotal) -> RenderableType | None:
@@ -226,10 +213,7 @@ def _breaks(of: SessionProfile | ProfileTotal) -> RenderableType | None:
         number, tokens, cost = sums.get(one.cause, (0, 0, 0.0))
         found = getattr(one, "count", 1)
         sums[one.cause] = (number + found, tokens + one.tokens, cost + (one.cost_usd or 0.0))
-    table = plain_table()
-    table.add_column("", no_wrap=True, overflow="ellipsis")
-    for name in ("times", "tokens", "extra cost"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = _table("", "times", "tokens", "extra cost")
     for name, (number, tokens, cost) in sorted(sums.items(), key=lambda item: -item[1][1]):
         known = of.cost_usd is not None
         table.add_row(cause(name), count(number), count(tokens), money(cost if known else None))
@@ -237,7 +221,6 @@ def _breaks(of: SessionProfile | ProfileTotal) -> RenderableType | None:
 
 
 def _largest(items: Sequence[LargeItem], width: int) -> RenderableType | None:
-    """The largest items."""
     if not items:
         return None
     names = [_kind(item) for item in items]
@@ -255,12 +238,9 @@ def _largest(items: Sequence[LargeItem], width: int) -> RenderableType | None:
 
 
 def _kind(item: LargeItem) -> str:
-    """The name of an item's kind."""
     if item.category.startswith(RESULT):
         return tool_name(item.tool)
-    if item.category == TOOL_INPUTS:
-        return f"{tool_name(item.tool)} input"
-    return category(item.category)
+    return f"{tool_name(item.tool)} input" if item.category == TOOL_INPUTS else category(item.category)
 
 
 def _remarks(of: SessionProfile | ProfileTotal) -> RenderableType | None:
@@ -283,21 +263,16 @@ def _sessions(sessions: Sequence[SessionProfile], width: int, limit: int) -> Ren
     table.expand = True
     if width >= 100:
         table.add_column("started", no_wrap=True, style="dim")
-    for name in ("calls", "peak", "cost"):
+    numbers = ("calls", "peak", "cost", *(("cached", "shrunk") if width >= 100 else ()))
+    for name in numbers:
         table.add_column(name, justify="right", no_wrap=True)
-    if width >= 100:
-        table.add_column("cached", justify="right", no_wrap=True)
-        table.add_column("shrunk", justify="right", no_wrap=True)
     if width >= 76:
         table.add_column("context", no_wrap=True, style="cyan", width=20)
     for session in ranked[:limit]:
         table.add_row(*_session_row(session, width))
-    hidden = len(ranked) - limit
-    note = (
-        f"the {limit} most expensive of {len(ranked)}; --limit N shows more"
-        if hidden > 0
-        else "most expensive first"
-    )
+    note = "most expensive first"
+    if len(ranked) > limit:
+        note = f"the {limit} most expensive of {len(ranked)}; --limit N shows more"
     return Group(heading("Sessions", note), table)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from getpass import getpass
 from pathlib import Path
 
 from sevenfold.cli.options import confirm
@@ -42,19 +43,18 @@ def arguments(command: argparse.ArgumentParser) -> None:
     what = command.add_mutually_exclusive_group(required=True)
     what.add_argument("--session", metavar="SESSION", help="remove this session")
     what.add_argument(
-        "--secret-digest",
-        metavar="DIGEST",
-        help="mask the secret with this digest (from sevenfold scan)",
+        "--secret-digest", metavar="DIGEST", help="the digest of the secret, from sevenfold scan"
     )
     what.add_argument("--secret-stdin", action="store_true", help="mask the secret on standard input")
-    command.add_argument(
+    add = command.add_argument
+    add(
         "--project",
         type=Path,
         metavar="FOLDER",
         help="the folder of the session, if several have this name",
     )
-    command.add_argument("--yes", action="store_true", help="do not ask")
-    command.add_argument("--dry-run", action="store_true", help="only show what would be done")
+    add("--yes", action="store_true", help="do not ask")
+    add("--dry-run", action="store_true", help="only show what would be done")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -108,18 +108,10 @@ def _purge_secrets(home: Home, world: World, leaks: list[Leak], options: argpars
 
 def _leaks(home: Home, options: argparse.Namespace) -> list[Leak]:
     if options.secret_stdin:
-        return [Leak(_secret())]
+        # A secret that is typed is not shown.
+        return [Leak(getpass("Secret: ") if sys.stdin.isatty() else sys.stdin.read().rstrip("\r\n"))]
     digest = options.secret_digest.lower()
     if len(digest) < DIGITS_IN_MASK or not set(digest) <= set("0123456789abcdef"):
         raise InputError(f"{options.secret_digest}: this is not a digest; sevenfold scan prints them")
     with progress("searching") as step:
         return purge.leaks_with(home, digest, step)
-
-
-def _secret() -> str:
-    """The secret from standard input; it is not shown if it is typed."""
-    if sys.stdin.isatty():
-        from getpass import getpass
-
-        return getpass("Secret: ")
-    return sys.stdin.read().rstrip("\r\n")

@@ -22,10 +22,10 @@ from sevenfold.cli.text import plural, printable
 from sevenfold.conversation.resume import resume
 from sevenfold.lab.profile.files import not_a_conversation
 from sevenfold.recall import meaning
-from sevenfold.recall.embedder import ByMeaning
-from sevenfold.recall.index import RecallIndex, side_file
-from sevenfold.recall.recall import Hit, Near
-from sevenfold.stores.home import SessionFiles
+from sevenfold.recall.index import RecallIndex
+from sevenfold.recall.meaning import ByMeaning
+from sevenfold.recall.search import Hit, Near
+from sevenfold.stores.home import SessionFiles, side_file
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.jsonl.store import FileResults
 from sevenfold.stores.settings_files import FileSource

@@ -23,15 +23,16 @@ from sevenfold.errors import InputError, Refused
 from sevenfold.lab.profile.files import not_a_conversation
 from sevenfold.ports import Client
 from sevenfold.providers.offline import OfflineClient
-from sevenfold.recall.index import RecallIndex, side_file
+from sevenfold.recall.index import RecallIndex
+from sevenfold.recall.recall import SessionRecall
 from sevenfold.record.blocks import read_field
 from sevenfold.record.decisions import Segment
 from sevenfold.record.view import View
-from sevenfold.session import factory as opened
-from sevenfold.session.factory import Lifetime, Options, Recalled, Store, Tool
+from sevenfold.session import factory
+from sevenfold.session.factory import Lifetime, Options, Store, Tool
 from sevenfold.session.session import Session
 from sevenfold.stores.files import Staged
-from sevenfold.stores.home import user_home
+from sevenfold.stores.home import side_file, user_home
 from sevenfold.stores.jsonl.log import DraftLog, JsonlLog
 from sevenfold.stores.jsonl.store import FileDocument, FileResults
 from sevenfold.stores.settings_files import FileSource
@@ -67,18 +68,22 @@ def inspect(path: Path, model: str = "") -> RecordedSession:
     view = resume(log)
     if not view.items:
         raise not_a_conversation(path)
-    identity = log.identity()
-    model = model or _model(view)
+    answers = (item.said.model for item in reversed(view.items) if item.said.role == "assistant")
+    model = model or next((one for one in answers if one not in ("", NO_MODEL)), "")
+    model = model or (view.epoch.model if view.epoch else "")
     if not model:
         raise InputError(f"{path}: the transcript does not say which model answered; name one with --model")
+    identity, whole = log.identity(), Segment(view.items[0].said.uuid, "", view.items[-1].said.uuid)
+    # The folder may have been recorded on another system.
+    named = PureWindowsPath(identity.folder).is_absolute() or identity.folder.startswith("/")
     return RecordedSession(
         path=path,
         session=identity.session or path.stem,
-        folder=_folder(identity.folder, path),
+        folder=Path(identity.folder) if named else path.absolute().parent,
         model=model,
         own=view.epoch is not None,
         records=len(view),
-        start=_start(view),
+        start=view.start_of(whole) or 0,
         options=_options(view),
     )
 
@@ -93,7 +98,7 @@ def open_draft(
     """
     log = DraftLog(recorded.path)
     results = FileResults(recorded.path.parent / "tool-results" / recorded.path.stem)
-    recalled = Recalled(log, None, results, index=partial(_index, recorded, log, results))
+    recalled = SessionRecall(log, None, results, index=partial(_index, recorded, log, results))
     if recall:
         recalled.catch_up()
     store = Store(
@@ -106,7 +111,7 @@ def open_draft(
         cwd=str(recorded.folder),
         path=str(shown.absolute()),
     )
-    session = Session(opened.conversation(store, recorded.model, recorded.options), store, client)
+    session = Session(factory.conversation(store, recorded.model, recorded.options), store, client)
     try:
         yield session, log
     finally:
@@ -157,25 +162,6 @@ def append_draft(log: JsonlLog, draft: DraftLog) -> None:
             "close that program and try again, or write a new file instead"
         )
     log.append(draft.added, durable=True)
-
-
-def _model(view: View) -> str:
-    """The model of the newest answer."""
-    for item in reversed(view.items):
-        if item.said.role == "assistant" and item.said.model not in ("", NO_MODEL):
-            return item.said.model
-    return view.epoch.model if view.epoch else ""
-
-
-def _folder(cwd: str, path: Path) -> Path:
-    """The folder the session worked in, on any system; the transcript's own folder if that is not recorded."""
-    named = PureWindowsPath(cwd).is_absolute() or cwd.startswith("/")
-    return Path(cwd) if named else path.absolute().parent
-
-
-def _start(view: View) -> int:
-    whole = Segment(view.items[0].said.uuid, "", view.items[-1].said.uuid)
-    return view.start_of(whole) or 0
 
 
 def _options(view: View) -> Options:

@@ -121,7 +121,11 @@ def _print(found: dict[Path, list[dict[str, Any]]]) -> None:
     for path, secrets in found.items():
         if secrets:
             sys.stdout.write(f"{path}\n")
-            sys.stdout.writelines(f"  {_line(secret)}\n" for secret in secrets)
+        for secret in secrets:
+            times = "once" if secret["count"] == 1 else f"{secret['count']:,} times"
+            where = f"{'line' if len(secret['lines']) == 1 else 'lines'} {_some(secret['lines'])}"
+            records = f" ({_some(secret['records'])})" if secret["records"] else ""
+            sys.stdout.write(f"  {secret['kind']:<20} {secret['digest']}  {times}, {where}{records}\n")
     concerned, distinct = sum(map(bool, found.values())), _distinct(found)
     files = plural(len(found), "file")
     if not distinct:
@@ -132,13 +136,6 @@ def _print(found: dict[Path, list[dict[str, Any]]]) -> None:
         "provider: replace the secret.\n"
         f"To mask one in everything Sevenfold keeps: sevenfold purge --secret-digest {min(distinct)}\n"
     )
-
-
-def _line(secret: dict[str, Any]) -> str:
-    times = "once" if secret["count"] == 1 else f"{secret['count']:,} times"
-    where = f"{'line' if len(secret['lines']) == 1 else 'lines'} {_some(secret['lines'])}"
-    records = f" ({_some(secret['records'])})" if secret["records"] else ""
-    return f"{secret['kind']:<20} {secret['digest']}  {times}, {where}{records}"
 
 
 def _some(values: list[Any]) -> str:

@@ -36,16 +36,13 @@ examples:
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument(
-        "action", nargs="?", choices=("list", "delete"), default="list", help="default: list"
-    )
-    command.add_argument("name", nargs="?", metavar="NAME", help="the session to delete")
-    command.add_argument(
-        "--folder", type=Path, default=Path(), metavar="FOLDER", help="the folder (default: this one)"
-    )
-    command.add_argument("--yes", action="store_true", help="do not ask before deleting")
-    command.add_argument("--dry-run", action="store_true", help="only show what would be deleted")
-    command.add_argument("--json", action="store_true", help="print JSON instead of the list")
+    add = command.add_argument
+    add("action", nargs="?", choices=("list", "delete"), default="list", help="default: list")
+    add("name", nargs="?", metavar="NAME", help="the session to delete")
+    add("--folder", type=Path, default=Path(), metavar="FOLDER", help="the folder (default: this one)")
+    add("--yes", action="store_true", help="do not ask before deleting")
+    add("--dry-run", action="store_true", help="only show what would be deleted")
+    add("--json", action="store_true", help="print JSON instead of the list")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ import argparse
 import socket
 import sys
 
+from sevenfold.cli.options import number
 from sevenfold.errors import UserError
 
 HELP = """\
@@ -20,7 +21,8 @@ examples:
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument("--port", type=_port, help="the port to listen on (default: a free one)")
+    port = number(int, 1, "a whole number from 1 to 65535", high=65_536)
+    command.add_argument("--port", type=port, help="the port to listen on (default: a free one)")
     command.add_argument(
         "--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)"
     )
@@ -51,13 +53,6 @@ def run(options: argparse.Namespace) -> int:
     sys.stdout.flush()
     serve(port, options.host, simulator)
     return 0
-
-
-def _port(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdigit() else 0
-    if not 0 < number < 65_536:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 65535")
-    return number
 
 
 def _free(host: str, port: int) -> int:

@@ -24,9 +24,8 @@ examples:
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument(
-        "folder", nargs="?", type=Path, default=Path(), metavar="FOLDER", help="default: this one"
-    )
+    add = command.add_argument
+    add("folder", nargs="?", type=Path, default=Path(), metavar="FOLDER", help="default: this one")
     what = command.add_mutually_exclusive_group()
     what.add_argument("--revoke", action="store_true", help="stop trusting the folder")
     what.add_argument("--list", action="store_true", help="show all trusted folders")

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from math import inf
-from operator import is_
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -53,7 +52,7 @@ from sevenfold.conversation.room import Limits
 from sevenfold.conversation.services import Services
 from sevenfold.conversation.status import Reading, Tally
 from sevenfold.conversation.stock import Stock
-from sevenfold.conversation.transcript import Beside, Transcript
+from sevenfold.conversation.transcript import Attachment, Transcript
 from sevenfold.errors import InputError, ModelError, Refused
 from sevenfold.events import Listener, Masked, SteppedAside
 from sevenfold.ports import Reply
@@ -73,7 +72,7 @@ from sevenfold.request.frame import Frame
 from sevenfold.request.plan import Lifetimes, Sizes, Tail
 from sevenfold.request.sources import source as rules_of
 from sevenfold.request.watch import SECONDS, Watched
-from sevenfold.settings import Settings, in_force, latch
+from sevenfold.settings import in_force, latch
 
 if TYPE_CHECKING:
     from sevenfold.conversation.restore import Slot
@@ -107,9 +106,12 @@ class Conversation:
         self.ladder = ladder
         self.source = rules_of(options.source)
         self.kinds = {**{str(tool.get("name", "")): "" for tool in options.tools}, **options.kinds}
-        self._settings = self._latched = services.settings.current()
-        self._in_force = in_force(self._settings)
-        self.window = window_for(profile, self._settings, options.betas)
+        self._current = self._latched = services.settings.current()
+        self.settings = in_force(self._current)
+        """The settings in force, as of the last `refresh`."""
+        self.limits = Limits.of(profile, self.settings)
+        """The most bytes and pictures a request may have."""
+        self.window = window_for(profile, self._current, options.betas)
         self.events = Events(
             transcript.place.session, self.clock, services.listeners, source=options.source
         )
@@ -131,20 +133,24 @@ class Conversation:
         self._asking = False
         self._due: Pending | None = None
         self._out: tuple[Pending, Prepared] | None = None
-        self._size: tuple[Any, Size] | None = None
         self._flagged = transcript.view.boundary or ""
         self.autonomous: Callable[[], bool] = lambda: False
         """Does the work go on with no user to answer questions?"""
         self._begin_epoch(
-            frame or frame_for(options, profile, self.window, self._in_force, self.kinds),
-            lifetimes_for(options, profile, self._settings),
+            frame or frame_for(options, profile, self.window, self.settings, self.kinds),
+            lifetimes_for(options, profile, self._current),
         )
+        self.seen = self.size()
+        """The size when the ladder last looked; layers make their offers on it."""
         self.cleanups: list[Callable[[], None]] = []
         """Called after a compaction, to forget what is no longer in view."""
         self.slots: list[Slot] = [slot for layer in ladder.restores for slot in layer.slots(self)]
         """What comes back after a compaction, the most important first."""
+        self._report_opening(options)
+
+    def _report_opening(self, options: RequestOptions) -> None:
         events.epochs(self)
-        against = against_long_lifetime(options.source, profile, self._settings)
+        against = against_long_lifetime(options.source, self.profile, self._current)
         if against and options.lifetimes not in (None, Lifetimes()):
             self.events.tell(SteppedAside(layer="cache", reason=f"an hour in the cache: {against}"))
 
@@ -169,7 +175,9 @@ class Conversation:
         self.answered_at = answered_at(log)
         entered = self._enter(frame, lifetimes)
         self.frame, self.lifetimes = entered.frame, entered.lifetimes
-        self.gauge: Gauge = learned(self.profile, transcript.told, *self.frame.tools, *self.frame.system)
+        self.gauge: Gauge = learned(
+            self.profile, transcript.size_reports, *self.frame.tools, *self.frame.system
+        )
         if entered.opens == ADOPTED:
             self.gauge = replace(self.gauge, overhead=None)
         if entered.opens and not transcript.read_only:
@@ -182,6 +190,14 @@ class Conversation:
         kept = Lifetimes(**view.epoch.lifetimes) if view.epoch else lifetimes
         cold = self.idle_seconds() > SECONDS[kept.tail]
         return enter(view, frame, lifetimes, self.profile, cold=cold)
+
+    def refresh(self) -> None:
+        """Read the settings again: switches take effect from here on, without a restart."""
+        now = self.services.settings.current()
+        if now is not self._current:
+            self._current = now
+            self.settings = in_force(latch(self._latched, now))
+            self.limits = Limits.of(self.profile, self.settings)
 
     def state(self, kind: Callable[[Conversation], S]) -> S:
         """The state a layer keeps in this conversation; made when it is first asked for."""
@@ -207,7 +223,7 @@ class Conversation:
             self.transcript.must_be_writable()
             return self.transcript.user(self.masked(intake.message(text)), meta=True)
 
-    def attach(self, beside: Beside) -> str:
+    def attach(self, beside: Attachment) -> str:
         """Take in an attachment; it never counts as the user's words."""
         with self.lock:
             masked = self.masked(beside.blocks)
@@ -223,6 +239,7 @@ class Conversation:
         """Take in tool results; one that is known is not recorded again. Returns calls still without a result."""
         with self.lock:
             self.transcript.must_be_writable()
+            self.refresh()
             waiting = self.waiting
             fresh, others = calls.matched(intake.results(given), waiting)
             if strange := [block.id for block in others if not self.finder.answered(block.id)]:
@@ -277,6 +294,7 @@ class Conversation:
         """Before the ladder is climbed: raise if there is nothing to send, or nowhere to write."""
         self.transcript.must_be_writable()
         self.must_have_news()
+        self.refresh()
         self.passes += 1
 
     def must_have_news(self) -> None:
@@ -353,6 +371,7 @@ class Conversation:
                 )
             outcome = take_answer(self, self._out[1], reply)
             self._due = self._out = None
+            self.refresh()
             self.break_watch = self.settings.break_watch
             events.answered(self, outcome)
             events.epochs(self)
@@ -482,11 +501,7 @@ class Conversation:
 
     def size(self) -> Size:
         """How large the conversation is now."""
-        view = self.transcript.view
-        key = (view.anchor, view.weight, view.faded, self.gauge, self.edited)
-        if self._size is None or not all(map(is_, self._size[0], key)):
-            self._size = key, self.gauge.size(view, edited=self.edited)
-        return self._size[1]
+        return self.gauge.size(self.transcript.view, edited=self.edited)
 
     def item_tokens(self, item: Item) -> int:
         """Tokens of a record."""
@@ -512,11 +527,6 @@ class Conversation:
         except ValueError:
             return inf
 
-    @property
-    def limits(self) -> Limits:
-        """The most bytes and pictures a request may have."""
-        return Limits.of(self.profile, self.settings)
-
     def unsent(self) -> list[Item]:
         """What no request has held yet."""
         view = self.transcript.view
@@ -536,18 +546,10 @@ class Conversation:
     # -- looking ---------------------------------------------------------------------------------
 
     @property
-    def settings(self) -> Settings:
-        """The settings in force now."""
-        now = self.services.settings.current()
-        if now is not self._settings:
-            self._settings = now
-            self._in_force = in_force(latch(self._latched, now))
-        return self._in_force
-
-    @property
     def reading(self) -> Reading:
         """How full the window is, and what the session has cost."""
         with self.lock:
+            self.refresh()
             return Reading.of(self.size(), self.window, self.limits, self.account)
 
     def past(self, number: int) -> Past:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sevenfold.conversation import events, history
-from sevenfold.conversation.pins import pinned
 from sevenfold.errors import Refused
 from sevenfold.events import Acted, Proposed
 from sevenfold.ports import Log
@@ -36,9 +35,10 @@ CLEARED = "clear"
 def pin(c: Conversation, record: str) -> None:
     """Keep a record verbatim, if the budget for pins has room for it."""
     with c.lock:
+        c.refresh()
         budget = c.window.budget(c.settings.pins_tokens)
         item = c.finder.in_view(record)
-        others = pinned(c.transcript) - {record}
+        others = c.transcript.pinned() - {record}
         held = [one for one in c.transcript.view.items if one.said.uuid in others]
         tokens, used = _tokens(c, [item]), _tokens(c, held)
         if used + tokens > budget:
@@ -52,7 +52,7 @@ def pin(c: Conversation, record: str) -> None:
 def unpin(c: Conversation, record: str) -> None:
     """Let a pinned record go again."""
     with c.lock:
-        if record not in pinned(c.transcript):
+        if record not in c.transcript.pinned():
             raise Refused(f"{record} is not pinned")
         c.transcript.decide(Pin(record=record, off=True))
 
@@ -60,6 +60,7 @@ def unpin(c: Conversation, record: str) -> None:
 def snip(c: Conversation, first: str, last: str) -> str:
     """Remove whole rounds from the context, from one record to another; returns the decision's id."""
     with c.lock:
+        c.refresh()
         if not c.settings.snip:
             raise Refused("snipping is switched off (setting snip)")
         span = _span(c, first, last)
@@ -127,7 +128,7 @@ def _span(c: Conversation, first: str, last: str) -> list[Item]:
     if after is None:
         raise Refused("the newest round cannot be removed: rewind to before it instead")
     span = items[places[0] : places[1] + 1]
-    if held := pinned(c.transcript) & {item.said.uuid for item in span}:
+    if held := c.transcript.pinned() & {item.said.uuid for item in span}:
         raise Refused(f"{sorted(held)[0]} in that span is pinned; unpin it first")
     return span
 

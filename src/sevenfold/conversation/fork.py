@@ -19,7 +19,7 @@ from sevenfold.errors import InputError, ModelError
 from sevenfold.ports import Call, Reply
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
-from sevenfold.record.decisions import Billed, Request
+from sevenfold.record.decisions import Billed, Forked, Request
 from sevenfold.record.usage import Usage
 from sevenfold.record.wire import Message
 from sevenfold.request import price
@@ -45,6 +45,19 @@ def fork(
     with c.lock:
         c.ladder.freeze(c)
         return Fork(c, source, shared, upto)
+
+
+def begin_branch(c: Conversation, name: str) -> None:
+    """Let a conversation that has its parent's log begin to go its own way; a branch that is continued is left alone.
+
+    Calls that were under way get a placeholder for a result, the same for each.
+    """
+    with c.lock:
+        if any(made.name == name for _, made in c.transcript.log.decisions(Forked)):
+            return
+        c.transcript.decide(Forked(name=name, source=c.source.name))
+        if calls := c.transcript.view.pending_calls:
+            c.tool_results([blocks.result(call, UNDER_WAY) for call in calls])
 
 
 class Fork:

@@ -148,7 +148,7 @@ def _shared(view: View, made: Request) -> list[Message]:
         return view.messages()
     wire = Wire()
     for number, item in enumerate(view.items):
-        wire.add(number, item.role, item.said.message_id, item.shown)
+        wire.add(number, item.role, item.said.message_id, item.shown, begins=item.begins)
         if item.said.uuid == made.upto:
             break
     return wire.messages()

@@ -13,7 +13,7 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation.transcript import Beside
+from sevenfold.conversation.transcript import Attachment
 from sevenfold.errors import SevenfoldError
 from sevenfold.prompts.context import HookContext, PinnedRecord, RestoredFile, RestoredState
 from sevenfold.prompts.text import cut
@@ -65,7 +65,7 @@ class Moment(Struct, frozen=True):
 class Restored(Struct, frozen=True):
     """What a slot gives back, and what it had to leave."""
 
-    beside: tuple[Beside, ...] = ()
+    beside: tuple[Attachment, ...] = ()
     tokens: int = 0
     left: tuple[str, ...] = ()
     """What was not restored, and why."""
@@ -103,7 +103,7 @@ class PinsSlot:
             for item in self._pinned()
             if item.said.uuid not in kept and (text := pinned_text(item))
         ]
-        beside = tuple(Beside("pinned", (blocks.text(text),), {"record": uuid}) for uuid, text in texts)
+        beside = tuple(Attachment("pinned", (blocks.text(text),), {"record": uuid}) for uuid, text in texts)
         return Restored(beside, sum(moment.count(text) for _, text in texts))
 
 
@@ -152,7 +152,7 @@ class FilesSlot:
 
     def restore(self, moment: Moment) -> Restored:
         """The newest first; one that cannot be read, or finds no room, is named."""
-        beside: list[Beside] = []
+        beside: list[Attachment] = []
         left: list[str] = []
         used, most = 0, min(moment.room, moment.budget(self._together))
         for seen in self._wanted(moment):
@@ -168,7 +168,7 @@ class FilesSlot:
                     "displayPath": seen.path,
                     "content": text,
                 }
-                beside.append(Beside("file", (blocks.text(text),), facts))
+                beside.append(Attachment("file", (blocks.text(text),), facts))
         return Restored(tuple(beside), used, tuple(left))
 
     def _wanted(self, moment: Moment) -> list[Seen]:
@@ -222,7 +222,7 @@ class StateSlot:
 
     def restore(self, moment: Moment) -> Restored:
         """All states in order, each cut to its budget with a note where the rest is, while there is room."""
-        beside: list[Beside] = []
+        beside: list[Attachment] = []
         left: list[str] = []
         room = moment.budget(self._together) if self._together is not None else moment.room
         room = room if self.needed else min(room, moment.room)
@@ -235,7 +235,7 @@ class StateSlot:
                 left.append(f"{state.title}: no room")
                 continue
             used += tokens
-            beside.append(Beside(state.kind or self._kind, (blocks.text(text),), dict(state.facts)))
+            beside.append(Attachment(state.kind or self._kind, (blocks.text(text),), dict(state.facts)))
         return Restored(tuple(beside), used, tuple(left))
 
 
@@ -321,7 +321,7 @@ class AnnouncedSlot:
         if not missing:
             return Restored(left=tuple(left))
         text = self._whole(missing)
-        beside = Beside(self._kind, (blocks.text(text),), dict(self._facts(missing)))
+        beside = Attachment(self._kind, (blocks.text(text),), dict(self._facts(missing)))
         return Restored((beside,), moment.count(text), tuple(left))
 
 
@@ -338,11 +338,11 @@ def kinds(slots: Iterable[Slot]) -> frozenset[str]:
     return frozenset[str]().union(*(slot.kinds for slot in slots))
 
 
-def from_hooks(context: Sequence[str]) -> Beside:
+def from_hooks(context: Sequence[str]) -> Attachment:
     """What SessionStart hooks want the model to know after a compaction."""
     text = HookContext("\n\n".join(context)).render()
     event = {"hookEvent": "SessionStart", "hookName": "SessionStart:compact", "toolUseID": ""}
-    return Beside("hook_additional_context", (blocks.text(text),), {"content": list(context), **event})
+    return Attachment("hook_additional_context", (blocks.text(text),), {"content": list(context), **event})
 
 
 def restore(

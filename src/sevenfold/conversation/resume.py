@@ -17,33 +17,33 @@ from sevenfold.record.entries import Boundary, Damaged, Decision, Entry
 from sevenfold.record.layout import Measured
 from sevenfold.record.view import View
 
-Told = Measured | Epoch
+SizeReport = Measured | Epoch
 """What a reader learns about sizes: reports, and what preceded the messages when they were made."""
 
 
-def resume(log: Log, told: list[Told] | None = None) -> View:
-    """The view at the end of the log; ``told`` is filled with what was learnt about sizes on the way."""
+def resume(log: Log, reports: list[SizeReport] | None = None) -> View:
+    """The view at the end of the log; ``reports`` is filled with what was learnt about sizes on the way."""
     for start in _starting_points(log):
-        found: list[Told] = []
+        found: list[SizeReport] = []
         view = fold(log, start, found)
         if start == 0 or (view.boundary is not None and view.missing is None):
             break
     view.keeps_history = False
     _recall_epoch(log, view)
-    if told is not None:
-        told.extend(found)
+    if reports is not None:
+        reports.extend(found)
     return view
 
 
-def fold(log: Log, start: int = 0, told: list[Told] | None = None) -> View:
+def fold(log: Log, start: int = 0, reports: list[SizeReport] | None = None) -> View:
     """The view that results from reading the log from ``start`` on."""
     view = View(complete=start == 0)
     for position, entry in read(log, start):
         measured = view.add(entry, position)
-        if told is not None and measured is not None:
-            told.append(measured)
-        if told is not None and isinstance(entry, Decision) and isinstance(entry.made, Epoch):
-            told.append(entry.made)
+        if reports is not None and measured is not None:
+            reports.append(measured)
+        if reports is not None and isinstance(entry, Decision) and isinstance(entry.made, Epoch):
+            reports.append(entry.made)
     return view
 
 

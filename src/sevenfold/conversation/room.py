@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation.pins import pinned
 from sevenfold.events import Checked
 from sevenfold.profiles import Profile
-from sevenfold.record.gauge import Budget, Check
+from sevenfold.record.gauge import Budget, Check, Size
 from sevenfold.record.weight import NOTHING, Weight, opening
 from sevenfold.record.window import Window
 from sevenfold.settings import Settings
@@ -118,18 +117,18 @@ def _used(check: Check) -> str:
             return f"{check.used:,} tokens, perhaps {check.band:,} more"
 
 
-def overloaded(c: Conversation) -> bool:
+def overloaded(c: Conversation, size: Size) -> bool:
     """Are there too many bytes or pictures, and not only in what no request has held yet?"""
-    size, limits = c.size(), c.limits
+    limits = c.limits
     if not limits.passed(size.wire, size.images):
         return False
     newest = sum((item.weight for item in c.unsent()), NOTHING)
     return not limits.passed(newest.wire, newest.images + newest.documents)
 
 
-def check(c: Conversation) -> Check:
-    """Hold the size against the limits, and report it."""
-    size, limits = c.size(), c.limits
+def check(c: Conversation, size: Size) -> Check:
+    """Hold a size against the limits, and report it."""
+    limits = c.limits
     found = c.gauge.check(size, c.window, wire=limits.wire, images=limits.images)
     c.events.tell(
         Checked(
@@ -168,7 +167,7 @@ def parts(c: Conversation, budget: Budget = "tokens") -> Parts:
     """What a request is filled with, in the unit of a budget."""
     frame, size = c.frame, c.size()
     whole: Mapping[Budget, int] = {"tokens": size.tokens, "bytes": size.wire, "images": size.images}
-    kept = pinned(c.transcript)
+    kept = c.transcript.pinned()
     items = c.transcript.view.items
     fresh = {item.said.uuid for item in c.unsent()}
     newest = sum((item.weight for item in items if item.said.uuid in fresh), NOTHING)

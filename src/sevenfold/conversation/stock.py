@@ -85,6 +85,6 @@ class Stock:
             return
         body = block.body()
         error = isinstance(body, ToolResult) and bool(body.is_error)
-        weight = measure(block)
+        weight = item.weight if len(item.shown) == 1 else measure(block)
         self.weight += weight
         self.results.append(Held(block.id, self._tools[block.id], item.said.uuid, place, weight, error))

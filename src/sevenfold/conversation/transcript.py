@@ -14,7 +14,7 @@ from typing import TypeVar
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation.resume import Told, resume
+from sevenfold.conversation.resume import SizeReport, resume
 from sevenfold.errors import InputError, Refused, TranscriptTooNew
 from sevenfold.ports import Clock, Ids, Log
 from sevenfold.record import calls
@@ -27,16 +27,17 @@ from sevenfold.record.decisions import (
     Epoch,
     MicrocompactMetadata,
     OwnDecision,
+    Pin,
     Signed,
 )
 from sevenfold.record.entries import Decision, Said, Stored
-from sevenfold.record.layout import Measured
+from sevenfold.record.layout import Item, Measured
 from sevenfold.record.log import Answer, Place, Written, shorten_label
 
 Made = TypeVar("Made", bound=OwnDecision)
 
 
-class Beside(Struct, frozen=True):
+class Attachment(Struct, frozen=True):
     """Something that is put behind a summary: what the work needs at hand."""
 
     kind: str
@@ -53,11 +54,11 @@ class Transcript:
         self.place = place
         self._clock = clock
         self._ids = ids
-        self.told: list[Told] = []
+        self.size_reports: list[SizeReport] = []
         """What reading the log taught about sizes."""
         self.written = 0
         """Bytes written since it was opened."""
-        self.view = resume(log, self.told)
+        self.view = resume(log, self.size_reports)
         self._closed = False
         self._epoch_at = self._find_epoch()
 
@@ -147,7 +148,7 @@ class Transcript:
         *,
         boundary: str = "",
         anchor: str = "",
-        beside: Sequence[Beside] = (),
+        beside: Sequence[Attachment] = (),
         epoch: Epoch | None = None,
         signed: bytes | None = None,
         carry: Carry | None = None,
@@ -200,6 +201,26 @@ class Transcript:
         commit = Commit(id=self._ids.new(), boundary=boundary, **stamp)
         self._write(*written, lines.decided(carried), lines.decided(commit), durable=True)
         return boundary
+
+    def pinned(self) -> set[str]:
+        """The records that are pinned now: they survive every layer, word for word."""
+        records = set(self.view.carry.pins) if self.view.carry else set()
+        for made in self.view.decisions():
+            if isinstance(made, Pin) and made.id not in self.view.undone:
+                (records.discard if made.off else records.add)(made.record)
+        return records
+
+    def pinned_items(self) -> list[Item]:
+        """The same as they were said, from the log where they are no longer in view."""
+        found = (self.view.item(uuid) or self._in_log(uuid) for uuid in sorted(self.pinned()))
+        return [one for one in found if one is not None]
+
+    def _in_log(self, uuid: str) -> Item | None:
+        match self.log.record(uuid):
+            case (_, Said() as said):
+                return Item.of(said, 0)
+            case _:
+                return None
 
     def new_id(self) -> str:
         """A name for a record that is about to be written."""

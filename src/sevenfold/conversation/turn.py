@@ -37,10 +37,10 @@ def prepare(c: Conversation) -> Flow[Pending]:
     for layer in c.ladder.settling(c):
         yield from layer.settle(c)
     yield from make_room(c)
-    check = check_room(c)
+    check = check_room(c, c.seen)
     if check.verdict == "blocked":
         if (yield from c.ladder.refused(c, TooFull(check))):
-            check = check_room(c)
+            check = check_room(c, c.size())
         if check.verdict == "blocked":
             raise ContextFull(explain(c, check))
     return c.pending(check)

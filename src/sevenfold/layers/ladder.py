@@ -73,6 +73,7 @@ class Ladder:
 
         An urgent offer goes first. If no offer is enough, the cheapest does what it can.
         """
+        c.seen = c.size()
         steps = [
             Step(rung, layer, offer)
             for rung, layer in enumerate(self._relieves[:below])
@@ -122,5 +123,7 @@ class Ladder:
     def propose(self, c: Conversation) -> list[Proposed]:
         """What the layers would do before the next request, without doing it."""
         with c.lock:
+            c.refresh()
+            c.seen = c.size()
             found = [one for layer in self._proposes for one in layer.propose(c)]
             return [c.events.stamped(one) for one in found]

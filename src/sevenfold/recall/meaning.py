@@ -9,19 +9,28 @@ is taken off first: it tells them apart better.
 Only what was said is compared (the user's words, the model's, summaries). Calls and results are made of names,
 which are found to the letter or not at all; compared by meaning they merely crowd out what was said about them.
 The figures were set on recorded sessions, see `docs/recall.md`.
+
+It needs the extra `meaning`, which is looked for when a search first asks for it, and loaded then. Without it recall
+looks for words alone, and says so only to callers that ask for more.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal, get_args
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
 
 from msgspec import Struct
 
 from sevenfold.errors import InputError
 from sevenfold.recall.passages import ASSISTANT, SUMMARY, USER
-from sevenfold.recall.recall import Query
+from sevenfold.recall.ranking import Query
+
+if TYPE_CHECKING:
+    from sevenfold.recall.search import Scorer
 
 Way = Literal["words", "meaning", "both"]
 """How to look: for the words of a query, for what it means, or for both. Its exact text comes first in any case."""
@@ -30,17 +39,20 @@ WAYS: tuple[Way, ...] = get_args(Way)
 SPOKEN = (USER, ASSISTANT, SUMMARY)
 """The kinds of passages that are compared by meaning."""
 TRUSTED = 0.27
-"""How alike the best passage must be, from 0 to 1…"""
+"""How alike the best passage must be, from 0 to 1."""
 LONG, LONGER = 6, 0.1
-"""…and how much more so if the query has more telling words than these: this much for each e-fold."""
+"""If the query has more telling words than these it must be more so: this much for each e-fold."""
 BEHIND = 0.5
 """A passage less alike than this share of the best one is left out."""
 WEIGHT = 1.0
-"""How much meaning counts beside the words, which count 1."""
+"""How much meaning counts, where the words count 1."""
 ORDINARY = 100
 """A session counts as having this many more passages that have nothing in common: small ones have no mean yet."""
 FEWEST = 2
 """Telling words a query must have: what a single name means is anybody's guess."""
+PACKAGE = "wordllama"
+"""The package whose word vectors are used."""
+NEEDED = ("numpy", PACKAGE)
 
 
 class Likeness(Struct, frozen=True):
@@ -48,7 +60,7 @@ class Likeness(Struct, frozen=True):
 
     piece: int
     near: float
-    """As they stand."""
+    """As they are."""
     apart: float
     """Without what all passages have in common."""
 
@@ -77,3 +89,39 @@ def trusted(found: Sequence[Likeness], least: float) -> dict[int, float]:
         return {}
     behind = BEHIND * max(one.apart for one in found)
     return {one.piece: one.apart for one in found if one.apart >= max(behind, 1e-9)}
+
+
+def installed() -> Scorer | None:
+    """Recall by meaning with the weights that are installed; None if there are none, or they cannot be read."""
+    found = [find_spec(name) for name in NEEDED]
+    place = found[-1].submodule_search_locations if all(found) and found[-1] else None
+    if not place:
+        return None
+    with suppress(ImportError, OSError, ValueError):
+        # Here, because it loads numpy.
+        from sevenfold.recall.vectors import Meaning, StaticVectors
+
+        return Meaning(StaticVectors(Path(place[0])))
+    return None
+
+
+class ByMeaning:
+    """The scorers of a search, by how it was asked for."""
+
+    def __init__(self, find: Callable[[], Scorer | None] = installed) -> None:
+        self._find = find
+        self._looked = False
+        self._scorer: Scorer | None = None
+
+    def scorers(self, by: Way | None, *, switched_on: bool = True) -> tuple[Scorer, ...]:
+        """None for a search by words; unless ``by`` says how to look, also if the setting or the extra is missing."""
+        if by == "words" or (by is None and not switched_on):
+            return ()
+        if not self._looked:
+            self._scorer, self._looked = self._find(), True
+        if self._scorer is None and by is not None:
+            raise InputError(
+                "looking by meaning needs word vectors, which are not installed; "
+                "run: pip install 'sevenfold[meaning]', or look by words"
+            )
+        return (self._scorer,) if self._scorer else ()

@@ -1,276 +1,129 @@
-"""Finding what was said: the query taken apart, what fits put in order, and what comes back.
+"""Recall as a session uses it: opened when it is first needed, and kept up to date while the session goes on.
 
-A query is looked for in two ways. Its text *as it is* (upper and lower case and white space aside) comes
-first: paths, ids, flags, error lines and sentences are found exactly, whatever their punctuation. Its *words*
-come second: each counts for as much as it is rare, a record is helped by what its neighbours in the
-conversation say, and one that holds too little of what was asked is left out, because no answer is better
-than a wrong one. Scores of other kinds (by meaning, say) are brought in as a normalised sum.
+Keeping up happens in a thread, a few lines at a time, and is never waited for. It begins when enough was written to be
+worth a thread, and ends when all of it is read. It takes no more than half of the time, so the conversation keeps
+the rest. Whatever goes wrong ends it for good: what it did not take in is caught up with when a search needs it, or
+when a compaction is about to hide it.
 """
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
-from operator import or_
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Event, Lock, Thread
+from time import perf_counter
 
-from msgspec import Struct
+from sevenfold.ports import Found, Log, Results
+from sevenfold.recall.index import RecallIndex
+from sevenfold.recall.meaning import ByMeaning, Way
+from sevenfold.recall.search import Hit
 
-from sevenfold.errors import InputError
-from sevenfold.recall.passages import CALL, EDIT, ERROR, KINDS, NEEDLE, RESULT, tidy
-
-MOST_NEEDLES = 5
-MOST_FEATURES = 40
-LONGEST_QUERY = 20_000
-"""Characters of a query that are looked at."""
-ENOUGH = 0.4
-"""The part of a query, by weight of its words, that a record and its neighbours must hold…"""
-LENT = 0.3
-"""…where what only a neighbour holds counts that much."""
-NEAR, NEXT = 0.35, 0.15
-"""How much of a neighbour's score a record gets, one and two places away."""
-LONG_TEXTS_COUNT_LESS = 0.3
-
-_FAMILIES = {CALL: (CALL, EDIT), RESULT: (RESULT, ERROR)}
-_NO_SPACES = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u31ff\u3400-\u9fff"
-    "\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
-)
-_DENSE = re.compile(f"([{_NO_SPACES}])")
-DENSE_RUN = re.compile(f"[{_NO_SPACES}]+")
-_WORD = re.compile(r"[^\W_]+")
-_BETWEEN_HUMPS = re.compile(r"[a-z][A-Z]")
-_HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_FILLERS = frozenset(
-    _WORD.findall(
-        """a about again all also am an and any are as at be been but by can could did do does done for from
-        get had has have he her him his how i if in into is it its just me my no not now of on or our out over
-        please she should so some than that the their them then there these they this those to up us was we
-        were what when where which who why will with would you your"""
-    )
-)
+_log = logging.getLogger(__name__)
+BYTES_AT_ONCE = 64_000
+"""What is left to be read when it is needed is hardly ever more, and is read in a few milliseconds."""
 
 
-class Near(Struct, frozen=True):
-    """A record beside a hit, in short."""
+class Follower:
+    """Takes small steps in a thread, as long as there is more to do."""
 
-    uuid: str
-    kind: str
-    text: str
+    def __init__(self, step: Callable[[], bool]) -> None:
+        self._step = step
+        self._over = Event()
+        self._thread: Thread | None = None
+        self._begun_at = 0
 
-
-class Hit(Struct, frozen=True):
-    """A record that fits."""
-
-    uuid: str
-    kind: str
-    tool: str
-    timestamp: str
-    offset: int
-    """Where the record stands in the log; -1 if it was indexed without its place."""
-    position: int
-    """Which record of its conversation it is."""
-    score: float
-    exact: bool
-    """True when it holds the query as it was put, not merely its words."""
-    excerpt: str
-    marks: tuple[tuple[int, int], ...] = ()
-    """Where in the excerpt the matches are."""
-    before: tuple[Near, ...] = ()
-    after: tuple[Near, ...] = ()
-    matched: tuple[str, ...] = ()
-    """What it was found by: ``exact``, ``words``, ``meaning``."""
-
-
-class Query(Struct, frozen=True):
-    """A query taken apart."""
-
-    needles: tuple[str, ...]
-    """Stretches of it that a record must hold, white space evened out."""
-    features: tuple[str, ...]
-    """Its words, and whatever in it is written as one."""
-
-    @classmethod
-    def of(cls, text: str) -> Query:
-        """What to look for; anything at all may be asked."""
-        units = tidy(text[:LONGEST_QUERY]).split()
-        return cls(_needles(units), _features(units))
-
-
-class Place(Struct, frozen=True):
-    """Where a record stands: its conversation, and its number in it."""
-
-    lane: int
-    number: int
-
-    def beside(self, distance: int) -> tuple[Place, Place]:
-        """The places that far before and behind."""
-        return Place(self.lane, self.number - distance), Place(self.lane, self.number + distance)
-
-
-class Match(Struct, frozen=True):
-    """A record that holds some of the words."""
-
-    score: float
-    held: int
-    """Which of the features it holds, one bit each."""
-
-
-def kinds(asked: str | Collection[str] | None) -> frozenset[str]:
-    """The kinds to search; changes to files are calls too, and failures results."""
-    if asked is None:
-        return frozenset(KINDS)
-    names = (asked,) if isinstance(asked, str) else tuple(asked)
-    if unknown := [name for name in names if name not in KINDS]:
-        raise InputError(f"there is no kind {unknown[0]!r} to recall; there are {', '.join(KINDS)}")
-    return frozenset(kind for name in names for kind in _FAMILIES.get(name, (name,)))
-
-
-# -- text --------------------------------------------------------------------------------------
-
-
-def folded(text: str) -> str:
-    """The text with white space and upper case evened out: what is compared where matches must be exact."""
-    return " ".join(text.split()).casefold()
-
-
-def spaced(text: str) -> str:
-    """The text with every character of a script that writes no spaces as a word of its own."""
-    return text if text.isascii() else _DENSE.sub(r" \1 ", text)
-
-
-def humps(text: str) -> str:
-    """The parts of the words that are written in camel case."""
-    return " ".join(" ".join(_HUMP.findall(word)) for word in _humped(text))
-
-
-def _humped(text: str) -> Iterator[str]:
-    """The words written in camel case: one looks for their humps, for most words have none."""
-    end = 0
-    for hump in _BETWEEN_HUMPS.finditer(text):
-        start = hump.start()
-        if start < end:
-            continue
-        while start > 0 and text[start - 1].isalnum():
-            start -= 1
-        word = _WORD.match(text, start)
-        if word is not None:
-            end = word.end()
-            yield word[0]
-
-
-def phrase(text: str, *, open_end: bool = False) -> str:
-    """The text as one phrase for the index: nothing in it can be taken for an operator."""
-    return '"' + spaced(text).replace('"', " ") + '"' + ("*" if open_end else "")
-
-
-def phrase_of(needle: str) -> str:
-    """A phrase that every text holding the needle has; the needle may begin and end within words."""
-    units = needle.split()
-    return phrase(" ".join(units[1:-1])) if len(units) > 3 else phrase(needle, open_end=len(units[-1]) > 2)
-
-
-def _needles(units: Sequence[str]) -> tuple[str, ...]:
-    found: list[str] = []
-    for unit in (unit[:NEEDLE] for unit in units):
-        if found and len(found[-1]) + 1 + len(unit) <= NEEDLE:
-            found[-1] += " " + unit
+    def follow(self, written: int) -> None:
+        """Begin if enough was written since the last time and nothing is under way; never waits, never raises."""
+        busy = self._thread is not None and self._thread.is_alive()
+        if busy or self._over.is_set() or written - self._begun_at < BYTES_AT_ONCE:
+            return
+        self._begun_at = written
+        thread = Thread(target=self._run, daemon=True, name="sevenfold-recall")
+        try:
+            thread.start()
+        except RuntimeError:
+            # The system has no thread to give, or is shutting down.
+            self._over.set()
         else:
-            found.append(unit)
-    if len(found) <= MOST_NEEDLES:
-        return tuple(found)
-    step = (len(found) - 1) / (MOST_NEEDLES - 1)
-    return tuple(found[round(number * step)] for number in range(MOST_NEEDLES))
+            self._thread = thread
+
+    def settle(self, seconds: float) -> None:
+        """Wait for what is under way, at most this long."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def close(self) -> None:
+        """End after the step under way."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._over.is_set():
+                began = perf_counter()
+                if not self._step():
+                    return
+                self._over.wait(perf_counter() - began)
+        except Exception:  # noqa: BLE001 (an index can be made again at any time)
+            _log.info("recall no longer follows the session; it catches up when asked", exc_info=True)
+            self._over.set()
 
 
-def _features(units: Iterable[str]) -> tuple[str, ...]:
-    found: dict[str, None] = {}
-    for unit in units:
-        words = [unit] if DENSE_RUN.fullmatch(unit) else _WORD.findall(unit)
-        if len(words) > 1:
-            found.setdefault(" ".join(words)[:NEEDLE])
-        for word in words:
-            found.update(dict.fromkeys(_terms(word[:NEEDLE])))
-    telling = [feature for feature in found if feature.casefold() not in _FILLERS] or list(found)
-    if len(telling) > MOST_FEATURES:
-        telling = sorted(telling, key=len, reverse=True)[:MOST_FEATURES]
-    return tuple(telling)
+class SessionRecall:
+    """Finds again what a session said; a `sevenfold.ports.Recall`."""
 
+    def __init__(
+        self,
+        log: Log,
+        file: Path | None,
+        results: Results,
+        *,
+        index: Callable[[], RecallIndex] | None = None,
+    ) -> None:
+        """The index is kept in ``file``, or in memory; ``index`` makes another one."""
+        self._make = index or (lambda: RecallIndex(log, file, fetch=results.fetch))
+        self._index: RecallIndex | None = None
+        self._opening = Lock()
+        self._follower = Follower(lambda: self.index.catch_up_a_little())
+        self._meaning = ByMeaning()
 
-def _terms(word: str) -> list[str]:
-    """A word as it is; of scripts without spaces all pairs of characters."""
-    dense = "".join(DENSE_RUN.findall(word))
-    if len(dense) < 2:
-        return [word]
-    return [dense[place : place + 2] for place in range(len(dense) - 1)]
+    @property
+    def index(self) -> RecallIndex:
+        """The index itself."""
+        with self._opening:
+            if self._index is None:
+                self._index = self._make()
+            return self._index
 
+    def catch_up(self) -> None:
+        """Take in everything that was said up to now."""
+        self.index.catch_up()
 
-# -- order -------------------------------------------------------------------------------------
+    def follow(self, written: int) -> None:
+        """Take in what is new while the conversation goes on; see `sevenfold.ports.Recall`."""
+        self._follower.follow(written)
 
+    def settle(self, seconds: float) -> None:
+        """Wait for what is being taken in, at most this long."""
+        self._follower.settle(seconds)
 
-def rarity(holding: int, total: int) -> float:
-    """What a feature counts that so many of all pieces hold; most if none does."""
-    return math.log(1 + (total - holding + 0.5) / (holding + 0.5))
+    def search(
+        self, query: str, *, kind: str | None = None, k: int = 10, by: Way | None = None, meant: bool = True
+    ) -> list[Hit]:
+        """Look for it in everything that was said up to now; by meaning too if that is ``meant`` and installed."""
+        scorers = self._meaning.scorers(by, switched_on=meant)
+        self.catch_up()
+        return self.index.search(query, kind=kind, k=k, scorers=scorers, words=by != "meaning")
 
+    def found(self, query: str, kinds: Sequence[str], most: int) -> Sequence[Found]:
+        """The records that fit best, of these kinds."""
+        hits = self.index.search(query, kind=kinds or None, k=most, around=0)
+        return [Found(hit.uuid, hit.exact) for hit in hits]
 
-def matches(found: Mapping[int, Sequence[int]], weights: Sequence[float]) -> dict[int, Match]:
-    """Pieces by what they hold of the features; ``found`` gives the pieces that hold each."""
-    held: dict[int, int] = {}
-    for feature, where in found.items():
-        bit = 1 << feature
-        for piece in where:
-            held[piece] = held.get(piece, 0) | bit
-    scores = {bits: worth(bits, weights) for bits in set(held.values())}
-    return {piece: Match(scores[bits], bits) for piece, bits in held.items()}
-
-
-def for_length(score: float, size: int, usual: float) -> float:
-    """The score of a text of that size: in a long one words meet more easily."""
-    return score / (1 - LONG_TEXTS_COUNT_LESS + LONG_TEXTS_COUNT_LESS * size / max(1.0, usual))
-
-
-def smoothed(found: Mapping[Place, Match]) -> dict[Place, float]:
-    """Scores with the neighbours' help."""
-    return {
-        place: match.score + NEAR * _best_of(found, place, 1) + NEXT * _best_of(found, place, 2)
-        for place, match in found.items()
-    }
-
-
-def lent(found: Mapping[Place, Match], place: Place) -> int:
-    """The features that a record's neighbours hold."""
-    beside = (other for distance in (1, 2) for other in place.beside(distance))
-    return reduce(or_, (found[other].held for other in beside if other in found), 0)
-
-
-def share(own: int, neighbours: int, weights: Sequence[float]) -> float:
-    """The part of a query that a record holds, from 0 to 1; what only its neighbours hold counts less."""
-    held = worth(own, weights)
-    return (held + LENT * (worth(own | neighbours, weights) - held)) / (sum(weights) or 1.0)
-
-
-def fused(opinions: Iterable[tuple[float, Mapping[str, float]]]) -> dict[str, float]:
-    """The weighted sum of several scores, each brought to the same scale first."""
-    total: dict[str, float] = {}
-    for weight, scores in opinions:
-        most = max(scores.values(), default=0.0)
-        for uuid, score in scores.items() if most > 0 else ():
-            total[uuid] = total.get(uuid, 0.0) + weight * score / most
-    return total
-
-
-def closeness(needles: Sequence[str], text: str) -> float:
-    """How much of a text the needles it holds amount to, from 0 to 1; half if they begin or end within a word."""
-    amount = min(1.0, sum(map(len, needles)) / max(1, len(text)))
-    whole = re.search(rf"(?<!\w){re.escape(needles[0])}(?!\w)", text)
-    return amount if whole else amount / 2
-
-
-def worth(bits: int, weights: Sequence[float]) -> float:
-    """What these features count together."""
-    return sum(weight for number, weight in enumerate(weights) if bits >> number & 1)
-
-
-def _best_of(found: Mapping[Place, Match], place: Place, distance: int) -> float:
-    return max((found[other].score for other in place.beside(distance) if other in found), default=0.0)
+    def close(self) -> None:
+        """Stop following, and close the index."""
+        self._follower.close()
+        if self._index is not None:
+            self._index.close()

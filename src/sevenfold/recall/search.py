@@ -1,18 +1,17 @@
-"""Searching the tables of the recall index."""
+"""One search: the pieces of an index that fit a query, and the records they are of, the best first."""
 
 from __future__ import annotations
 
-import json
-import sqlite3
-from collections.abc import Container, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
-from sevenfold.recall import recall
-from sevenfold.recall.excerpts import beginning, excerpt
-from sevenfold.recall.nearness import together
-from sevenfold.recall.recall import Hit, Match, Near, Place, Query
+from sevenfold.errors import InputError
+from sevenfold.recall import ranking
+from sevenfold.recall.passages import CALL, EDIT, ERROR, KINDS, RESULT
+from sevenfold.recall.ranking import DENSE_RUN, Match, Place, Query, stem, together
 
 LOOKED_AT = 20_000
 """Pieces whose text is compared with the query at most; the shortest first."""
@@ -23,39 +22,48 @@ WEIGHED = 3
 SEVERAL = 4
 """Exact matches that are looked for, for each one that is wanted."""
 QUOTATION = 5
-"""Telling words from which on a query that is found as it stands was meant as it stands."""
+"""Telling words from which on a query that is found as it is was meant as it is."""
 TOO_COMMON = (500, 5_000)
 """A word in more than a fifth of all pieces tells nothing, within these bounds."""
 NEIGHBOUR = 160
 """Characters of a neighbour that are shown."""
+EXCERPT = 320
+"""Characters of an excerpt, about."""
+
+_FAMILIES = {CALL: (CALL, EDIT), RESULT: (RESULT, ERROR)}
+
+Span = tuple[int, int]
 
 
-class Scorer(Protocol):
-    """Another opinion on what fits, by meaning for example."""
+class Near(Struct, frozen=True):
+    """A neighbour of a hit, in short."""
 
-    name: str
-    """What a hit is said to be matched by."""
-    weight: float
-    """How much it counts beside the words, which count 1."""
-
-    def scores(self, db: sqlite3.Connection, query: str) -> Mapping[int, float]:
-        """A score above 0 for each piece of the index worth considering, by its number."""
-        ...
-
-    def place(self, query: str, text: str) -> int:
-        """Where in the text of such a piece the part begins that fits best."""
-        ...
+    uuid: str
+    kind: str
+    text: str
 
 
-class Wanted(Struct, frozen=True):
-    """What is asked for beside the query itself."""
+class Hit(Struct, frozen=True):
+    """A record that fits."""
 
-    kinds: frozenset[str]
-    k: int
-    left_out: Container[str]
-    around: int
-    scorers: Sequence[Scorer] = ()
-    words: bool = True
+    uuid: str
+    kind: str
+    tool: str
+    timestamp: str
+    offset: int
+    """Where the record is in the log; -1 if it was indexed without its position."""
+    position: int
+    """Which record of its conversation it is."""
+    score: float
+    exact: bool
+    """Does it hold the query as it is, and not merely its words?"""
+    excerpt: str
+    marks: tuple[tuple[int, int], ...] = ()
+    """Where in the excerpt the matches are."""
+    before: tuple[Near, ...] = ()
+    after: tuple[Near, ...] = ()
+    matched: tuple[str, ...] = ()
+    """What it was found by: ``exact``, ``words``, ``meaning``."""
 
 
 class Row(Struct, frozen=True):
@@ -66,35 +74,129 @@ class Row(Struct, frozen=True):
     uuid: str
     kind: str
     size: int
-    lane: int
-    number: int
-
-    @property
-    def place(self) -> Place:
-        """Where the record stands."""
-        return Place(self.lane, self.number)
+    place: Place
 
 
-_ROWS = (
-    "SELECT piece.id, record.id, record.uuid, piece.kind, piece.size, record.lane, record.place"
-    " FROM piece JOIN record ON record.id = piece.record"
-)
+class Piece(Struct, frozen=True):
+    """A stretch of what a record says."""
+
+    kind: str
+    tool: str
+    text: str
+    place: Place
+    timestamp: str
+    position: int
+    """Where the record is in the log."""
+
+
+class Pieces(Protocol):
+    """What a search asks of an index, and what scorers keep there."""
+
+    def count(self) -> int:
+        """How many pieces there are."""
+        ...
+
+    def with_phrase(self, phrase: str, most: int) -> Iterator[Row]:
+        """Pieces that have these words in a row, the shortest first."""
+        ...
+
+    def containing(self, needle: str, most: int) -> Iterator[Row]:
+        """Pieces that contain a text anywhere, also within words, the shortest first; all are looked through."""
+        ...
+
+    def among(self, pieces: Collection[int]) -> list[Row]:
+        """The pieces with these numbers."""
+        ...
+
+    def postings(self, phrase: str, most: int) -> list[int]:
+        """The numbers of pieces that have these words in a row."""
+        ...
+
+    def piece(self, piece: int) -> Piece:
+        """The piece with this number."""
+        ...
+
+    def text(self, piece: int) -> str:
+        """Its text alone."""
+        ...
+
+    def texts(self, record: int) -> Iterator[str]:
+        """What a record says, piece by piece."""
+        ...
+
+    def near(self, lane: int, first: int, last: int) -> Iterator[tuple[str, str, str]]:
+        """Records of a conversation by their numbers: id, kind and the beginning of what each says."""
+        ...
+
+    def after(self, piece: int, kinds: Sequence[str], most: int) -> list[tuple[int, str]]:
+        """Numbers and texts of pieces of these kinds that came after one."""
+        ...
+
+    def vectors(self, weights: str) -> list[tuple[int, bytes]] | None:
+        """The vectors of pieces that were made with these weights; None if there are none, or they cannot be read."""
+        ...
+
+    def begin_vectors(self, weights: str) -> None:
+        """Forget all vectors; from now on those made with these weights are kept, if the index can be written."""
+        ...
+
+    def add_vectors(self, made: Iterable[tuple[int, bytes]]) -> None:
+        """Keep the vectors of pieces, if the index can be written."""
+        ...
+
+
+class Scorer(Protocol):
+    """Scores what fits in another way than by words: by meaning, for example."""
+
+    name: str
+    """What a hit is said to be matched by."""
+    weight: float
+    """How much it counts, where the words count 1."""
+
+    def scores(self, pieces: Pieces, query: str) -> Mapping[int, float]:
+        """A score above 0 for each piece of the index worth considering, by its number."""
+        ...
+
+    def place(self, query: str, text: str) -> int:
+        """Where in the text of such a piece the part begins that fits best."""
+        ...
+
+
+class SearchOptions(Struct, frozen=True):
+    """What is asked for besides the query itself."""
+
+    kinds: frozenset[str]
+    k: int
+    left_out: Container[str]
+    around: int
+    scorers: Sequence[Scorer] = ()
+    words: bool = True
+
+
+def kinds(asked: str | Collection[str] | None) -> frozenset[str]:
+    """The kinds to search; changes to files are calls too, and failures results."""
+    if asked is None:
+        return frozenset(KINDS)
+    names = (asked,) if isinstance(asked, str) else tuple(asked)
+    if unknown := [name for name in names if name not in KINDS]:
+        raise InputError(f"there is no kind {unknown[0]!r} to recall; there are {', '.join(KINDS)}")
+    return frozenset(kind for name in names for kind in _FAMILIES.get(name, (name,)))
 
 
 class Search:
     """One search."""
 
-    def __init__(self, db: sqlite3.Connection, text: str, wanted: Wanted) -> None:
-        self._db = db
+    def __init__(self, index: Pieces, text: str, options: SearchOptions) -> None:
+        self._index = index
         self._text = text
         self._query = Query.of(text)
-        self._wanted = wanted
+        self._options = options
         self._pieces: dict[str, int] = {}
         """The piece of each record that is shown."""
         self._matched: dict[str, list[str]] = {}
         """What else than its exact text each record was found by."""
         self._found_by: dict[str, Scorer] = {}
-        """Who alone brought a record in, and can say where in its piece the match is."""
+        """The scorer that alone found a record, and can say where in its piece the match is."""
 
     def hits(self) -> list[Hit]:
         """What fits, the best first."""
@@ -102,12 +204,12 @@ class Search:
             return []
         exact = dict(self._exact())
         if not exact and self._may_be_inside_words():
-            exact = dict(self._verified(self._holding(self._query.needles[0])))
-        ranked = sorted(exact, key=lambda uuid: -exact[uuid])[: self._wanted.k]
+            exact = dict(self._verified(self._index.containing(self._query.needles[0], LOOKED_AT)))
+        ranked = sorted(exact, key=lambda uuid: -exact[uuid])[: self._options.k]
         scores = {uuid: 1 + exact[uuid] for uuid in ranked}
-        if len(ranked) < self._wanted.k and not (ranked and self._is_quotation()):
+        if len(ranked) < self._options.k and not (ranked and self._is_quotation()):
             others = {uuid: score for uuid, score in self._otherwise().items() if uuid not in scores}
-            ranked += sorted(others, key=lambda uuid: -others[uuid])[: self._wanted.k - len(ranked)]
+            ranked += sorted(others, key=lambda uuid: -others[uuid])[: self._options.k - len(ranked)]
             scores |= others
         return [self._hit(uuid, scores[uuid], uuid in exact) for uuid in ranked]
 
@@ -119,62 +221,44 @@ class Search:
 
     def _exact(self) -> Iterator[tuple[str, float]]:
         """Records that hold all needles, each with how much of it they are."""
-        first = recall.phrase_of(self._query.needles[0])
-        rows = self._rows("WHERE piece.id IN (SELECT rowid FROM words WHERE words MATCH ?)", first)
-        return self._verified(rows)
-
-    def _holding(self, needle: str) -> Iterator[Row]:
-        """Pieces that hold the needle anywhere, also within words: all texts are looked through."""
-        for special in "\\%_":
-            needle = needle.replace(special, "\\" + special)
-        pattern = "%".join(["", *needle.split(), ""])
-        return self._rows("WHERE piece.text LIKE ? ESCAPE '\\'", pattern)
+        first = ranking.phrase_of(self._query.needles[0])
+        return self._verified(self._index.with_phrase(first, LOOKED_AT))
 
     def _may_be_inside_words(self) -> bool:
         """Could a text hold the query although the phrase was not found, since it begins or ends within words?"""
         units = self._query.needles[0].split()
         return len(units) <= 3 or not any(character.isalnum() for character in "".join(units[1:-1]))
 
-    def _rows(self, condition: str, value: str) -> Iterator[Row]:
-        """Pieces that may be shown, the shortest first."""
-        statement = f"{_ROWS} {condition} ORDER BY piece.size, piece.id LIMIT ?"
-        for found in self._db.execute(statement, (value, LOOKED_AT)):
-            row = Row(*found)
-            if row.kind in self._wanted.kinds and row.uuid not in self._wanted.left_out:
-                yield row
-
     def _verified(self, rows: Iterator[Row]) -> Iterator[tuple[str, float]]:
-        needles = [recall.folded(needle) for needle in self._query.needles]
+        needles = [ranking.folded(needle) for needle in self._query.needles]
         seen: set[str] = set()
-        for row in rows:
+        for row in filter(self._may_show, rows):
             if row.uuid in seen:
                 continue
-            text = recall.folded(self._text_of(row.piece))
+            text = ranking.folded(self._index.text(row.piece))
             if needles[0] in text and all(self._holds(row.record, needle) for needle in needles[1:]):
                 seen.add(row.uuid)
                 self._pieces[row.uuid] = row.piece
-                yield row.uuid, recall.closeness(needles, text)
-            if len(seen) >= SEVERAL * self._wanted.k:
+                yield row.uuid, ranking.closeness(needles, text)
+            if len(seen) >= SEVERAL * self._options.k:
                 return
 
     def _holds(self, record: int, needle: str) -> bool:
-        texts = self._db.execute("SELECT text FROM piece WHERE record = ?", (record,))
-        return any(needle in recall.folded(text) for (text,) in texts)
+        return any(needle in ranking.folded(text) for text in self._index.texts(record))
 
     # -- its words, and what they mean -----------------------------------------------------
 
     def _otherwise(self) -> dict[str, float]:
         """Records that fit by their words, or that another scorer brings in."""
-        words = self._by_words() if self._wanted.words else {}
+        words = self._by_words() if self._options.words else {}
         self._matched = {uuid: ["words"] for uuid in words}
-        return recall.fused([(1.0, words), *self._opinions()])
+        return ranking.fused([(1.0, words), *self._opinions()])
 
     def _opinions(self) -> Iterator[tuple[float, dict[str, float]]]:
-        for scorer in self._wanted.scorers:
-            scores = scorer.scores(self._db, self._text)
-            rows = self._db.execute(f"{_ROWS} WHERE piece.id {_AMONG}", (json.dumps(list(scores)),))
+        for scorer in self._options.scorers:
+            scores = scorer.scores(self._index, self._text)
             best: dict[str, Row] = {}
-            for row in filter(self._may_show, (Row(*found) for found in rows)):
+            for row in filter(self._may_show, self._index.among(scores)):
                 if row.uuid not in best or scores[row.piece] > scores[best[row.uuid].piece]:
                     best[row.uuid] = row
             for uuid, row in best.items():
@@ -186,15 +270,15 @@ class Search:
     def _by_words(self) -> dict[str, float]:
         """Records that fit by their words."""
         found, weights = self._features()
-        pieces = recall.matches(found, weights)
+        pieces = ranking.matches(found, weights)
         places, shown = self._records(pieces)
-        smooth = recall.smoothed(places)
+        smooth = ranking.smoothed(places)
         words = {}
-        for place in sorted(shown, key=lambda place: -smooth[place])[: WEIGHED * self._wanted.k]:
+        for place in sorted(shown, key=lambda place: -smooth[place])[: WEIGHED * self._options.k]:
             row = shown[place]
-            near = together(self._text_of(row.piece), self._query.features, pieces[row.piece].held)
-            fits = recall.share(near, recall.lent(places, place), weights)
-            if fits >= recall.ENOUGH:
+            near = together(self._index.text(row.piece), self._query.features, pieces[row.piece].held)
+            fits = ranking.share(near, ranking.lent(places, place), weights)
+            if fits >= ranking.ENOUGH:
                 words[row.uuid] = fits * smooth[place]
                 self._pieces.setdefault(row.uuid, row.piece)
         return words
@@ -202,15 +286,13 @@ class Search:
     def _records(self, pieces: Mapping[int, Match]) -> tuple[dict[Place, Match], dict[Place, Row]]:
         """The best pieces by the records they are of, and the piece of each that would be shown."""
         best = sorted(pieces, key=lambda piece: -pieces[piece].score)[:CANDIDATES]
-        rows = [
-            Row(*row) for row in self._db.execute(f"{_ROWS} WHERE piece.id {_AMONG}", (json.dumps(best),))
-        ]
+        rows = self._index.among(best)
         usual = sum(row.size for row in rows) / max(1, len(rows))
         places: dict[Place, Match] = {}
         shown: dict[Place, Row] = {}
         for row in rows:
             match, place = pieces[row.piece], row.place
-            score = recall.for_length(match.score, row.size, usual)
+            score = ranking.for_length(match.score, row.size, usual)
             before = places.get(place, Match(0.0, 0))
             places[place] = Match(max(score, before.score), match.held | before.held)
             if self._may_show(row) and (place not in shown or score > before.score):
@@ -218,69 +300,100 @@ class Search:
         return places, shown
 
     def _may_show(self, row: Row) -> bool:
-        return row.kind in self._wanted.kinds and row.uuid not in self._wanted.left_out
+        return row.kind in self._options.kinds and row.uuid not in self._options.left_out
 
     def _features(self) -> tuple[dict[int, Sequence[int]], list[float]]:
         """The pieces that hold each feature, and what each counts; what is everywhere counts for nothing."""
-        (total,) = self._db.execute("SELECT coalesce(max(id), 0) FROM piece").fetchone()
+        total = self._index.count()
         least, most = TOO_COMMON
         common = min(most, max(least, total // 5))
         found: dict[int, Sequence[int]] = {}
         for number, feature in enumerate(self._query.features):
-            pieces = self._postings(recall.phrase(feature), common + 1)
+            pieces = self._index.postings(ranking.phrase(feature), common + 1)
             if not pieces and len(feature) > 3:
-                pieces = self._postings(recall.phrase(feature, open_end=True), common + 1)
+                pieces = self._index.postings(ranking.phrase(feature, open_end=True), common + 1)
             found[number] = pieces
         telling = {number: pieces for number, pieces in found.items() if len(pieces) <= common} or found
         weights = [
-            recall.rarity(len(found[number]), total) if number in telling else 0.0 for number in found
+            ranking.rarity(len(found[number]), total) if number in telling else 0.0 for number in found
         ]
         return telling, weights
-
-    def _postings(self, phrase: str, most: int) -> list[int]:
-        found = self._db.execute("SELECT rowid FROM words WHERE words MATCH ? LIMIT ?", (phrase, most))
-        return [piece for (piece,) in found]
 
     # -- what comes back -------------------------------------------------------------------
 
     def _hit(self, uuid: str, score: float, exact: bool) -> Hit:
-        piece = self._pieces[uuid]
-        kind, tool, text, lane, place, timestamp, offset = self._db.execute(
-            "SELECT kind, tool, text, lane, place, timestamp, offset"
-            " FROM piece JOIN record ON record.id = piece.record WHERE piece.id = ?",
-            (piece,),
-        ).fetchone()
+        piece = self._index.piece(self._pieces[uuid])
         scorer = None if exact else self._found_by.get(uuid)
-        shown, marks = excerpt(text, self._query, scorer.place(self._text, text) if scorer else None)
-        around = self._wanted.around
+        begin = scorer.place(self._text, piece.text) if scorer else None
+        shown, marks = excerpt(piece.text, self._query, begin)
+        lane, number, around = piece.place.lane, piece.place.number, self._options.around
         return Hit(
             uuid=uuid,
-            kind=kind,
-            tool=tool,
-            timestamp=timestamp,
-            offset=offset,
-            position=place,
+            kind=piece.kind,
+            tool=piece.tool,
+            timestamp=piece.timestamp,
+            offset=piece.position,
+            position=number,
             score=score,
             exact=exact,
             excerpt=shown,
             marks=marks,
-            before=self._near(lane, place - around, place - 1),
-            after=self._near(lane, place + 1, place + around),
+            before=self._near(lane, number - around, number - 1),
+            after=self._near(lane, number + 1, number + around),
             matched=("exact",) if exact else tuple(self._matched[uuid]),
         )
 
     def _near(self, lane: int, first: int, last: int) -> tuple[Near, ...]:
-        rows = self._db.execute(
-            "SELECT uuid, kind, text FROM record JOIN piece ON piece.id ="
-            " (SELECT min(id) FROM piece WHERE piece.record = record.id)"
-            " WHERE lane = ? AND place BETWEEN ? AND ? ORDER BY place",
-            (lane, first, last),
-        )
-        return tuple(Near(uuid, kind, beginning(text, NEIGHBOUR)) for uuid, kind, text in rows)
-
-    def _text_of(self, piece: int) -> str:
-        (text,) = self._db.execute("SELECT text FROM piece WHERE id = ?", (piece,)).fetchone()
-        return str(text)
+        found = self._index.near(lane, first, last)
+        return tuple(Near(uuid, kind, beginning(text, NEIGHBOUR)) for uuid, kind, text in found)
 
 
-_AMONG = "IN (SELECT value FROM json_each(?))"
+# -- excerpts ----------------------------------------------------------------------------------
+
+
+def excerpt(text: str, query: Query, place: int | None = None) -> tuple[str, tuple[Span, ...]]:
+    """The part of a text around the match, or from a place on, and where in it the matches are."""
+    spans = _exact(text, query) or _words(text, query)
+    first = _densest(spans) if place is None else (place, place)
+    start = max(0, first[0] - EXCERPT // 3) if place is None else place
+    end = min(len(text), max(start + EXCERPT, first[1]))
+    lead, tail = "…" if start else "", "…" if end < len(text) else ""
+    shift = len(lead) - start
+    inside = tuple((begin + shift, stop + shift) for begin, stop in spans if start <= begin and stop <= end)
+    return lead + text[start:end] + tail, inside
+
+
+def beginning(text: str, most: int) -> str:
+    """The text in one line, cut where it gets too long."""
+    line = " ".join(text[: 4 * most].split())
+    return line if len(line) <= most and len(text) <= 4 * most else line[: most - 1] + "…"
+
+
+def _exact(text: str, query: Query) -> list[Span]:
+    for needle in query.needles:
+        pattern = r"\s+".join(map(re.escape, needle.split()))
+        if found := [hit.span() for hit in re.finditer(pattern, text, re.IGNORECASE)]:
+            return found
+    return []
+
+
+def _words(text: str, query: Query) -> list[Span]:
+    words = {stem(word) for feature in query.features for word in feature.split()}
+    if not words:
+        return []
+    longest_first = sorted(words, key=lambda word: (-len(word), word))
+    inflected = "|".join(re.escape(word) for word in longest_first)
+    dense = [re.escape(word) for word in longest_first if DENSE_RUN.fullmatch(word)]
+    pattern = "|".join([rf"(?<![^\W_])(?:{inflected})[^\W_]*", *dense])
+    return [hit.span() for hit in re.finditer(pattern, text, re.IGNORECASE)]
+
+
+def _densest(spans: Sequence[Span]) -> Span:
+    """The first match of the stretch with the most of them."""
+    best, most, last = (0, 0), 0, 0
+    for number, span in enumerate(spans):
+        while last < len(spans) and spans[last][1] <= span[0] + EXCERPT // 2:
+            last += 1
+        if last - number > most or best == (0, 0):
+            best, most = span, last - number
+    return best

@@ -1,22 +1,32 @@
-"""The vectors of a session's passages, kept in its recall index, and the search among them.
+"""Vectors of texts, from a table of word vectors, and the search among those of a session.
 
-They are made when somebody first looks by meaning, and from then on for what is new. In the index each takes a byte
-a dimension: directions are all that counts, and that is enough to keep them. Whatever is not as it should be (made
-with other weights, or no vectors at all) is made again; where the index takes no writing, they live in memory.
+The table is that of the `wordllama` package. Its two files are read here and the package itself is never imported:
+that takes half a second, sets up logging, and looks for its own files in the wrong place. A text's vector is the mean
+of those of the parts its words are made of; which parts a word has is found out once.
+
+The vectors of a session's passages are kept in its recall index. They are made when a search first asks for meaning,
+and from then on for what is new. In the index each takes a byte a dimension: directions are all that counts, and that
+is enough to keep them. Whatever is not as it should be (made with other weights, or no vectors at all) is made again;
+where the index cannot be written, they live in memory.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Mapping, Sequence
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from hashlib import blake2b
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sevenfold.recall import meaning
 from sevenfold.recall.meaning import ORDINARY, SPOKEN, Likeness
+from sevenfold.recall.search import Pieces
 
 AT_ONCE = 1_000
 """Passages that are read and compared in one go."""
@@ -24,17 +34,21 @@ STRETCH = 320
 """Characters that are compared when it is to be shown where in a passage the match is."""
 FINEST = 127
 """The largest number a byte holds."""
-TINY = 1e-9
 CANDIDATES = 400
 """Pieces that are looked at any further."""
+WEIGHTS = "l2_supercat_256.safetensors"
+WORDS = "l2_supercat_tokenizer_config.json"
+MOST_KNOWN = 200_000
+"""Words whose parts are remembered."""
+LONGEST_WORD = 40
+"""Characters: longer ones are keys and digests, not words."""
 
-_TABLES = """
-CREATE TABLE IF NOT EXISTS vectors_by (one INTEGER PRIMARY KEY, weights TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS vector (piece INTEGER PRIMARY KEY, numbers BLOB NOT NULL);
-"""
-_ANEW = "DROP TABLE IF EXISTS vectors_by; DROP TABLE IF EXISTS vector;" + _TABLES
-_SPOKEN = ", ".join("?" * len(SPOKEN))
-_NEW_PIECES = f"SELECT id, text FROM piece WHERE id > ? AND kind IN ({_SPOKEN}) ORDER BY id LIMIT ?"
+_WORD = re.compile(r"[^\W_]+")
+_LENGTH = 8
+"""Bytes before the header of a safetensors file that say how long it is."""
+BEGINNING = "▁"
+"""What a word begins with."""
+TINY = 1e-9
 
 Floats = NDArray[np.float32]
 Bytes = NDArray[np.int8]
@@ -96,24 +110,24 @@ class Embedder(Protocol):
 
 
 class Meaning:
-    """An opinion on what a query means; a `sevenfold.recall.search.Scorer`. For one index at a time."""
+    """Scores by what a query means; a `sevenfold.recall.search.Scorer`. For one index at a time."""
 
     name = "meaning"
     weight = meaning.WEIGHT
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
-        self._db: sqlite3.Connection | None = None
+        self._pieces: Pieces | None = None
         self._rows = Rows.empty(embedder.dimensions)
 
-    def scores(self, db: sqlite3.Connection, query: str) -> Mapping[int, float]:
+    def scores(self, pieces: Pieces, query: str) -> Mapping[int, float]:
         """A score for each piece that is alike enough, by its number."""
         least = meaning.enough(query)
         if least is None:
             return {}
-        if self._db is not db:
-            self._rows, self._db = self._kept(db), db
-        self._catch_up(db)
+        if self._pieces is not pieces:
+            self._rows, self._pieces = self._kept(pieces), pieces
+        self._catch_up(pieces)
         return meaning.trusted(self._likeness(self._embedder.vectors([query])[0]), least)
 
     def place(self, query: str, text: str) -> int:
@@ -135,31 +149,27 @@ class Meaning:
 
     # -- the table -------------------------------------------------------------------------
 
-    def _kept(self, db: sqlite3.Connection) -> Rows:
+    def _kept(self, pieces: Pieces) -> Rows:
         """What the index holds; nothing if that is of other weights, or damaged."""
-        with suppress(sqlite3.OperationalError, TypeError, ValueError):
-            if db.execute("SELECT weights FROM vectors_by").fetchone() == (self._embedder.fingerprint,):
-                found = db.execute("SELECT piece, numbers FROM vector ORDER BY piece").fetchall()
+        with suppress(TypeError, ValueError):
+            found = pieces.vectors(self._embedder.fingerprint)
+            if found is not None:
                 flat = np.frombuffer(b"".join(numbers for _, numbers in found), np.int8)
-                numbers = flat.reshape(len(found), self._embedder.dimensions)
-                return Rows.of([piece for piece, _ in found], numbers)
-        with suppress(sqlite3.OperationalError):
-            db.executescript(_ANEW)
-            with db:
-                db.execute("INSERT INTO vectors_by VALUES (0, ?)", (self._embedder.fingerprint,))
+                return Rows.of(
+                    [piece for piece, _ in found], flat.reshape(len(found), self._embedder.dimensions)
+                )
+        pieces.begin_vectors(self._embedder.fingerprint)
         return Rows.empty(self._embedder.dimensions)
 
-    def _catch_up(self, db: sqlite3.Connection) -> None:
+    def _catch_up(self, pieces: Pieces) -> None:
         """Make the vectors of pieces that have none yet."""
         last = self._rows.last
         made = [self._rows]
-        while found := db.execute(_NEW_PIECES, (last, *SPOKEN, AT_ONCE)).fetchall():
+        while found := pieces.after(last, SPOKEN, AT_ONCE):
             last = found[-1][0]
             numbers = _coarse(self._embedder.vectors([text for _, text in found]))
             made.append(Rows.of([piece for piece, _ in found], numbers))
-            with suppress(sqlite3.OperationalError), db:
-                rows = zip(made[-1].pieces.tolist(), map(bytes, numbers), strict=True)
-                db.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?)", rows)
+            pieces.add_vectors(zip(made[-1].pieces.tolist(), map(bytes, numbers), strict=True))
         if len(made) > 1:
             self._rows = Rows.together(made)
 
@@ -168,4 +178,126 @@ def _coarse(rows: Floats) -> Bytes:
     """The rows in bytes; each as large as a byte can hold, since their lengths say nothing."""
     most = np.abs(rows).max(axis=1, keepdims=True)
     made: Bytes = np.rint(rows * (FINEST / np.where(most > 0, most, 1))).astype(np.int8)
+    return made
+
+
+# -- word vectors ------------------------------------------------------------------------------
+
+
+class StaticVectors:
+    """Texts as vectors of length 1; of length 0 if there is no word in them."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises `OSError` or `ValueError` if the folder does not hold the two files in a form known here."""
+        weights, parts = _found(folder, WEIGHTS), _found(folder, WORDS)
+        self._table = table(weights)
+        self._parts = WordParts(parts)
+        self._known: dict[str, list[int]] = {}
+        self.dimensions = int(self._table.shape[1])
+        self.fingerprint = _digest(weights, parts)
+
+    def vectors(self, texts: Sequence[str]) -> Floats:
+        """A row for each text."""
+        words = [_words(text) for text in texts]
+        self._learn(chain.from_iterable(words))
+        rows = np.zeros((len(texts), self.dimensions), np.float32)
+        for row, held in zip(rows, words, strict=True):
+            if parts := [part for word in held for part in self._known[word]]:
+                row[:] = self._table.take(parts, axis=0).sum(axis=0)
+        return unit(rows)
+
+    def _learn(self, words: Iterable[str]) -> None:
+        wanted = set(words)
+        if len(self._known) > MOST_KNOWN:
+            self._known = {word: parts for word, parts in self._known.items() if word in wanted}
+        for word in (word for word in wanted if word not in self._known):
+            self._known[word] = [part for part in self._parts.of(word) if part < len(self._table)]
+
+
+def unit(rows: Floats) -> Floats:
+    """The rows with length 1, but those of length 0."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    made: Floats = np.divide(rows, np.maximum(lengths, TINY), dtype=np.float32)
+    return made
+
+
+def table(path: Path) -> Floats:
+    """The only table in a safetensors file: a header in JSON with its length before it, then the numbers."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(_LENGTH), "little")
+        if size > path.stat().st_size:
+            raise ValueError(f"{path}: this is not a safetensors file")
+        header: Any = json.loads(file.read(size))
+        numbers = file.read()
+    try:
+        (held,) = (one for name, one in header.items() if name != "__metadata__")
+        kind = {"F16": "<f2", "F32": "<f4"}[held["dtype"]]
+        start, end = held["data_offsets"]
+        rows, columns = held["shape"]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: it does not hold one table of numbers") from error
+    return np.frombuffer(numbers[start:end], kind).reshape(rows, columns).astype(np.float32)
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in _WORD.findall(text) if len(word) <= LONGEST_WORD]
+
+
+def _found(folder: Path, name: str) -> Path:
+    for path in sorted(folder.glob(f"*/{name}")):
+        return path
+    raise FileNotFoundError(f"{folder}: there is no {name} in it")
+
+
+def _digest(*paths: Path) -> str:
+    digest = blake2b(digest_size=16)
+    for path in paths:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+class WordParts:
+    """The parts that words are made of, as a `tokenizer.json` of the byte-pair kind describes them.
+
+    Only words are ever taken apart here, never texts, so the few rules that matter fit on a page and no tokenizer has
+    to be installed for them: a word begins with a mark, unknown characters become their bytes, and of all neighbouring
+    parts those that come first in the list of merges are joined first, until none can be joined.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises `ValueError` if the file does not describe parts in the way that is known here."""
+        described: Any = json.loads(path.read_bytes())
+        try:
+            model = described["model"]
+            self._numbers: dict[str, int] = model["vocab"]
+            pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"])
+            self._ranks = {(left, right): rank for rank, (left, right) in enumerate(pairs)}
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{path}: it does not say which parts words have") from error
+
+    def of(self, word: str) -> list[int]:
+        """The numbers of a word's parts."""
+        parts = [part for character in BEGINNING + word for part in self._known(character)]
+        while len(parts) > 1:
+            first = min(pairwise(parts), key=lambda pair: self._ranks.get(pair, len(self._ranks)))
+            if first not in self._ranks:
+                break
+            parts = _joined(parts, first)
+        return [self._numbers[part] for part in parts if part in self._numbers]
+
+    def _known(self, character: str) -> list[str]:
+        if character in self._numbers:
+            return [character]
+        return [f"<0x{byte:02X}>" for byte in character.encode(errors="replace")]
+
+
+def _joined(parts: list[str], pair: tuple[str, str]) -> list[str]:
+    """The parts with every occurrence of the pair as one."""
+    made: list[str] = []
+    for part in parts:
+        # What was just joined is longer than the left half, so it is never joined a second time here.
+        if made and (made[-1], part) == pair:
+            made[-1] += part
+        else:
+            made.append(part)
     return made

@@ -252,6 +252,13 @@ class Pin(Own, frozen=True, tag="pin"):
     off: bool = False
 
 
+class Forked(Own, frozen=True, tag="fork"):
+    """A branch begins here: what is said next starts a message of its own, so that what came before stays as it was."""
+
+    name: str
+    source: str = ""
+
+
 class Notes(Own, frozen=True, tag="notes"):
     """How far the session notes cover the conversation."""
 
@@ -305,6 +312,7 @@ OwnDecision = (
     | Snip
     | Fold
     | Pin
+    | Forked
     | Notes
     | Undone
     | Amended

@@ -178,6 +178,13 @@ class _Message(Struct, frozen=True, gc=False):
     usage: Raw = _ABSENT
 
 
+class _Record(_Envelope, frozen=True, gc=False, rename="camel"):
+    """The same with its message read in the same pass."""
+
+    message: _Message | None = None  # type: ignore[assignment]
+
+
+_record = msgspec.json.Decoder(_Record)
 _envelope = msgspec.json.Decoder(_Envelope)
 _message = msgspec.json.Decoder(_Message | None)
 _compact = msgspec.json.Decoder(CompactMetadata | None)
@@ -200,7 +207,7 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 def read(line: bytes) -> Entry:
     """What the line holds; blank lines are passed over."""
-    if not line.strip():
+    if not line or line.isspace():
         return Passed()
     try:
         # Parts that are kept unread are not checked by the decoder, and must not reach a request.
@@ -234,7 +241,12 @@ def _second_look(line: bytes, first: Exception) -> Entry:
 
 
 def _read(line: bytes) -> Entry:
-    head = _envelope.decode(line)
+    head: _Envelope
+    try:
+        head = _record.decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        # Without its message: there are records in which that does not matter.
+        head = _envelope.decode(line)
     match head.type:
         case "user" | "assistant" | "attachment" if head.uuid:
             return _said(head, head.uuid)
@@ -275,7 +287,7 @@ def _read(line: bytes) -> Entry:
 
 
 def _said(head: _Envelope, uuid: str) -> Said:
-    message = _message.decode(head.message)
+    message = head.message if isinstance(head, _Record) else _message.decode(head.message)
     kind = ""
     if head.type == "attachment":
         kind, content = _read_attachment(head.attachment)
@@ -283,31 +295,31 @@ def _said(head: _Envelope, uuid: str) -> Said:
     message = message or _Message()
     synthetic = bool(head.is_api_error_message) or message.model == SYNTHETIC_MODEL
     return Said(
-        uuid=uuid,
-        parent=head.parent_uuid,
-        role=message.role or ("assistant" if head.type == "assistant" else "user"),
-        blocks=_blocks(message.content),
-        timestamp=head.timestamp or "",
-        message_id=message.id or "",
-        model=message.model or "",
-        usage=None if synthetic else read_usage(message.usage),
-        sidechain=bool(head.is_sidechain),
-        meta=bool(head.is_meta) or kind not in ("", USERS_WORDS),
-        summary=bool(head.is_compact_summary),
-        synthetic=synthetic,
-        attachment=kind,
-        key=head.key or "",
-        stored=head.stored or {},
-        own=bytes(head.version).startswith(_OURS),
+        uuid,
+        head.parent_uuid,
+        message.role or ("assistant" if head.type == "assistant" else "user"),
+        _blocks(message.content),
+        head.timestamp or "",
+        message.id or "",
+        message.model or "",
+        None if synthetic else read_usage(message.usage),
+        bool(head.is_sidechain),
+        bool(head.is_meta) or kind not in ("", USERS_WORDS),
+        bool(head.is_compact_summary),
+        synthetic,
+        kind,
+        head.key or "",
+        head.stored or {},
+        bytes(head.version).startswith(_OURS),
     )
 
 
 def read_usage(reported: Raw) -> Usage | None:
     """The report in a message; one of nothing at all is none."""
-    if bytes(reported) == b"null":
+    if reported is _ABSENT or bytes(reported) == b"null":
         return None
     usage = Usage.read(reported)
-    return usage if usage.total else None
+    return usage if usage.input_tokens or usage.total else None
 
 
 def _blocks(content: str | list[Raw] | None) -> tuple[Block, ...]:
@@ -315,9 +327,10 @@ def _blocks(content: str | list[Raw] | None) -> tuple[Block, ...]:
         return ()
     if isinstance(content, str):
         return (blocks.text(content),)
-    found = tuple(blocks.read(bytes(raw)) for raw in content)
-    if not all(block.kind for block in found):
-        raise msgspec.ValidationError("a content block without a type")
+    found = tuple([blocks.read(bytes(raw)) for raw in content])
+    for block in found:
+        if not block.kind:
+            raise msgspec.ValidationError("a content block without a type")
     return found
 
 

@@ -128,7 +128,8 @@ class Gauge(Struct, frozen=True):
         if measured.model != self.profile.model:
             answering = profiles.find(measured.model)
             gauge = self if answering.name == self.profile.name else self.switched(answering)
-        prompt = measured.usage.first_round.prompt
+        usage = measured.usage
+        prompt = (usage.first_round if usage.iterations else usage).prompt
         if not prompt:
             return gauge
         before = measured.before
@@ -223,7 +224,9 @@ class Gauge(Struct, frozen=True):
         same = anchor.model == self.profile.model
         tokenizer = self.profile.tokenizer if same else self._tokenizer_of(anchor)
         if tokenizer == self.profile.tokenizer:
-            return _on(known + back, known + back, known + back, estimate)
+            known += back
+            tokens, low = max(0, known + estimate.tokens), max(0, known + estimate.low)
+            return Estimate(tokens, low, known + estimate.high)
         known = round(known * self._exchange(tokenizer, weight))
         low, high = floor(known * (1 - INEXACT)), ceil(known * (1 + INEXACT))
         return _on(known + back, low + back, high + back, estimate)

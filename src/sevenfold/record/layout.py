@@ -34,6 +34,8 @@ class Item(Struct, frozen=True, gc=False):
     weight: Weight
     hidden_by: str = ""
     """The decision that took all of it out of sight; empty while it is seen."""
+    begins: bool = False
+    """It starts a message of its own, whatever came before: the first record of a fork."""
 
     @classmethod
     def of(cls, said: Said, seq: int) -> Item:
@@ -114,14 +116,14 @@ class Layout:
         if place == len(self.items):
             self.index[item.said.uuid] = place
             self.items.append(item)
-            self.wire.add(place, item.role, item.said.message_id, item.shown)
+            self.wire.add(place, item.role, item.said.message_id, item.shown, begins=item.begins)
             return measured
         self.inserted += 1
         self.items.insert(place, item)
         self.index = {one.said.uuid: number for number, one in enumerate(self.items)}
         for number in range(self.wire.truncate(place), len(self.items)):
             one = self.items[number]
-            self.wire.add(number, one.role, one.said.message_id, one.shown)
+            self.wire.add(number, one.role, one.said.message_id, one.shown, begins=one.begins)
         return measured
 
     def place(self, said: Said) -> int:

@@ -253,7 +253,7 @@ def labelled(place: Place, kind: str, text: str, leaf: str | None) -> Written:
     about = {"type": kind, LABEL_FIELDS[kind]: text, "sessionId": place.session}
     if kind == "last-prompt":
         about["leafUuid"] = leaf or ""
-    return Written(_encoder.encode(about) + b"\n", Label(kind, text))
+    return Written(_encoder.encode_lines((about,)), Label(kind, text))
 
 
 def decided(made: OwnDecision) -> Written:
@@ -283,7 +283,7 @@ def _content(blocks: Sequence[Block]) -> Raw:
 
 
 def _written(record: _Record, entry: Entry) -> Written:
-    return Written(_encoder.encode(record) + b"\n", entry)
+    return Written(_encoder.encode_lines((record,)), entry)
 
 
 # -- labels: what a session is known by in a list of sessions ------------------------------------

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from math import ceil, floor, sqrt
-from operator import attrgetter, mul, sub
+from operator import mul, sub
 from types import MappingProxyType
 from typing import Final
 
@@ -40,9 +40,11 @@ _MISSES = 0.015
 _STEP = 0.5
 """How much a single miss widens the band, in standard deviations."""
 
-COUNTED: Final = tuple(name for name in Weight.__struct_fields__ if name != "wire")
-"""What tokens come from: all that a `Weight` counts, but for the bytes of its form on the wire."""
-_counts = attrgetter(*COUNTED)
+COUNTED: Final = Weight._fields[: Weight._fields.index("wire")]
+"""What tokens come from: all that a `Weight` counts, but for its last field, the bytes on the wire.
+
+Rates are in this order, so a weight can be multiplied with them as it is: `map` ends with the shorter one.
+"""
 
 _VARIES: Final[Mapping[str, float]] = MappingProxyType(
     {"calls": 5.0, "results": 5.0, "images": 800.0, "documents": 1500.0}
@@ -91,7 +93,7 @@ _UNKNOWN_SPREAD = 0.3
 """…and those of a tokenizer nobody knows from the plain rule."""
 
 
-class Estimate(Struct, frozen=True):
+class Estimate(Struct, frozen=True, gc=False):
     """A number of tokens and the band in which the truth is expected 19 times out of 20."""
 
     tokens: int
@@ -129,16 +131,17 @@ class Estimator(Struct, frozen=True):
 
     def tokens(self, weight: Weight) -> float:
         """The bare estimate."""
-        return float(sum(map(mul, self.rates, _counts(weight))))
+        return float(sum(map(mul, self.rates, weight)))
 
     def variance(self, weight: Weight) -> float:
         """How far from the estimate the truth may be: the square of its standard deviation."""
-        return self._belief(weight).variance
+        _, unsure, noise = self._belief(weight)
+        return unsure + noise
 
     def estimate(self, weight: Weight) -> Estimate:
         """The estimate with its band."""
-        belief = self._belief(weight)
-        tokens, spread = belief.tokens, sqrt(belief.variance)
+        tokens, unsure, noise = self._belief(weight)
+        spread = sqrt(unsure + noise)
         # Rounded first: a hair above a whole number, left by binary fractions, is no token more.
         return Estimate(
             ceil(round(tokens, 6)), floor(tokens - self.below * spread), ceil(tokens + self.above * spread)
@@ -146,52 +149,48 @@ class Estimator(Struct, frozen=True):
 
     def observe(self, weight: Weight, tokens: float) -> Estimator:
         """Better rates and a better band, now that a server counted content that had to be foreseen."""
-        belief = self._belief(weight)
-        error, spread = tokens - belief.tokens, sqrt(belief.variance)
+        believed, unsure, noise = self._belief(weight)
+        error, spread = tokens - believed, sqrt(unsure + noise)
+        telling = unsure >= _TELLING * noise
         return replace(
-            self._moved(belief, error),
-            above=_adapted(self.above, error > self.above * spread),
-            below=_adapted(self.below, error < -self.below * spread),
+            self._moved(weight, error, unsure, noise) if telling else self,
+            above=max(1.0, self.above + _STEP * ((error > self.above * spread) - _MISSES)),
+            below=max(1.0, self.below + _STEP * ((error < -self.below * spread) - _MISSES)),
         )
 
     def learn(self, weight: Weight, tokens: float) -> Estimator:
         """Better rates alone, from content that was counted without having to be foreseen."""
-        belief = self._belief(weight)
-        return self._moved(belief, tokens - belief.tokens)
+        believed, unsure, noise = self._belief(weight)
+        telling = unsure >= _TELLING * noise
+        return self._moved(weight, tokens - believed, unsure, noise) if telling else self
 
-    def _belief(self, weight: Weight) -> _Belief:
-        counts: tuple[int, ...] = _counts(weight)
-        parts = list(map(mul, self.rates, counts))
-        unsure = sum(map(mul, self.doubt, map(mul, counts, counts)))
+    def _belief(self, weight: Weight) -> tuple[float, float, float]:
+        """How many tokens some content seems to be, and two variances.
+
+        One is there because the rates are uncertain, the other because of what reports hold and transcripts do not.
+        """
+        global _newest
+        estimator, content, belief = _newest
+        if estimator is self and content is weight:
+            return belief
+        parts = list(map(mul, self.rates, weight))
+        unsure = sum(map(mul, self.doubt, map(mul, weight, weight)))
         rounds = sqrt(max(1, abs(weight.results)))
         noise = (_HIDDEN * rounds + _LOOSE * sum(map(abs, parts)) / rounds) ** 2
-        return _Belief(counts, sum(parts), unsure, noise, unsure + noise)
+        belief = sum(parts), unsure, noise
+        _newest = self, weight, belief
+        return belief
 
-    def _moved(self, belief: _Belief, error: float) -> Estimator:
+    def _moved(self, weight: Weight, error: float, unsure: float, noise: float) -> Estimator:
         """Every rate moved as far as its doubt and the noise allow; the doubt shrinks accordingly."""
-        if belief.unsure < _TELLING * belief.noise:
-            return self
-        noise = belief.noise * max(1.0, (_TAIL + error**2 / belief.variance) / (_TAIL + 1))
-        towards = list(map(mul, self.doubt, belief.counts))
-        gain = [each / (belief.unsure + noise) for each in towards]
+        noise *= max(1.0, (_TAIL + error**2 / (unsure + noise)) / (_TAIL + 1))
+        towards = list(map(mul, self.doubt, weight))
+        gain = [each / (unsure + noise) for each in towards]
         return replace(
             self,
             rates=tuple(rate + step * error for rate, step in zip(self.rates, gain, strict=True)),
             doubt=tuple(map(sub, self.doubt, map(mul, gain, towards))),
         )
-
-
-class _Belief(Struct, frozen=True, gc=False):
-    """What is believed of some content: how large it is, and how sure that is."""
-
-    counts: tuple[int, ...]
-    tokens: float
-    unsure: float
-    """Variance because the rates are uncertain."""
-    noise: float
-    """Variance because of what reports hold and transcripts do not."""
-    variance: float
-    """Both together."""
 
 
 @cache
@@ -202,5 +201,5 @@ def _initial(tokenizer: str) -> Estimator:
     return Estimator.believing(tokenizer, {name: rates[column] for name, *rates in _RATES}, _SPREAD)
 
 
-def _adapted(reach: float, missed: bool) -> float:
-    return max(1.0, reach + _STEP * (missed - _MISSES))
+_newest: tuple[Estimator | None, Weight | None, tuple[float, float, float]] = None, None, (0.0, 0.0, 0.0)
+"""What was believed last, and of what: what is new is estimated before a request and observed after it."""

@@ -17,6 +17,7 @@ from sevenfold.record.decisions import (
     Carry,
     Commit,
     Epoch,
+    Forked,
     OwnDecision,
     Request,
     Rewound,
@@ -75,6 +76,8 @@ class View:
         self._ledger = Ledger()
         self._compacted: dict[str, str] = {}
         self._batch = Batch()
+        self._forks: set[str | None] = set()
+        """Records behind which a fork began."""
         self._after_damage = False
         self._show([])
 
@@ -105,13 +108,18 @@ class View:
     @property
     def newest(self) -> Item | None:
         """The last record of which anything is sent."""
-        return next((item for item in reversed(self.layout.items) if item.shown), None)
+        for item in reversed(self.layout.items):
+            if item.shown:
+                return item
+        return None
 
     @property
     def answered_at(self) -> str:
         """When the newest answer in view came; empty before the first."""
-        items = reversed(self.layout.items)
-        return next((item.said.timestamp for item in items if item.said.role == "assistant"), "")
+        for item in reversed(self.layout.items):
+            if item.said.role == "assistant":
+                return item.said.timestamp
+        return ""
 
     @property
     def undone(self) -> frozenset[str]:
@@ -308,6 +316,8 @@ class View:
                 self.epoch = made
             case Rewound(to=target):
                 self._rewind(target)
+            case Forked(at=place):
+                self._forks.add(place)
             case _:
                 pass
         self._ledger.add(self._seq, made, self._chain)
@@ -398,11 +408,12 @@ class View:
     def _item(self, said: Said, seq: int, active: Effects) -> Item:
         """A record as the model sees it; what no decision touches is rendered and weighed only once."""
         if not active.quiet and active.touch(said, seq):
-            return ledger.render(said, seq, active)
-        item = self._untouched.get(said.uuid)
-        if item is None or item.said is not said:
+            item = ledger.render(said, seq, active)
+        elif (known := self._untouched.get(said.uuid)) is not None and known.said is said:
+            item = known
+        else:
             item = self._untouched[said.uuid] = Item.of(said, seq)
-        return item
+        return replace(item, begins=True) if self._forks and said.parent in self._forks else item
 
     def _report_holds(self, seq: int) -> bool:
         """A size reported before a boundary, or under one since taken back, says nothing of this view."""

@@ -11,10 +11,8 @@ weights add up, and an estimator turns a sum into tokens with whatever it has le
 from __future__ import annotations
 
 from collections.abc import Iterable
-from operator import add, attrgetter, sub
-
-from msgspec import Struct
-from msgspec.structs import replace
+from operator import add, sub
+from typing import NamedTuple
 
 from sevenfold.record.blocks import (
     Block,
@@ -30,7 +28,7 @@ from sevenfold.record.blocks import (
 )
 
 
-class Weight(Struct, frozen=True, gc=False):
+class Weight(NamedTuple):
     """Countable properties of content; adds and subtracts field by field."""
 
     text: int = 0
@@ -60,19 +58,16 @@ class Weight(Struct, frozen=True, gc=False):
     wire: int = 0
     """Bytes as they are sent."""
 
-    def __add__(self, other: Weight) -> Weight:
+    def __add__(self, other: Weight) -> Weight:  # type: ignore[override]
         if other is NOTHING or self is NOTHING:
             return self if other is NOTHING else other
-        return Weight(*map(add, values(self), values(other)))
+        return tuple.__new__(Weight, map(add, self, other))
 
     def __sub__(self, other: Weight) -> Weight:
-        return self if other is NOTHING else Weight(*map(sub, values(self), values(other)))
+        return self if other is NOTHING else tuple.__new__(Weight, map(sub, self, other))
 
 
 NOTHING = Weight()
-
-values = attrgetter(*Weight.__struct_fields__)
-"""All counts of a weight, in the order of its fields."""
 
 _LOOKED_AT = 1_500
 """Bytes of a text that are enough to tell what it is made of."""
@@ -111,7 +106,7 @@ def measure(block: Block) -> Weight:
             return Weight(documents=1, wire=wire)
         case Compaction(content=None, encrypted_content=str() as sealed):
             # Base64 of words only the provider can read: three bytes for every four.
-            return replace(typical(len(sealed) * 3 // 4), wire=wire)
+            return typical(len(sealed) * 3 // 4)._replace(wire=wire)
         case Compaction(content=summary):
             return _content((summary or "").encode(errors="replace"), wire)
         case _:
@@ -183,18 +178,6 @@ def _content(
         letters, capitals, digits = letters * size // seen, capitals * size // seen, digits * size // seen
         spaces, lines, tabs = spaces * size // seen, lines * size // seen, tabs * size // seen
         marks, wide = marks * size // seen, wide * size // seen
-    return Weight(
-        0 if json else size,
-        json,
-        letters,
-        capitals,
-        digits,
-        spaces,
-        lines,
-        tabs,
-        marks - unseen,
-        wide,
-        calls,
-        results,
-        wire=wire,
-    )
+    text = 0 if json else size
+    classes = (letters, capitals, digits, spaces, lines, tabs, marks - unseen, wide)
+    return tuple.__new__(Weight, (text, json, *classes, calls, results, 0, 0, 0, 0, 0, wire))

@@ -75,6 +75,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     blocking: int
     """The size at which no request is sent until something is compacted."""
     auto_compact: bool
+    limit: int
+    """The reference limit: the threshold, or the effective window with auto-compaction off."""
     scale: float
     """The factor, at most 1, for every token budget in this window."""
 
@@ -120,17 +122,13 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
             error=warning,
             blocking=_tokens(blocking) or effective - blocking_buffer,
             auto_compact=auto_compact,
+            limit=limit,
             scale=min(capped, FULL_SCALE) / FULL_SCALE,
         )
 
-    @property
-    def limit(self) -> int:
-        """The reference limit: the threshold, or the effective window with auto-compaction off."""
-        return self.threshold if self.auto_compact else self.effective
-
     def budget(self, tokens: int) -> int:
         """A token budget made for a full-size window, as it applies in this one."""
-        return max(1, _scaled(tokens, self.capped))
+        return max(1, tokens * min(self.capped, FULL_SCALE) // FULL_SCALE)
 
     def status(self, used: int, *, band: int = 0) -> Status:
         """How full the window is with `used` tokens, give or take `band`; all levels are inclusive."""

@@ -66,15 +66,23 @@ class Wire:
         self._sealed: list[Message] = []
         self._bytes: list[bytes] = []
         self._calls: set[str] = set()
+        self._open: list[Message] | None = None
+        """The messages that are not sealed yet, as they are now; None: to be made."""
 
-    def add(self, number: int, role: str, key: str, parts: Sequence[Block]) -> None:
-        """Add an item's blocks; ``key`` is the id of the answer they belong to, empty if none."""
+    def add(
+        self, number: int, role: str, key: str, parts: Sequence[Block], *, begins: bool = False
+    ) -> None:
+        """Add an item's blocks; ``key`` is the id of the answer they belong to, empty if none.
+
+        With ``begins`` they start a message of their own.
+        """
         if not parts:
             return
+        self._open = None
         drafts = self._drafts
         if role == "assistant":
             draft = self._answer(number, key, parts)
-        elif not drafts or drafts[-1].role == "assistant":
+        elif begins or not drafts or drafts[-1].role == "assistant":
             draft = self._begin("user", "", number, parts)
         elif role == "system":
             draft = self._begin("system", "", number, parts)
@@ -84,6 +92,7 @@ class Wire:
 
     def truncate(self, number: int) -> int:
         """Take back every message with an item from ``number`` on; returns the first item to add again."""
+        self._open = None
         cut = len(self._drafts)
         for index in range(len(self._drafts) - 1, -1, -1):
             draft = self._drafts[index]
@@ -116,8 +125,8 @@ class Wire:
         answered: set[str] = set()
         for draft in reversed(self._drafts):
             if draft.role == "assistant":
-                return [call for call in draft.calls if call not in answered]
-            answered.update(block.id for block in draft.blocks)
+                return [call for call in draft.calls if call not in answered] if draft.calls else []
+            answered.update([block.id for block in draft.blocks])
         return []
 
     def _answer(self, number: int, key: str, parts: Sequence[Block]) -> _Draft:
@@ -183,7 +192,10 @@ class Wire:
         return draft
 
     def _tail(self) -> list[Message]:
-        return [self._finish(index, False) for index in range(len(self._sealed), len(self._drafts))]
+        if self._open is None:
+            unsealed = range(len(self._sealed), len(self._drafts))
+            self._open = [self._finish(index, False) for index in unsealed]
+        return self._open
 
     def _finish(self, index: int, closing: bool) -> Message:
         draft = self._drafts[index]

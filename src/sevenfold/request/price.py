@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import fsum
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from sevenfold.profiles import Profile, find
 from sevenfold.record.usage import Usage
@@ -28,11 +28,17 @@ class Call(NamedTuple):
 
 def cost(usage: Usage, profile: Profile) -> float | None:
     """What a call cost: each part of it at its own model's price row for its own prompt size."""
+    if not usage.iterations:
+        paid = _paid(usage, profile)
+        return None if paid is None else paid / MILLION
     return _sum([_paid(part, model) for part, model in _parts(usage, profile)])
 
 
 def uncached_cost(usage: Usage, profile: Profile) -> float | None:
     """What the call would have cost with every prompt token at the input price."""
+    if not usage.iterations:
+        plain = _plain(usage, profile)
+        return None if plain is None else plain / MILLION
     return _sum([_plain(part, model) for part, model in _parts(usage, profile)])
 
 
@@ -42,7 +48,7 @@ def ideal_cost(calls: Iterable[Call], profile: Profile) -> float | None:
     A run is what shares one prefix: callers start another at each boundary and each change of model.
     """
     written = 0
-    terms: list[float | None] = []
+    terms: list[float] = []
     for call in calls:
         price = profile.price(call.prompt)
         if price is None:
@@ -51,11 +57,13 @@ def ideal_cost(calls: Iterable[Call], profile: Profile) -> float | None:
         fresh = call.prompt - read
         terms += [read * price.read, fresh * price.write(call.lifetime), call.output * price.output]
         written = max(written, call.prompt)
-    return _sum(terms)
+    return fsum(terms) / MILLION
 
 
 def _parts(usage: Usage, profile: Profile) -> list[tuple[Usage, Profile]]:
     """The parts a call is billed in, each with the profile of the model that ran it."""
+    if not usage.iterations:
+        return [(usage, profile)]
     parts = [(part.usage, find(part.model) if part.model else profile) for part in usage.iterations]
     # The totals are the sum of the answering rounds: they count only where no such round is listed.
     return parts if any(part.answers for part in usage.iterations) else [*parts, (usage, profile)]
@@ -85,5 +93,6 @@ def _plain(usage: Usage, profile: Profile) -> float | None:
 
 def _sum(micro_dollars: list[float | None]) -> float | None:
     """Dollars from millionths; one unknown term makes the sum unknown."""
-    known = [term for term in micro_dollars if term is not None]
-    return fsum(known) / MILLION if len(known) == len(micro_dollars) else None
+    if None in micro_dollars:
+        return None
+    return fsum(cast(list[float], micro_dollars)) / MILLION

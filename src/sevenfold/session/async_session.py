@@ -24,7 +24,7 @@ from sevenfold.ports import AsyncClient, Call, Watcher
 from sevenfold.ports import Store as SessionStore
 from sevenfold.providers.models import Lister, ListingClient
 from sevenfold.providers.registry import async_client_for, async_client_of, error_of, provider_for
-from sevenfold.recall.recall import Hit
+from sevenfold.recall.search import Hit
 from sevenfold.session import replies
 from sevenfold.session.close import finish_async
 from sevenfold.session.factory import Options
@@ -88,10 +88,13 @@ class AsyncSession:
         file: Path | str | None = None,
         store: SessionStore | Path | str | None = None,
         lock_wait: float = 0.0,
+        branch: str | None = None,
         **options: Unpack[Options],
     ) -> Opening[Self]:
         """See `Session.open`; to be awaited, or entered with ``async with``."""
-        opening = partial(Session.open, name, folder=folder, file=file, store=store, lock_wait=lock_wait)
+        opening = partial(
+            Session.open, name, folder=folder, file=file, store=store, lock_wait=lock_wait, branch=branch
+        )
         return Opening(partial(cls._opened, opening, model, options))
 
     @classmethod

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from threading import Lock
 from typing import Any, Literal, TypedDict
 
 from msgspec import Struct
@@ -12,6 +11,7 @@ from msgspec import Struct
 import sevenfold
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.conversation.conversation import Conversation
+from sevenfold.conversation.fork import begin_branch
 from sevenfold.conversation.layer import Layer
 from sevenfold.conversation.options import RequestOptions
 from sevenfold.conversation.provider_edits import REPRODUCIBLE
@@ -20,18 +20,15 @@ from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import InputError
 from sevenfold.events import Listener
 from sevenfold.layers.ladder import STANDARD, Ladder
-from sevenfold.ports import Clock, Found, Ids, Log, Results
+from sevenfold.ports import Clock, Ids, Log, Results
 from sevenfold.ports import Store as SessionStore
 from sevenfold.profiles import Profile
 from sevenfold.providers.models import Lister, ListingCache, Listings
 from sevenfold.providers.openai.chat import from_function
 from sevenfold.providers.registry import address_for, client_of, provider_for
 from sevenfold.recall import meaning
-from sevenfold.recall.embedder import ByMeaning
-from sevenfold.recall.follower import Follower
-from sevenfold.recall.index import RecallIndex, side_file
-from sevenfold.recall.meaning import Way
-from sevenfold.recall.recall import Hit
+from sevenfold.recall.recall import SessionRecall
+from sevenfold.recall.search import Hit
 from sevenfold.record import blocks
 from sevenfold.record.entries import VERSION
 from sevenfold.record.log import Place
@@ -40,7 +37,7 @@ from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.settings import Fixed, Resolved, Source, resolve
 from sevenfold.settings import Layer as SettingsLayer
-from sevenfold.stores.home import user_home
+from sevenfold.stores.home import side_file, user_home
 from sevenfold.stores.jsonl.log import Sync
 from sevenfold.stores.jsonl.store import FileStore, JsonlStore
 from sevenfold.stores.memory import MemoryStore
@@ -108,65 +105,6 @@ class Options(TypedDict, total=False):
     """The layers that keep it within the window, cheapest first; `sevenfold.layers.ladder.STANDARD` unless given."""
 
 
-class Recalled:
-    """Recall as the core asks for it; the index is opened when it is first needed."""
-
-    def __init__(
-        self,
-        log: Log,
-        path: Path | None,
-        results: Results,
-        *,
-        index: Callable[[], RecallIndex] | None = None,
-    ) -> None:
-        """``index`` makes another one than that beside ``path``, or in memory where there is none."""
-        beside = side_file(path) if path else None
-        self._make = index or (lambda: RecallIndex(log, beside, fetch=results.fetch))
-        self._index: RecallIndex | None = None
-        self._opening = Lock()
-        self._follower = Follower(lambda: self.index.catch_up_a_little())
-        self._meaning = ByMeaning()
-
-    @property
-    def index(self) -> RecallIndex:
-        """The index itself."""
-        with self._opening:
-            if self._index is None:
-                self._index = self._make()
-            return self._index
-
-    def catch_up(self) -> None:
-        """Take in everything that was said up to now."""
-        self.index.catch_up()
-
-    def follow(self, written: int) -> None:
-        """Take in what is new beside the conversation; see `sevenfold.ports.Recall`."""
-        self._follower.follow(written)
-
-    def settle(self, seconds: float) -> None:
-        """Wait for what is being taken in, at most so long."""
-        self._follower.settle(seconds)
-
-    def search(
-        self, query: str, *, kind: str | None = None, k: int = 10, by: Way | None = None, meant: bool = True
-    ) -> list[Hit]:
-        """Look for it in everything that was said up to now; by meaning too if that is ``meant`` and installed."""
-        scorers = self._meaning.scorers(by, switched_on=meant)
-        self.catch_up()
-        return self.index.search(query, kind=kind, k=k, scorers=scorers, words=by != "meaning")
-
-    def found(self, query: str, kinds: Sequence[str], most: int) -> Sequence[Found]:
-        """The records that fit best, of these kinds."""
-        hits = self.index.search(query, kind=kinds or None, k=most, around=0)
-        return [Found(hit.uuid, hit.exact) for hit in hits]
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._follower.close()
-        if self._index is not None:
-            self._index.close()
-
-
 class Store(Struct, frozen=True):
     """Where a session is kept."""
 
@@ -175,9 +113,11 @@ class Store(Struct, frozen=True):
     results: Results
     settings: Source
     notes: NotesFile
-    recall: Recalled
+    recall: SessionRecall
     cwd: str = ""
     path: str = ""
+    branch: str = ""
+    """Which branch of the session it is; empty for the session itself."""
     telemetry: Path | None = None
     models: Path | None = None
     """Where it is kept what servers say of their models."""
@@ -197,6 +137,7 @@ def on_disk(
     settings: Mapping[str, object] | Source | None,
     lock_wait: float,
     store: SessionStore | Path | str | None = None,
+    branch: str | None = None,
 ) -> Store:
     """A session in the user's home, in a file, or in a store of the caller's choice."""
     project = Path(folder) if folder is not None else Path.cwd()
@@ -215,15 +156,22 @@ def on_disk(
         place = FileStore(Path(file), home.project(project), sync=sync)
     else:
         place = JsonlStore(home.project(project).folder, sync=sync)
-    log = place.open(name, wait=lock_wait)
     results, transcript = place.results(name), place.transcript(name)
+    if branch is None:
+        log, notes = place.open(name, wait=lock_wait), place.notes(name)
+    else:
+        # Notes and the index of the session itself are about another conversation.
+        log, notes = place.branch(name, branch, wait=lock_wait), MemoryStore().notes(name)
     return Store(
         name=name,
         log=log,
         results=results,
         settings=source,
-        notes=place.notes(name),
-        recall=Recalled(log, transcript, results),
+        notes=notes,
+        recall=SessionRecall(
+            log, side_file(transcript) if transcript and branch is None else None, results
+        ),
+        branch=branch or "",
         cwd=str(project),
         path=str(transcript or ""),
         telemetry=home.telemetry,
@@ -242,7 +190,7 @@ def in_memory(name: str, settings: Mapping[str, object] | Source | None) -> Stor
         results=results,
         settings=source,
         notes=place.notes(name),
-        recall=Recalled(log, None, results),
+        recall=SessionRecall(log, None, results),
     )
 
 
@@ -291,13 +239,16 @@ def _conversation(store: Store, model: str, options: Options, profile: Profile) 
         path=store.path,
     )
     layers = options.get("layers")
-    return Conversation(
+    made = Conversation(
         transcript,
         _request_options(profile, options),
         profile,
         services,
         Ladder(layers) if layers is not None else _LADDER,
     )
+    if store.branch:
+        begin_branch(made, store.branch)
+    return made
 
 
 def _request_options(profile: Profile, options: Options) -> RequestOptions:

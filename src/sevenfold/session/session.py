@@ -23,7 +23,7 @@ from sevenfold.ports import Call, Client, Watcher
 from sevenfold.ports import Store as SessionStore
 from sevenfold.providers.models import ListingClient
 from sevenfold.providers.registry import client_for, client_of, error_of, provider_for
-from sevenfold.recall.recall import Hit
+from sevenfold.recall.search import Hit
 from sevenfold.record.log import title_of
 from sevenfold.session import factory as opened
 from sevenfold.session import replies
@@ -97,16 +97,19 @@ class Session:
         file: Path | str | None = None,
         store: SessionStore | Path | str | None = None,
         lock_wait: float = 0.0,
+        branch: str | None = None,
         **options: Unpack[Options],
     ) -> Self:
         """Open a session by its name, new or continued.
 
         It belongs to the project in ``folder`` (default: where the program runs) and is kept in the user's home,
         in ``file``, or in ``store``: a folder of transcripts, a URL, or a `sevenfold.ports.Store`. ``lock_wait`` is how
-        many seconds to wait for another writer. See `Options` for the rest.
+        many seconds to wait for another writer. With ``branch`` it is a fork of the session under that name, new or
+        continued: it begins with the session's bytes and goes its own way, in a log of its own. See `Options` for the
+        rest.
         """
         options = checked(options, Options)
-        kept = opened.on_disk(name, folder, file, options.get("settings"), lock_wait, store)
+        kept = opened.on_disk(name, folder, file, options.get("settings"), lock_wait, store, branch)
         return cls._of(kept, model, options)
 
     @classmethod

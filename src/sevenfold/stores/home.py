@@ -222,6 +222,11 @@ class Home(Struct, frozen=True):
             yield from project.other_texts()
 
 
+def side_file(transcript: Path) -> Path:
+    """Where the recall index of a transcript is kept."""
+    return transcript.with_name(transcript.stem + INDEX)
+
+
 def is_index(path: Path) -> bool:
     """Is this the index of a transcript, or the index's journal?"""
     return INDEX in path.name

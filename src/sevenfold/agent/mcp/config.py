@@ -14,13 +14,12 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.agent.mcp.tools import server_key
 from sevenfold.errors import InputError, SettingError
 from sevenfold.stores.trust import Trust, user_folder
 
-STARTUP_SECONDS = 30.0
-CALL_SECONDS = 600.0
 PROJECT_FILE = ".mcp.json"
 USER_FILE = "mcp.json"
 LARGEST = 1024 * 1024
@@ -29,59 +28,30 @@ _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 _HTTP = ("http", "streamable-http", "streamable_http")
 
 
-class StdioServer(Struct, frozen=True, kw_only=True):
-    """A server that is started as a program and spoken to over its input and output."""
+class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """A server as files and callers configure it: a program to start, or an address."""
 
-    name: str
-    command: str
+    name: str = ""
+    type: str = ""
+    command: str = ""
+    """The program, which is spoken to over its input and output."""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
     """Variables it gets in addition to the few every server gets."""
     cwd: str | None = None
-    startup_seconds: float = STARTUP_SECONDS
-    """How long it may take until it has listed its tools."""
-    call_seconds: float = CALL_SECONDS
-    """How long one call may take."""
-
-    @property
-    def where(self) -> str:
-        """The command line, for people."""
-        return " ".join((self.command, *self.args))
-
-
-class HttpServer(Struct, frozen=True, kw_only=True):
-    """A server that is spoken to over streamable HTTP."""
-
-    name: str
-    url: str
-    headers: Mapping[str, str] = {}
-    startup_seconds: float = STARTUP_SECONDS
-    """How long it may take until it has listed its tools."""
-    call_seconds: float = CALL_SECONDS
-    """How long one call may take."""
-
-    @property
-    def where(self) -> str:
-        """The address, for people."""
-        return self.url
-
-
-Server = StdioServer | HttpServer
-
-
-class ServerEntry(Struct, frozen=True, forbid_unknown_fields=False):
-    """One server as files and callers write it."""
-
-    type: str = ""
-    command: str = ""
-    args: tuple[str, ...] = ()
-    env: Mapping[str, str] = {}
-    cwd: str | None = None
     url: str = ""
+    """The address, which is spoken to over streamable HTTP."""
     headers: Mapping[str, str] = {}
     disabled: bool = False
-    startup_seconds: float = STARTUP_SECONDS
-    call_seconds: float = CALL_SECONDS
+    startup_seconds: float = 30.0
+    """How long it may take until it has listed its tools."""
+    call_seconds: float = 600.0
+    """How long one call may take."""
+
+    @property
+    def where(self) -> str:
+        """The address or command line, for people."""
+        return self.url or " ".join((self.command, *self.args))
 
 
 class McpConfig(Struct, frozen=True):
@@ -162,39 +132,24 @@ def _file(path: Path, environ: Mapping[str, str], folder: Path) -> McpConfig:
     return _read(entries, str(path), environ, folder)
 
 
-def _server(name: str, one: Any, environ: Mapping[str, str], folder: Path) -> Server | None:
-    entry = msgspec.convert(_filled(one, environ), ServerEntry)
-    if entry.disabled:
+def _server(name: str, entry: Any, environ: Mapping[str, str], folder: Path) -> Server | None:
+    """A server that can be used; None if it is disabled. Raises `InputError` for what is wrong with it."""
+    server = msgspec.convert(_filled(entry, environ), Server)
+    if server.disabled:
         return None
-    if entry.startup_seconds <= 0 or entry.call_seconds <= 0:
+    if server.startup_seconds <= 0 or server.call_seconds <= 0:
         raise InputError("startup_seconds and call_seconds must be above 0")
-    if bool(entry.command) == bool(entry.url):
+    if bool(server.command) == bool(server.url):
         raise InputError("it needs either a command or a url")
-    if entry.command:
-        if entry.type not in ("", "stdio"):
-            raise InputError(f"type {entry.type!r} does not go with a command; leave it out")
-        return StdioServer(
-            name=server_key(name),
-            command=entry.command,
-            args=entry.args,
-            env=entry.env,
-            cwd=str(folder / entry.cwd) if entry.cwd else str(folder),
-            startup_seconds=entry.startup_seconds,
-            call_seconds=entry.call_seconds,
-        )
-    if entry.type not in ("", *_HTTP):
+    if server.command and server.type not in ("", "stdio"):
+        raise InputError(f"type {server.type!r} does not go with a command; leave it out")
+    if server.url and server.type not in ("", *_HTTP):
         raise InputError(
-            f"type {entry.type!r} is not supported; servers are spoken to over streamable HTTP"
+            f"type {server.type!r} is not supported; servers are spoken to over streamable HTTP"
         )
-    if not entry.url.startswith(("http://", "https://")):
-        raise InputError(f"{entry.url!r} is no address; it begins with https:// or http://")
-    return HttpServer(
-        name=server_key(name),
-        url=entry.url,
-        headers=entry.headers,
-        startup_seconds=entry.startup_seconds,
-        call_seconds=entry.call_seconds,
-    )
+    if server.url and not server.url.startswith(("http://", "https://")):
+        raise InputError(f"{server.url!r} is no address; it begins with https:// or http://")
+    return replace(server, name=server_key(name), cwd=str(folder / (server.cwd or "")))
 
 
 def _filled(value: Any, environ: Mapping[str, str]) -> Any:

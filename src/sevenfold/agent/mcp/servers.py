@@ -1,33 +1,48 @@
-"""MCP servers in a session: their tools, their instructions, and keeping up with both while an agent works.
+"""MCP servers in a session: their tools, their instructions, and keeping an agent up to date with both.
 
-What the model is told of servers is a snapshot, taken when an agent is made and again before each of its turns. A
-server that connects late, or changes its tools, is announced in the conversation; what was sent before stays as it is.
-A server that goes away keeps its tools: calls say that it is not there, which costs less than another prompt.
+The model sees a snapshot of the servers, taken when an agent is made and again before each of its turns. A server that
+connects late, or changes its tools, is announced in the conversation; what was sent before stays as it is. A server
+that goes away keeps its tools: calls fail with the reason, which costs less than another prompt.
+
+Connections live on one event loop in a thread of its own, for sync and async callers. The SDK is loaded in that thread,
+because that takes a second.
 """
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.agent.executor import Executor
 from sevenfold.agent.mcp.config import McpConfig, load_config
-from sevenfold.agent.mcp.connection import PAUSES, Connections, ServerState
+from sevenfold.agent.mcp.connection import Connection, Progress, ServerState
 from sevenfold.agent.mcp.tools import McpTool, ToolListing, usable_tools
 from sevenfold.agent.tools.tool import Tool, Toolbox
 from sevenfold.conversation import provider_edits as edits
-from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.restore import AnnouncedSlot
+from sevenfold.errors import InputError, Refused
 from sevenfold.prompts.system import McpInstructions, McpServer
 from sevenfold.request.frame import Frame
 from sevenfold.request.sections import SectionSource, SystemPrompt
 
+if TYPE_CHECKING:
+    from sevenfold.agent.executor import Executor
+    from sevenfold.conversation.conversation import Conversation
+
+PAUSES = (0.5, 2.0, 8.0, 30.0)
+"""Seconds before a server that went away is started again; after the last it is left alone."""
+CLOSING = 10.0
+"""Seconds in which all servers must have ended."""
 WAIT_SECONDS = 5.0
 """How long an agent waits for its servers before it begins without those that are slow."""
 
@@ -41,7 +56,7 @@ class Snapshot(Struct, frozen=True):
 
 
 class McpServers:
-    """The MCP servers of a session; whoever makes them closes them."""
+    """The MCP servers of a session. Close them when done."""
 
     def __init__(
         self,
@@ -51,15 +66,33 @@ class McpServers:
         pauses: Sequence[float] = PAUSES,
         wait_seconds: float = WAIT_SECONDS,
     ) -> None:
+        if config.servers and find_spec("mcp") is None:
+            raise InputError(
+                "MCP servers need the official SDK; install it with: pip install 'sevenfold[mcp]'"
+            )
         self._config = config
         self.wait_seconds = wait_seconds
         """How long an agent waits for slow servers before it begins."""
-        self._connections = (
-            Connections(config.servers, environ=environ, pauses=pauses) if config.servers else None
-        )
-        self._listings: dict[str, tuple[int, ToolListing]] = {}
         self.taken = Snapshot()
-        """The last snapshot, which is what the model was told."""
+        """The last snapshot, which is what the model knows."""
+        self._listings: dict[str, tuple[int, ToolListing]] = {}
+        self._changed = threading.Condition()
+        environ = dict(os.environ if environ is None else environ)
+        self._connections: dict[str, Connection] = {}
+        for server in config.servers:
+            if server.name in self._connections:
+                raise InputError(
+                    f"two MCP servers are called {server.name!r}; give one of them another name"
+                )
+            self._connections[server.name] = Connection(server, environ, tuple(pauses), self._notify)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._closed = not self._connections
+        if self._connections:
+            self._loop, self._stop = asyncio.new_event_loop(), asyncio.Event()
+            self._thread = threading.Thread(target=self._work, daemon=True, name="sevenfold-mcp")
+            self._thread.start()
+            # A server that does not end by itself would outlive a program that forgets to close.
+            atexit.register(self.close)
 
     @classmethod
     def of(
@@ -70,7 +103,10 @@ class McpServers:
         environ: Mapping[str, str] | None = None,
         files: bool = True,
     ) -> Self:
-        """The servers code names, and with ``files`` those of the folder, if it is trusted, and of the user."""
+        """The servers ``given``, and with ``files`` those of the folder, if it is trusted, and of the user.
+
+        Raises `InputError` for what is wrong in ``given``; what is wrong in files is in `problems`.
+        """
         environ = os.environ if environ is None else environ
         return cls(load_config(given, Path(folder).resolve(), environ, files=files), environ=environ)
 
@@ -83,8 +119,8 @@ class McpServers:
     # -- looking --------------------------------------------------------------------------------
 
     def states(self) -> list[ServerState]:
-        """Every server as it is now."""
-        return self._connections.states() if self._connections else []
+        """How every server is doing now."""
+        return [connection.now() for connection in self._connections.values()]
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -93,16 +129,18 @@ class McpServers:
         return (*self._config.problems, *left_out)
 
     def tools(self, wait_seconds: float | None = None) -> list[Tool]:
-        """Take a snapshot, once servers have had this time to connect; its tools."""
+        """The tools of a new snapshot, once servers have had so many seconds to connect."""
         self.wait(self.wait_seconds if wait_seconds is None else wait_seconds)
         return list(self.take().tools)
 
     def wait(self, seconds: float, settled: Callable[[Sequence[ServerState]], bool] | None = None) -> bool:
-        """Wait until no server is still connecting, or ``settled`` of their states; says whether it came to that."""
-        return self._connections is None or self._connections.wait(seconds, settled)
+        """Wait until no server is still connecting, or until ``settled(states)``; whether that came about in time."""
+        done = settled or _none_connecting
+        with self._changed:
+            return not self._connections or self._changed.wait_for(lambda: done(self.states()), seconds)
 
     def take(self) -> Snapshot:
-        """What servers offer now."""
+        """Take a snapshot of what servers offer now."""
         states = self.states()
         revisions = tuple(state.revision for state in states)
         if revisions != self.taken.revisions:
@@ -119,60 +157,104 @@ class McpServers:
 
     def _tools(self, state: ServerState) -> Sequence[McpTool]:
         known = self._listings.get(state.name)
-        if (known is None or known[0] != state.revision) and self._connections:
-            call = partial(self._connections.call, state.name)
-            self._listings[state.name] = known = (
-                state.revision,
-                usable_tools(state.name, state.tools, call),
-            )
-        return known[1].tools if known else ()
+        if known is None or known[0] != state.revision:
+            listing = usable_tools(state.name, state.tools, partial(self._call, state.name))
+            self._listings[state.name] = known = (state.revision, listing)
+        return known[1].tools
 
     # -- acting ---------------------------------------------------------------------------------
 
     def restart(self, name: str) -> None:
-        """Start a server anew, whatever became of it."""
-        if self._connections:
-            self._connections.restart(name)
+        """Start a server again, whatever became of it; raises `InputError` for an unknown one."""
+        if not self._connections:
+            return
+        if name not in self._connections:
+            raise InputError(f"there is no MCP server {name!r}; there are: {', '.join(self._connections)}")
+        self._submit(self._restart(name)).result()
 
     def close(self) -> None:
-        """End all servers, and all they started."""
-        if self._connections:
-            self._connections.close()
+        """End all servers, and everything they started."""
+        if self._closed:
+            return
+        self._closed = True
+        atexit.unregister(self.close)
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(CLOSING)
+
+    def _call(
+        self, server: str, tool: str, arguments: Mapping[str, Any], progress: Progress
+    ) -> Future[Mapping[str, Any]]:
+        """Begin a call; the future holds the result as the protocol has it, or `Refused`. Cancelling it stops it."""
+        return self._submit(self._connections[server].call(tool, arguments, progress))
+
+    def _submit(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
+        if self._closed:
+            work.close()
+            raise Refused("the MCP servers were closed; open the session again to use them")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    # -- in the thread --------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        for name, connection in self._connections.items():
+            self._tasks[name] = asyncio.create_task(connection.run())
+        await self._stop.wait()
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _restart(self, name: str) -> None:
+        self._tasks[name].cancel()
+        await asyncio.gather(self._tasks[name], return_exceptions=True)
+        self._connections[name].reset()
+        self._tasks[name] = asyncio.create_task(self._connections[name].run())
+
+    def _notify(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+
+def _none_connecting(states: Sequence[ServerState]) -> bool:
+    return all(state.status != "connecting" for state in states)
 
 
 def together(own: Sequence[Tool], others: Iterable[Tool]) -> Toolbox:
-    """An agent's own tools and those of its servers; where two have one name, its own counts."""
+    """An agent's own tools and those of its servers; of two with one name, its own counts."""
     names = {tool.name for tool in own}
     return Toolbox([*own, *(tool for tool in others if tool.name not in names)])
 
 
-class Following:
-    """Keeps an agent in step with its servers; to be called before each of its turns."""
+class McpUpdater:
+    """Keeps an agent up to date with its servers; called before each of its turns."""
 
     def __init__(
         self,
         servers: McpServers,
         own: Sequence[Tool],
-        core: Conversation,
+        conversation: Conversation,
         executor: Executor,
         prompt: Callable[[], SystemPrompt] | None = None,
     ) -> None:
         self._servers = servers
         self._own = tuple(own)
-        self._core = core
+        self._conversation = conversation
         self._executor = executor
         self._prompt = prompt
-        self._told = servers.taken
+        self._seen = servers.taken
         self.announced: dict[str, str] = dict(servers.taken.instructions) if prompt is not None else {}
-        """What the model was told of servers, in the prompt or in the conversation, as they say it now."""
+        """The instructions of servers the model has seen, in the prompt or in the conversation."""
 
     def __call__(self) -> None:
         """Announce what is new since the last time."""
-        now, before = self._servers.take(), self._told
+        now, before = self._servers.take(), self._seen
         if now == before:
             return
-        self._told = now
-        with self._core.lock:
+        self._seen = now
+        with self._conversation.lock:
             self._retool(together(self._own, now.tools))
             news = {
                 name: words
@@ -182,44 +264,44 @@ class Following:
             self._instruct(news)
 
     def _retool(self, box: Toolbox) -> None:
-        core = exchange = self._core
+        conversation, kinds = self._conversation, self._conversation.kinds
         self._executor.box = box
-        core.kinds.update({name: kind for name, kind in box.kinds().items() if name not in core.kinds})
-        wanted = exchange.wanted
+        kinds.update({name: kind for name, kind in box.kinds().items() if name not in kinds})
+        wanted = conversation.wanted
         tools = Frame.of(wanted.model, wanted.max_tokens, tools=box.schemas()).tools
-        exchange.wanted = replace(wanted, tools=tools)
-        self._spare()
+        conversation.wanted = replace(wanted, tools=tools)
+        self._protect_results()
 
-    def _spare(self) -> None:
-        """Where the provider clears old results by itself, it must not touch those of tools it has not heard of."""
-        core = exchange = self._core
-        managed = edits.requested_edits(core.profile, core.window, core.settings, core.kinds)
-        held = dict(exchange.frame.settings)
+    def _protect_results(self) -> None:
+        """Tell a provider that clears old results by itself not to clear those of tools that are new."""
+        conversation, frame = self._conversation, self._conversation.frame
+        managed = edits.requested_edits(
+            conversation.profile, conversation.window, conversation.settings, conversation.kinds
+        )
+        held = dict(frame.settings)
         if managed is None or "context_management" not in held:
             return
-        made = Frame.of(
-            exchange.frame.model, exchange.frame.max_tokens, context_management=managed
-        ).settings
-        if dict(made)["context_management"] == held["context_management"]:
+        made = dict(Frame.of(frame.model, frame.max_tokens, context_management=managed).settings)
+        if made["context_management"] == held["context_management"]:
             return
-        settings = tuple(sorted({**held, **dict(made)}.items()))
-        exchange.frame = replace(exchange.frame, settings=settings)
-        exchange.wanted = replace(exchange.wanted, settings=settings)
-        exchange.open_epoch("settings")
-        # How a provider shortens what reaches the model is no part of what reasoning is bound to.
-        exchange.vouch()
+        settings = tuple(sorted({**held, **made}.items()))
+        conversation.frame = replace(frame, settings=settings)
+        conversation.wanted = replace(conversation.wanted, settings=settings)
+        conversation.open_epoch("settings")
+        # Reasoning is not bound to how a provider shortens what reaches the model.
+        conversation.vouch()
 
     def _instruct(self, news: Mapping[str, str]) -> None:
-        """What servers say that came late: in the prompt if nothing was said yet, else in the conversation."""
-        exchange = self._core
-        if self._prompt is not None and not len(self._core.transcript.view):
-            exchange.wanted = exchange.wanted.saying(self._prompt())
+        """Show instructions that came late: in the prompt if the conversation is empty, else as a note in it."""
+        conversation = self._conversation
+        if self._prompt is not None and not len(conversation.transcript.view):
+            conversation.wanted = conversation.wanted.saying(self._prompt())
         elif words := McpInstructions.of(news):
-            self._core.note(words.render())
+            conversation.note(words.render())
         self.announced.update(news)
 
     def slot(self) -> AnnouncedSlot:
-        """Brings back what servers say, where no prompt and no message that stays does."""
+        """Restores the instructions of servers after a compaction, unless the prompt or a kept message holds them."""
         return AnnouncedSlot(
             "servers",
             lambda: self.announced,

@@ -24,6 +24,7 @@ from msgspec import Struct
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import ToolOutput, failed
+from sevenfold.agent.tools.read import picture
 from sevenfold.agent.tools.tool import Input
 from sevenfold.errors import Aborted, InputError
 from sevenfold.prompts.text import KB, cut
@@ -56,12 +57,7 @@ MOST_IMAGE_CHARACTERS = 5_000_000
 MOST_IMAGES = 20
 MOST_ALL_IMAGES = 10_000_000
 """Characters of all pictures of a result, in base64."""
-_SIGNATURES = {
-    "image/png": b"\x89PNG\r\n\x1a\n",
-    "image/jpeg": b"\xff\xd8\xff",
-    "image/gif": b"GIF8",
-    "image/webp": b"RIFF",
-}
+_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 Block = dict[str, Any]
 Caller = Callable[[str, Mapping[str, Any], Callable[[str], None]], Future[Mapping[str, Any]]]
@@ -345,7 +341,7 @@ def _resource(resource: Mapping[str, Any]) -> Block:
     match resource:
         case {"text": str() as words}:
             return _text(f"[resource {uri}]\n{words}")
-        case {"blob": str() as data} if kind in _SIGNATURES:
+        case {"blob": str() as data} if kind in _PICTURES:
             return _picture(data, str(kind))
         case {"blob": str() as data}:
             return _text(
@@ -356,7 +352,7 @@ def _resource(resource: Mapping[str, Any]) -> Block:
 
 
 def _picture(data: str, kind: str) -> Block:
-    if kind not in _SIGNATURES:
+    if kind not in _PICTURES:
         return _text(f"[picture, {kind[:80]}: only PNG, JPEG, GIF and WebP can be shown]")
     if len(data) > MOST_IMAGE_CHARACTERS:
         return _text(f"[picture of {len(data):,} characters; {MOST_IMAGE_CHARACTERS:,} can be shown]")
@@ -364,7 +360,7 @@ def _picture(data: str, kind: str) -> Block:
         raw = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         return _text("[picture that is damaged]")
-    if not raw.startswith(_SIGNATURES[kind]):
+    if picture(raw) != kind:
         return _text(f"[picture that is no {kind}]")
     return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
 

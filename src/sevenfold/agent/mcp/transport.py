@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from contextlib import asynccontextmanager
 from typing import IO, TYPE_CHECKING, Any
 
-from sevenfold.agent.mcp.config import HttpServer, StdioServer
+from sevenfold.agent.mcp.config import Server
 from sevenfold.agent.processes import LivenessPipe, ProcessMark, end
 from sevenfold.errors import Refused
 
@@ -66,12 +66,12 @@ class LogTail:
 
 @asynccontextmanager
 async def stdio_streams(
-    program: StdioServer, environ: Mapping[str, str], tail: LogTail, gone: Callable[[], None]
+    server: Server, environ: Mapping[str, str], tail: LogTail, gone: Callable[[], None]
 ) -> AsyncGenerator[tuple[Incoming, Outgoing], None]:
     """Streams to a new child process; ``gone`` is called when it stops speaking."""
     import anyio
 
-    child = _Child(program, environ)
+    child = _Child(server, environ)
     received, incoming = anyio.create_memory_object_stream["SessionMessage | Exception"](0)
     outgoing, to_send = anyio.create_memory_object_stream["SessionMessage"](0)
     with received, incoming, outgoing, to_send:
@@ -97,16 +97,16 @@ class _Child:
     output: asyncio.StreamReader
     errors: asyncio.StreamReader
 
-    def __init__(self, program: StdioServer, environ: Mapping[str, str]) -> None:
+    def __init__(self, server: Server, environ: Mapping[str, str]) -> None:
         self._mark, self._pipe = ProcessMark(), LivenessPipe()
         self._reading: list[asyncio.ReadTransport] = []
         self._writing: list[asyncio.WriteTransport] = []
         kept = {name: environ[name] for name in PASSED_ON if name in environ}
         try:
             self._process = subprocess.Popen(
-                [program.command, *program.args],
-                cwd=program.cwd,
-                env={**kept, **program.env, **self._mark.environ},
+                [server.command, *server.args],
+                cwd=server.cwd,
+                env={**kept, **server.env, **self._mark.environ},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -117,7 +117,7 @@ class _Child:
         except (OSError, ValueError) as error:
             self._pipe.__exit__()
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise Refused(f"{program.command} cannot be started: {why}") from error
+            raise Refused(f"{server.command} cannot be started: {why}") from error
         self._pipe.release()
 
     async def connect(self) -> None:
@@ -230,8 +230,8 @@ async def _in_thread(work: Callable[[], None]) -> None:
 
 
 @asynccontextmanager
-async def http_streams(server: HttpServer) -> AsyncGenerator[TransportStreams, None]:
-    """Streams to a server at an server."""
+async def http_streams(server: Server) -> AsyncGenerator[TransportStreams, None]:
+    """Streams to the address of a server."""
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 

@@ -24,7 +24,13 @@ from typing import Literal, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.agent.permissions.rules import PermissionRequest, Rule, Rules, Scope, suggest_rules
+from sevenfold.agent.permissions.rules import (
+    PermissionRequest,
+    PermissionRule,
+    PermissionRules,
+    RuleScope,
+    suggest_rules,
+)
 from sevenfold.agent.permissions.shell import (
     ShellLine,
     SimpleCommand,
@@ -66,7 +72,7 @@ _GUARDED = (
 They are guarded in any folder and in any case."""
 
 
-class Decision(Struct, frozen=True):
+class PermissionDecision(Struct, frozen=True):
     """The answer to a permission request, and its reason."""
 
     verdict: Literal["allow", "ask", "deny"]
@@ -90,19 +96,19 @@ class Permissions(Struct, frozen=True, kw_only=True):
     """Folders in which nothing is written without asking, such as that of the user's own settings."""
     home: str = ""
     mode: Mode = "ask"
-    rules: Rules = Rules()
+    rules: PermissionRules = PermissionRules()
     plan: str = ""
     """The file of the plan, which may be written while planning."""
 
-    def decide(self, request: PermissionRequest) -> Decision:
+    def decide(self, request: PermissionRequest) -> PermissionDecision:
         """Allow the request, deny it, or have the user asked."""
         line = parse(request.subject) if request.action == "run" else None
         if rule := self._touching(self.rules.deny, request, line):
-            return Decision("deny", f"The rule {rule} forbids this.", str(rule))
+            return PermissionDecision("deny", f"The rule {rule} forbids this.", str(rule))
         if self.mode == "plan" and (denied := self._while_planning(request, line)):
             return denied
         if rule := self._touching(self.rules.ask, request, line):
-            return Decision("ask", f"The rule {rule} wants this to be asked.", str(rule))
+            return PermissionDecision("ask", f"The rule {rule} wants this to be asked.", str(rule))
         allowed = self._by_rule(request) if line is None else self._by_command_rules(request, line)
         return allowed or self._by_mode(request, line)
 
@@ -113,17 +119,19 @@ class Permissions(Struct, frozen=True, kw_only=True):
 
     def allowing(self, *lines: str) -> Permissions:
         """The same with further rules that allow, as when the user says "always"."""
-        return replace(self, rules=self.rules + Rules(allow=tuple(map(Rule.parse, lines))))
+        return replace(
+            self, rules=self.rules + PermissionRules(allow=tuple(map(PermissionRule.parse, lines)))
+        )
 
     @property
-    def _scope(self) -> Scope:
-        return Scope(self.workspace, self.home)
+    def _scope(self) -> RuleScope:
+        return RuleScope(self.workspace, self.home)
 
     # -- by rule ---------------------------------------------------------------------------------
 
     def _touching(
-        self, rules: Sequence[Rule], request: PermissionRequest, line: ShellLine | None
-    ) -> Rule | None:
+        self, rules: Sequence[PermissionRule], request: PermissionRequest, line: ShellLine | None
+    ) -> PermissionRule | None:
         """The first rule that matches any part of the request, the files a command names included."""
         requests = [request, *(PermissionRequest("Read", "read", path) for path in request.paths)]
         requests += [PermissionRequest("Edit", "write", path) for path in request.writes]
@@ -132,19 +140,19 @@ class Permissions(Struct, frozen=True, kw_only=True):
             (rule for rule in rules if any(rule.touches(one, self._scope, runs) for one in requests)), None
         )
 
-    def _by_rule(self, request: PermissionRequest) -> Decision | None:
+    def _by_rule(self, request: PermissionRequest) -> PermissionDecision | None:
         # A broad rule cannot have meant what is guarded, unless it names it.
         guard = self._guard(request.subject).casefold() if request.action == "write" else ""
         allowing = (one for one in self.rules.allow if guard in one.pattern.casefold())
         rule = next((one for one in allowing if one.allows(request, self._scope)), None)
-        return Decision("allow", f"The rule {rule} allows this.", str(rule)) if rule else None
+        return PermissionDecision("allow", f"The rule {rule} allows this.", str(rule)) if rule else None
 
-    def _by_command_rules(self, request: PermissionRequest, line: ShellLine) -> Decision | None:
+    def _by_command_rules(self, request: PermissionRequest, line: ShellLine) -> PermissionDecision | None:
         """Every command of a line must be allowed; a line that is not plain only by a rule with that very line."""
         rules = [rule for rule in self.rules.allow if rule.concerns(request)]
         for rule in rules:
             if rule.pattern == request.subject.strip() or (not rule.pattern and not self._unsure(line)):
-                return Decision("allow", f"The rule {rule} allows this.", str(rule))
+                return PermissionDecision("allow", f"The rule {rule} allows this.", str(rule))
         if not line.plain or not line.commands or self._unsure(line):
             return None
         used, looking = [], not _changes_folder(line)
@@ -154,8 +162,8 @@ class Permissions(Struct, frozen=True, kw_only=True):
                 return None
             used += [str(matching)] if matching else []
         if not used:
-            return Decision("allow", "It only looks at things in the workspace.")
-        return Decision("allow", f"Allowed by {', '.join(dict.fromkeys(used))}.", used[0])
+            return PermissionDecision("allow", "It only looks at things in the workspace.")
+        return PermissionDecision("allow", f"Allowed by {', '.join(dict.fromkeys(used))}.", used[0])
 
     def _only_looks(self, command: SimpleCommand, request: PermissionRequest) -> bool:
         words = command.words
@@ -176,24 +184,28 @@ class Permissions(Struct, frozen=True, kw_only=True):
 
     # -- by mode ---------------------------------------------------------------------------------
 
-    def _while_planning(self, request: PermissionRequest, line: ShellLine | None) -> Decision | None:
+    def _while_planning(
+        self, request: PermissionRequest, line: ShellLine | None
+    ) -> PermissionDecision | None:
         if request.action == "write" and request.subject != self.plan:
-            return Decision("deny", "While planning nothing is changed but the plan itself.")
+            return PermissionDecision("deny", "While planning nothing is changed but the plan itself.")
         if request.action == "call":
-            return Decision("deny", "While planning only tools that change nothing may be used.")
+            return PermissionDecision("deny", "While planning only tools that change nothing may be used.")
         if line is not None:
             looking = line.plain and not _changes_folder(line)
             if not (looking and all(self._only_looks(one, request) for one in line.commands)):
-                return Decision("deny", "While planning only commands that change nothing may be run.")
+                return PermissionDecision(
+                    "deny", "While planning only commands that change nothing may be run."
+                )
         return None
 
-    def _by_mode(self, request: PermissionRequest, line: ShellLine | None) -> Decision:
+    def _by_mode(self, request: PermissionRequest, line: ShellLine | None) -> PermissionDecision:
         match request.action:
             case "none":
-                return Decision("allow", "Nobody need be asked about this.")
+                return PermissionDecision("allow", "Nobody need be asked about this.")
             case "read":
                 if self._inside(request.subject, *self.readable):
-                    return Decision("allow", "It lies in the workspace.")
+                    return PermissionDecision("allow", "It lies in the workspace.")
                 return self._ask(request, self._outside(request))
             case "write":
                 return self._writing(request)
@@ -201,10 +213,10 @@ class Permissions(Struct, frozen=True, kw_only=True):
                 return self._running(request, line or parse(request.subject))
             case _:
                 if self.mode == "autonomous":
-                    return Decision("allow", "This is free in this mode.")
+                    return PermissionDecision("allow", "This is free in this mode.")
                 return self._ask(request, "This is asked for in this mode.")
 
-    def _running(self, request: PermissionRequest, line: ShellLine) -> Decision:
+    def _running(self, request: PermissionRequest, line: ShellLine) -> PermissionDecision:
         if self.mode != "autonomous":
             return self._ask(
                 request, f"Commands are asked for{f'; this one has {line.why}' if line.why else ''}."
@@ -213,27 +225,29 @@ class Permissions(Struct, frozen=True, kw_only=True):
             return self._ask(request, f"The line does not show all it runs ({hidden_part(line)}).")
         if guarded := next(filter(self._guard, request.writes), None):
             return self._ask(request, f"It writes {guarded}, which decides what runs later.")
-        return Decision("allow", "Commands are free in this mode.")
+        return PermissionDecision("allow", "Commands are free in this mode.")
 
-    def _writing(self, request: PermissionRequest) -> Decision:
+    def _writing(self, request: PermissionRequest) -> PermissionDecision:
         if self.mode == "plan":
-            return Decision("allow", "It is the plan.")
+            return PermissionDecision("allow", "It is the plan.")
         if not self._inside(request.subject):
             return self._ask(request, self._outside(request))
         if self._guard(request.subject):
             return self._ask(request, f"{request.subject} decides what runs later, or as whom.")
         if self.mode in ("accept_edits", "autonomous"):
-            return Decision("allow", "Files in the workspace may be changed in this mode.")
+            return PermissionDecision("allow", "Files in the workspace may be changed in this mode.")
         return self._ask(request, "Changes are asked for in this mode.")
 
     def _outside(self, request: PermissionRequest) -> str:
         return f"{request.subject} lies outside the workspace {self.workspace}."
 
-    def _ask(self, request: PermissionRequest, why: str) -> Decision:
+    def _ask(self, request: PermissionRequest, why: str) -> PermissionDecision:
         guard = self._guard(request.subject) if request.action == "write" else ""
         if guard in self.guarded:
-            return Decision("ask", why)
-        return Decision("ask", why, would_allow=suggest_rules(request, self.workspace, guarded=guard != ""))
+            return PermissionDecision("ask", why)
+        return PermissionDecision(
+            "ask", why, would_allow=suggest_rules(request, self.workspace, guarded=guard != "")
+        )
 
     def _inside(self, path: str, *further: str) -> bool:
         folders = (self.workspace, *self.roots, *further)
@@ -313,7 +327,7 @@ class Grants:
         """Take back rules that were granted in this session."""
         held = self.now.rules
         allow = tuple(rule for rule in held.allow if str(rule) not in rules)
-        self.now = replace(self.now, rules=Rules(allow, held.ask, held.deny))
+        self.now = replace(self.now, rules=PermissionRules(allow, held.ask, held.deny))
         self.granted = tuple(rule for rule in self.granted if rule not in rules)
         self.changed()
 

@@ -15,6 +15,7 @@ Rules that deny or ask are read broadly (any case, subdomains, behind ``sudo`` a
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -76,15 +77,21 @@ class PermissionRequest(Struct, frozen=True):
     writes: tuple[str, ...] = ()
     """For a command line: the files it is seen to write, likewise."""
 
+    @property
+    def deed(self) -> Action:
+        """The old name of `action`."""
+        warnings.warn("request.deed is called request.action now", DeprecationWarning, stacklevel=2)
+        return self.action
 
-class Scope(Struct, frozen=True):
+
+class RuleScope(Struct, frozen=True):
     """What patterns are relative to."""
 
     workspace: str
     home: str = ""
 
 
-class Rule(Struct, frozen=True):
+class PermissionRule(Struct, frozen=True):
     """A tool, and what it is used on."""
 
     tool: str
@@ -92,7 +99,7 @@ class Rule(Struct, frozen=True):
     """Empty: anything."""
 
     @classmethod
-    def parse(cls, text: str) -> Rule:
+    def parse(cls, text: str) -> PermissionRule:
         """Read a rule from its line; raises `InputError` if it is malformed."""
         found = _RULE.fullmatch(text.strip())
         if not found:
@@ -113,7 +120,7 @@ class Rule(Struct, frozen=True):
             return True
         return "*" in self.tool and _star(self.tool).fullmatch(request.tool) is not None
 
-    def allows(self, request: PermissionRequest, scope: Scope) -> bool:
+    def allows(self, request: PermissionRequest, scope: RuleScope) -> bool:
         """Whether it matches the whole request. For command lines, see `allows_command`."""
         if not self.concerns(request):
             return False
@@ -125,7 +132,9 @@ class Rule(Struct, frozen=True):
             return self._matches_address(request.subject, broad=False)
         return _star(self.pattern).fullmatch(request.subject) is not None
 
-    def touches(self, request: PermissionRequest, scope: Scope, runs: Iterable[CommandText] = ()) -> bool:
+    def touches(
+        self, request: PermissionRequest, scope: RuleScope, runs: Iterable[CommandText] = ()
+    ) -> bool:
         """Whether it matches any part or name of the request, read broadly.
 
         ``runs`` is everything a command line may run.
@@ -173,7 +182,7 @@ class Rule(Struct, frozen=True):
         whole = " ".join(word for command in parse(self.pattern).commands for word in command.words)
         return text.endswith(whole) and len(text) - len(whole) in starts
 
-    def _matches_path(self, path: str, scope: Scope, *, broad: bool) -> bool:
+    def _matches_path(self, path: str, scope: RuleScope, *, broad: bool) -> bool:
         base, pattern = scope.workspace, self.pattern
         if pattern == "~" or pattern.startswith("~/"):
             base, pattern = scope.home or "/", pattern[1:] or "/**"
@@ -194,32 +203,34 @@ class Rule(Struct, frozen=True):
         return host == wanted or (broad and host.endswith(f".{wanted}"))
 
 
-class Rules(Struct, frozen=True):
+class PermissionRules(Struct, frozen=True):
     """Three lists of rules."""
 
-    allow: tuple[Rule, ...] = ()
-    ask: tuple[Rule, ...] = ()
-    deny: tuple[Rule, ...] = ()
+    allow: tuple[PermissionRule, ...] = ()
+    ask: tuple[PermissionRule, ...] = ()
+    deny: tuple[PermissionRule, ...] = ()
 
     @classmethod
-    def of(cls, lists: Mapping[str, Sequence[str]]) -> Rules:
+    def of(cls, lists: Mapping[str, Sequence[str]]) -> PermissionRules:
         """Read lists of lines under the keys allow, ask and deny; raises `InputError` for other keys."""
         for name in lists:
             if name not in cls.__struct_fields__:
                 raise InputError(f"there is no list of rules {name!r}; there are allow, ask and deny")
-        return cls(*(tuple(map(Rule.parse, lists.get(name, ()))) for name in cls.__struct_fields__))
+        return cls(
+            *(tuple(map(PermissionRule.parse, lists.get(name, ()))) for name in cls.__struct_fields__)
+        )
 
     def as_data(self) -> dict[str, list[str]]:
         """The same lists of lines again, for storing."""
         return {name: [str(rule) for rule in getattr(self, name)] for name in self.__struct_fields__}
 
-    def __add__(self, other: Rules) -> Rules:
+    def __add__(self, other: PermissionRules) -> PermissionRules:
         """Both, each line once."""
         pairs = ((getattr(self, name), getattr(other, name)) for name in self.__struct_fields__)
-        return Rules(*(tuple(dict.fromkeys(mine + theirs)) for mine, theirs in pairs))
+        return PermissionRules(*(tuple(dict.fromkeys(mine + theirs)) for mine, theirs in pairs))
 
 
-def unknown_rules(rules: Rules, known: Collection[str]) -> Iterator[str]:
+def unknown_rules(rules: PermissionRules, known: Collection[str]) -> Iterator[str]:
     """A warning for each rule that names none of the known tools, and so protects and permits nothing.
 
     Tools of MCP servers come and go, so there are no warnings about those.
@@ -268,7 +279,7 @@ def _for_command(command: SimpleCommand, outside: tuple[str, ...]) -> str:
     """A rule for one command; none for words that would mean more in a rule than in the line."""
     program, *others = command.words
     if command.literal and not command.reads and not set(outside) & set(others):
-        rule = Rule("Shell", " ".join((program, *others[:1])) + ":*")
+        rule = PermissionRule("Shell", " ".join((program, *others[:1])) + ":*")
         if set(others[:1]) & _HARMLESS.get(program, frozenset()) and rule.allows_command(command):
             return str(rule)
     return "" if "*" in command.text else f"Shell({command.text})"

@@ -1,8 +1,7 @@
 """What a tool can use while it runs: the workspace, what lasts from call to call, and services of the session.
 
 A `Context` is frozen and belongs to one call; `for_call` makes the next one. What tools change, the working directory
-and which files the model knows, is on the `Desk`, one for the whole session. Services are small protocols, implemented
-by the agent; a tool whose service is missing says so.
+and which files the model knows, is on the `Desk`, one for the whole session. A tool whose service is missing says so.
 """
 
 from __future__ import annotations
@@ -10,13 +9,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sevenfold.agent.permissions.rules import PermissionRequest
-from sevenfold.recall.recall import Hit
+
+if TYPE_CHECKING:
+    from sevenfold.agent.tools.session_tools import PlanFile, TodoList
+    from sevenfold.recall.search import Hit
 
 ROOM = 48_000
 """Characters of one result, in a window of full size."""
@@ -91,7 +93,7 @@ class Desk:
         self._files = dict(state.files)
 
 
-class Option(Struct, frozen=True):
+class QuestionOption(Struct, frozen=True):
     """An answer the user may choose."""
 
     label: str
@@ -102,7 +104,7 @@ class Question(Struct, frozen=True):
     """A question to the user."""
 
     question: str
-    options: tuple[Option, ...] = ()
+    options: tuple[QuestionOption, ...] = ()
     several: bool = False
     """More than one option may be chosen."""
 
@@ -115,7 +117,7 @@ class AskUser(Protocol):
         ...
 
 
-class Recall(Protocol):
+class RecallService(Protocol):
     """Finds what has left the context."""
 
     def search(self, query: str, *, kind: str | None = None, k: int = 10) -> Sequence[Hit]:
@@ -134,45 +136,11 @@ class Todo(Struct, frozen=True):
     status: Literal["pending", "in_progress", "completed"]
 
 
-class Todos(Protocol):
-    """Keeps the to-do list."""
-
-    def get(self) -> Sequence[Todo]:
-        """The current list."""
-        ...
-
-    def set(self, todos: Sequence[Todo]) -> None:
-        """Replace the list."""
-        ...
-
-
-class Verdict(Struct, frozen=True):
+class PlanVerdict(Struct, frozen=True):
     """The user's answer to a plan."""
 
     approved: bool
     remark: str = ""
-
-
-class Plans(Protocol):
-    """Whether the agent is planning, and the file of the plan."""
-
-    @property
-    def planning(self) -> bool:
-        """Whether the agent is planning, so that nothing may be changed yet."""
-        ...
-
-    @property
-    def path(self) -> Path:
-        """Where the plan is kept."""
-        ...
-
-    def enter(self) -> None:
-        """Start planning."""
-        ...
-
-    def submit(self, plan: str, abort: Abort) -> Verdict:
-        """Keep the plan and ask for approval; planning ends when it is given."""
-        ...
 
 
 class Context(Struct, frozen=True, kw_only=True):
@@ -199,9 +167,9 @@ class Context(Struct, frozen=True, kw_only=True):
     may_read: Callable[[str], bool] = lambda path: True
     """Whether a search may show a file, by its resolved path."""
     ask: AskUser | None = None
-    recall: Recall | None = None
-    todos: Todos | None = None
-    plans: Plans | None = None
+    recall: RecallService | None = None
+    todos: TodoList | None = None
+    plans: PlanFile | None = None
 
     def for_call(
         self,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from io import StringIO
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -54,7 +54,7 @@ class WriteInput(Struct, forbid_unknown_fields=True):
     content: Annotated[str, Meta(description="The whole text of the file.")]
 
 
-class Edit(StandardTool[EditInput]):
+class EditTool(StandardTool[EditInput]):
     """Replaces text in a file."""
 
     name = "Edit"
@@ -80,7 +80,7 @@ class Edit(StandardTool[EditInput]):
             return _done(path, before, after, context, whole=whole)
 
 
-class Write(StandardTool[WriteInput]):
+class WriteTool(StandardTool[WriteInput]):
     """Makes a file, or replaces one."""
 
     name = "Write"
@@ -206,10 +206,10 @@ class Diff(Struct, frozen=True):
 
 
 def diff(before: str, after: str, path: str) -> Diff:
-    """The change from one text to another."""
+    """The change from one text to another; its cost depends on the change, not on the length of the texts."""
     old, new = list(StringIO(before, "\n")), list(StringIO(after, "\n"))
     lines, added, removed = [f"--- {path}", f"+++ {path}"], 0, 0
-    for group in _groups(old, new):
+    for group in _Steps(_steps(old, new)).get_grouped_opcodes(DIFF_CONTEXT):
         first, last = group[0], group[-1]
         lines.append(f"@@ -{first[1] + 1},{last[2] - first[1]} +{first[3] + 1},{last[4] - first[3]} @@")
         for tag, old_start, old_end, new_start, new_end in group:
@@ -225,51 +225,35 @@ def diff(before: str, after: str, path: str) -> Diff:
     return Diff("\n".join(lines), added, removed)
 
 
-Step = tuple[str, int, int, int, int]
+Step = tuple[Literal["replace", "delete", "insert", "equal"], int, int, int, int]
 
 
-def _groups(old: Sequence[str], new: Sequence[str]) -> list[list[Step]]:
-    """Stretches of change with some lines around them, by their places in the whole texts."""
+class _Steps(SequenceMatcher[str]):
+    """Known steps from one text to another, for what `SequenceMatcher` makes of steps."""
+
+    def __init__(self, steps: list[Step]) -> None:
+        super().__init__()
+        self._steps = steps
+
+    def get_opcodes(self) -> list[Step]:
+        return self._steps
+
+
+def _steps(old: Sequence[str], new: Sequence[str]) -> list[Step]:
+    """The steps from one text to another; only what lies between their common beginning and end is compared."""
     head = _common(old, new)
     tail = _common(old[head:][::-1], new[head:][::-1])
     changed_old, changed_new = old[head : len(old) - tail], new[head : len(new) - tail]
     if not changed_old and not changed_new:
         return []
-    steps: list[Step] = [("equal", 0, head, 0, head)]
-    if len(changed_old) * len(changed_new) > _MOST_COMPARED:
-        steps.append(("replace", head, head + len(changed_old), head, head + len(changed_new)))
-    else:
-        matcher = SequenceMatcher(None, changed_old, changed_new, autojunk=False)
-        steps += [
-            (tag, a + head, b + head, c + head, d + head) for tag, a, b, c, d in matcher.get_opcodes()
-        ]
-    steps.append(("equal", len(old) - tail, len(old), len(new) - tail, len(new)))
-    return _with_context(steps)
-
-
-def _with_context(steps: list[Step]) -> list[list[Step]]:
-    groups: list[list[Step]] = []
-    current: list[Step] = []
-    for tag, a, b, c, d in steps:
-        if tag == "equal" and b - a > 2 * DIFF_CONTEXT:
-            if current:
-                groups.append([*current, ("equal", a, a + DIFF_CONTEXT, c, c + DIFF_CONTEXT)])
-            current = [("equal", b - DIFF_CONTEXT, b, d - DIFF_CONTEXT, d)]
-        elif tag == "equal" and not current:
-            current = [("equal", max(a, b - DIFF_CONTEXT), b, max(c, d - DIFF_CONTEXT), d)]
-        elif b > a or d > c:
-            current.append((tag, a, b, c, d))
-    groups.append(current)
+    steps: list[Step] = [("replace", 0, len(changed_old), 0, len(changed_new))]
+    if len(changed_old) * len(changed_new) <= _MOST_COMPARED:
+        steps = SequenceMatcher(None, changed_old, changed_new, autojunk=False).get_opcodes()
     return [
-        [*group[:-1], _shortened(group[-1])]
-        for group in groups
-        if any(step[0] != "equal" for step in group)
+        ("equal", 0, head, 0, head),
+        *((tag, a + head, b + head, c + head, d + head) for tag, a, b, c, d in steps),
+        ("equal", len(old) - tail, len(old), len(new) - tail, len(new)),
     ]
-
-
-def _shortened(step: Step) -> Step:
-    tag, a, b, c, d = step
-    return (tag, a, min(b, a + DIFF_CONTEXT), c, min(d, c + DIFF_CONTEXT)) if tag == "equal" else step
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:

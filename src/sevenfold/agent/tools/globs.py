@@ -1,8 +1,11 @@
-"""Path patterns as ``.gitignore`` has them, matched segment by segment.
+"""Path patterns as in ``.gitignore``, matched segment by segment.
 
 ``*``, ``?`` and ``[…]`` stay within a segment, ``**`` crosses them, ``{a,b}`` are alternatives. A pattern without a
-slash fits at any depth; with one, it is anchored. No pattern, however odd, takes more than a moment: there is no
-backtracking across segments.
+slash matches at any depth; with one, it is anchored.
+
+Patterns of permission rules meet paths the model makes up, and patterns of searches are the model's own, so no pattern
+may take more than a moment: there is no backtracking, neither within segments nor across them. That is why this is not
+left to `pathspec`, whose expressions take half a minute over ``a*a*a*a*a*a*b`` and a name of 150 letters.
 """
 
 from __future__ import annotations
@@ -13,11 +16,11 @@ from fnmatch import translate
 from sevenfold.errors import InputError
 
 MOST_ALTERNATIVES = 64
-"""What ``{…}`` may multiply to."""
+"""How many patterns ``{…}`` may multiply to."""
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 Segments = tuple[re.Pattern[str] | None, ...]
-"""None stands for any number of segments."""
+"""None matches any number of segments."""
 
 
 class Glob:
@@ -28,12 +31,12 @@ class Glob:
         self._forms = [_compiled(form, flags) for form in _alternatives(pattern)]
 
     def matches(self, path: str) -> bool:
-        """Does the pattern fit the whole path?"""
+        """Whether the pattern matches the whole path."""
         parts = path.strip("/").split("/")
         return any(len(parts) in _ends(form, parts) for form in self._forms)
 
     def covers(self, path: str) -> bool:
-        """Does it fit the path or a folder above it?"""
+        """Whether it matches the path or a folder above it."""
         parts = path.strip("/").split("/")
         return any(_ends(form, parts) - {0} for form in self._forms)
 
@@ -68,11 +71,11 @@ def _compiled(pattern: str, flags: re.RegexFlag) -> Segments:
 
 
 def _ends(form: Segments, parts: list[str]) -> set[int]:
-    """How many of the first parts the pattern can stand for."""
+    """How many parts the pattern can match, from the first on."""
     reached = {0}
     for number, segment in enumerate(form):
         if segment is None:
-            # At its end "**" stands for something: "src/**" is what lies in src, not src itself.
+            # At its end "**" matches at least one segment: "src/**" is everything in src, not src itself.
             least = min(reached, default=len(parts)) + (number == len(form) - 1)
             reached = set(range(least, len(parts) + 1))
         else:

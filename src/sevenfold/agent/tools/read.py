@@ -49,7 +49,7 @@ class ReadInput(Struct, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, description="How many lines to show.")] | None = None
 
 
-class Read(StandardTool[ReadInput]):
+class ReadTool(StandardTool[ReadInput]):
     """Shows a file."""
 
     name = "Read"

@@ -84,7 +84,7 @@ class GrepInput(Struct, forbid_unknown_fields=True):
     )
 
 
-class Grep(StandardTool[GrepInput]):
+class GrepTool(StandardTool[GrepInput]):
     """Finds text in files."""
 
     name = "Grep"
@@ -132,7 +132,7 @@ class GlobInput(Struct, forbid_unknown_fields=True):
     ] = "."
 
 
-class FindFiles(StandardTool[GlobInput]):
+class GlobTool(StandardTool[GlobInput]):
     """Finds files by name."""
 
     name = "Glob"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -16,17 +16,18 @@ from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import (
     Abort,
     Context,
-    Option,
-    Plans,
+    PlanVerdict,
     Question,
-    Recall,
+    QuestionOption,
+    RecallService,
     Todo,
-    Verdict,
 )
 from sevenfold.agent.tools.output import PlanChanged, TodosChanged, ToolOutput, failed
 from sevenfold.agent.tools.tool import StandardTool
 from sevenfold.errors import InputError, Refused
-from sevenfold.recall.recall import Hit
+
+if TYPE_CHECKING:
+    from sevenfold.recall.search import Hit
 
 LONGEST_PLAN = 50_000
 _SIGNS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
@@ -80,7 +81,11 @@ class AskUserTool(StandardTool[AskInput]):
                 "There is nobody to ask in this session; decide yourself, and say what you assumed."
             )
         questions = [
-            Question(one.question, tuple(Option(o.label, o.description) for o in one.options), one.several)
+            Question(
+                one.question,
+                tuple(QuestionOption(o.label, o.description) for o in one.options),
+                one.several,
+            )
             for one in given.questions
         ]
         answers = context.ask(questions, context.abort)
@@ -164,7 +169,7 @@ class ReadyInput(Struct, forbid_unknown_fields=True):
     ]
 
 
-class PlanStart(StandardTool[StartInput]):
+class PlanStartTool(StandardTool[StartInput]):
     """Starts planning."""
 
     name = "PlanStart"
@@ -181,7 +186,7 @@ class PlanStart(StandardTool[StartInput]):
         return ToolOutput(words, facts=(PlanChanged(True, str(plans.path)),))
 
 
-class PlanReady(StandardTool[ReadyInput]):
+class PlanReadyTool(StandardTool[ReadyInput]):
     """Hands the plan to the user."""
 
     name = "PlanReady"
@@ -207,7 +212,7 @@ class PlanFile:
     """A plan in a file; ``approve`` asks the user about it."""
 
     def __init__(
-        self, path: Path, approve: Callable[[str, Abort], Verdict], *, planning: bool = False
+        self, path: Path, approve: Callable[[str, Abort], PlanVerdict], *, planning: bool = False
     ) -> None:
         self._path = path
         self._approve = approve
@@ -236,7 +241,7 @@ class PlanFile:
         """Stop planning, as when the user says so."""
         self._planning = False
 
-    def submit(self, plan: str, abort: Abort) -> Verdict:
+    def submit(self, plan: str, abort: Abort) -> PlanVerdict:
         """Keep the plan and ask for approval; planning ends when it is given."""
         real = str(self._path.resolve())
         before = files.version(files.content(real)) if files.exists(real) else None
@@ -246,7 +251,7 @@ class PlanFile:
         return verdict
 
 
-def _plans(context: Context) -> Plans:
+def _plans(context: Context) -> PlanFile:
     if context.plans is None:
         raise Refused("Plans are not kept in this session; tell the user what you intend to do instead.")
     return context.plans
@@ -292,7 +297,7 @@ class RecallTool(StandardTool[RecallInput]):
         return ToolOutput(_hits(hits, context.room))
 
 
-def _record(recall: Recall, given: RecallInput, room: int) -> str:
+def _record(recall: RecallService, given: RecallInput, room: int) -> str:
     words = recall.fetch(given.record).decode(errors="replace")
     shown = words[given.offset : given.offset + room]
     left = len(words) - given.offset - len(shown)

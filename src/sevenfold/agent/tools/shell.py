@@ -1,22 +1,21 @@
 """Shell, ShellOutput and ShellStop: running a command, looking at one in the background, and ending it.
 
-Nothing is kept from one command to the next but the working directory, and that stays inside the workspace. The
-commands themselves are run by `Processes`, such as `sevenfold.agent.processes.LocalProcesses`.
+Nothing is kept from one command to the next but the working directory, and that stays inside the workspace.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from sevenfold.agent.permissions.paths import named_files
 from sevenfold.agent.permissions.rules import PermissionRequest
-from sevenfold.agent.processes import BackgroundTask, FinishedCommand
+from sevenfold.agent.processes import BackgroundTask, FinishedCommand, LocalProcesses
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import CommandRan, TaskChanged, ToolOutput
 from sevenfold.agent.tools.tool import StandardTool
@@ -55,39 +54,6 @@ def _is_secret(name: str, value: str) -> bool:
     return bool(value) and (bool(_SECRET.search(name)) or bool(redact.find(f"{name}={value}")))
 
 
-class Processes(Protocol):
-    """Runs commands; raises `sevenfold.errors.UserError` for what cannot be started, and for unknown tasks."""
-
-    def run(
-        self,
-        command: str,
-        *,
-        cwd: str,
-        environ: Mapping[str, str],
-        seconds: float,
-        stopped: Callable[[], bool],
-        progress: Callable[[str], None],
-    ) -> FinishedCommand:
-        """Run a command until it ends, its time is up or ``stopped()``; then nothing of it is left."""
-        ...
-
-    def start(self, command: str, *, cwd: str, environ: Mapping[str, str]) -> BackgroundTask:
-        """Run a command in the background."""
-        ...
-
-    def wait(self, name: str, seconds: float, stopped: Callable[[], bool]) -> BackgroundTask:
-        """Wait until a task has ended, or so many seconds; the task as it is then."""
-        ...
-
-    def read(self, name: str, most: int) -> bytes:
-        """What a task has printed since this was last called, at most so many bytes."""
-        ...
-
-    def stop(self, name: str) -> BackgroundTask:
-        """End a task with everything it started."""
-        ...
-
-
 class ShellInput(Struct, forbid_unknown_fields=True):
     """What to run."""
 
@@ -103,14 +69,14 @@ class ShellInput(Struct, forbid_unknown_fields=True):
     description: Annotated[str, Meta(description="What it does, in five to ten words, for the user.")] = ""
 
 
-class Shell(StandardTool[ShellInput]):
+class ShellTool(StandardTool[ShellInput]):
     """Runs a command line."""
 
     name = "Shell"
     kind = "shell"
     input = ShellInput
 
-    def __init__(self, processes: Processes) -> None:
+    def __init__(self, processes: LocalProcesses) -> None:
         super().__init__()
         self._processes = processes
 
@@ -160,14 +126,14 @@ class OutputInput(Struct, forbid_unknown_fields=True):
     ] = 0.0
 
 
-class ShellOutput(StandardTool[OutputInput]):
+class ShellOutputTool(StandardTool[OutputInput]):
     """Shows what a task has printed since the last look."""
 
     name = "ShellOutput"
     concurrent = True
     input = OutputInput
 
-    def __init__(self, processes: Processes) -> None:
+    def __init__(self, processes: LocalProcesses) -> None:
         super().__init__()
         self._processes = processes
 
@@ -187,13 +153,13 @@ class StopInput(Struct, forbid_unknown_fields=True):
     task: Annotated[str, Meta(description="The task's name, as Shell gave it.")]
 
 
-class ShellStop(StandardTool[StopInput]):
+class ShellStopTool(StandardTool[StopInput]):
     """Ends a task."""
 
     name = "ShellStop"
     input = StopInput
 
-    def __init__(self, processes: Processes) -> None:
+    def __init__(self, processes: LocalProcesses) -> None:
         super().__init__()
         self._processes = processes
 

@@ -1,7 +1,7 @@
-"""Skills: folders with a ``SKILL.md``, of which the model knows name and description until it uses one.
+"""Skills: folders with a ``SKILL.md``, of which the model sees name and description until it uses one.
 
-The head of a ``SKILL.md`` is between two lines of ``---`` and names at least a ``description``; what follows is
-loaded when the skill is used. Files beside it are read by the model itself, when the skill says so.
+The head of a ``SKILL.md`` is between two lines of ``---`` and has at least a ``description``; the rest is loaded when
+the skill is used. Other files of the folder are read by the model itself, when the skill tells it to.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
 
 
 class Skill(Struct, frozen=True):
-    """What is known of a skill before it is used."""
+    """What the model sees of a skill before it uses it."""
 
     name: str
     description: str
@@ -35,18 +35,18 @@ class Skill(Struct, frozen=True):
     """Its file, with links resolved."""
 
 
-class Skills:
-    """The skills in some folders, by name; where two have one name the first folder's counts."""
+class SkillCatalog:
+    """The skills in some folders, by name; of two with one name, that of the first folder counts."""
 
     def __init__(self, folders: Iterable[Path] = ()) -> None:
         self._folders = tuple(folders)
         self.known: Mapping[str, Skill] = {}
         self.problems: tuple[str, ...] = ()
-        """What could not be read."""
+        """What could not be read, and why."""
         self.look()
 
     def look(self) -> None:
-        """Look into the folders: some may be new, others gone."""
+        """Read the folders again."""
         known: dict[str, Skill] = {}
         problems: list[str] = []
         for file in (file for folder in self._folders for file in sorted(folder.glob(f"*/{FILE}"))):
@@ -113,12 +113,12 @@ class SkillTool(StandardTool[SkillInput]):
     concurrent = True
     input = SkillInput
 
-    def __init__(self, skills: Skills) -> None:
+    def __init__(self, skills: SkillCatalog) -> None:
         super().__init__()
         self._skills = skills
 
     def act(self, given: SkillInput, context: Context) -> ToolOutput:
-        """Its instructions, read now."""
+        """Show its instructions, read afresh."""
         skill = self._skills.known.get(given.skill.removeprefix("/"))
         if skill is None:
             raise InputError(

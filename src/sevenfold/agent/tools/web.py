@@ -67,10 +67,6 @@ class FetchInput(Struct, forbid_unknown_fields=True):
     url: Annotated[str, Meta(description="The address, with http:// or https://.")]
 
 
-class _Moved(Struct, frozen=True):
-    url: str
-
-
 class _Page(Struct, frozen=True):
     url: str
     status: int
@@ -80,7 +76,7 @@ class _Page(Struct, frozen=True):
     cut: bool
 
 
-class WebFetch(StandardTool[FetchInput]):
+class WebFetchTool(StandardTool[FetchInput]):
     """Fetches a page."""
 
     name = "WebFetch"
@@ -126,7 +122,7 @@ class WebFetch(StandardTool[FetchInput]):
             reply = self._ask(client, wanted, deadline, stopped)
             if isinstance(reply, _Page):
                 return ToolOutput(_shown(reply), is_error=reply.status >= 400)
-            following = parse_address(urljoin(wanted.url, reply.url))
+            following = parse_address(urljoin(wanted.url, reply))
             if following.host != wanted.host or (wanted.secure and not following.secure):
                 return ToolOutput(
                     f"{wanted.url} redirects to another host; fetch {following.url} if you want that."
@@ -136,7 +132,8 @@ class WebFetch(StandardTool[FetchInput]):
 
     def _ask(
         self, client: httpx2.Client, wanted: WebAddress, deadline: float, stopped: Callable[[], bool]
-    ) -> _Page | _Moved:
+    ) -> _Page | str:
+        """The page, or the address it redirects to."""
         address = public_machine(wanted, self._resolve, self._private.__contains__)
         host = f"[{address}]" if ":" in address else address
         url = f"{'https' if wanted.secure else 'http'}://{host}:{wanted.port}{wanted.path}"
@@ -151,9 +148,10 @@ class WebFetch(StandardTool[FetchInput]):
 
     def _taken(
         self, reply: httpx2.Response, wanted: WebAddress, deadline: float, stopped: Callable[[], bool]
-    ) -> _Page | _Moved:
+    ) -> _Page | str:
+        """The page, or the address it redirects to."""
         if reply.status_code in _REDIRECTIONS and "location" in reply.headers:
-            return _Moved(reply.headers["location"])
+            return str(reply.headers["location"])
         body, cut = bytearray(), False
         for chunk in reply.iter_bytes():
             if stopped():

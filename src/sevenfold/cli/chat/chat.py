@@ -1,9 +1,7 @@
-"""A chat: the agent, what is under way, and what was shown; everything but the screen itself.
+"""A chat: the agent, what it is doing, and what was shown; everything but the screen itself.
 
-The screen's thread calls `interrupt` and `queue` and reads `live` and `status`; all else is called from the one thread
+The screen's thread calls `interrupt` and `queue` and reads `live` and `status`; everything else runs in the one thread
 that works. Nothing here waits for the screen but a question to the user.
-
-Lines with more behind them: each has a number, and `/show` opens it.
 """
 
 from __future__ import annotations
@@ -11,9 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
-from msgspec import Struct
 from msgspec.structs import replace
 from rich.console import RenderableType
 from rich.text import Text
@@ -22,6 +18,7 @@ from sevenfold.agent.agent import Agent
 from sevenfold.agent.events import (
     AgentEvent,
     Ended,
+    Finished,
     Happened,
     Mentioned,
     Notice,
@@ -30,18 +27,16 @@ from sevenfold.agent.events import (
     ToolProgress,
 )
 from sevenfold.agent.executor import Asked, Consented
-from sevenfold.agent.loop import Finished
 from sevenfold.agent.tools import context
 from sevenfold.agent.tools.context import Abort
-from sevenfold.cli.chat import consent as asking
-from sevenfold.cli.chat import lines as calls
-from sevenfold.cli.chat import pages
-from sevenfold.cli.chat.lines import STYLES, Level, Live, told
-from sevenfold.cli.chat.markdown import Stream, rendered
-from sevenfold.cli.chat.questions import Question
+from sevenfold.cli.chat import consent, lines
+from sevenfold.cli.chat.lines import STYLES, Activity, Level
+from sevenfold.cli.chat.markdown import MarkdownStream, render_markdown
+from sevenfold.cli.chat.menu import Menu
+from sevenfold.cli.chat.pages import pairs
 from sevenfold.cli.chat.screen import Screen
-from sevenfold.cli.chat.start import Start
-from sevenfold.cli.chat.status import Ledger, Status
+from sevenfold.cli.chat.start import ChatOptions
+from sevenfold.cli.chat.status import Spending, StatusLine
 from sevenfold.cli.text import clean, one_line, plural
 from sevenfold.conversation.edits import compaction_undone
 from sevenfold.errors import Aborted, Refused, SevenfoldError
@@ -50,57 +45,73 @@ from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.ladder import background_work
 from sevenfold.ports import Piece
 
-# -- chat
-
-
 ENDS: dict[str, tuple[Level, str]] = {
     "interrupted": ("warning", "interrupted; say what it should do instead"),
-    "max_turns": ("warning", "stopped: the most turns allowed were made (--max-turns)"),
+    "max_turns": ("warning", "stopped: it reached the limit of turns (--max-turns)"),
     "budget": ("warning", "stopped: the budget is spent (--max-usd)"),
     "refused": ("warning", "the model refused to answer"),
-    "blocked": ("warning", "a hook refused this message"),
-    "cut": ("warning", "the answer was cut off: it reached the most tokens an answer may have"),
+    "blocked": ("warning", "a hook blocked this message"),
+    "cut": ("warning", "the answer was cut off at the token limit"),
 }
+MOST_FOLDED = 500
 
 
-class Opens(Protocol):
-    """Opens an agent for a chat."""
+class FoldedLines:
+    """The lines of this run with more behind them: each has a number, and `/show` opens it."""
 
-    def __call__(self, start: Start, chat: Chat) -> Agent:
-        """The agent; raises `UserError` if it cannot be had."""
-        ...
+    def __init__(self) -> None:
+        self._kept: deque[tuple[int, Callable[[], RenderableType]]] = deque(maxlen=MOST_FOLDED)
+        self._number = 0
+
+    def add(self, whole: Callable[[], RenderableType]) -> int:
+        """Keep what is behind a line; returns its number."""
+        self._number += 1
+        self._kept.append((self._number, whole))
+        return self._number
+
+    def open(self, number: int | None = None) -> RenderableType:
+        """What is behind a line, or behind the last one; raises `Refused` if there is no such line."""
+        if not self._kept:
+            raise Refused("There is nothing to show yet.")
+        for one, whole in reversed(self._kept):
+            if number in (None, one):
+                return whole()
+        raise Refused(
+            f"There is no [{number}]; lines [{self._kept[0][0]}] to [{self._number}] can be opened."
+        )
 
 
 class Chat:
-    """One conversation at a time."""
+    """One conversation at a time, with the agent that ``open_agent`` opens for it."""
 
-    def __init__(self, screen: Screen, opens: Opens, start: Start) -> None:
+    def __init__(
+        self, screen: Screen, open_agent: Callable[[ChatOptions, Chat], Agent], options: ChatOptions
+    ) -> None:
         self.screen = screen
-        self.start = start
-        self.live = Live()
-        self.ledger = Ledger()
-        self.folds = Folds()
+        self.options = options
+        self.live = Activity()
+        self.spent = Spending()
+        self.folded = FoldedLines()
         self.leaving = False
-        self._opens = opens
-        self._stream = Stream()
-        self._streaming = False
+        self._open_agent = open_agent
+        self._stream = MarkdownStream()
+        self._in_turn = False
         self._thought = ""
         self._waited: dict[str, float] = {}
-        self.agent = opens(start, self)
+        """Seconds the user took to decide, by call."""
+        self.agent = open_agent(options, self)
         self.status = self._read_status()
 
     # -- the conversation ------------------------------------------------------------------------
 
     def turn(self, prompt: str) -> Finished | None:
-        """Say something and show what comes of it; None if it came to no end of its own."""
+        """Send a message and show the answer; returns how it ended, or None after an error."""
         finished = self._run(prompt)
         while finished is not None and finished.end == "interrupted" and self.agent.waiting:
-            # Whoever interrupts with something queued wants that to be heard at last.
+            # A user who interrupts with a message queued wants that message to be read now.
             finished = self._run("")
         if left := len(self.agent.waiting):
-            self.say(
-                "warning", f"{plural(left, 'queued message')} not heard yet; it will be with your next one"
-            )
+            self.say("warning", f"{plural(left, 'queued message')} will be sent with your next one")
         return finished
 
     def _run(self, prompt: str) -> Finished | None:
@@ -108,30 +119,30 @@ class Chat:
         finished = None
         try:
             for event in self.agent.stream(prompt):
-                self.heard(event)
+                self._handle(event)
                 if isinstance(event, Ended):
                     finished = event.finished
         except SevenfoldError as error:
-            self.flush()
+            self._flush()
             self.say("error", str(error))
         finally:
             self._finish()
         return finished
 
     def working(self, doing: str, work: Callable[[], None]) -> None:
-        """Do something that takes its time and is no turn, and can be interrupted; what goes wrong is shown."""
-        self._begin(doing, streaming=False)
+        """Do something long that is not a turn and can be interrupted; errors are shown."""
+        self._begin(doing, turn=False)
         try:
             work()
         except Aborted:
-            self.say("warning", f"{doing} was interrupted; everything is as it was")
+            self.say("warning", f"{doing} was interrupted; nothing has changed")
         except SevenfoldError as error:
             self.say("error", str(error))
         finally:
             self._finish()
 
     def queue(self, text: str) -> None:
-        """Say something while the agent works."""
+        """Send a message while the agent works."""
         self.agent.queue(text)
         self.live = replace(self.live, queued=(*self.live.queued, text))
         self.screen.changed()
@@ -142,31 +153,31 @@ class Chat:
         self.agent.interrupt()
         self.screen.changed()
 
-    def switch(self, start: Start) -> None:
-        """Go on with another session, or with this one under another model."""
+    def switch(self, options: ChatOptions) -> None:
+        """Continue with another session, or with another model; raises, and keeps the present one, if that fails."""
         self.close()
-        before, self.start = self.start, start
-        if start.name != before.name:
-            self.ledger = Ledger()
+        before, self.options = self.options, options
+        if options.name != before.name:
+            self.spent = Spending()
         try:
-            self.agent = self._opens(start, self)
+            self.agent = self._open_agent(options, self)
         except SevenfoldError:
-            self.start = before
-            self.agent = self._opens(before, self)
+            self.options = before
+            self.agent = self._open_agent(before, self)
             raise
         finally:
             self.update()
 
     def close(self) -> None:
-        """Write everything out, and let go of connections."""
+        """Finish writing, and close connections."""
         self.agent.close()
         if (client := self.agent.assembly.options.get("client")) is not None:
             client.close()
 
     # -- what happens ----------------------------------------------------------------------------
 
-    def heard(self, event: AgentEvent) -> None:
-        """Take in one event of the agent, and show it."""
+    def _handle(self, event: AgentEvent) -> None:
+        """Take in an event of the agent, and show it."""
         match event:
             case Piece(kind="text", words=words):
                 self._fold_thinking()
@@ -176,127 +187,127 @@ class Chat:
                 self._thought += words
                 self.live = self.live.thought(words)
             case Piece(kind="tool", words=name):
-                self.flush()
+                self._flush()
                 self.live = replace(self.live, preparing=name)
             case ToolBegan(call=call):
-                self.flush()
+                self._flush()
                 self.live = self.live.began(call, time.monotonic())
             case ToolProgress(call=call, text=text):
                 self.live = self.live.progress(call, text)
             case ToolEnded():
                 self._tool_ended(event)
             case Happened(event=happened):
-                self.told(happened)
+                self._show_event(happened)
             case Mentioned():
                 self._mentioned(event)
             case Notice(text=text):
-                self.flush()
+                self._flush()
                 self.say("note", text)
             case Ended(finished=finished):
-                self.flush()
-                self._ended(finished)
+                self._flush()
+                if finished.end in ENDS:
+                    level, words = ENDS[finished.end]
+                    self.say(level, f"{words}: {finished.detail}" if finished.detail else words)
             case _:
                 return
         self.screen.changed()
 
     def listen(self, event: Event) -> Veto | None:
-        """A listener of the session: for what happens while no turn is under way."""
-        if not self._streaming:
-            self.told(event)
+        """Listen to the session, for what happens outside of turns."""
+        if not self._in_turn:
+            self._show_event(event)
         return None
 
-    def told(self, event: Event) -> None:
-        """Show what the engine tells, if it concerns the user."""
-        self.ledger = self.ledger.heard(event)
+    def _show_event(self, event: Event) -> None:
+        """Take in an event of the engine, and show it if it concerns the user."""
+        self.spent = self.spent.add(event)
         if isinstance(event, Sending) and event.source == "main":
-            self._heard_queue()
+            self._show_queued()
         if isinstance(event, Answered) and event.source == "main":
-            self.flush()
+            self._flush()
         if isinstance(event, Answered | Acted):
             self.update()
         if isinstance(event, Compacting):
-            self.live = replace(self.live, stage=self._stage(event))
+            # A compaction in the background has no status: the user does not wait for it.
+            waits = self.agent.session.conversation.state(Compactor).status
+            what = f"{event.hook} hooks" if event.hook else "writing the summary"
+            self.live = replace(self.live, stage=f"compacting: {what}" if waits else "")
             self.screen.changed()
-        line = told(event)
+        line = lines.event_line(event)
         if line is None:
             return
-        self.flush()
-        number = self.folds.add(lambda: pages.details(line.detail)) if line.detail else 0
-        self.say(line.level, line.line, number)
+        self._flush()
+        details = [(name, clean(value), "") for name, value in line.detail]
+        self.say(line.level, line.line, self.folded.add(lambda: pairs(details)) if details else 0)
 
     def say(self, level: Level, words: str, number: int = 0) -> None:
-        """One line of the app's own; its sign says what its colour says."""
-        signs = self.screen.signs
-        sign = {"layer": signs.layer, "note": signs.note, "warning": signs.warning, "error": signs.error}[
-            level
-        ]
-        prefix = {"warning": "warning: ", "error": "error: "}.get(level, "")
-        behind = f" [{number}]" if number else ""
-        self.screen.show(Text(f"{sign} {prefix}{clean(words)}{behind}", style=STYLES[level]))
+        """Show a line of the app's own; its sign says what its colour says."""
+        sign = getattr(self.screen.signs, level)
+        prefix = f"{level}: " if level in ("warning", "error") else ""
+        suffix = f" [{number}]" if number else ""
+        self.screen.show(Text(f"{sign} {prefix}{clean(words)}{suffix}", style=STYLES[level]))
 
-    def flush(self) -> None:
-        """Print what was held back of the answer."""
+    def _flush(self) -> None:
+        """Print the rest of the answer so far."""
         self._fold_thinking()
         self._print(self._stream.end())
         self.live = replace(self.live, pending="", preparing="")
 
     def update(self) -> None:
-        """Read the gauge anew."""
+        """Read the gauge again."""
         self.status = self._read_status()
         self.screen.changed()
 
     # -- questions, asked from the agent's threads ----------------------------------------------
 
     def consent(self, asked: Asked) -> Consented:
-        """May a call be carried out? A plan that is ready asks in the same way."""
-        if asked.call.name == asking.PLAN_READY:
-            return self._approve(str(asked.call.input.get("plan", "")))
-        self.screen.show(*asking.shown_before(asked))
+        """Ask for permission to carry out a call, or for approval of a plan."""
+        if asked.call.name == consent.PLAN_READY:
+            plan, grants = str(asked.call.input.get("plan", "")), self.agent.grants
+            self.screen.show(Text("The plan", style="bold"), render_markdown(plan))
+            approval = self.screen.ask(consent.plan_menu(grants.after_planning))
+            consented, grants.after_planning = consent.read_plan_answer(grants.after_planning, approval)
+            return consented
+        self.screen.show(*consent.preview(asked))
         began = time.monotonic()
-        picked = self.screen.ask(asking.permission(asked, str(self.start.folder)))
+        answer = self.screen.ask(consent.permission_menu(asked, str(self.options.folder)))
         self._waited[asked.call.id] = time.monotonic() - began
-        return asking.consented(asked, picked)
+        return consent.read_permission(asked, answer)
 
     def answer(self, questions: Sequence[context.Question], abort: Abort) -> Sequence[str] | None:
-        """The user's answers to the model's questions."""
+        """The user's answers to the model's questions; None if the user gives up."""
         answers = []
         for one in questions:
-            picked = self.screen.ask(asking.from_model(one))
-            if picked is None or abort.is_set():
+            answer = self.screen.ask(consent.model_menu(one))
+            if answer is None or abort.is_set():
                 return None
-            answers.append(asking.answer(one, picked))
+            answers.append(consent.read_model_answer(one, answer))
             self.screen.show(
                 Text(f"  {one_line(one.question)} {self.screen.signs.arrow} {clean(answers[-1])}")
             )
         return answers
 
-    def _approve(self, plan: str) -> Consented:
-        self.screen.show(Text("The plan", style="bold"), rendered(plan))
-        grants = self.agent.grants
-        picked = self.screen.ask(asking.plan(grants.after_planning))
-        consented, grants.after_planning = asking.approved(grants.after_planning, picked)
-        return consented
-
-    def ask(self, question: Question) -> int:
-        """Which of the choices; -1 for none."""
-        picked = self.screen.ask(question)
-        return -1 if picked is None else picked.place
+    def ask(self, menu: Menu) -> int:
+        """Which item the user chooses; -1 for none."""
+        answer = self.screen.ask(menu)
+        return -1 if answer is None else answer.place
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _begin(self, doing: str, *, streaming: bool = True) -> None:
-        self._streaming = streaming
-        self._stream, self._thought = Stream(), ""
-        self.live = Live(doing=doing, since=time.monotonic(), queued=self.agent.waiting)
+    def _begin(self, doing: str, *, turn: bool = True) -> None:
+        self._in_turn = turn
+        self._stream, self._thought = MarkdownStream(), ""
+        self.live = Activity(doing=doing, since=time.monotonic(), queued=self.agent.waiting)
         self.screen.changed()
 
     def _finish(self) -> None:
-        self._streaming = False
-        self._heard_queue()
-        self.live = Live()
+        self._in_turn = False
+        self._show_queued()
+        self.live = Activity()
         self.update()
 
-    def _heard_queue(self) -> None:
+    def _show_queued(self) -> None:
+        """Print the queued messages that have been sent."""
         waiting = self.agent.waiting
         for text in self.live.queued:
             if text not in waiting:
@@ -305,12 +316,12 @@ class Chat:
 
     def _print(self, words: str) -> None:
         if words.strip():
-            self.screen.show(rendered(words), Text())
+            self.screen.show(render_markdown(words), Text())
 
     def _fold_thinking(self) -> None:
         thought, self._thought = self._thought, ""
         if thought.strip():
-            number = self.folds.add(lambda: Text(clean(thought), style="dim italic"))
+            number = self.folded.add(lambda: Text(clean(thought), style="dim italic"))
             first = one_line(thought, max(20, self.screen.width - 20), self.screen.signs.cut)
             self.screen.show(Text(f"{self.screen.signs.note} thought: {first} [{number}]", style="dim"))
         if self.live.thinking:
@@ -321,96 +332,48 @@ class Chat:
         # The time the user took to decide is not the tool's.
         waited = self._waited.pop(call.id, None)
         seconds = max(0.0, event.seconds - (waited or 0.0))
-        number = self.folds.add(lambda: calls.in_full(call, output, seconds))
-        line = calls.ended(
+        shown = lines.result_lines(
             call,
             output,
             seconds,
-            number=number,
+            number=self.folded.add(lambda: lines.full_call(call, output, seconds)),
             signs=self.screen.signs,
             width=self.screen.width,
-            folder=str(self.start.folder),
+            folder=str(self.options.folder),
             seen=waited is not None,
         )
         self.live = self.live.ended(call)
-        self.screen.show(line)
+        self.screen.show(shown)
         self.update()
 
     def _mentioned(self, event: Mentioned) -> None:
         path, output = one_line(event.path, 200), event.output
         if output.is_error:
-            why = one_line(calls.text_of(output), 400).replace(f"{self.start.folder}/", "")
+            why = one_line(lines.text_of(output), 400).replace(f"{self.options.folder}/", "")
             self.say("warning", f"@{path} was not read: {why}")
             return
-        number = self.folds.add(lambda: Text(clean(calls.text_of(output)), overflow="fold"))
-        self.say("note", f"{'listed' if event.folder else 'read'} {path} ({calls.seen(event)})", number)
+        number = self.folded.add(lambda: Text(clean(lines.text_of(output)), overflow="fold"))
+        self.say(
+            "note", f"{'listed' if event.folder else 'read'} {path} ({lines.mention_size(event)})", number
+        )
 
-    def _ended(self, finished: Finished) -> None:
-        if finished.end in ENDS:
-            level, words = ENDS[finished.end]
-            self.say(level, f"{words}: {finished.detail}" if finished.detail else words)
-
-    def _read_status(self) -> Status:
+    def _read_status(self) -> StatusLine:
         session = self.agent.session
-        return Status(
+        return StatusLine(
             model=session.conversation.profile.model,
             mode=self.agent.grants.mode,
-            offline=self.start.offline,
+            offline=self.options.offline,
             gauge=session.gauge,
             compacts=session.conversation.settings.auto_compact,
             taken_back=compaction_undone(session.conversation),
-            cached=self.ledger.cached,
+            cached=self.spent.cached,
         )
 
-    def _stage(self, event: Compacting) -> str:
-        """How far the compaction is that the user waits for; one that is made ready beside has none."""
-        if not self.agent.session.conversation.state(Compactor).status:
-            return ""
-        return f"compacting: {event.hook} hooks" if event.hook else "compacting: making the summary"
-
     def background(self) -> tuple[str, ...]:
-        """What runs beside the conversation: commands, and the engine's own work."""
+        """What runs in the background: commands, and the engine's own work."""
         processes = self.agent.assembly.state.processes
         running = [one.command for one in processes.tasks() if one.state == "running"]
-        beside = background_work(self.agent.session.conversation)
-        return (*(one_line(command, 40) for command in running), *beside)
-
-
-# -- folds
-
-
-MOST_KEPT = 500
-
-
-class Folded(Struct, frozen=True):
-    """One line's other side."""
-
-    number: int
-    whole: Callable[[], RenderableType]
-
-
-class Folds:
-    """The lines of this run that can be opened."""
-
-    def __init__(self) -> None:
-        self._kept: deque[Folded] = deque(maxlen=MOST_KEPT)
-        self._number = 0
-
-    def add(self, whole: Callable[[], RenderableType]) -> int:
-        """Keep what is behind a line; returns its number."""
-        self._number += 1
-        self._kept.append(Folded(self._number, whole))
-        return self._number
-
-    def open(self, number: int | None = None) -> RenderableType:
-        """What is behind a line, or behind the last one."""
-        if not self._kept:
-            raise Refused("There is nothing to show yet.")
-        if number is None:
-            return self._kept[-1].whole()
-        for one in self._kept:
-            if one.number == number:
-                return one.whole()
-        raise Refused(
-            f"There is no [{number}]; the last is [{self._number}], the first {self._kept[0].number}."
+        return (
+            *(one_line(command, 40) for command in running),
+            *background_work(self.agent.session.conversation),
         )

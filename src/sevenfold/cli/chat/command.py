@@ -1,4 +1,7 @@
-"""`sevenfold chat`: a conversation with an agent in the terminal, or a single run of it for scripts."""
+"""`sevenfold chat`: a conversation with an agent in the terminal, or a single run of it for scripts.
+
+The first line and the input are drawn before the agent is loaded, so imports of what loads it are inside functions.
+"""
 
 from __future__ import annotations
 
@@ -7,127 +10,134 @@ import os
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sevenfold.cli.options import positive
+from sevenfold.cli.options import number, positive
 from sevenfold.errors import Refused, UserError
 
 if TYPE_CHECKING:
     from sevenfold.cli.chat.chat import Chat
-    from sevenfold.cli.chat.inline import Inline
-    from sevenfold.cli.chat.plain import Plain
-    from sevenfold.cli.chat.start import Start
+    from sevenfold.cli.chat.inline import InlineScreen
+    from sevenfold.cli.chat.plain import PlainScreen
 
 HELP = """\
-Talk to an agent that reads, searches and changes files, runs commands and keeps within its window for as long as you
-like. Every session is kept and can be resumed. Without a key the offline model answers, and says so."""
+Talk to an agent that reads, searches and edits files, runs commands, and stays within its context window for as long
+as you like. Every session is kept and can be resumed. Without a key the offline model answers, and says so."""
 
 EXAMPLES = """\
 examples:
-  sevenfold chat                              begin a session in this folder
-  sevenfold chat --continue                   go on with the newest one
-  sevenfold chat --resume                     choose one to go on with
+  sevenfold chat                              start a session in this folder
+  sevenfold chat --continue                   continue the newest one
+  sevenfold chat --resume                     choose one to continue
   sevenfold chat --model claude-opus-5-5 --mode accept_edits
   sevenfold chat -p "what does this do?"      one run, the answer on standard output
   git diff | sevenfold chat -p -              the prompt from standard input
   sevenfold chat -p "fix it" --mode autonomous --output-format json
 
-exit code of -p: 0 done, 1 stopped before it was done, 2 could not begin, 130 interrupted"""
+exit code of -p: 0 done, 1 stopped before it was done, 2 could not start, 130 interrupted"""
 
 MODES = ("ask", "accept_edits", "plan", "autonomous")
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    command.add_argument("prompt", nargs="?", default="", metavar="PROMPT", help="what to begin with")
+    """Declare the arguments."""
+    add = command.add_argument
+    add("prompt", nargs="?", default="", metavar="PROMPT", help="the first message")
     which = command.add_mutually_exclusive_group()
     which.add_argument(
-        "--resume", nargs="?", const="", metavar="NAME", help="go on with a session; without a name, choose"
+        "--resume",
+        nargs="?",
+        const="",
+        metavar="NAME",
+        help="continue a session; without a name, choose one",
     )
     which.add_argument(
-        "--continue",
-        dest="newest",
-        action="store_true",
-        help="go on with the newest session of this folder",
+        "--continue", dest="newest", action="store_true", help="continue the newest session of this folder"
     )
-    command.add_argument(
-        "-p", "--print", dest="printed", metavar="PROMPT", help="run once and print the answer; - reads it"
+    add(
+        "-p",
+        "--print",
+        dest="printed",
+        metavar="PROMPT",
+        help="run once and print the answer; - reads the prompt from standard input",
     )
-    command.add_argument(
-        "--output-format", choices=("text", "json", "stream-json"), default="text", help="for -p"
+    add("--output-format", choices=("text", "json", "stream-json"), default="text", help="for -p")
+    add("--model", default="", metavar="NAME", help="the model to use")
+    add("--mode", choices=MODES, help="what the agent may do without asking (default: ask)")
+    add("--allow", action="append", default=[], metavar="RULE", help="allow, as in 'Shell(git *)'")
+    add("--deny", action="append", default=[], metavar="RULE", help="forbid, in every mode")
+    add("--max-turns", type=positive, metavar="N", help="limit the requests of one run")
+    add(
+        "--max-usd",
+        type=number(float, sys.float_info.min, "an amount above 0"),
+        metavar="USD",
+        help="limit the dollars of the whole session",
     )
-    command.add_argument("--model", default="", metavar="NAME", help="who answers")
-    command.add_argument("--mode", choices=MODES, help="how free the agent is (default: ask)")
-    command.add_argument(
-        "--allow", action="append", default=[], metavar="RULE", help="allow, as in 'Shell(git *)'"
-    )
-    command.add_argument(
-        "--deny", action="append", default=[], metavar="RULE", help="forbid, whatever the mode"
-    )
-    command.add_argument("--max-turns", type=positive, metavar="N", help="requests in one run")
-    command.add_argument("--max-usd", type=_dollars, metavar="USD", help="dollars in the whole session")
-    command.add_argument("--folder", type=Path, default=Path(), help="where to work (default: here)")
+    add("--folder", type=Path, default=Path(), help="the folder to work in (default: this one)")
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     folder = options.folder.expanduser().resolve()
     if options.printed is not None:
-        return _print(options, folder)
+        return _run_once(options, folder)
     if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
         raise Refused("a chat needs a terminal; for scripts and pipes use -p PROMPT, or -p - to read it")
     screen = _screen()
     _greet(screen, folder)
     chat = screen.run(lambda: _open(options, folder, screen), options.prompt)
     if chat is not None:
-        from sevenfold.cli.chat.start import forget_if_empty
+        from sevenfold.cli.chat.start import forget_if_empty  # loads the agent
 
-        if not forget_if_empty(chat.start):
-            sys.stdout.write(f"The session is kept: sevenfold chat --resume {chat.start.name}\n")
+        if not forget_if_empty(chat.options):
+            sys.stdout.write(f"To continue this session: sevenfold chat --resume {chat.options.name}\n")
     return 0
 
 
-def _print(options: argparse.Namespace, folder: Path) -> int:
+def _run_once(options: argparse.Namespace, folder: Path) -> int:
+    # These load the agent.
     from sevenfold.agent.agent import Agent
-    from sevenfold.cli.chat import print_mode as printing
-    from sevenfold.cli.chat import start as opening
+    from sevenfold.cli.chat import print_mode, start
 
     prompt = options.printed if options.printed != "-" else sys.stdin.read() if sys.stdin else ""
     if not prompt.strip():
-        raise Refused("there is nothing to say: the prompt is empty")
-    start = _start(options, folder, None)
-    if start.offline:
-        sys.stderr.write(f"sevenfold: {start.no_key()}\n")
-    made = opening.agent_options(start)
-    with closing(made["client"]), Agent(start.model, **made) as agent:
-        return printing.run(
-            agent, prompt, options.output_format, session=start.name, offline=start.offline, out=sys.stdout
+        raise Refused("the prompt is empty")
+    chosen = start.choose(options, folder, None)
+    if chosen.offline:
+        sys.stderr.write(f"sevenfold: {chosen.no_key()}\n")
+    made = start.agent_options(chosen)
+    with closing(made["client"]), Agent(chosen.model, **made) as agent:
+        return print_mode.run(
+            agent,
+            prompt,
+            options.output_format,
+            session=chosen.name,
+            offline=chosen.offline,
+            out=sys.stdout,
         )
 
 
-def _open(options: argparse.Namespace, folder: Path, screen: Inline | Plain) -> Chat:
-    """Settle what has to be settled first, open the chat, and say what the user should know."""
-    from sevenfold.cli.chat.chat import Chat
-    from sevenfold.cli.chat.slash_commands import show_resumed
-    from sevenfold.cli.chat.start import hooks_of, open_agent, trust
-    from sevenfold.cli.text import plural
+def _screen() -> InlineScreen | PlainScreen:
+    """The app this terminal can show."""
+    # Neither the other app nor rich is needed to describe the command.
+    from sevenfold.cli.chat.screen import Renderer, colours_of, signs_for
+    from sevenfold.stores.home import user_home
 
-    _ask_for_trust(screen, folder)
-    start = _start(options, folder, screen)
-    chat = Chat(screen, open_agent, start)
-    if start.offline:
-        chat.say("warning", start.no_key())
-    if not trust().covers(start.folder):
-        chat.say("note", "this folder is not trusted: what it brings along does not count")
-    if skipped := len(hooks_of(folder).skipped):
-        chat.say("warning", f"{plural(skipped, 'hook')} will not run; /hooks says why")
-    if start.resumed:
-        show_resumed(chat)
-    return chat
+    colours, signs = colours_of(os.environ), signs_for(sys.stdout.encoding)
+    if colours == "none":
+        from sevenfold.cli.chat.plain import PlainScreen
+
+        return PlainScreen(Renderer(colours), signs)
+    try:
+        from sevenfold.cli.chat.inline import InlineScreen, terminal
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"the chat needs {error.name}, which is not installed; run: pip install 'sevenfold[chat]'"
+        ) from error
+    return InlineScreen(Renderer(colours), signs, history=user_home().typed, output=terminal())
 
 
-def _greet(screen: Inline | Plain, folder: Path) -> None:
-    """Before anything is opened, so that something is seen at once."""
+def _greet(screen: InlineScreen | PlainScreen, folder: Path) -> None:
     from rich.text import Text
 
     from sevenfold import __version__
@@ -137,91 +147,24 @@ def _greet(screen: Inline | Plain, folder: Path) -> None:
     screen.show(Text(words, style="dim"))
 
 
-def _screen() -> Inline | Plain:
-    """The app this terminal can show."""
-    from sevenfold.cli.chat.screen import Paper, colours_of, signs_for
+def _open(options: argparse.Namespace, folder: Path, screen: InlineScreen | PlainScreen) -> Chat:
+    """Ask what has to be asked first, open the chat, and say what the user should know."""
+    # These load the agent, after the first line is on the screen.
+    from sevenfold.cli.chat import start
+    from sevenfold.cli.chat.chat import Chat
+    from sevenfold.cli.chat.slash_commands import show_resumed
+    from sevenfold.cli.text import plural
 
-    colours, signs = colours_of(os.environ), signs_for(sys.stdout.encoding)
-    if colours == "none":
-        from sevenfold.cli.chat.plain import Plain
-
-        return Plain(Paper(colours), signs)
-    try:
-        from sevenfold.cli.chat.inline import Inline, terminal
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"the chat needs {error.name}, which is not installed; run: pip install 'sevenfold[chat]'"
-        ) from error
-    from sevenfold.stores.home import user_home
-
-    return Inline(Paper(colours), signs, history=user_home().typed, output=terminal())
-
-
-def _ask_for_trust(screen: Inline | Plain, folder: Path) -> None:
-    from rich.text import Text
-
-    from sevenfold.cli.chat import start as opening
-
-    if opening.undecided(folder):
-        screen.show(
-            Text(f"{folder} may bring settings, hooks, MCP servers, skills and instructions of its own.")
+    start.ask_for_trust(screen, folder)
+    chat = Chat(screen, start.open_agent, start.choose(options, folder, screen))
+    if chat.options.offline:
+        chat.say("warning", chat.options.no_key())
+    if not start.trust().covers(folder):
+        chat.say(
+            "note", "this folder is not trusted, so its own settings, hooks and instructions are not used"
         )
-        picked = screen.ask(opening.TRUST)
-        opening.decide(folder, -1 if picked is None else picked.place)
-
-
-def _start(options: argparse.Namespace, folder: Path, screen: Any) -> Start:
-    """Which session, which model."""
-    from sevenfold.cli.chat.slash_commands import fresh_name
-    from sevenfold.cli.chat.start import DEFAULT_MODEL, Start, last_model
-
-    kept = _chosen(options, folder, screen)
-    model = options.model or (last_model(kept.path) if kept else "") or DEFAULT_MODEL
-    return Start(
-        folder=folder,
-        name=kept.name if kept else fresh_name(),
-        model=model,
-        mode=options.mode,
-        max_turns=options.max_turns,
-        max_usd=options.max_usd,
-        rules={"allow": options.allow, "deny": options.deny},
-        resumed=kept is not None,
-    )
-
-
-def _chosen(options: argparse.Namespace, folder: Path, screen: Any) -> Any:
-    """The session to go on with; None: a new one."""
-    import time
-
-    from sevenfold.cli.chat.slash_commands import MOST_LISTED, session_question, sessions_of
-
-    if options.resume is None and not options.newest:
-        return None
-    kept = sessions_of(folder)
-    if options.resume:
-        found = next((one for one in kept if one.name == options.resume), None)
-        if found is None:
-            raise Refused(
-                f"there is no session {options.resume} in {folder}; 'sevenfold sessions' lists them"
-            )
-        return found
-    if not kept:
-        raise Refused(f"there is no session in {folder} to go on with")
-    if options.newest:
-        return kept[0]
-    if screen is None:
-        raise Refused("say which session: --resume NAME, or --continue for the newest")
-    picked = screen.ask(session_question(kept[:MOST_LISTED], time.time()))
-    if picked is None:
-        raise Refused("no session was chosen")
-    return kept[picked.place]
-
-
-def _dollars(text: str) -> float:
-    try:
-        amount = float(text)
-    except ValueError:
-        amount = -1.0
-    if not 0 < amount < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not an amount above 0")
-    return amount
+    if skipped := len(start.hooks_of(folder).skipped):
+        chat.say("warning", f"{plural(skipped, 'hook')} will not run; /hooks says why")
+    if chat.options.resumed:
+        show_resumed(chat)
+    return chat

@@ -1,4 +1,4 @@
-"""What the agent wants to know, as questions: permission for a call, answers only the user has, a plan's approval."""
+"""What the agent asks its user: permission for a call, answers only the user has, approval of a plan."""
 
 from __future__ import annotations
 
@@ -13,63 +13,61 @@ from sevenfold.agent.permissions.engine import Mode
 from sevenfold.agent.tools import context
 from sevenfold.agent.tools.edit import diff
 from sevenfold.cli.chat.lines import diff_lines
-from sevenfold.cli.chat.questions import Choice, Picked, Question
+from sevenfold.cli.chat.menu import Menu, MenuAnswer, MenuItem
 from sevenfold.cli.text import clean
 
-LARGEST_SHOWN = 2_000_000
-"""Bytes of a file that is read to show what writing it would change."""
+LARGEST_READ = 2_000_000
+"""Bytes of a file that is read to show what a write would change."""
 _LINES = 40
 _VERBS = {"read": "Read", "write": "Change", "run": "Run", "fetch": "Fetch", "call": "Use"}
 
 
-def permission(asked: Asked, folder: str = "") -> Question:
-    """May this be done? Paths are named from the folder the user works in."""
-    wish, rules = asked.wish, asked.decision.would_allow
-    what = {"run": "this command", "call": asked.call.name}.get(wish.action, wish.subject)
-    choices = [Choice("Yes", "y")]
+def permission_menu(asked: Asked, folder: str = "") -> Menu:
+    """Ask for permission; paths are shown relative to the folder."""
+    request, rules = asked.request, asked.decision.would_allow
+    what = {"run": "this command", "call": asked.call.name}.get(request.action, request.subject)
+    items = [MenuItem("Yes", "y")]
     if rules:
-        choices.append(Choice("Yes, and from now on", "a", ", ".join(rules)))
-    choices.append(Choice("No, and tell it why", "n", words="what it should do instead; may be empty"))
-    verb = _VERBS.get(wish.action, "Use")
-    title = f"{verb} {what}? {asked.decision.reason}"
-    return Question(title.replace(f"{folder}/", "") if folder else title, tuple(choices))
+        items.append(MenuItem("Yes, and don't ask again in this session", "a", ", ".join(rules)))
+    items.append(MenuItem("No, and say why", "n", words="what it should do instead (may be empty)"))
+    title = f"{_VERBS.get(request.action, 'Use')} {what}? {asked.decision.reason}"
+    return Menu(title.replace(f"{folder}/", "") if folder else title, tuple(items))
 
 
-def consented(asked: Asked, picked: Picked | None) -> Consented:
-    """What an answer to `permission` means."""
-    rules = bool(asked.decision.would_allow)
-    match picked:
-        case Picked(places=(0,)):
+def read_permission(asked: Asked, answer: MenuAnswer | None) -> Consented:
+    """What an answer to `permission_menu` means."""
+    match answer:
+        case MenuAnswer(places=(0,)):
             return Consented(True)
-        case Picked(places=(1,)) if rules:
+        case MenuAnswer(places=(1,)) if asked.decision.would_allow:
             return Consented(True, always=True)
-        case Picked(words=words):
+        case MenuAnswer(words=words):
             return Consented(False, remark=words)
         case _:
             return Consented(False)
 
 
-def shown_before(asked: Asked) -> Iterator[RenderableType]:
-    """What the user must see to decide: the whole command, or what would change."""
+def preview(asked: Asked) -> Iterator[RenderableType]:
+    """What the user must see to decide: the whole command, or the change to a file."""
     given = asked.call.input if isinstance(asked.call.input, dict) else {}
-    match asked.wish.action:
+    match asked.request.action:
         case "run":
-            for number, line in enumerate(clean(asked.wish.subject).split("\n")):
+            for number, line in enumerate(clean(asked.request.subject).split("\n")):
                 yield Text(f"  {'$' if number == 0 else ' '} {line}", style="bold", overflow="fold")
-            for word in asked.wish.outside:
-                yield Text(f"    leads out of the workspace: {clean(word)}", style="yellow")
+            for word in asked.request.outside:
+                yield Text(f"    outside the workspace: {clean(word)}", style="yellow")
         case "write":
-            old, new = _change(given, asked.wish.subject)
-            yield from diff_lines(diff(old, new, asked.wish.subject).text, _LINES)
-            if asked.wish.named:
-                yield Text(f"    {clean(asked.wish.named)} leads there", style="yellow")
+            old, new = _change(given, asked.request.subject)
+            yield from diff_lines(diff(old, new, asked.request.subject).text, _LINES)
+            if asked.request.named:
+                yield Text(f"    {clean(asked.request.named)} is a link to it", style="yellow")
         case "call":
             for name, value in given.items():
                 yield Text(f"  {clean(str(name))}: {clean(str(value))[:2_000]}", overflow="fold")
 
 
 def _change(given: dict[str, object], path: str) -> tuple[str, str]:
-    """The file as it is and as it would be; of one that is not as the call expects, what the call says."""
+    """The file as it is and as it would be; if the old text is not in it, the texts of the call."""
     before, old, new = _content(path), given.get("old"), str(given.get("new", ""))
     if not isinstance(old, str):
         return before, str(given.get("content", ""))
@@ -81,52 +79,55 @@ def _change(given: dict[str, object], path: str) -> tuple[str, str]:
 def _content(path: str) -> str:
     try:
         file = Path(path)
-        small = file.is_file() and file.stat().st_size <= LARGEST_SHOWN
+        small = file.is_file() and file.stat().st_size <= LARGEST_READ
         return file.read_text("utf-8", "replace") if small else ""
     except OSError:
         return ""
 
 
-OTHER = Choice("Something else", "", words="your answer")
+# -- questions of the model ------------------------------------------------------------------
 
 
-def from_model(asked: context.Question) -> Question:
+def model_menu(asked: context.Question) -> Menu:
     """A question the model asks."""
-    choices = tuple(Choice(option.label, "", option.description) for option in asked.options)
-    return Question(asked.question, (*choices, OTHER) if choices else (), asked.several)
+    items = tuple(MenuItem(option.label, "", option.description) for option in asked.options)
+    other = MenuItem("Something else", "", words="your answer")
+    return Menu(asked.question, (*items, other) if items else (), asked.several)
 
 
-def answer(asked: context.Question, picked: Picked) -> str:
-    """The user's answer to it, in words."""
-    labels = [asked.options[place].label for place in picked.places if place < len(asked.options)]
-    return ", ".join([*labels, *([picked.words] if picked.words else [])]) or "(no answer)"
+def read_model_answer(asked: context.Question, answer: MenuAnswer) -> str:
+    """The user's answer to the model, in words."""
+    labels = [asked.options[place].label for place in answer.places if place < len(asked.options)]
+    return ", ".join([*labels, *([answer.words] if answer.words else [])]) or "(no answer)"
 
+
+# -- plans -----------------------------------------------------------------------------------
 
 PLAN_READY = "PlanReady"
 """The tool that hands over a plan."""
-_AFTER: dict[Mode, Choice] = {
-    "ask": Choice("Yes, and ask before each change", "y"),
-    "accept_edits": Choice("Yes, and change files here without asking", "a"),
-    "autonomous": Choice("Yes, and work autonomously as before", "b"),
+_APPROVALS: dict[Mode, MenuItem] = {
+    "ask": MenuItem("Yes, and ask before each change", "y"),
+    "accept_edits": MenuItem("Yes, and change files here without asking", "a"),
+    "autonomous": MenuItem("Yes, and work autonomously as before", "b"),
 }
 
 
-def plan(before: Mode) -> Question:
-    """Is a plan to be carried out, and how freely? ``before`` is the mode planning began in."""
+def plan_menu(before: Mode) -> Menu:
+    """Ask whether to carry out a plan, and in which mode; ``before`` is the mode in which planning began."""
     modes = _modes_after(before)
-    no = Choice("No, go on planning", "n", words="what should be different; may be empty")
-    choices = (*(_AFTER[mode] for mode in modes), no)
-    return Question("Carry out this plan?", choices, start=modes.index(before) if len(modes) > 2 else 0)
+    no = MenuItem("No, keep planning", "n", words="what should be different (may be empty)")
+    items = (*(_APPROVALS[mode] for mode in modes), no)
+    return Menu("Carry out this plan?", items, start=modes.index(before) if len(modes) > 2 else 0)
 
 
-def approved(before: Mode, picked: Picked | None) -> tuple[Consented, Mode]:
-    """What an answer to `plan` means, and the mode that follows."""
+def read_plan_answer(before: Mode, answer: MenuAnswer | None) -> tuple[Consented, Mode]:
+    """What an answer to `plan_menu` means, and the mode that follows."""
     modes = _modes_after(before)
-    if picked is not None and 0 <= picked.place < len(modes):
-        return Consented(True), modes[picked.place]
-    return Consented(False, remark=picked.words if picked else ""), before
+    if answer is not None and 0 <= answer.place < len(modes):
+        return Consented(True), modes[answer.place]
+    return Consented(False, remark=answer.words if answer else ""), before
 
 
 def _modes_after(before: Mode) -> tuple[Mode, ...]:
-    """Autonomy is offered only to whoever had it."""
+    """Autonomy is offered only if it was on before."""
     return ("ask", "accept_edits", "autonomous") if before == "autonomous" else ("ask", "accept_edits")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -57,9 +58,9 @@ def sessions(project: Project) -> list[SessionFile]:
     return [one for one in found if one.title]
 
 
-def new_name(now: datetime, digits: str) -> str:
+def new_name() -> str:
     """A name for a new session: the time, and something no other session has."""
-    return f"{now:%Y-%m-%d-%H%M%S}-{digits}"
+    return f"{datetime.now():%Y-%m-%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def title(path: Path) -> str:
@@ -171,16 +172,14 @@ def export(log: JsonlLog, target: Path, heading: str) -> int:
 
 def _sections(view: View) -> Iterator[str]:
     for item in view.items:
-        if said := "\n\n".join(filter(None, map(_block, item.said.blocks))):
-            yield f"## {_speaker(item.said)}\n\n{said}\n"
-
-
-def _speaker(said: Said) -> str:
-    if said.role == "assistant":
-        return said.model or "model"
-    if said.answers:
-        return "tool results"
-    return "note" if said.meta or said.attachment or said.role != "user" else "user"
+        said = item.said
+        speaker = "note" if said.meta or said.attachment or said.role != "user" else "user"
+        if said.role == "assistant":
+            speaker = said.model or "model"
+        elif said.answers:
+            speaker = "tool results"
+        if text := "\n\n".join(filter(None, map(_block, said.blocks))):
+            yield f"## {speaker}\n\n{text}\n"
 
 
 def _block(block: Block) -> str:

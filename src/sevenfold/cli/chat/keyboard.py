@@ -1,22 +1,13 @@
-"""What each key does.
-
-Whether a key was meant for the question that has just come up, or for the message somebody was writing.
-
-Who types fast would otherwise permit a command with the "y" of a word that was on its way.
-
-Large pastes: a few words stand for them in the input line until the message is sent.
-
-What was typed, kept across sessions for its owner's eyes: one JSON string a line, secrets masked.
-
-It is a convenience. That it cannot be read or written is no reason not to send what was typed.
-"""
+"""The keyboard of the inline app: what each key does, large pastes, and what was typed before."""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,236 +17,200 @@ from prompt_toolkit.history import History
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bindings
 from prompt_toolkit.key_binding.key_bindings import KeyBindingsBase
 
-from sevenfold.cli.chat.questions import PAGE
+from sevenfold.cli.chat.menu import PAGE
 from sevenfold.cli.text import plural
 from sevenfold.record.redact import mask
 
 if TYPE_CHECKING:
-    from sevenfold.cli.chat.inline import Inline
+    from sevenfold.cli.chat.inline import InlineScreen
 
 
-# -- keys
-
-
-def bindings(app: Inline) -> KeyBindingsBase:
+def bindings(app: InlineScreen) -> KeyBindingsBase:
     """All keys of the app."""
-    return merge_key_bindings([_always(app), _typing(app), _leaping(app), _choosing(app)])
+    return merge_key_bindings([_always(app), _typing(app), _choosing(app)])
 
 
-def _always(app: Inline) -> KeyBindings:
+def _always(app: InlineScreen) -> KeyBindings:
     keys = KeyBindings()
 
     @keys.add("c-c")
     @keys.add("<sigint>")
     def stop(event: KeyPressEvent) -> None:
-        """Interrupt, throw away what is typed, or, the second time in a row, leave."""
+        """Interrupt, discard what is typed, or, the second time in a row, leave."""
         if app.asking is not None or (app.busy and not app.stopping):
             app.interrupt()
-        elif app.parts.typed.text:
-            app.parts.typed.reset(append_to_history=True)
+        elif app.typed.text:
+            app.typed.reset(append_to_history=True)
         elif app.pressed_twice():
             app.leave()
 
     @keys.add("c-o")
     def open_last(event: KeyPressEvent) -> None:
-        """Show the last folded line in full."""
-        if app.driver is not None:
-            app.driver.command("/show")
+        app.command("/show")
 
     @keys.add("c-l")
-    def clean(event: KeyPressEvent) -> None:
-        """An empty screen."""
+    def clear_screen(event: KeyPressEvent) -> None:
         event.app.renderer.clear()
 
     @keys.add("c-z")
     def suspend(event: KeyPressEvent) -> None:
-        """Back to the shell for a while."""
         event.app.suspend_to_background()
 
     return keys
 
 
-def _typing(app: Inline) -> KeyBindings:
+def _typing(app: InlineScreen) -> KeyBindings:
     keys = KeyBindings()
     free = Condition(lambda: app.asking is None)
-    typed = free & Condition(lambda: app.parts.layout.has_focus(app.parts.typed))
-    empty = Condition(lambda: not app.parts.typed.text)
+    typed = free & Condition(lambda: app.layout.has_focus(app.typed))
+    empty = Condition(lambda: not app.typed.text)
 
     @keys.add("enter", filter=typed)
     def enter(event: KeyPressEvent) -> None:
-        """Send; behind a backslash, a new line."""
-        buffer = app.parts.typed
-        if buffer.document.text_before_cursor.endswith("\\"):
-            buffer.delete_before_cursor()
-            buffer.newline(copy_margin=False)
+        """Send; after a backslash, start a new line."""
+        if app.typed.document.text_before_cursor.endswith("\\"):
+            app.typed.delete_before_cursor()
+            app.typed.newline(copy_margin=False)
             return
-        text = buffer.text
-        buffer.reset(append_to_history=bool(text.strip()))
-        app.submit(app.pastes.whole(text))
+        text = app.typed.text
+        app.typed.reset(append_to_history=bool(text.strip()))
+        app.submit(app.pastes.expand(text))
 
     @keys.add("<bracketed-paste>", filter=typed)
     def paste(event: KeyPressEvent) -> None:
-        """What was pasted; a few words for it where it is much."""
-        app.parts.typed.insert_text(app.pastes.taken(event.data))
+        app.typed.insert_text(app.pastes.fold(event.data))
 
     @keys.add("escape", "enter", filter=typed)
     @keys.add("c-j", filter=typed)
     def newline(event: KeyPressEvent) -> None:
-        """A new line."""
-        app.parts.typed.newline(copy_margin=False)
+        app.typed.newline(copy_margin=False)
 
     @keys.add("escape", filter=free)
     def escape(event: KeyPressEvent) -> None:
-        """Interrupt, or close the list of completions."""
-        if app.parts.typed.complete_state:
-            app.parts.typed.cancel_completion()
+        """Close the list of completions, or interrupt."""
+        if app.typed.complete_state:
+            app.typed.cancel_completion()
         elif app.busy:
             app.interrupt()
 
     @keys.add("escape", "escape", filter=free)
-    def twice(event: KeyPressEvent) -> None:
-        """Rewind; while it works, interrupt."""
+    def escape_twice(event: KeyPressEvent) -> None:
+        """Rewind; while the agent works, interrupt."""
         if app.busy:
             app.interrupt()
-        elif not app.parts.typed.text and app.driver is not None:
-            app.driver.command("/rewind")
+        elif not app.typed.text:
+            app.command("/rewind")
 
     @keys.add("c-d", filter=typed & empty)
     def end(event: KeyPressEvent) -> None:
-        """Leave."""
         app.leave()
 
     @keys.add("s-tab", filter=free)
     def mode(event: KeyPressEvent) -> None:
-        """The next mode."""
-        if app.driver is not None:
-            app.driver.next_mode()
+        app.next_mode()
 
     return keys
 
 
-def _choosing(app: Inline) -> KeyBindings:
+def _choosing(app: InlineScreen) -> KeyBindings:
     keys = KeyBindings()
     choosing = Condition(lambda: app.asking is not None and not app.asking.writing)
     writing = Condition(lambda: app.asking is not None and app.asking.writing)
+
+    for key, by in (("pageup", -PAGE), ("pagedown", PAGE), ("home", -sys.maxsize), ("end", sys.maxsize)):
+        keys.add(key, filter=choosing)(partial(_jump, app, by))
 
     @keys.add("up", filter=choosing)
     @keys.add("down", filter=choosing)
     @keys.add("space", filter=choosing)
     @keys.add("enter", filter=choosing)
     def move(event: KeyPressEvent) -> None:
-        """Move the pointer, tick, or take what it points to."""
-        asking = app.asking
-        if asking is None or app.meant_for_the_draft(event.data):
+        """Move the pointer, tick, or choose."""
+        state = app.asking
+        if state is None or app.belongs_to_draft(event.data):
             return
         match event.key_sequence[0].key:
             case "up":
-                app.moved(asking.moved(-1))
+                app.advance(state.move(-1))
             case "down":
-                app.moved(asking.moved(1))
+                app.advance(state.move(1))
             case " ":
-                app.moved(asking.ticking())
+                app.advance(state.toggle())
             case _:
-                app.moved(asking.entered())
+                app.advance(state.enter())
 
     @keys.add("<any>", filter=choosing)
     def letter(event: KeyPressEvent) -> None:
-        """A letter or a number chooses."""
-        if app.asking is not None and not app.meant_for_the_draft(event.data):
-            app.moved(app.asking.pressed(event.data.lower()))
+        if app.asking is not None and not app.belongs_to_draft(event.data):
+            app.advance(app.asking.press(event.data.lower()))
 
     @keys.add("enter", filter=writing)
     def send(event: KeyPressEvent) -> None:
-        """The answer is complete."""
         if app.asking is not None:
-            app.moved(app.asking.entered(app.parts.remark.text))
+            app.advance(app.asking.enter(app.remark.text))
 
     @keys.add("escape", filter=choosing | writing)
     def back(event: KeyPressEvent) -> None:
-        """Back to the choices, or no answer at all."""
-        asking = app.asking
-        if asking is not None and asking.writing and asking.question.choices:
-            app.moved(asking.back())
+        """Return to the items, or give no answer."""
+        state = app.asking
+        if state is not None and state.writing and state.menu.items:
+            app.advance(state.back())
         else:
             app.answer(None)
 
     return keys
 
 
-def _leaping(app: Inline) -> KeyBindings:
-    keys = KeyBindings()
-    choosing = Condition(lambda: app.asking is not None and not app.asking.writing)
-
-    @keys.add("pageup", filter=choosing)
-    @keys.add("pagedown", filter=choosing)
-    @keys.add("home", filter=choosing)
-    @keys.add("end", filter=choosing)
-    def leap(event: KeyPressEvent) -> None:
-        """Move the pointer far."""
-        asking = app.asking
-        if asking is None:
-            return
-        count = len(asking.question.choices)
-        match event.key_sequence[0].key:
-            case "pageup":
-                app.moved(asking.leapt(-PAGE))
-            case "pagedown":
-                app.moved(asking.leapt(PAGE))
-            case "home":
-                app.moved(asking.leapt(-count))
-            case _:
-                app.moved(asking.leapt(count))
-
-    return keys
+def _jump(app: InlineScreen, by: int, event: KeyPressEvent) -> None:
+    if app.asking is not None:
+        app.advance(app.asking.jump(by))
 
 
-# -- momentum
+class TypingGuard:
+    """Tells a key meant for a menu that has just come up from one meant for the message being typed.
 
+    A fast typist would otherwise permit a command with the "y" of a word.
+    """
 
-PAUSE = 0.8
-"""Seconds without a key after which somebody who was typing is taken to have seen the question."""
-
-
-class Momentum:
-    """Follows when keys came."""
+    PAUSE = 0.8
+    """Seconds without a key after which the user is assumed to have seen the menu."""
 
     def __init__(self) -> None:
         self._typed = self._guarded = float("-inf")
 
     def typed(self, now: float) -> None:
-        """Something was written into the message."""
+        """Something was typed into the message."""
         self._typed = now
 
     def asked(self, now: float, draft: str) -> None:
-        """A question came up while this was in the message."""
-        if draft and now - self._typed < PAUSE:
-            self._guarded = now + PAUSE
+        """A menu came up while the message had this text."""
+        if draft and now - self._typed < self.PAUSE:
+            self._guarded = now + self.PAUSE
 
-    def carries(self, now: float) -> bool:
-        """Is a key that comes now still part of the message?"""
+    def guards(self, now: float) -> bool:
+        """Whether a key pressed now still belongs to the message."""
         if now > self._guarded:
             return False
-        self._guarded = now + PAUSE
+        self._guarded = now + self.PAUSE
         return True
 
 
-# -- pastes
-
+# -- pastes ----------------------------------------------------------------------------------
 
 MOST_LINES = 20
 MOST_CHARACTERS = 2_000
-"""What has more than either is not shown where the user types."""
-_STAND_IN = re.compile(r"\[paste (\d+): [\d,]+ (?:lines?|characters)\]")
+"""A paste with more lines or characters than this is not shown in the input."""
+_PLACEHOLDER = re.compile(r"\[paste (\d+): [\d,]+ (?:lines?|characters)\]")
 
 
 class Pastes:
-    """What was pasted in this run, by number."""
+    """Large pastes, each replaced by a short placeholder in the input until the message is sent."""
 
     def __init__(self) -> None:
         self._kept: list[str] = []
 
-    def taken(self, text: str) -> str:
-        """What to put into the input line for a paste."""
+    def fold(self, text: str) -> str:
+        """What to put into the input for a paste."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.count("\n") + (not text.endswith("\n"))
         if lines <= MOST_LINES and len(text) <= MOST_CHARACTERS:
@@ -264,32 +219,40 @@ class Pastes:
         size = plural(lines, "line") if lines > 1 else f"{len(text):,} characters"
         return f"[paste {len(self._kept)}: {size}]"
 
-    def whole(self, text: str) -> str:
+    def expand(self, text: str) -> str:
         """The message with every paste in its place."""
-        return _STAND_IN.sub(self._pasted, text)
+        return _PLACEHOLDER.sub(self._paste, text)
 
-    def _pasted(self, match: re.Match[str]) -> str:
+    def _paste(self, match: re.Match[str]) -> str:
         place = int(match[1]) - 1
         return self._kept[place] if place < len(self._kept) else match[0]
 
 
-# -- input_history
-
+# -- history ---------------------------------------------------------------------------------
 
 MOST_READ = 1024 * 1024
-"""Bytes of the file that are read, its newest."""
+"""Bytes read from the end of the history file."""
 
 
-class TypedHistory(History):
-    """The history in a file, made when something is typed."""
+class InputHistory(History):
+    """What was typed, in a file only its owner can read: one JSON string a line, secrets masked.
+
+    It is a convenience: if the file cannot be read or written, typing works all the same.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
 
     def load_history_strings(self) -> Iterable[str]:
-        """All that can be read, the newest first."""
-        return [words for line in reversed(self._lines()) if (words := _words(line))]
+        """Everything that can be read, the newest first."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - MOST_READ))
+                lines = file.read().splitlines()
+        except OSError:
+            return []
+        return [words for line in reversed(lines) if (words := _decode(line))]
 
     def store_string(self, string: str) -> None:
         """Keep what was typed, without the secrets in it."""
@@ -300,16 +263,8 @@ class TypedHistory(History):
             with os.fdopen(handle, "ab") as file:
                 file.write(line)
 
-    def _lines(self) -> list[bytes]:
-        try:
-            with self._path.open("rb") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - MOST_READ))
-                return file.read().splitlines()
-        except OSError:
-            return []
 
-
-def _words(line: bytes) -> str:
+def _decode(line: bytes) -> str:
     try:
         return msgspec.json.decode(line, type=str)
     except msgspec.MsgspecError:

@@ -1,7 +1,7 @@
-"""Markdown that arrives piece by piece: what is complete is printed for good, the rest is shown until it is.
+"""Markdown that arrives piece by piece: what is complete is printed for good, the rest is shown as it grows.
 
-`Stream` cuts a growing text where nothing that follows can change how it looks: at blank lines outside of code and
-lists, and inside long code at line ends. `rendered` makes of such a part what a terminal shows.
+`MarkdownStream` cuts a growing text where nothing that follows can change how it looks: at blank lines outside of code
+and lists, and at line ends inside long code. `render_markdown` turns such a part into what a terminal shows.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from rich.text import Text
 from sevenfold.cli.text import clean
 
 LONGEST_CODE = 60
-"""Lines of code that are held back until the code ends; longer code is printed in parts."""
+"""Lines of code held back until the code ends; longer code is printed in parts."""
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _INSIDE = re.compile(r"( {2,}|\t|\s*([-*+]|\d{1,9}[.)])(\s|$)|\s*\||\s*>)")
-"""Lines that may belong to a list, a table or a quotation that goes on."""
+"""Lines that may continue a list, a table or a quotation."""
 
 
-class Stream:
+class MarkdownStream:
     """A text that grows."""
 
     def __init__(self) -> None:
@@ -32,11 +32,11 @@ class Stream:
 
     @property
     def pending(self) -> str:
-        """What may still change."""
+        """The part that may still change."""
         return self._pending
 
     def feed(self, words: str) -> str:
-        """Add words; returns what is complete now, possibly nothing."""
+        """Add words; returns what is now complete, possibly nothing."""
         self._pending += words
         if "\n" not in words:
             return ""
@@ -47,13 +47,13 @@ class Stream:
         return done
 
     def end(self) -> str:
-        """Nothing more comes; returns the rest."""
+        """End the text; returns the rest."""
         rest, self._pending = self._pending, ""
         return rest
 
 
 def _complete(text: str) -> int:
-    """How far the text is settled."""
+    """How much of the text is settled."""
     settled, place, fence, after_blank = 0, 0, "", False
     for line in text.splitlines(keepends=True):
         opens = _FENCE.match(line)
@@ -67,7 +67,7 @@ def _complete(text: str) -> int:
         elif not line.strip():
             after_blank = True
         elif after_blank:
-            # What comes after a blank line says whether what was before it has ended.
+            # The line after a blank line shows whether the paragraph or list before it has ended.
             if line.endswith("\n") and not _INSIDE.match(line):
                 settled = place
             after_blank = False
@@ -76,7 +76,7 @@ def _complete(text: str) -> int:
 
 
 def _part_of_code(text: str) -> tuple[str, str] | None:
-    """The beginning of a long piece of code, and the rest with its opening line again."""
+    """The beginning of a long code block, and the rest with its opening line repeated."""
     first, _, rest = text.partition("\n")
     opens = _FENCE.match(first)
     lines = rest.splitlines(keepends=True)
@@ -88,7 +88,7 @@ def _part_of_code(text: str) -> tuple[str, str] | None:
 
 
 class _Code(CodeBlock):
-    """Code without a coloured ground, so that it can be copied and read anywhere."""
+    """Code without a background colour, so that it can be read on any terminal."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip("\n")
@@ -99,15 +99,15 @@ class _Code(CodeBlock):
 
 
 class _Heading(Heading):
-    """A heading on the left, its signs kept: they say the level where bold does not show."""
+    """A heading on the left that keeps its signs: they show the level where bold does not."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         level = int(self.tag.removeprefix("h"))
         yield Text.assemble(("#" * level + " ", "bold cyan"), self.text, style="bold")
 
 
-class Rendered(Markdown):
-    """Markdown as this app shows it."""
+class ChatMarkdown(Markdown):
+    """Markdown as the chat shows it."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
@@ -117,6 +117,6 @@ class Rendered(Markdown):
     }
 
 
-def rendered(text: str) -> Rendered:
-    """A part of an answer; links show their address, since what a terminal would open should be seen."""
-    return Rendered(clean(text), hyperlinks=False, inline_code_theme="ansi_dark")
+def render_markdown(text: str) -> ChatMarkdown:
+    """A part of an answer; links show their address, because the user should see what a terminal would open."""
+    return ChatMarkdown(clean(text), hyperlinks=False, inline_code_theme="ansi_dark")

@@ -1,4 +1,4 @@
-"""The app for terminals that can do nothing: lines in, lines out, no cursor, no colour."""
+"""The app for terminals without a cursor: lines in, lines out, no colour."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from shutil import get_terminal_size
 
 from rich.console import RenderableType
 
-from sevenfold.cli.chat import slash_commands as commands
+from sevenfold.cli.chat import slash_commands
 from sevenfold.cli.chat.chat import Chat
-from sevenfold.cli.chat.questions import PAGE, Asking, Picked, Question, answered, listed
-from sevenfold.cli.chat.screen import Job, Paper, Signs, no_more_interrupts
+from sevenfold.cli.chat.menu import PAGE, Menu, MenuAnswer, MenuState, list_menu, read_answer
+from sevenfold.cli.chat.screen import Renderer, Signs, Worker, ignore_interrupts
 
 _TICK = 0.2
-Asked = tuple[Question, Future[Picked | None]]
+Asked = tuple[Menu, Future[MenuAnswer | None]]
 
 
-class Plain:
-    """The screen of a chat, without a screen."""
+class PlainScreen:
+    """The screen of a chat on a terminal that only takes lines."""
 
-    def __init__(self, paper: Paper, signs: Signs, read: Callable[[str], str] = input) -> None:
+    def __init__(self, renderer: Renderer, signs: Signs, read: Callable[[str], str] = input) -> None:
         self.signs = signs
-        self._paper = paper
+        self._renderer = renderer
         self._read = read
         self._asked: queue.Queue[Asked | BaseException | None] = queue.Queue()
         self._suggested = ""
-        self._job = Job(self._asked.put)
+        self._worker = Worker(self._asked.put)
 
     @property
     def width(self) -> int:
@@ -37,23 +37,23 @@ class Plain:
 
     def show(self, *shown: RenderableType) -> None:
         """Print."""
-        text = self._paper.ansi(*shown, width=self.width)
+        text = self._renderer.ansi(*shown, width=self.width)
         sys.stdout.write("\n".join(line.rstrip() for line in text.split("\n")))
         sys.stdout.flush()
 
-    def ask(self, question: Question) -> Picked | None:
-        """Wait for the user's choice; None if there was none."""
-        if not self._job.busy:
-            return self._answer(question)
-        waiting: Future[Picked | None] = Future()
-        self._asked.put((question, waiting))
+    def ask(self, menu: Menu) -> MenuAnswer | None:
+        """Wait for the user's answer; None if there is none."""
+        if not self._worker.busy:
+            return self._answer(menu)
+        waiting: Future[MenuAnswer | None] = Future()
+        self._asked.put((menu, waiting))
         return waiting.result()
 
     def changed(self) -> None:
         """Nothing is drawn here."""
 
     def suggest(self, words: str) -> None:
-        """Show words the user may want to send again."""
+        """Show words before the next prompt."""
         self._suggested = words
 
     def run(self, opening: Callable[[], Chat], prompt: str = "") -> Chat:
@@ -62,7 +62,7 @@ class Plain:
         try:
             self._talk(chat, prompt)
         finally:
-            no_more_interrupts()
+            ignore_interrupts()
             chat.close()
         return chat
 
@@ -74,16 +74,16 @@ class Plain:
                 return
             if not text.strip():
                 continue
-            if commands.is_command(text):
-                self._job.begin(lambda line=text: commands.run(chat, line.strip()))  # type: ignore[misc]
+            if slash_commands.is_command(text):
+                self._worker.begin(lambda line=text: slash_commands.run(chat, line.strip()))  # type: ignore[misc]
             else:
-                self._job.begin(lambda words=text: chat.turn(words))  # type: ignore[misc]
+                self._worker.begin(lambda words=text: chat.turn(words))  # type: ignore[misc]
             self._wait(chat)
 
     def _typed(self) -> str | None:
-        """A message; lines that end in a backslash go on. None: the user leaves."""
+        """A message; a line that ends in a backslash continues. None: the user leaves."""
         if self._suggested:
-            sys.stdout.write(f"(you said: {self._suggested})\n")
+            sys.stdout.write(f"(your message was: {self._suggested})\n")
             self._suggested = ""
         lines: list[str] = []
         while True:
@@ -99,7 +99,7 @@ class Plain:
                 return "\n".join(lines)
 
     def _wait(self, chat: Chat) -> None:
-        """Until what is under way is done; Ctrl-C stops it."""
+        """Wait until the work is done; Ctrl-C stops it."""
         while True:
             try:
                 came = self._asked.get(timeout=_TICK)
@@ -113,21 +113,21 @@ class Plain:
             except KeyboardInterrupt:
                 chat.interrupt()
 
-    def _answer(self, question: Question) -> Picked | None:
+    def _answer(self, menu: Menu) -> MenuAnswer | None:
         first = 0
-        sys.stdout.write("\n".join(listed(question)) + "\n")
+        sys.stdout.write("\n".join(list_menu(menu)) + "\n")
         try:
             while True:
                 line = self._read("? ")
-                if not line.strip() and first + PAGE < len(question.choices):
+                if not line.strip() and first + PAGE < len(menu.items):
                     first += PAGE
-                    sys.stdout.write("\n".join(listed(question, first)) + "\n")
+                    sys.stdout.write("\n".join(list_menu(menu, first)) + "\n")
                     continue
-                came = answered(question, line)
-                if isinstance(came, Asking):
-                    came = came.entered(self._read("your words: "))
-                if isinstance(came, Picked):
+                came = read_answer(menu, line)
+                if isinstance(came, MenuState):
+                    came = came.enter(self._read(f"{came.wanted()}: "))
+                if isinstance(came, MenuAnswer):
                     return came
-                sys.stdout.write("Type the number of a choice.\n")
+                sys.stdout.write("Type the number of an answer.\n")
         except (EOFError, KeyboardInterrupt):
             return None

@@ -1,7 +1,7 @@
 """A single run without a screen: `sevenfold chat -p "…"`, for scripts and pipes.
 
-Nobody can be asked, so what is not allowed by mode or rule is refused, and the model is told so. Standard output
-carries the answer alone, or JSON; everything else goes to the error stream.
+There is no one to ask for permission, so whatever the mode and rules do not allow is refused, and the model hears that.
+Standard output carries only the answer, or JSON; everything else goes to the error stream.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from sevenfold.agent.agent import Agent
 from sevenfold.agent.events import (
     AgentEvent,
     Ended,
+    Finished,
     Happened,
     Mentioned,
     ToolBegan,
     ToolEnded,
     ToolProgress,
 )
-from sevenfold.agent.loop import Finished
-from sevenfold.cli.chat.lines import text_of, told
-from sevenfold.cli.chat.status import Ledger
+from sevenfold.cli.chat.lines import event_line, text_of
+from sevenfold.cli.chat.status import Spending
 from sevenfold.cli.text import clean
 from sevenfold.errors import ModelError, UserError
 from sevenfold.events import Answered
@@ -35,12 +35,12 @@ Format = Literal["text", "json", "stream-json"]
 DONE, NOT_DONE, INTERRUPTED = 0, 1, 130
 
 
-class Result(Struct, frozen=True, kw_only=True):
-    """What a run came to: the object printed by ``json``, and the last line of ``stream-json``."""
+class PrintResult(Struct, frozen=True, kw_only=True):
+    """The result of a run: the object that ``json`` prints, and the last line of ``stream-json``."""
 
     type: Literal["result"] = "result"
     end: str
-    """done, or why it stopped before: interrupted, max_turns, budget, refused, blocked, cut or error."""
+    """done, or why it stopped early: interrupted, max_turns, budget, refused, blocked, cut or error."""
     text: str = ""
     """The last answer."""
     error: str = ""
@@ -52,25 +52,25 @@ class Result(Struct, frozen=True, kw_only=True):
     cache_read_tokens: int = 0
     output_tokens: int = 0
     usd: float | None = None
-    """What the run cost; null where a price is unknown."""
+    """The cost of the run; null if a price is unknown."""
 
 
 def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, out: TextIO) -> int:
     """Run once and print; returns the exit code."""
-    ledger, finished, error = Ledger(), Finished("interrupted"), ""
-    tell = _teller(how, out)
+    spent, finished, error = Spending(), Finished("interrupted"), ""
+    show = _printer(how, out)
     try:
         for event in agent.stream(prompt):
             if isinstance(event, Happened):
-                ledger = ledger.heard(event.event)
+                spent = spent.add(event.event)
             if isinstance(event, Ended):
                 finished = event.finished
-            tell(event)
+            show(event)
     except ModelError as wrong:
         error = str(wrong)
     except KeyboardInterrupt:
         error = "interrupted"
-    result = Result(
+    result = PrintResult(
         end="error" if error and error != "interrupted" else finished.end,
         text=finished.text,
         error=error or finished.detail,
@@ -78,10 +78,10 @@ def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, 
         model=agent.model,
         offline=offline,
         turns=finished.turns,
-        prompt_tokens=ledger.prompt,
-        cache_read_tokens=ledger.read,
-        output_tokens=ledger.output,
-        usd=0.0 if offline else ledger.usd,
+        prompt_tokens=spent.prompt,
+        cache_read_tokens=spent.read,
+        output_tokens=spent.output,
+        usd=0.0 if offline else spent.usd,
     )
     _print(result, how, out)
     if error == "interrupted":
@@ -89,7 +89,7 @@ def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, 
     return DONE if result.end == "done" else NOT_DONE
 
 
-def _print(result: Result, how: Format, out: TextIO) -> None:
+def _print(result: PrintResult, how: Format, out: TextIO) -> None:
     if how == "text":
         if result.text:
             _write(clean(result.text), out)
@@ -104,14 +104,14 @@ def _write(line: str, out: TextIO) -> None:
         out.write(f"{line}\n")
         out.flush()
     except BrokenPipeError:
-        # Whoever read it has gone.
+        # The reader closed its end; `main` handles that.
         raise
     except OSError as error:
-        raise UserError(f"the answer cannot be written to standard output: {error.strerror}") from error
+        raise UserError(f"cannot write the answer to standard output: {error.strerror}") from error
 
 
-def _teller(how: Format, out: TextIO) -> Callable[[AgentEvent], None]:
-    """What to do with each event while it runs."""
+def _printer(how: Format, out: TextIO) -> Callable[[AgentEvent], None]:
+    """The function that prints each event as it happens."""
 
     def stream(event: AgentEvent) -> None:
         if (shown := as_json(event)) is not None:
@@ -122,7 +122,7 @@ def _teller(how: Format, out: TextIO) -> Callable[[AgentEvent], None]:
             sys.stderr.write(
                 f"sevenfold: @{clean(event.path)} was not read: {clean(text_of(event.output))}\n"
             )
-        line = told(event.event) if isinstance(event, Happened) else None
+        line = event_line(event.event) if isinstance(event, Happened) else None
         if line is not None and line.level in ("warning", "error"):
             sys.stderr.write(f"sevenfold: {line.level}: {clean(line.line)}\n")
 
@@ -130,7 +130,7 @@ def _teller(how: Format, out: TextIO) -> Callable[[AgentEvent], None]:
 
 
 def as_json(event: AgentEvent) -> dict[str, Any] | None:
-    """An event as one line of ``stream-json``; None if it has none."""
+    """An event as a line of ``stream-json``; None if it has none."""
     match event:
         case Piece(kind="text" | "thinking" as kind, words=words):
             return {"type": kind, "text": words}
@@ -146,7 +146,7 @@ def as_json(event: AgentEvent) -> dict[str, Any] | None:
         case Happened(event=Answered() as answered):
             return {"type": "answered", **_fields(answered)}
         case Happened(event=happened):
-            line = told(happened)
+            line = event_line(happened)
             if line is None:
                 return None
             return {"type": "told", "level": line.level, "text": line.line, **_fields(happened)}

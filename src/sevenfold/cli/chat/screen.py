@@ -1,11 +1,4 @@
-"""What a chat needs of whoever shows it; the inline app, the plain one and a run without a screen each have it.
-
-The signs lines begin with, in a rich and in a poor alphabet; each says by itself what colour only underlines.
-
-From things rich prints to the characters a terminal gets: for a width, with as much colour as is wanted.
-
-The one thing a chat does at a time, in a thread of its own, and whatever went wrong in it.
-"""
+"""What a chat needs of the app that shows it: the screen, its signs and colours, and a thread to work in."""
 
 from __future__ import annotations
 
@@ -19,46 +12,11 @@ from msgspec import Struct
 from rich.console import Console, RenderableType
 
 if TYPE_CHECKING:
-    from sevenfold.cli.chat.questions import Picked, Question
-
-# -- screen
-
-
-class Screen(Protocol):
-    """Shows things and asks questions; may be called from any thread."""
-
-    @property
-    def signs(self) -> Signs:
-        """The alphabet."""
-        ...
-
-    @property
-    def width(self) -> int:
-        """Cells in a line."""
-        ...
-
-    def show(self, *shown: RenderableType) -> None:
-        """Print for good."""
-        ...
-
-    def ask(self, question: Question) -> Picked | None:
-        """Wait for the user's choice; None if there was none."""
-        ...
-
-    def changed(self) -> None:
-        """What is under way, or the status, is another one now."""
-        ...
-
-    def suggest(self, words: str) -> None:
-        """Put words where the user types, to be changed or sent."""
-        ...
-
-
-# -- signs
+    from sevenfold.cli.chat.menu import Menu, MenuAnswer
 
 
 class Signs(Struct, frozen=True):
-    """One alphabet."""
+    """The signs that lines begin with; each says on its own what colour only underlines."""
 
     prompt: str = "›"
     working: tuple[str, ...] = ("◐", "◓", "◑", "◒")
@@ -102,9 +60,9 @@ POOR = Signs(
 
 
 def signs_for(encoding: str | None) -> Signs:
-    """The alphabet an encoding can write."""
+    """The signs an encoding can write."""
     try:
-        "".join(one if isinstance(one, str) else "".join(one) for one in _values(RICH)).encode(
+        "".join("".join(getattr(RICH, name)) for name in Signs.__struct_fields__).encode(
             encoding or "ascii"
         )
     except (UnicodeEncodeError, LookupError):
@@ -112,12 +70,37 @@ def signs_for(encoding: str | None) -> Signs:
     return RICH
 
 
-def _values(signs: Signs) -> tuple[str | tuple[str, ...], ...]:
-    return tuple(getattr(signs, name) for name in Signs.__struct_fields__)
+class Screen(Protocol):
+    """Shows things and asks questions; may be called from any thread."""
+
+    @property
+    def signs(self) -> Signs:
+        """The signs its terminal can show."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Cells in a line."""
+        ...
+
+    def show(self, *shown: RenderableType) -> None:
+        """Print for good."""
+        ...
+
+    def ask(self, menu: Menu) -> MenuAnswer | None:
+        """Wait for the user's answer; None if there is none."""
+        ...
+
+    def changed(self) -> None:
+        """Draw the activity and the status again."""
+        ...
+
+    def suggest(self, words: str) -> None:
+        """Put words into the input, to be edited or sent."""
+        ...
 
 
-# -- paper
-
+# -- colours ---------------------------------------------------------------------------------
 
 Colours = Literal["none", "plain", "some", "many", "all"]
 _SYSTEMS: dict[Colours, Literal["standard", "256", "truecolor"] | None] = {
@@ -130,14 +113,14 @@ _SYSTEMS: dict[Colours, Literal["standard", "256", "truecolor"] | None] = {
 NARROWEST = 20
 
 
-class Paper(Struct, frozen=True):
-    """How much a terminal can show."""
+class Renderer(Struct, frozen=True):
+    """Turns what rich prints into the characters a terminal gets."""
 
     colours: Colours = "none"
     """none: characters only; plain: bold and dim, but no colour."""
 
     def ansi(self, *shown: RenderableType, width: int) -> str:
-        """The characters for it."""
+        """The characters for a terminal of this width."""
         target = io.StringIO()
         console = Console(
             file=target,
@@ -167,21 +150,20 @@ def colours_of(environ: Mapping[str, str]) -> Colours:
     return "many" if "256" in term else "some"
 
 
-# -- job
-
+# -- work ------------------------------------------------------------------------------------
 
 LEAVING_SECONDS = 8.0
-"""How long leaving waits for what is under way to come to its end."""
+"""How long leaving waits for the work in progress."""
 
 
-def no_more_interrupts() -> None:
-    """From now on the program only writes out what must be whole, and ends; that takes a few seconds at most."""
+def ignore_interrupts() -> None:
+    """From now on the program only finishes writing, which takes a few seconds at most."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-class Job:
-    """Runs work, one piece after the other."""
+class Worker:
+    """Does one thing at a time in a thread; ``over`` is called at its end, with the error if there was one."""
 
     def __init__(self, over: Callable[[BaseException | None], None]) -> None:
         self._over = over
@@ -189,25 +171,24 @@ class Job:
 
     @property
     def busy(self) -> bool:
-        """Is something under way?"""
+        """Whether it is at work."""
         return self._thread is not None and self._thread.is_alive()
 
     def begin(self, work: Callable[[], object]) -> None:
-        """Start; ``over`` is told of the end, with the error if there was one."""
+        """Start the work."""
 
         def run() -> None:
             error = None
             try:
                 work()
-            except BaseException as wrong:  # noqa: BLE001 (handed to whoever shows it; nothing is hidden)
+            except BaseException as wrong:  # noqa: BLE001 (the app shows or raises it)
                 error = wrong
             self._over(error)
 
         self._thread = threading.Thread(target=run, daemon=True, name="sevenfold-chat")
         self._thread.start()
 
-    def wait(self, seconds: float = LEAVING_SECONDS) -> bool:
-        """Wait for its end; says whether it came."""
+    def wait(self, seconds: float = LEAVING_SECONDS) -> None:
+        """Wait for the end of the work."""
         if self._thread is not None:
             self._thread.join(seconds)
-        return not self.busy

@@ -6,8 +6,6 @@ and dispatch all read it, so everything that is listed works.
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections.abc import Callable
 from datetime import datetime
 from difflib import get_close_matches
@@ -22,11 +20,13 @@ from rich.text import Text
 from sevenfold.agent.permissions.engine import Mode
 from sevenfold.cli.chat import history, pages
 from sevenfold.cli.chat.chat import Chat
-from sevenfold.cli.chat.markdown import rendered
-from sevenfold.cli.chat.questions import Choice, Question
-from sevenfold.cli.chat.status import Ledger
+from sevenfold.cli.chat.markdown import render_markdown
+from sevenfold.cli.chat.menu import Menu, MenuItem
+from sevenfold.cli.chat.pages import WindowContents
+from sevenfold.cli.chat.start import MOST_LISTED, session_menu
+from sevenfold.cli.chat.status import Spending
 from sevenfold.cli.config import entry
-from sevenfold.cli.text import one_line, parse_time, plural, short_count, size
+from sevenfold.cli.text import one_line, parse_time, plural, short_count
 from sevenfold.conversation.history import requests
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.lab.profile.files import profile_file
@@ -36,7 +36,6 @@ from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.settings_files import load
 
-MOST_LISTED = 20
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 
@@ -74,8 +73,8 @@ def _rewind(chat: Chat, rest: str) -> None:
     if not points:
         raise Refused("there is nothing to rewind: no message was sent yet")
     now = datetime.now()
-    choices = tuple(Choice(_first_line(one.words), before=_when(one, now)) for one in points)
-    place = chat.ask(Question("Go back to before which message?", choices))
+    items = tuple(MenuItem(_first_line(one.words), before=_when(one, now)) for one in points)
+    place = chat.ask(Menu("Go back to before which message?", items))
     if place < 0:
         return
     chosen = points[place]
@@ -113,16 +112,16 @@ def _recall(chat: Chat, rest: str) -> None:
 
 def _notes(chat: Chat, rest: str) -> None:
     text = chat.agent.session.notes()
-    chat.screen.show(rendered(text) if text else Text("This session has no notes yet.", style="dim"))
+    chat.screen.show(render_markdown(text) if text else Text("This session has no notes yet.", style="dim"))
 
 
 def _export(chat: Chat, rest: str) -> None:
     if not rest:
         raise InputError("say where to: /export FILE (.md, or .jsonl for the raw records)")
     target = Path(rest).expanduser()
-    target = target if target.is_absolute() else chat.start.folder / target
-    transcript = user_home().project(chat.start.folder).transcript(chat.start.name)
-    number = history.export(JsonlLog(transcript), target, chat.start.name)
+    target = target if target.is_absolute() else chat.options.folder / target
+    transcript = user_home().project(chat.options.folder).transcript(chat.options.name)
+    number = history.export(JsonlLog(transcript), target, chat.options.name)
     chat.say("note", f"{plural(number, 'record')} written to {target}")
 
 
@@ -130,13 +129,13 @@ def _export(chat: Chat, rest: str) -> None:
 
 
 def _clear(chat: Chat, rest: str) -> None:
-    before = chat.start.name
-    chat.switch(replace(chat.start, name=fresh_name(), resumed=False))
+    before = chat.options.name
+    chat.switch(replace(chat.options, name=history.new_name(), resumed=False))
     chat.say("note", f"new session; to return to the previous one: /resume {before}")
 
 
 def _resume(chat: Chat, rest: str) -> None:
-    kept = [one for one in sessions_of(chat.start.folder) if one.name != chat.start.name]
+    kept = [one for one in sessions_of(chat.options.folder) if one.name != chat.options.name]
     if rest:
         chosen = next((one for one in kept if one.name == rest), None)
         if chosen is None:
@@ -144,22 +143,22 @@ def _resume(chat: Chat, rest: str) -> None:
     else:
         if not kept:
             raise Refused("there is no other session in this folder")
-        place = chat.ask(session_question(kept[:MOST_LISTED], time.time()))
+        place = chat.ask(session_menu(kept[:MOST_LISTED]))
         if place < 0:
             return
         chosen = kept[place]
-    chat.switch(replace(chat.start, name=chosen.name, resumed=True))
+    chat.switch(replace(chat.options, name=chosen.name, resumed=True))
     show_resumed(chat)
 
 
 def _model(chat: Chat, rest: str) -> None:
     if not rest:
-        chat.screen.show(Text(f"now: {chat.start.model}\nknown: {', '.join(names())}"))
+        chat.screen.show(Text(f"now: {chat.options.model}\nknown: {', '.join(names())}"))
         return
-    chat.switch(replace(chat.start, model=rest, resumed=True))
+    chat.switch(replace(chat.options, model=rest, resumed=True))
     chat.say("note", f"{chat.agent.model} answers from now on; its cache has to be written first")
-    if chat.start.offline:
-        chat.say("warning", chat.start.no_key())
+    if chat.options.offline:
+        chat.say("warning", chat.options.no_key())
 
 
 def _quit(chat: Chat, rest: str) -> None:
@@ -172,23 +171,10 @@ def sessions_of(folder: Path) -> list[history.SessionFile]:
     return history.sessions(user_home().project(folder))
 
 
-def session_question(kept: list[history.SessionFile], now: float) -> Question:
-    """Ask which session to continue."""
-    choices = tuple(
-        Choice(one_line(one.title, 60), "", f"{one.age(now)}, {size(one.size)}, {one.name}") for one in kept
-    )
-    return Question("Continue which session?", choices)
-
-
-def fresh_name() -> str:
-    """A name for a new session."""
-    return history.new_name(datetime.now(), secrets.token_hex(2))
-
-
 def show_resumed(chat: Chat) -> None:
     """Say where a resumed session had stopped."""
     view = chat.agent.session.conversation.transcript.view
-    chat.say("note", f"resumed {chat.start.name}: {plural(len(view), 'record')} in view, {_tokens(chat)}")
+    chat.say("note", f"resumed {chat.options.name}: {plural(len(view), 'record')} in view, {_tokens(chat)}")
     if said := history.last_words(view):
         chat.say("note", f"your last message: {one_line(said, 200)}")
 
@@ -246,26 +232,26 @@ def _help(chat: Chat, rest: str) -> None:
 
 
 def _context(chat: Chat, rest: str) -> None:
-    contents = pages.contents(chat.agent.session.conversation)
-    chat.screen.show(pages.picture(contents, chat.screen.signs, chat.screen.width))
+    contents = WindowContents.of(chat.agent.session.conversation)
+    chat.screen.show(pages.window_page(contents, chat.screen.signs, chat.screen.width))
 
 
 def _cost(chat: Chat, rest: str) -> None:
-    whole = Ledger.of(chat.agent.session.conversation.transcript.log)
-    chat.screen.show(pages.cost_page(whole, chat.ledger, chat.agent.session.gauge))
+    whole = Spending.of(chat.agent.session.conversation.transcript.log)
+    chat.screen.show(pages.cost_page(whole, chat.spent, chat.agent.session.gauge))
     _say_if_free(chat)
 
 
 def _say_if_free(chat: Chat) -> None:
-    if chat.start.offline:
+    if chat.options.offline:
         words = "the offline model answers, so nothing is charged; other amounts are what"
-        chat.say("note", f"{words} {chat.start.model} would cost")
+        chat.say("note", f"{words} {chat.options.model} would cost")
 
 
 def _cache(chat: Chat, rest: str) -> None:
-    whole = Ledger.of(chat.agent.session.conversation.transcript.log)
-    figures, _ = profile_file(user_home().project(chat.start.folder).transcript(chat.start.name))
-    chat.screen.show(pages.cache_page(whole, chat.ledger, figures.cache_breaks))
+    whole = Spending.of(chat.agent.session.conversation.transcript.log)
+    figures, _ = profile_file(user_home().project(chat.options.folder).transcript(chat.options.name))
+    chat.screen.show(pages.cache_page(whole, chat.spent, figures.cache_breaks))
 
 
 def _why(chat: Chat, rest: str) -> None:
@@ -279,14 +265,14 @@ def _why(chat: Chat, rest: str) -> None:
 def _config(chat: Chat, rest: str) -> None:
     if rest and rest not in by_name():
         raise unknown(rest, "/config")
-    resolved = load(chat.start.folder)
+    resolved = load(chat.options.folder)
     chosen = [by_name()[rest]] if rest else list(described())
     shown = [entry(resolved, one, in_full=bool(rest)) for one in chosen]
     chat.screen.show(Group(*shown, *(Text(note, style="yellow") for note in resolved.notes)))
 
 
 def _show(chat: Chat, rest: str) -> None:
-    chat.screen.show(chat.folds.open(_number(rest) if rest else None))
+    chat.screen.show(chat.folded.open(_number(rest) if rest else None))
 
 
 def _number(text: str) -> int:

@@ -1,18 +1,17 @@
-"""How a chat begins: which session, which model, how free the agent is.
-
-Opening an agent for a chat: its hooks, its client, whom it asks; and what has to be settled before that.
-"""
+"""How a chat starts: which session and model, whether the folder is trusted, and the agent it opens."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from rich.text import Text
 
 from sevenfold.agent.agent import Agent
 from sevenfold.agent.assembly import AgentOptions
@@ -20,9 +19,11 @@ from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.agent.hooks.settings import load
 from sevenfold.agent.mcp.config import PROJECT_FILE, USER_FILE
 from sevenfold.agent.permissions.engine import Mode
-from sevenfold.cli.chat.history import title
-from sevenfold.cli.chat.questions import Choice, Question
-from sevenfold.errors import TranscriptLocked
+from sevenfold.cli.chat.history import SessionFile, new_name, sessions, title
+from sevenfold.cli.chat.menu import Menu, MenuItem
+from sevenfold.cli.chat.screen import Screen
+from sevenfold.cli.text import one_line, size
+from sevenfold.errors import Refused, TranscriptLocked
 from sevenfold.ports import Call, Client, Reply, Watcher
 from sevenfold.providers.models import Lister
 from sevenfold.providers.registry import address_for, client_for, provider_for
@@ -32,26 +33,29 @@ from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.trust import Trust, user_folder
 
 if TYPE_CHECKING:
+    import argparse
+
     from sevenfold.agent.mcp.servers import McpServers
     from sevenfold.cli.chat.chat import Chat
 
-
-# -- start
-
-
 DEFAULT_MODEL = "claude-sonnet-5-5"
-"""Whom a chat asks if nobody says otherwise and no session is continued."""
+"""The model of a new chat if none is named."""
+HOOKS_FILE = "hooks.json"
+PROJECT_HOOKS = Path(".sevenfold") / HOOKS_FILE
+MCP_SECONDS = 0.5
+"""How long a chat waits for MCP servers; slower ones are announced when they are ready."""
+MOST_LISTED = 20
 
 
-class Start(Struct, frozen=True, kw_only=True):
-    """What an agent is opened with."""
+class ChatOptions(Struct, frozen=True, kw_only=True):
+    """What a chat's agent is opened with."""
 
     folder: Path
     name: str
-    """Of the session."""
+    """The name of the session."""
     model: str
     mode: Mode | None = None
-    """None: as it was, or asking."""
+    """None: the mode of the resumed session, or ask."""
     max_turns: int | None = None
     max_usd: float | None = None
     rules: dict[str, list[str]] = {}
@@ -59,27 +63,77 @@ class Start(Struct, frozen=True, kw_only=True):
 
     @property
     def offline(self) -> bool:
-        """Does the offline model answer, because nothing is configured?"""
+        """Whether the offline model answers because no provider is configured."""
         return not provider_for(self.model).configured(os.environ)
 
     def no_key(self) -> str:
-        """What to tell a user whom the offline model will answer."""
+        """The warning that the offline model will answer."""
         missing = provider_for(self.model).unconfigured()
         return f"{missing}, so the offline model answers: it only repeats what you say."
 
 
-# -- open
+def choose(given: argparse.Namespace, folder: Path, screen: Screen | None) -> ChatOptions:
+    """Find the session and the model the command line asks for; raises `Refused` if the session does not exist.
+
+    ``screen`` asks the user which session to continue; without one, the session must be named.
+    """
+    kept = _chosen(given, folder, screen)
+    model = given.model or (_last_model(kept.path) if kept else "") or DEFAULT_MODEL
+    return ChatOptions(
+        folder=folder,
+        name=kept.name if kept else new_name(),
+        model=model,
+        mode=given.mode,
+        max_turns=given.max_turns,
+        max_usd=given.max_usd,
+        rules={"allow": given.allow, "deny": given.deny},
+        resumed=kept is not None,
+    )
 
 
-HOOKS_FILE = "hooks.json"
-PROJECT_HOOKS = Path(".sevenfold") / HOOKS_FILE
-MCP_SECONDS = 0.5
-"""How long a chat waits for MCP servers before it can be typed into; others are announced when they are there."""
-_NOT_TRUSTED = "chat-not-trusted"
+def _chosen(given: argparse.Namespace, folder: Path, screen: Screen | None) -> SessionFile | None:
+    """The session to continue; None for a new one."""
+    if given.resume is None and not given.newest:
+        return None
+    kept = sessions(user_home().project(folder))
+    if given.resume:
+        found = next((one for one in kept if one.name == given.resume), None)
+        if found is None:
+            raise Refused(f"no session {given.resume} in {folder}; 'sevenfold sessions' lists them")
+        return found
+    if not kept:
+        raise Refused(f"there is no session in {folder} to continue")
+    if given.newest:
+        return kept[0]
+    if screen is None:
+        raise Refused("say which session: --resume NAME, or --continue for the newest")
+    answer = screen.ask(session_menu(kept[:MOST_LISTED]))
+    if answer is None:
+        raise Refused("no session was chosen")
+    return kept[answer.place]
 
 
-class Later:
-    """A client that is made when somebody is first asked, because loading an SDK takes longer than all else."""
+def session_menu(kept: list[SessionFile]) -> Menu:
+    """Ask which session to continue."""
+    now = time.time()
+    items = tuple(
+        MenuItem(one_line(one.title, 60), "", f"{one.age(now)}, {size(one.size)}, {one.name}")
+        for one in kept
+    )
+    return Menu("Continue which session?", items)
+
+
+def _last_model(transcript: Path) -> str:
+    """The model that answered last in a transcript; empty if none did."""
+    models = (answer.model for answer in JsonlLog(transcript).answers())
+    return next((model for model in models if model and not model.startswith("<")), "")
+
+
+# -- the agent -------------------------------------------------------------------------------
+
+
+class LazyClient:
+    """A client made for the first request, because loading an SDK takes longer than everything else."""
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -87,16 +141,16 @@ class Later:
         self._lock = threading.Lock()
 
     def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
-        """Send the request, wait for the whole answer."""
+        """Send the request and wait for the whole answer."""
         return self._made().ask(call, watch)
 
     @property
     def address(self) -> str:
-        """Where the server is."""
+        """The address of the server."""
         return address_for(self._model)
 
     def listing(self, model: str, seconds: float) -> bytes:
-        """What the server says of a model, if it says anything."""
+        """What the server says about a model, if anything."""
         made = self._made()
         return made.listing(model, seconds) if isinstance(made, Lister) else b"[]"
 
@@ -107,42 +161,42 @@ class Later:
             return self._client
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         if self._client is not None:
             self._client.close()
 
 
-def open_agent(start: Start, chat: Chat) -> Agent:
-    """The agent a chat talks to, which asks that chat's user."""
-    options = agent_options(start)
-    options["consent"], options["ask"], options["listen"] = chat.consent, chat.answer, (chat.listen,)
-    return Agent(start.model, **options)
+def open_agent(options: ChatOptions, chat: Chat) -> Agent:
+    """The agent of a chat, which asks that chat's user."""
+    made = agent_options(options)
+    made["consent"], made["ask"], made["listen"] = chat.consent, chat.answer, (chat.listen,)
+    return Agent(options.model, **made)
 
 
-def agent_options(start: Start) -> AgentOptions:
-    """What an agent is made with, whoever is asked."""
-    options: AgentOptions = {
-        "name": start.name,
-        "folder": start.folder,
-        "rules": start.rules,
-        "hooks": hooks_of(start.folder),
-        "max_turns": start.max_turns,
-        "max_usd": start.max_usd,
-        "client": Later(start.model),
+def agent_options(options: ChatOptions) -> AgentOptions:
+    """The options of an agent, without the user it asks."""
+    made: AgentOptions = {
+        "name": options.name,
+        "folder": options.folder,
+        "rules": options.rules,
+        "hooks": hooks_of(options.folder),
+        "max_turns": options.max_turns,
+        "max_usd": options.max_usd,
+        "client": LazyClient(options.model),
         "mentions": True,
     }
-    if start.mode is not None:
-        options["mode"] = start.mode
-    if (servers := servers_of(start.folder)) is not None:
-        options["mcp"] = servers
-    return options
+    if options.mode is not None:
+        made["mode"] = options.mode
+    if (servers := _servers_of(options.folder)) is not None:
+        made["mcp"] = servers
+    return made
 
 
-def servers_of(folder: Path) -> McpServers | None:
-    """The MCP servers of the user, and of the folder if it is trusted; None if there are none to speak of."""
+def _servers_of(folder: Path) -> McpServers | None:
+    """The MCP servers of the user, and of the folder if it is trusted; None if none are configured."""
     if not any(path.is_file() for path in (folder / PROJECT_FILE, user_folder(os.environ) / USER_FILE)):
         return None
-    from sevenfold.agent.mcp.servers import McpServers
+    from sevenfold.agent.mcp.servers import McpServers  # loads the MCP SDK
 
     servers = McpServers.of(None, folder)
     servers.wait_seconds = MCP_SECONDS
@@ -159,51 +213,9 @@ def hooks_of(folder: Path) -> Hooks:
     return Hooks(loaded, project_dir=str(folder))
 
 
-# -- trust -----------------------------------------------------------------------------------
-
-
-def trust() -> Trust:
-    """The folders the user trusts."""
-    return Trust(user_folder(os.environ))
-
-
-TRUST = Question(
-    "Do you trust this folder?",
-    (
-        Choice("Yes", "y", "its settings, hooks, MCP servers, skills and instructions count"),
-        Choice("No", "n", "work here without them; 'sevenfold trust' changes that"),
-    ),
-)
-
-
-def undecided(folder: Path) -> bool:
-    """Was the user never asked about this folder?"""
-    return not trust().covers(folder) and str(folder.resolve()) not in _declined()
-
-
-def decide(folder: Path, place: int) -> None:
-    """Take in the answer to `TRUST`; none given counts for this time only."""
-    if place == 0:
-        trust().add(folder)
-    elif place == 1:
-        path = user_home().root / _NOT_TRUSTED
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.write_text("".join(f"{one}\n" for one in (*_declined(), folder.resolve())), encoding="utf-8")
-
-
-def _declined() -> Sequence[str]:
-    try:
-        return (user_home().root / _NOT_TRUSTED).read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return ()
-
-
-# -- leaving nothing behind ------------------------------------------------------------------
-
-
-def forget_if_empty(start: Start) -> bool:
-    """Remove a session in which nothing was said; says whether it was one."""
-    files = user_home().project(start.folder).session(start.name)
+def forget_if_empty(options: ChatOptions) -> bool:
+    """Remove the session if it has no messages; returns whether it was removed."""
+    files = user_home().project(options.folder).session(options.name)
     if files.transcript.is_file() and title(files.transcript):
         return False
     try:
@@ -217,10 +229,39 @@ def forget_if_empty(start: Start) -> bool:
     return True
 
 
-# -- which model -----------------------------------------------------------------------------
+# -- trust -----------------------------------------------------------------------------------
+
+_NOT_TRUSTED = "chat-not-trusted"
+TRUST = Menu(
+    "Do you trust this folder?",
+    (
+        MenuItem("Yes", "y", "use its settings, hooks, MCP servers, skills and instructions"),
+        MenuItem("No", "n", "work here without them; 'sevenfold trust' changes that"),
+    ),
+)
 
 
-def last_model(transcript: Path) -> str:
-    """The model that answered last in a transcript; empty if none did."""
-    models = (answer.model for answer in JsonlLog(transcript).answers())
-    return next((model for model in models if model and not model.startswith("<")), "")
+def trust() -> Trust:
+    """The folders the user trusts."""
+    return Trust(user_folder(os.environ))
+
+
+def ask_for_trust(screen: Screen, folder: Path) -> None:
+    """Ask once whether a folder is trusted; without an answer, ask again next time."""
+    if trust().covers(folder) or str(folder.resolve()) in _declined():
+        return
+    screen.show(Text(f"{folder} may bring its own settings, hooks, MCP servers, skills and instructions."))
+    answer = screen.ask(TRUST)
+    if answer is not None and answer.place == 0:
+        trust().add(folder)
+    elif answer is not None:
+        path = user_home().root / _NOT_TRUSTED
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_text("".join(f"{one}\n" for one in (*_declined(), folder.resolve())), encoding="utf-8")
+
+
+def _declined() -> Sequence[str]:
+    try:
+        return (user_home().root / _NOT_TRUSTED).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ()

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from sevenfold.events import Acted, Answered
 from sevenfold.lab.demo.harbour import INCIDENT
-from sevenfold.lab.simulator.conversation import read_conversation
+from sevenfold.lab.simulator.prompt import read_prompt
 from sevenfold.lab.simulator.tokens import Counter, Scales
 from sevenfold.profiles import find
 from sevenfold.record.usage import Usage
@@ -135,9 +135,9 @@ def costs(requests: Iterable[tuple[Mapping[str, Any], Usage]]) -> tuple[float, f
     profile, scales, known = find(MODEL), Scales(COUNTER), dict[tuple[int, bytes], int]()
     paid = ideal = prompt = read = 0.0
     for body, usage in requests:
-        sent, place, fresh = read_conversation(body, scales, profile.tokenizer), 0, 0
+        sent, place, fresh = read_prompt(body, scales, profile.tokenizer), 0, 0
         for part in (*sent.tools, *sent.system, *sent.items):
-            step = place, part.piece.digest
+            step = place, part.digest
             fresh += 0 if step in known else part.tokens
             place = known.setdefault(step, len(known) + 1)
         fresh, output = min(fresh, usage.prompt), usage.output_tokens

@@ -88,10 +88,12 @@ def _report(event: AgentEvent) -> Report | None:
         case Happened(event=Answered(source="main") | Acted() as told):
             return told
         case ToolEnded(call=call, output=output):
-            load = COUNTER.measure({"type": "tool_result", "content": output.content})
+            result = {"type": "tool_result", "content": output.content}
             given = call.input if isinstance(call.input, dict) else {}
             about = (str(given[key]) for key in ("path", "command", "query", "pattern") if given.get(key))
-            return figures.ToolUsed(call.name, next(about, ""), COUNTER.tokens(load, find(MODEL).tokenizer))
+            return figures.ToolUsed(
+                call.name, next(about, ""), COUNTER.block(result, find(MODEL).tokenizer)
+            )
         case Ended(finished=finished):
             return figures.TaskEnded(finished.end, finished.text)
         case _:

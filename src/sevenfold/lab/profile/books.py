@@ -1,26 +1,9 @@
-"""Where the prompt cache was lost, and why.
+"""What happened in a session, counted as it is read.
 
-A call should be able to read what the call before it made cacheable: what that one read and what it
-wrote, or its whole prompt where the provider caches by itself. If it reads clearly less, the difference
-was paid for again. A shorter prompt is not held against the cache: only what is still in it counts.
-
-
----
-
-What a session cost, what it would have cost without a cache, and with a perfect one.
-
-Sums hold the calls whose price is known; the others are counted. Where no call at all has a price, the
-sums are None: unknown is not zero.
-
-
----
-
-What happened in a session, counted as it is read.
-
-Readers of different formats tell the books the same few things: a piece entered the context, a call was
-made, its report grew, the context was compacted or cleared. A session has lanes: the main conversation
-and one for every sub-agent whose records share the file. Calls, tokens and money are the session's; the
-context and the cache are each lane's own.
+Readers of different formats tell the books the same few things: a piece entered the context, a call was made, its
+report grew, the context was compacted or cleared. A session has lanes: the main conversation, and one for every
+sub-agent whose records are in the same file. Calls, tokens and money are the session's; the context and the cache are
+each lane's own.
 """
 
 from __future__ import annotations
@@ -29,10 +12,10 @@ from collections import Counter
 from datetime import datetime
 from math import fsum
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from sevenfold.lab.profile import cache as caching
-from sevenfold.lab.profile.cache import CachedRequest, CacheFollower, is_fall, lifetime_of
+from sevenfold.lab.profile.cache import CacheFollower, CallReport, is_fall, lifetime_of
 from sevenfold.lab.profile.context import FileReads, SessionTally, WindowContents, added
 from sevenfold.lab.profile.figures import CacheBreak, Point, SessionProfile, Shrinking, UsageSums
 from sevenfold.profiles import Profile, find
@@ -41,6 +24,14 @@ from sevenfold.request import price
 from sevenfold.request.price import Call
 
 SHORT_LIFETIME = 300
+
+
+def seconds(timestamp: str) -> float | None:
+    """A timestamp in seconds since 1970; None if it is not one."""
+    try:
+        return datetime.fromisoformat(timestamp).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 class PrefixRun:
@@ -53,7 +44,7 @@ class PrefixRun:
         self._ideal: list[float] = []
 
     def add(self, prompt: int, output: int, profile: Profile, lifetime: int | None) -> None:
-        """One more call; another model starts another run."""
+        """Add a call; another model starts another run."""
         if self._profile is not None and profile.model != self._profile.model:
             self.end()
         self._profile = profile
@@ -61,10 +52,9 @@ class PrefixRun:
         self._calls.append(Call(prompt, output, self._lifetime))
 
     def end(self) -> None:
-        """The prefix is given up: what follows is written anew."""
+        """Give up the prefix: what follows is written again."""
         if self._profile is not None:
-            cost = price.ideal_cost(self._calls, self._profile)
-            self._ideal.append(cost or 0.0)
+            self._ideal.append(price.ideal_cost(self._calls, self._profile) or 0.0)
         self._calls, self._profile = [], None
 
     def cost(self) -> float:
@@ -74,7 +64,7 @@ class PrefixRun:
 
 
 class SessionCost:
-    """The costs of a session."""
+    """The costs of a session: the sums of calls whose price is known, and the number of the others."""
 
     def __init__(self) -> None:
         self.unpriced = 0
@@ -92,33 +82,10 @@ class SessionCost:
             self._uncached.append(uncached)
 
     def sums(self, ideal: float) -> tuple[float | None, float | None, float | None]:
-        """Paid, uncached and ideal."""
+        """Paid, uncached and ideal cost; None if no call at all has a price, because unknown is not zero."""
         if self.unpriced and not self._paid:
             return None, None, None
         return fsum(self._paid), fsum(self._uncached), ideal
-
-
-class CallReport(Struct, frozen=True):
-    """What a call says about itself."""
-
-    model: str
-    usage: Usage | None
-    prompt: int | None = None
-    """The size of the prompt, where the usage adds up more than one."""
-    at: float | None = None
-    """When it was asked for, in seconds since 1970."""
-    reason: str = ""
-    """Why the cache was missed, if the server says so."""
-    whole: bool = True
-    """False for a report made before the answer was complete."""
-
-
-def seconds(timestamp: str) -> float | None:
-    """The time a record carries in seconds since 1970, None if it carries none."""
-    try:
-        return datetime.fromisoformat(timestamp).timestamp()
-    except (ValueError, OverflowError):
-        return None
 
 
 class Books:
@@ -145,20 +112,20 @@ class Books:
         self._partial = 0
 
     def open_lane(self, *, side: bool = False) -> Lane:
-        """Books for one more conversation; ``side`` for that of a sub-agent within the file."""
+        """Books for one more conversation; ``side`` for a sub-agent's."""
         lane = Lane(self, len(self._lanes) + 1 if side else 0)
         self._lanes.append(lane)
         return lane
 
     def seen_at(self, timestamp: str) -> None:
-        """A record carries this time."""
+        """Note the time of a record."""
         self.first = self.first or timestamp or None
         self.last = timestamp or self.last
 
-    def settle(self, report: CallReport, profile: Profile) -> None:
+    def settle(self, report: CallReport) -> None:
         """Count a call for good."""
         self._models[report.model or "unknown"] += 1
-        self.money.add(report.usage, profile)
+        self.money.add(report.usage, report.profile)
         self._partial += not report.whole
         for name in UsageSums.__struct_fields__:
             self._sums[name] += getattr(report.usage, name) if report.usage else 0
@@ -168,7 +135,8 @@ class Books:
         for lane in self._lanes:
             lane.close()
         paid, uncached, ideal = self.money.sums(sum(lane.run.cost() for lane in self._lanes))
-        main = self._main_lane()
+        # If a file holds only a sub-agent's records, that is its main conversation.
+        main = min((lane.number for lane in self._lanes if lane.calls), default=0)
         return SessionProfile(
             file=file,
             session_id=session_id,
@@ -196,27 +164,21 @@ class Books:
             largest_items=self.tally.largest(),
             repeated_reads=added([lane.reads.sums() for lane in self._lanes]),
             growth=self.tally.growth(),
-            context_over_time=[_renumbered(point, main) for point in self.points],
+            context_over_time=[
+                structs.replace(point, lane=0) if point.lane == main else point for point in self.points
+            ],
             partial_outputs=self._partial,
             damaged_lines=self.damaged,
             unknown_lines=dict(self.unknown.most_common()),
             repairs=dict(self.repairs),
         )
 
-    def _main_lane(self) -> int:
-        """Where a file holds nothing but a sub-agent's records, that is its main conversation."""
-        return min((lane.number for lane in self._lanes if lane.calls), default=0)
-
     def _window(self) -> int | None:
-        """The window of the model that answered most, unless the transcript says."""
+        """The window of the model that answered most, unless the transcript says it."""
         if self.window or not self._models:
             return self.window
         profile = find(self._models.most_common(1)[0][0])
         return profile.window if profile.known else None
-
-
-def _renumbered(point: Point, main: int) -> Point:
-    return structs.replace(point, lane=0) if point.lane == main else point
 
 
 class Lane:
@@ -229,7 +191,7 @@ class Lane:
         self.run = PrefixRun()
         self.reads = FileReads()
         self._books = books
-        self._watch = CacheFollower()
+        self._cache = CacheFollower()
         self._open: CallReport | None = None
         self._prompt: int | None = None
         self._model = ""
@@ -237,23 +199,17 @@ class Lane:
         self._waiting: list[tuple[list[Shrinking], int]] = []
 
     def called(self, report: CallReport) -> None:
-        """A new call was made with all that is in the context."""
+        """A call was made with all that is in the context."""
         self._settle()
-        books, usage = self._books, report.usage
+        books, prompt = self._books, report.prompt
         books.calls += 1
         self.calls += 1
         self._open = report
-        if usage is None:
+        if report.usage is None:
             return
-        profile = find(report.model)
-        prompt = usage.prompt if report.prompt is None else report.prompt
-        self.context.called(prompt, profile.tokenizer)
-        loss = self._watch.check(
-            CachedRequest(usage, prompt, report.model, profile, report.at, report.reason)
-        )
-        if loss:
-            idle = None if loss.idle is None else round(loss.idle)
-            books.breaks.append(CacheBreak(loss.cause, loss.tokens, books.calls, idle, loss.cost_usd))
+        self.context.called(prompt, report.profile.tokenizer)
+        if found := self._cache.check(report, report.usage, books.calls):
+            books.breaks.append(found)
         self._note_shrinking(prompt, report.model)
         books.points.append(Point(report.at, prompt, self.number))
 
@@ -266,22 +222,22 @@ class Lane:
             self._open = structs.replace(self._open, usage=report.usage, whole=report.whole)
 
     def compacted(self, trigger: str, before: int | None) -> None:
-        """The context was replaced by a summary."""
+        """A summary replaced the context."""
         self._settle()
         self.run.end()
-        self._watch.happened(caching.COMPACTION)
+        self._cache.happened(caching.COMPACTION)
         self._shrank(self._books.compactions, Shrinking(self._books.calls, trigger, before or self._prompt))
 
     def cleared(self, trigger: str, results: int) -> None:
         """Old results were taken out of the context."""
-        self._watch.happened(caching.CLEARING)
+        self._cache.happened(caching.CLEARING)
         event = Shrinking(self._books.calls, trigger, self._prompt, None, results)
         self._shrank(self._books.clearings, event)
 
     def happened(self, event: str) -> None:
-        """Something else was taken out of the context, or put back; ``event`` is its name as a cause."""
+        """Something else was taken out of the context, or put back; ``event`` names it as a cause."""
         self._rewound = True
-        self._watch.happened(event)
+        self._cache.happened(event)
 
     def close(self) -> None:
         """Count all that is still open."""
@@ -289,7 +245,7 @@ class Lane:
         self.context.close()
 
     def _note_shrinking(self, prompt: int, model: str) -> None:
-        """What a compaction or a clearing left; or that the prompt shrank and nothing says why."""
+        """Note what a compaction or a clearing left, or that the prompt shrank and no record says why."""
         for events, index in self._waiting:
             events[index] = structs.replace(events[index], tokens_after=prompt)
         before = self._prompt or 0
@@ -304,12 +260,10 @@ class Lane:
         events.append(event)
 
     def _settle(self) -> None:
-        """The newest call is over: what it reported last holds."""
-        if (report := self._open) is None:
+        """The newest call is over: its last report counts."""
+        report, self._open = self._open, None
+        if report is None:
             return
-        self._open = None
-        profile = find(report.model)
-        self._books.settle(report, profile)
+        self._books.settle(report)
         if usage := report.usage:
-            prompt = usage.prompt if report.prompt is None else report.prompt
-            self.run.add(prompt, usage.output_tokens, profile, lifetime_of(usage))
+            self.run.add(report.prompt, usage.output_tokens, report.profile, lifetime_of(usage))

@@ -1,15 +1,16 @@
 """Where the prompt cache was lost, and why.
 
-A call should be able to read what the call before it made cacheable: what that one read and what it
-wrote, or its whole prompt where the provider caches by itself. If it reads clearly less, the difference
-was paid for again. A shorter prompt is not held against the cache: only what is still in it counts.
+A call should be able to read what the call before it made cacheable: what that one read and wrote, or its whole prompt
+if the provider caches automatically. If it reads clearly less, the difference was paid for again. A shorter prompt does
+not count against the cache: only what is still in the prompt can be read.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from sevenfold.profiles import Price, Profile
+from sevenfold.lab.profile.figures import CacheBreak
+from sevenfold.profiles import Profile, find
 from sevenfold.record.usage import Usage
 
 BREAK_SHARE, BREAK_TOKENS = 0.05, 2_000
@@ -22,38 +23,43 @@ MODEL = "model_changed"
 IDLE = "idle_gap"
 UNEXPLAINED = "unexplained"
 DIAGNOSED = frozenset({MODEL, "system_changed", "tools_changed", "messages_changed"})
-"""Reasons a server gives that are reasons; others only say that it does not know."""
-_BEFORE_ALL = (COMPACTION, CLEARING, REWIND)
+"""Reasons of a server that explain a miss; others only say that it does not know."""
 
 
-class CachedRequest(Struct, frozen=True):
-    """A request, as far as the cache is concerned."""
+class CallReport(Struct, frozen=True):
+    """What a transcript says about a call."""
 
-    usage: Usage
-    prompt: int
     model: str
-    profile: Profile
+    usage: Usage | None
+    last_prompt: int | None = None
+    """The size of the prompt, if the usage adds up more than one."""
     at: float | None = None
+    """When it was made, in seconds since 1970."""
     reason: str = ""
-    """What the server said about a miss."""
+    """Why the cache was missed, if the server says so."""
+    whole: bool = True
+    """False for a report made before the answer was complete."""
 
+    @property
+    def profile(self) -> Profile:
+        """The facts about its model."""
+        return find(self.model)
 
-class Loss(Struct, frozen=True):
-    """A cache break."""
-
-    cause: str
-    tokens: int
-    idle: float | None
-    cost_usd: float | None
+    @property
+    def prompt(self) -> int:
+        """The tokens of the prompt; 0 if the usage is unknown."""
+        if self.last_prompt is not None:
+            return self.last_prompt
+        return self.usage.prompt if self.usage else 0
 
 
 class CacheFollower:
     """Follows the cache of one conversation."""
 
     def __init__(self) -> None:
-        self.lifetime: int | None = None
-        """Seconds for which the newest write lives, once one was seen."""
-        self._before: CachedRequest | None = None
+        self._lifetime: int | None = None
+        """How long the newest write lives, in seconds, once there was one."""
+        self._before: tuple[CallReport, Usage] | None = None
         self._reads = False
         self._events: set[str] = set()
 
@@ -61,64 +67,62 @@ class CacheFollower:
         """Note a compaction, a clearing or a rewind since the last call."""
         self._events.add(event)
 
-    def check(self, asked: CachedRequest) -> Loss | None:
-        """The break this call met with, if it did."""
-        loss = self._loss(self._before, asked) if self._before else None
+    def check(self, report: CallReport, usage: Usage, call: int) -> CacheBreak | None:
+        """The cache break of a call, if it had one; ``call`` is its number."""
+        found = self._break(*self._before, report, usage, call) if self._before else None
         self._events.clear()
-        self._before = asked
-        self._reads = self._reads or asked.usage.cache_read_input_tokens > 0
-        self.lifetime = lifetime_of(asked.usage) or self.lifetime
-        return loss
+        self._before = report, usage
+        self._reads = self._reads or usage.cache_read_input_tokens > 0
+        self._lifetime = lifetime_of(usage) or self._lifetime
+        return found
 
-    def _loss(self, before: CachedRequest, asked: CachedRequest) -> Loss | None:
-        read = asked.usage.cache_read_input_tokens
-        expected = min(self._cacheable(before), asked.prompt)
-        tokens = expected - read
+    def _break(
+        self, before: CallReport, used: Usage, report: CallReport, usage: Usage, call: int
+    ) -> CacheBreak | None:
+        read = usage.cache_read_input_tokens
+        if before.profile.cache.automatic:
+            cacheable = before.prompt if self._reads else 0
+        else:
+            cacheable = used.cache_read_input_tokens + used.cache_creation_input_tokens
+        expected = min(cacheable, report.prompt)
         if not is_fall(expected, read):
             return None
-        idle = None if asked.at is None or before.at is None else max(0.0, asked.at - before.at)
-        return Loss(self._cause(before, asked, idle), tokens, idle, _extra_cost(tokens, asked))
+        idle = None if report.at is None or before.at is None else max(0.0, report.at - before.at)
+        cause, lost = self._cause(before, report, idle), expected - read
+        cost = _extra_cost(lost, report, usage)
+        return CacheBreak(cause, lost, call, None if idle is None else round(idle), cost)
 
-    def _cacheable(self, before: CachedRequest) -> int:
-        if before.profile.cache.automatic:
-            return before.prompt if self._reads else 0
-        return before.usage.cache_read_input_tokens + before.usage.cache_creation_input_tokens
-
-    def _cause(self, before: CachedRequest, asked: CachedRequest, idle: float | None) -> str:
-        """What we saw happen comes first, then what the server says, then the clock."""
-        for event in _BEFORE_ALL:
+    def _cause(self, before: CallReport, report: CallReport, idle: float | None) -> str:
+        """First what was seen to happen, then what the server says, then the clock."""
+        for event in (COMPACTION, CLEARING, REWIND):
             if event in self._events:
                 return event
-        if asked.model != before.model:
+        if report.model != before.model:
             return MODEL
-        if asked.reason in DIAGNOSED:
-            return asked.reason
+        if report.reason in DIAGNOSED:
+            return report.reason
         lifetimes = before.profile.cache.lifetimes
-        lifetime = self.lifetime or (lifetimes[0] if lifetimes else None)
+        lifetime = self._lifetime or (lifetimes[0] if lifetimes else None)
         return IDLE if lifetime and idle is not None and idle >= lifetime else UNEXPLAINED
 
 
 def is_fall(before: int, now: int) -> bool:
-    """Is this a fall by more than noise?"""
+    """Whether a number fell by more than noise."""
     return before - now > max(BREAK_TOKENS, BREAK_SHARE * before)
 
 
 def lifetime_of(usage: Usage) -> int | None:
-    """Seconds for which a call wrote to the cache: the lifetime most of it was written for."""
+    """The lifetime, in seconds, with which a call wrote most to the cache; None if it wrote nothing."""
     if not usage.cache_creation_input_tokens:
         return None
     return 3600 if usage.cache_creation_1h >= usage.cache_creation_5m else 300
 
 
-def _extra_cost(tokens: int, asked: CachedRequest) -> float | None:
-    """What it cost to pay for those tokens again instead of reading them."""
-    price = asked.profile.price(asked.prompt)
+def _extra_cost(tokens: int, report: CallReport, usage: Usage) -> float | None:
+    """What it cost to pay for tokens again instead of reading them."""
+    price = report.profile.price(report.prompt)
     if price is None:
         return None
-    again = min(tokens, asked.usage.cache_creation_input_tokens)
-    paid = again * _write_price(price, asked.usage) + (tokens - again) * price.input
+    again = min(tokens, usage.cache_creation_input_tokens)
+    paid = again * price.write(lifetime_of(usage) or 300) + (tokens - again) * price.input
     return (paid - tokens * price.read) / 1_000_000
-
-
-def _write_price(price: Price, usage: Usage) -> float:
-    return price.write(lifetime_of(usage) or 300)

@@ -1,7 +1,7 @@
-"""The figures a profile consists of. Their names and nesting are the JSON contract.
+"""The figures of a profile; their names and nesting are the JSON contract.
 
-`docs/profile.md` says what each one means; names may be added, never changed. Tokens are whole numbers.
-Money is in US dollars and None where no price is known.
+`docs/profile.md` says what each one means; names may be added, never changed. Tokens are whole numbers. Money is in US
+dollars, None if no price is known.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 
 class UsageSums(Struct, frozen=True):
-    """What the provider reported, added up over the calls."""
+    """The usage that the provider reported, summed over the calls."""
 
     input_tokens: int = 0
     cache_read_input_tokens: int = 0
@@ -24,14 +24,14 @@ class UsageSums(Struct, frozen=True):
 
 
 class CacheBreak(Struct, frozen=True):
-    """Prompt tokens that should have been read from the cache and were paid for again."""
+    """Prompt tokens that were paid for again instead of being read from the cache."""
 
     cause: str
     tokens: int
     call: int
-    """The call that found the cache cold, counted from 1 over the whole session."""
+    """The number of the call, counted from 1 over the whole session."""
     idle_seconds: int | None = None
-    """Time since the previous request of the same conversation."""
+    """Seconds since the previous request of the same conversation."""
     cost_usd: float | None = None
     """What it cost beyond reading the same tokens."""
 
@@ -40,17 +40,17 @@ class Shrinking(Struct, frozen=True):
     """A compaction or a clearing."""
 
     call: int
-    """How many calls had been made when it happened."""
+    """How many calls there had been before it."""
     trigger: str
     tokens_before: int | None = None
     tokens_after: int | None = None
-    """The next prompt, as it was reported; what the record itself claims where no call followed."""
+    """The next prompt, as reported; what the record claims if no call followed."""
     results: int = 0
     """How many tool results were cleared."""
 
 
 class LargeItem(Struct, frozen=True):
-    """One of the largest things that were in the context."""
+    """One of the largest pieces that were in the context."""
 
     category: str
     tool: str
@@ -68,11 +68,11 @@ class Repeats(Struct, frozen=True):
     """Reads whose text was still in the context from an earlier read."""
     tokens: int = 0
     after_loss: int = 0
-    """Reads that were needed again because the earlier text had been compacted or cleared away."""
+    """Reads that were needed because the earlier text had been compacted or cleared away."""
 
 
 class Growth(Struct, frozen=True):
-    """Growth of the prompt from call to call, against what two ways of counting expected."""
+    """Growth of the prompt from call to call, and what two ways of counting expected."""
 
     steps: int = 0
     actual_tokens: int = 0
@@ -83,12 +83,12 @@ class Growth(Struct, frozen=True):
 
     @property
     def chars4_share(self) -> float | None:
-        """How much of the real growth four characters per token would have counted."""
+        """The share of the real growth that four characters per token count."""
         return self.chars4_tokens / self.actual_tokens if self.actual_tokens > 0 else None
 
     @property
     def estimate_share(self) -> float | None:
-        """How much of it our estimate counted."""
+        """The share that our estimate counts."""
         return self.estimate_tokens / self.actual_tokens if self.actual_tokens > 0 else None
 
 
@@ -106,7 +106,7 @@ class SessionProfile(Struct, frozen=True, kw_only=True):
     file: str
     session_id: str
     agent_id: str | None = None
-    """The sub-agent, where the file is one's alone."""
+    """The sub-agent, if the file is one's alone."""
     format: str
     models: dict[str, int] = {}
     """Calls by model."""
@@ -114,7 +114,7 @@ class SessionProfile(Struct, frozen=True, kw_only=True):
     ended: str | None = None
     api_calls: int = 0
     side_calls: int = 0
-    """Those of `api_calls` that sub-agents made inside this file."""
+    """How many of `api_calls` sub-agents in this file made."""
     usage: UsageSums = UsageSums()
     compactions: int = 0
     clearings: int = 0
@@ -124,25 +124,25 @@ class SessionProfile(Struct, frozen=True, kw_only=True):
     unpriced_calls: int = 0
     tokens_by_category: dict[str, int] = {}
     carried_by_category: dict[str, int] = {}
-    """Each token as often as a prompt carried it: what the bill is made of."""
+    """Each token counted once for every prompt that carried it, as on the bill."""
     peak_context_tokens: int = 0
     window_tokens: int | None = None
     cache_breaks: list[CacheBreak] = []
     compaction_events: list[Shrinking] = []
     clearing_events: list[Shrinking] = []
     unrecorded_events: list[Shrinking] = []
-    """Prompts that shrank though the transcript says nothing of it."""
+    """Prompts that shrank without a record of why."""
     largest_items: list[LargeItem] = []
     repeated_reads: Repeats = Repeats()
     growth: Growth = Growth()
     context_over_time: list[Point] = []
     partial_outputs: int = 0
-    """Calls whose output was recorded before it was complete, so that their cost is too low."""
+    """Calls whose output was recorded before it was complete, so their cost is too low."""
     damaged_lines: int = 0
     unknown_lines: dict[str, int] = {}
-    """Records of a type nobody here knows, by type."""
+    """Records of unknown types, by type."""
     repairs: dict[str, int] = {}
-    """What a server would have refused, by kind."""
+    """What a server would refuse, by kind."""
 
 
 class BreakSum(Struct, frozen=True):
@@ -161,7 +161,7 @@ class ProfileTotal(Struct, frozen=True, kw_only=True):
     api_calls: int
     side_calls: int
     copied_calls: int
-    """Calls that are in more than one file, because a session was resumed or forked: each copy counts."""
+    """Calls that are in more than one file because a session was resumed or forked; each copy counts."""
     usage: UsageSums
     compactions: int
     clearings: int

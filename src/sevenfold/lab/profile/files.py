@@ -1,20 +1,10 @@
-"""What kind of transcript a file is, and the profile of one file.
+"""Profiling files: which files, in which format, in several processes, and the sum of all sessions.
 
-Known are transcripts of parent-linked messages and Codex rollouts. Anything else is refused with what it
-looks like, so that the user knows whether it is the wrong file or the wrong tool.
-
-
----
-
-Which files to profile, and profiling them side by side.
-
-A file that cannot be profiled is reported beside the others and stops nobody. Large amounts of work are
-spread over processes, the largest files first; when the user interrupts, they are ended with it.
-
-
----
-
-All sessions of a run added up."""
+Transcripts of parent-linked messages and Codex rollouts are known; anything else is refused with what it looks like, so
+that the user knows whether it is the wrong file or the wrong tool. A file that cannot be profiled is listed with its
+error and does not stop the others. Large amounts of work are spread over processes, the largest files first; an
+interrupt ends them too.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +20,10 @@ from math import fsum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from sevenfold.errors import TranscriptDenied, TranscriptForeign, TranscriptMissing, UserError
-from sevenfold.lab.profile.context import LARGEST, added, decoded
+from sevenfold.lab.profile.context import LARGEST, added
 from sevenfold.lab.profile.figures import (
     BreakSum,
     FailedFile,
@@ -43,20 +33,24 @@ from sevenfold.lab.profile.figures import (
     SessionProfile,
     UsageSums,
 )
+from sevenfold.lab.profile.labels import decoded
 from sevenfold.lab.profile.rollout import RolloutReader
 from sevenfold.lab.profile.transcript import TranscriptReader
 from sevenfold.stores.jsonl.log import Line, scan
 
 LOOKED_AT = 200
-"""Lines that are looked at before a file is given up."""
-
+"""Lines that are read before a file counts as foreign."""
+SMALL = 8_000_000
+"""Bytes below which starting processes takes longer than the work."""
+Progress = Callable[[int, int], None]
+"""Called with how many of how many bytes are done."""
 _LINKED = ("uuid", "sessionId", "leafUuid", "messageId")
 _SUPPORTED = "Sevenfold profiles Claude Code transcripts, its own, and Codex rollouts."
 Reader = TranscriptReader | RolloutReader
 
 
 def profile_file(path: Path, name: str = "") -> tuple[SessionProfile, set[str]]:
-    """The figures of a transcript and the ids of its calls; ``name`` is what the report calls the file."""
+    """The profile of a transcript and the ids of its calls; ``name`` is what the report calls the file."""
     lines = scan(path)
     reader, head = _begin(path, lines)
     for line in chain(head, lines):
@@ -70,7 +64,7 @@ def profile_file(path: Path, name: str = "") -> tuple[SessionProfile, set[str]]:
 
 
 def _begin(path: Path, lines: Iterator[Line]) -> tuple[Reader, list[Line]]:
-    """The reader for the first line that settles the question, and the lines up to it."""
+    """The reader for the first line whose format is known, and the lines up to it."""
     head = []
     for line in islice(lines, LOOKED_AT):
         head.append(line)
@@ -80,7 +74,7 @@ def _begin(path: Path, lines: Iterator[Line]) -> tuple[Reader, list[Line]]:
 
 
 def not_a_conversation(path: Path) -> TranscriptForeign:
-    """The error for a file in which there is nothing that could be searched, summarised or gone on with."""
+    """The error for a file that holds no conversation to search, summarise or resume."""
     head = list(islice(scan(path), LOOKED_AT))
     reader = next(filter(None, map(_reader, map(_record, head))), None)
     if isinstance(reader, RolloutReader):
@@ -100,13 +94,13 @@ def _reader(record: dict[str, Any]) -> Reader | None:
 
 
 def _record(line: Line) -> dict[str, Any]:
-    """The object on a line; empty if there is none."""
+    """The object on a line; empty if there is no object."""
     record = decoded(line.raw) if line.raw else None
     return record if isinstance(record, dict) else {}
 
 
 def _looks_like(head: list[Line]) -> str:
-    """What a file that is no transcript seems to be."""
+    """What a foreign file looks like."""
     if not any(line.problem or line.raw.strip() for line in head):
         return "the file is empty."
     start = b"".join(line.raw[:4096] for line in head[:8])
@@ -125,31 +119,15 @@ def _looks_like(head: list[Line]) -> str:
     return f"these are JSON records of an unknown kind (with {keys})."
 
 
-SMALL = 8_000_000
-"""Bytes below which starting processes takes longer than the work."""
-
-Progress = Callable[[int, int], None]
-"""Told how many of how many bytes are done."""
-
-
-class _Done(Struct, frozen=True):
-    """One file, profiled or not."""
-
-    path: Path
-    session: SessionProfile | None = None
-    calls: frozenset[int] = frozenset()
-    error: str = ""
-
-
 class FoundFiles(NamedTuple):
-    """Files to profile, and paths that lead to none."""
+    """Files to profile, and paths without any."""
 
     files: list[Path]
     failures: list[FailedFile]
 
 
 def find(paths: Iterable[Path]) -> FoundFiles:
-    """The transcripts under these paths: a file is taken as it is, of a folder all ``*.jsonl`` in it."""
+    """The transcripts under these paths: files themselves, and all ``*.jsonl`` in folders."""
     files: dict[Path, Path] = {}
     failures = []
     for path in paths:
@@ -184,51 +162,50 @@ def _under(path: Path) -> list[Path]:
 def profile(
     found: FoundFiles, *, jobs: int | None = None, progress: Progress | None = None
 ) -> ProfileReport:
-    """The profile of these files, in their order."""
+    """The profile of these files, in their order; ``jobs`` limits the processes."""
     files = found.files
     sizes = {file: _size(file) for file in files}
     work, done = sum(sizes.values()), 0
     jobs = min(jobs or os.cpu_count() or 1, len(files)) if work > SMALL else 1
-    results: dict[Path, _Done] = {}
+    results: dict[Path, _Profiled] = {}
     if progress:
         progress(0, work)
-    for one in _alone(files) if jobs <= 1 else _together(sorted(files, key=lambda f: -sizes[f]), jobs):
+    for one in map(_one, files) if jobs <= 1 else _together(sorted(files, key=lambda f: -sizes[f]), jobs):
         results[one.path] = one
         done += sizes[one.path]
         if progress:
             progress(done, work)
-    return _assemble([results[file] for file in files], found.failures)
-
-
-def _assemble(results: list[_Done], failures: list[FailedFile]) -> ProfileReport:
-    sessions = [one.session for one in results if one.session]
+    ordered = [results[file] for file in files]
+    sessions = [one.session for one in ordered if one.session]
     seen: set[int] = set()
     copied = 0
-    for one in results:
+    for one in ordered:
         copied += len(one.calls & seen)
         seen |= one.calls
-    errors = [FailedFile(str(one.path), one.error) for one in results if one.error]
-    return ProfileReport(sessions, total(sessions, copied), failures + errors)
+    errors = [FailedFile(str(one.path), one.error) for one in ordered if one.error]
+    return ProfileReport(sessions, total(sessions, copied), found.failures + errors)
 
 
-def _one(path: Path) -> _Done:
+class _Profiled(NamedTuple):
+    """One file with its profile or its error."""
+
+    path: Path
+    session: SessionProfile | None = None
+    calls: frozenset[int] = frozenset()
+    """Hashes of the ids of its calls, the same in every process."""
+    error: str = ""
+
+
+def _one(path: Path) -> _Profiled:
     try:
         session, calls = profile_file(path)
     except UserError as error:
-        return _Done(path, error=str(error))
-    return _Done(path, session, frozenset(map(_short, calls)))
+        return _Profiled(path, error=str(error))
+    hashes = (blake2b(call.encode(errors="replace"), digest_size=8).digest() for call in calls)
+    return _Profiled(path, session, frozenset(map(int.from_bytes, hashes)))
 
 
-def _short(call: str) -> int:
-    """A call's id as a number that is the same in every process."""
-    return int.from_bytes(blake2b(call.encode(errors="replace"), digest_size=8).digest())
-
-
-def _alone(files: Iterable[Path]) -> Iterator[_Done]:
-    return map(_one, files)
-
-
-def _together(files: Sequence[Path], jobs: int) -> Iterator[_Done]:
+def _together(files: Sequence[Path], jobs: int) -> Iterator[_Profiled]:
     before = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(jobs, initializer=_ignore_interrupts)
     try:
@@ -243,7 +220,7 @@ def _together(files: Sequence[Path], jobs: int) -> Iterator[_Done]:
 
 
 def _ignore_interrupts() -> None:
-    """The parent ends its children; a stack trace from each would only be noise."""
+    """The parent ends its children; a stack trace from each would be noise."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -256,33 +233,41 @@ def _size(file: Path) -> int:
 
 def total(sessions: Sequence[SessionProfile], copied_calls: int = 0) -> ProfileTotal:
     """The sums; of peaks and largest items, the largest."""
+
+    def summed(name: str) -> int:
+        return sum(getattr(session, name) for session in sessions)
+
+    def counted(name: str) -> dict[str, int]:
+        return _counts(getattr(session, name) for session in sessions)
+
     items = [item for session in sessions for item in session.largest_items]
+    usage = _counts(structs.asdict(session.usage) for session in sessions)
+    growth = [structs.asdict(session.growth) for session in sessions]
+    steps = ("steps", "actual_tokens", "chars4_tokens", "estimate_tokens")  # Medians cannot be added up.
     return ProfileTotal(
         sessions=len(sessions),
-        api_calls=sum(session.api_calls for session in sessions),
-        side_calls=sum(session.side_calls for session in sessions),
+        api_calls=summed("api_calls"),
+        side_calls=summed("side_calls"),
         copied_calls=copied_calls,
-        usage=UsageSums(
-            **_counts({n: getattr(s.usage, n) for n in UsageSums.__struct_fields__} for s in sessions)
-        ),
-        compactions=sum(session.compactions for session in sessions),
-        clearings=sum(session.clearings for session in sessions),
+        usage=UsageSums(**usage),
+        compactions=summed("compactions"),
+        clearings=summed("clearings"),
         cost_usd=_money(session.cost_usd for session in sessions),
         uncached_cost_usd=_money(session.uncached_cost_usd for session in sessions),
         ideal_cost_usd=_money(session.ideal_cost_usd for session in sessions),
-        unpriced_calls=sum(session.unpriced_calls for session in sessions),
-        tokens_by_category=_counts(session.tokens_by_category for session in sessions),
-        carried_by_category=_counts(session.carried_by_category for session in sessions),
+        unpriced_calls=summed("unpriced_calls"),
+        tokens_by_category=counted("tokens_by_category"),
+        carried_by_category=counted("carried_by_category"),
         peak_context_tokens=max((session.peak_context_tokens for session in sessions), default=0),
         cache_breaks=_breaks(sessions),
         largest_items=sorted(items, key=lambda item: -item.tokens)[:LARGEST],
         repeated_reads=added([session.repeated_reads for session in sessions]),
-        growth=_growth(sessions),
-        models=dict(Counter(_counts(session.models for session in sessions)).most_common()),
-        partial_outputs=sum(session.partial_outputs for session in sessions),
-        damaged_lines=sum(session.damaged_lines for session in sessions),
-        unknown_lines=_counts(session.unknown_lines for session in sessions),
-        repairs=_counts(session.repairs for session in sessions),
+        growth=Growth(**{name: sum(one[name] for one in growth) for name in steps}),
+        models=dict(Counter(counted("models")).most_common()),
+        partial_outputs=summed("partial_outputs"),
+        damaged_lines=summed("damaged_lines"),
+        unknown_lines=counted("unknown_lines"),
+        repairs=counted("repairs"),
     )
 
 
@@ -295,7 +280,7 @@ def _counts(each: Iterable[dict[str, int]]) -> dict[str, int]:
 
 
 def _money(each: Iterable[float | None]) -> float | None:
-    """The sum of what is known; None only where nothing is."""
+    """The sum of the known amounts; None if there are amounts and none is known."""
     amounts = list(each)
     known = [amount for amount in amounts if amount is not None]
     return fsum(known) if known or not amounts else None
@@ -311,14 +296,3 @@ def _breaks(sessions: Sequence[SessionProfile]) -> list[BreakSum]:
         for cause, each in found.items()
     ]
     return sorted(sums, key=lambda one: -one.tokens)
-
-
-def _growth(sessions: Sequence[SessionProfile]) -> Growth:
-    """Medians cannot be added up, so a total has none."""
-    each = [session.growth for session in sessions]
-    return Growth(
-        steps=sum(one.steps for one in each),
-        actual_tokens=sum(one.actual_tokens for one in each),
-        chars4_tokens=sum(one.chars4_tokens for one in each),
-        estimate_tokens=sum(one.estimate_tokens for one in each),
-    )

@@ -1,8 +1,7 @@
 """Reads Codex rollouts: lines of ``{timestamp, type, payload}``.
 
-A rollout has no record of a call. It reports running totals instead, so a call is a report whose total
-grew. What was sent stands in the response items before it; a compaction lists the whole history that
-replaces them.
+A rollout does not record calls. It reports running totals instead, so a call is a report whose total grew. What was
+sent is in the response items before it; a compaction lists the whole history that replaces them.
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from sevenfold.lab.profile import context as pieces
-from sevenfold.lab.profile.books import Books, CallReport, seconds
-from sevenfold.lab.profile.context import SYSTEM, CallLabel, ContextPiece
+from sevenfold.lab.profile import labels
+from sevenfold.lab.profile.books import Books, seconds
+from sevenfold.lab.profile.cache import CallReport
+from sevenfold.lab.profile.labels import SYSTEM, CallLabel, ContextPiece
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.usage import Usage
@@ -34,7 +34,7 @@ class _Line(Struct, frozen=True):
 
 
 class _Counts(Struct, frozen=True):
-    """Tokens as a rollout reports them: the input includes what was cached."""
+    """Tokens as a rollout reports them: the input includes cached tokens."""
 
     input_tokens: int = 0
     cached_input_tokens: int = 0
@@ -68,7 +68,7 @@ _payload = msgspec.json.Decoder(_Payload)
 
 
 class RolloutReader:
-    """Takes the lines of a rollout one by one."""
+    """Reads a rollout line by line."""
 
     format = "codex"
 
@@ -86,7 +86,7 @@ class RolloutReader:
         self._occupied: int | None = None
 
     def take(self, line: Line) -> None:
-        """The next line."""
+        """Read the next line."""
         if not line.problem and not line.raw.strip():
             return
         try:
@@ -102,7 +102,7 @@ class RolloutReader:
             self._heard_at = seconds(record.timestamp) or self._heard_at
 
     def finish(self) -> None:
-        """No more lines."""
+        """There are no more lines."""
 
     def _dispatch(self, record: _Line, known: _Payload, payload: dict[str, Any]) -> None:
         match record.type:
@@ -120,13 +120,13 @@ class RolloutReader:
                 self.books.unknown[name] += 1
 
     def _report(self, info: _Info, at: float | None) -> None:
-        """A running total; if it grew, a call was made."""
+        """Note a running total; if it grew, there was a call."""
         before, self._total = self._total, info.total_token_usage
         self.books.window = info.model_context_window or self.books.window
         if before is not None and self._total.total_tokens == before.total_tokens:
             return
         last = info.last_token_usage
-        # A total that fell, or stands at the start of a file, counts calls that are not in the file.
+        # A total that fell, or comes first in a file, counts calls that are not in the file.
         fresh = before is None or self._total.total_tokens < before.total_tokens
         spent = last if before is None or fresh else self._total - before
         self._occupied = last.input_tokens + last.output_tokens
@@ -149,58 +149,58 @@ class RolloutReader:
             self._lane.context.enter(self._items, piece)
 
     def _pieces(self, item: dict[str, Any]) -> Iterator[ContextPiece]:
-        """What an item adds to the context, named."""
+        """What an item adds to the context, labelled."""
         kind = item.get("type")
         match kind:
             case "message":
                 yield from _message(item)
             case "reasoning":
                 words = _text(item.get("content")) or _text(item.get("summary"))
-                yield ContextPiece(pieces.THOUGHTS, _thought(words, _text(item.get("encrypted_content"))))
+                yield ContextPiece(labels.THOUGHTS, _thought(words, _text(item.get("encrypted_content"))))
             case "function_call" | "custom_tool_call" | "local_shell_call" | "web_search_call":
                 yield self._call(item, str(kind))
             case "function_call_output" | "custom_tool_call_output":
                 call = self._calls.get(str(item.get("call_id")), CallLabel("unknown"))
                 weight = measure(blocks.result("", _text(item.get("output"))))
-                yield ContextPiece(pieces.RESULT + call.tool, weight, call.tool, call.what)
+                yield ContextPiece(labels.RESULT + call.tool, weight, call.tool, call.what)
             case "compaction" | "compaction_summary":
-                yield ContextPiece(pieces.SUMMARIES, _thought("", _text(item.get("encrypted_content"))))
+                yield ContextPiece(labels.SUMMARIES, _thought("", _text(item.get("encrypted_content"))))
             case _ if words := _text(item.get("message")):
                 yield ContextPiece(
-                    pieces.SUMMARIES, measure(blocks.text(words)), what=pieces.one_line(words)
+                    labels.SUMMARIES, measure(blocks.text(words)), what=labels.one_line(words)
                 )
             case _:
                 yield ContextPiece(
-                    pieces.OTHER, measure(Block("", msgspec.json.encode(item))), what=str(kind)
+                    labels.OTHER, measure(Block("", msgspec.json.encode(item))), what=str(kind)
                 )
 
     def _call(self, item: dict[str, Any], kind: str) -> ContextPiece:
         given = item.get("arguments", item.get("input", item.get("action")))
-        decoded = pieces.decoded(given) if isinstance(given, str) else given
+        decoded = labels.decoded(given) if isinstance(given, str) else given
         name = str(item.get("name") or kind.removesuffix("_call"))
-        call = pieces.label_of(name, given if decoded is None else decoded)
+        call = labels.label_of(name, given if decoded is None else decoded)
         if item.get("call_id"):
             self._calls[str(item["call_id"])] = call
         spelt = {"type": "tool_use", "id": "", "name": name, "input": given if decoded is None else decoded}
         weight = measure(Block("tool_use", msgspec.json.encode(spelt)))
-        return ContextPiece(pieces.TOOL_INPUTS, weight, call.tool, call.what)
+        return ContextPiece(labels.TOOL_INPUTS, weight, call.tool, call.what)
 
 
 def _message(item: dict[str, Any]) -> Iterator[ContextPiece]:
     role, content = item.get("role"), item.get("content")
     for part in content if isinstance(content, list) else [content]:
         if isinstance(part, dict) and "image" in str(part.get("type")):
-            yield ContextPiece(pieces.IMAGES, Weight(images=1), what="image")
+            yield ContextPiece(labels.IMAGES, Weight(images=1), what="image")
             continue
         words = _text(part)
-        weight, about = measure(blocks.text(words)), pieces.one_line(words)
+        weight, about = measure(blocks.text(words)), labels.one_line(words)
         if role == "assistant":
-            yield ContextPiece(pieces.ASSISTANT_TEXT, weight, what=about)
+            yield ContextPiece(labels.ASSISTANT_TEXT, weight, what=about)
         elif role == "user" and not words.lstrip().startswith(_INJECTED):
-            yield ContextPiece(pieces.USER_TEXT, weight, what=about)
+            yield ContextPiece(labels.USER_TEXT, weight, what=about)
         else:
             yield ContextPiece(
-                SYSTEM if role in ("developer", "system") else pieces.ATTACHMENTS, weight, what=about
+                SYSTEM if role in ("developer", "system") else labels.ATTACHMENTS, weight, what=about
             )
 
 
@@ -211,7 +211,7 @@ def _thought(words: str, sealed: str) -> Weight:
 
 
 def _text(value: Any) -> str:
-    """All the words in a value, however it is wrapped."""
+    """All the text in a value, however it is wrapped."""
     match value:
         case str():
             return value
@@ -226,7 +226,7 @@ def _text(value: Any) -> str:
 
 
 def _mended(raw: bytes) -> bytes:
-    """The line with half surrogate pairs replaced: they are what the fast reader refuses in good JSON."""
+    """The line with half surrogate pairs replaced: the fast reader refuses them in valid JSON."""
     if rb"\ud" not in raw.lower():
         return raw
     return json.dumps(json.loads(raw), ensure_ascii=False).encode(errors="replace")

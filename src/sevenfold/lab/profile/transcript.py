@@ -1,7 +1,7 @@
 """Reads transcripts of parent-linked messages: Claude Code's of every version, and our own.
 
-The fold of `sevenfold.record` says what the model saw at each moment; this module turns its changes into
-entries of the books. Sub-agents that share the file get a fold and a lane of their own.
+The fold of `sevenfold.record` gives what the model saw at each moment; this module turns its changes into entries of
+the books. Sub-agents in the same file get a fold and a lane of their own.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import msgspec
 from msgspec import Raw, Struct, structs
 
 from sevenfold.lab.profile import cache as caching
-from sevenfold.lab.profile import context as pieces
-from sevenfold.lab.profile.books import Books, CallReport, Lane, seconds
-from sevenfold.lab.profile.context import CallLabel, ContextPiece
+from sevenfold.lab.profile import labels
+from sevenfold.lab.profile.books import Books, Lane, seconds
+from sevenfold.lab.profile.cache import CallReport
+from sevenfold.lab.profile.labels import CallLabel, ContextPiece
 from sevenfold.record import entries
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import Rewound, Undone
@@ -62,7 +63,7 @@ class _Message(Struct, frozen=True):
 
 
 class _Head(Struct, frozen=True, rename="camel"):
-    """The fields of a record that the fold has no use for."""
+    """The fields of a record that the fold does not use."""
 
     type: str = ""
     session_id: str | None = None
@@ -76,7 +77,7 @@ _message = msgspec.json.Decoder(_Message)
 
 
 class TranscriptReader:
-    """Takes the lines of a transcript one by one."""
+    """Reads a transcript line by line."""
 
     format = "transcript"
 
@@ -89,10 +90,10 @@ class TranscriptReader:
         self._side: dict[str, _Conversation] = {}
         self._side_of: dict[str, str] = {}
         self._speaking: _Conversation | None = None
-        """Whose record came last."""
+        """The conversation of the last record."""
 
     def take(self, line: Line) -> None:
-        """The next line."""
+        """Read the next line."""
         entry = Damaged(line.problem) if line.problem else entries.read(line.raw)
         head = _Head() if isinstance(entry, Damaged) else _decode(_head, line.raw, _Head())
         if head.session_id and head.session_id not in self.session_ids:
@@ -102,7 +103,7 @@ class TranscriptReader:
         self._conversation(entry, head).take(entry, head)
 
     def finish(self) -> None:
-        """No more lines."""
+        """There are no more lines."""
         for conversation in (self._main, *self._side.values()):
             if conversation:
                 conversation.finish()
@@ -119,7 +120,7 @@ class TranscriptReader:
                 self.books.unknown[head.type] += 1
 
     def _conversation(self, entry: Entry, head: _Head) -> _Conversation:
-        """Whose record it is: the main conversation's, or that of a sub-agent."""
+        """The conversation of a record: the main one, or a sub-agent's."""
         match entry:
             case Said() | Boundary() | Clearing() if entry.sidechain:
                 name = head.agent_id or self._agent(entry)
@@ -141,7 +142,7 @@ class TranscriptReader:
                 return self._main
 
     def _agent(self, entry: Said | Boundary | Clearing) -> str:
-        """A sub-agent without a name is known by its first record."""
+        """The sub-agent of a record; one without a name goes by its first record."""
         parent = entry.logical_parent if isinstance(entry, Boundary) else entry.parent
         name = self._side_of.get(parent or "")
         if name is None and self._speaking and self._speaking.damaged:
@@ -151,18 +152,19 @@ class TranscriptReader:
 
 
 class _Conversation:
-    """One fold, and the lane of the books it is written to."""
+    """One fold, and its lane of the books."""
 
     def __init__(self, books: Books, call_ids: set[str], *, side: bool) -> None:
         self.damaged = False
-        """The newest record is preceded by a line that could not be read."""
+        """Whether the line before the newest record could not be read."""
         self._books = books
         self._lane: Lane = books.open_lane(side=side)
         self._call_ids = call_ids
         self._view = View()
-        self._items: list[Item] = []
+        self._layout = 0
+        """Which layout of the view the context shows."""
         self._shrunk: set[str] = set()
-        """The compactions and clearings met so far."""
+        """The compactions and clearings so far."""
         self._restarting = False
         self._calls: dict[str, CallLabel] = {}
         self._newest = ""
@@ -170,22 +172,22 @@ class _Conversation:
         self._repairs: set[tuple[str, str]] = set()
 
     def take(self, entry: Entry, head: _Head) -> None:
-        """The next entry of this conversation."""
+        """Read the next entry of this conversation."""
         if isinstance(entry, Boundary):
             self._note_repairs()
         self._view.add(entry)
-        before, self._items = self._items, self._view.items
         if isinstance(entry, Clearing):
             self._cleared(entry)
         self._note_compaction()
-        if not _grew(before, self._items) or self._restarting:
+        if self._view.version[0] != self._layout or self._restarting:
             self._relaid(entry)
+            self._layout = self._view.version[0]
         if isinstance(entry, Said):
             self._hear(entry, head)
         self.damaged = isinstance(entry, Damaged)
 
     def finish(self) -> None:
-        """No more entries."""
+        """There are no more entries."""
         self._note_repairs()
         self._books.repairs.update(what for what, _ in self._repairs)
 
@@ -197,7 +199,7 @@ class _Conversation:
             self._lane.cleared(clearing.about.trigger, len(clearing.about.compacted_tool_ids))
 
     def _note_compaction(self) -> None:
-        """A compaction counts when the fold begins anew at it, which for ours is at its commit."""
+        """A compaction counts when the fold restarts at it, which for ours is at its commit."""
         boundary = self._view.entry(self._view.boundary or "")
         if isinstance(boundary, Boundary) and boundary.uuid not in self._shrunk:
             self._shrunk.add(boundary.uuid)
@@ -205,42 +207,37 @@ class _Conversation:
             self._lane.compacted(boundary.about.trigger, boundary.about.pre_tokens)
 
     def _relaid(self, entry: Entry) -> None:
-        """The fold was made anew: some of what was in the context may be gone."""
-        own = entry.uuid if isinstance(entry, Said) else ""
-        live = {
-            key: piece
-            for item in self._items
-            if item.said.uuid != own
-            for key, piece, _ in self._pieces(item)
-        }
+        """The fold was made again: some of what was in the context may be gone."""
+        own, items = entry.uuid if isinstance(entry, Said) else "", self._view.items
+        others = [item for item in items if item.said.uuid != own]
+        live = {key: piece for item in others for key, piece, _ in self._pieces(item)}
         if not self._restarting:
             if self._lane.context.show(live):
                 self._lane.happened(_cause(entry))
-        elif self._items:
+        elif items:
             # Not at the boundary itself: what it keeps is known only when its summary has come.
             self._restarting = False
             self._lane.context.restart(live)
-            in_view = {call for item in self._items for call in item.said.calls}
+            in_view = {call for item in items for call in item.said.calls}
             self._calls = {call: asked for call, asked in self._calls.items() if call in in_view}
-            self._forget()
+            self._forget(items)
 
-    def _forget(self) -> None:
-        """Fold on from what is in view: all that compactions hid would be a whole file in memory.
+    def _forget(self, items: list[Item]) -> None:
+        """Continue the fold from what is in view, so that memory does not hold all that compactions hid.
 
-        Only a rewind across the compaction could want it, and finds the conversation cut there.
+        Only a rewind across the compaction would need that, and finds the conversation cut there.
         """
-        boundary, first = self._view.entry(self._view.boundary or ""), self._items[0].seq
+        boundary, first = self._view.entry(self._view.boundary or ""), items[0].seq
         if not isinstance(boundary, Boundary):
             return
-        order = sorted(self._items, key=lambda item: item.seq)
         view = View()
-        for item in order:
+        for item in sorted(items, key=lambda item: item.seq):
             if item.seq == first:
                 view.add(structs.replace(boundary, own=False))
             view.add(item.said)
-        # What a clearing took out of a kept message, a new fold does not know: then the old one stays.
-        if [item.shown for item in view.items] == [item.shown for item in self._items]:
-            self._view, self._items = view, view.items
+        # A new fold does not know what a clearing took out of a kept message: then keep the old one.
+        if [item.shown for item in view.items] == [item.shown for item in items]:
+            self._view = view
 
     def _note_repairs(self) -> None:
         self._repairs.update((repair.what, repair.where) for repair in self._view.repairs)
@@ -248,12 +245,12 @@ class _Conversation:
     # -- what is added -----------------------------------------------------------------------
 
     def _hear(self, said: Said, head: _Head) -> None:
-        """A record's own part: the call that made it, and what it adds to the context."""
+        """Note the call that made a record, and what the record adds to the context."""
         at = seconds(said.timestamp)
         if said.role == "assistant" and not said.synthetic:
             self._answered(said, head, at)
         self._heard_at = at or self._heard_at
-        item = next((item for item in reversed(self._items) if item.said.uuid == said.uuid), None)
+        item = self._view.item(said.uuid)
         for key, piece, block in self._pieces(item) if item else ():
             if key not in self._lane.context:
                 held = self._lane.context.enter(key, piece)
@@ -268,7 +265,7 @@ class _Conversation:
         report = CallReport(
             model=said.model,
             usage=usage,
-            prompt=_prompt(usage) if usage else None,
+            last_prompt=_prompt(usage) if usage else None,
             at=self._heard_at or at,
             reason=reason.type if reason else "",
             whole=not partial,
@@ -281,25 +278,18 @@ class _Conversation:
             self._lane.called(report)
 
     def _pieces(self, item: Item) -> Iterator[tuple[Hashable, ContextPiece, Block]]:
-        """What is sent of a record, named; the bytes are in the key, for what is shown may be swapped."""
+        """What is sent of a record, labelled; the key holds the bytes, because what is shown may be replaced."""
         for block in item.shown:
             if block.kind.endswith("tool_use") and block.id not in self._calls:
-                self._calls[block.id] = pieces.label_of_block(block)
+                self._calls[block.id] = labels.label_of_block(block)
             weight = item.weight if len(item.shown) == 1 else measure(block)
             call = self._calls.get(block.id) if block.id else None
             key = (item.said.uuid, hash(block.raw))
-            yield key, pieces.piece_of(item.said, block, weight, call), block
-
-
-def _grew(before: list[Item], now: list[Item]) -> bool:
-    """Is the layout the old one, or the old one with one record more?"""
-    if len(now) not in (len(before), len(before) + 1):
-        return False
-    return not before or before[0] is now[0]
+            yield key, labels.piece_of(item.said, block, weight, call), block
 
 
 def _cause(entry: Entry) -> str:
-    """Why something left the context that no compaction took out."""
+    """Why something left the context without a compaction."""
     took_out = isinstance(entry, Clearing | Decision)
     back = isinstance(entry, Decision) and isinstance(entry.made, Undone | Rewound)
     return caching.CLEARING if took_out and not back else caching.REWIND

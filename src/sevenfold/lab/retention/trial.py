@@ -292,7 +292,7 @@ def opening_tokens(body: bytes, tokenizer: str) -> int:
 
 def _tokens(parts: Sequence[Mapping[str, Any]], tokenizer: str) -> int:
     counter = Counter()
-    return sum(counter.tokens(counter.measure(part), tokenizer) for part in parts)
+    return sum(counter.block(part, tokenizer) for part in parts)
 
 
 ANSWER = ({"type": "text", "text": "I see, and go on from there."},)

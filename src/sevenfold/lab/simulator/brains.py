@@ -1,7 +1,7 @@
-"""What answers: the simulator has no model, so something else decides what the model says.
+"""Brains: the simulator has no model, so a brain decides what the model says.
 
-A brain gets the prompt as the model would see it and returns content blocks; ids, signatures, token counts
-and the wire format are the simulator's business. The same brain answers on all three APIs.
+A brain gets the prompt as the model would see it and returns content blocks; the simulator adds ids, signatures, token
+counts and the wire format. The same brain answers on all three APIs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ModelPrompt(Struct, frozen=True):
     """Messages with content blocks, after everything the server edited."""
     max_tokens: int
     body: Json
-    """The request as it came, for brains that need more."""
+    """The request body, for brains that need more."""
 
     @property
     def last_text(self) -> str:
@@ -37,7 +37,7 @@ class ModelPrompt(Struct, frozen=True):
 
 
 class ModelReply(Struct, frozen=True):
-    """What the model says: blocks, and why it stopped where that is not plain from them."""
+    """What the model says: blocks, and why it stopped if the blocks do not show it."""
 
     blocks: Sequence[Json]
     stop_reason: str | None = None
@@ -59,11 +59,11 @@ class ScriptExhausted(Exception):
 
 
 class ScriptUnfinished(Exception):
-    """The script has steps that nobody asked for."""
+    """The script has steps left."""
 
 
 class EchoBrain:
-    """Says what it was told: enough to try a client."""
+    """Repeats the user's words: enough to try a client."""
 
     def reply(self, prompt: ModelPrompt) -> ModelReply:
         """Repeat the user's last words."""
@@ -71,7 +71,7 @@ class EchoBrain:
 
 
 class ScriptedBrain:
-    """Plays steps in order: a text, blocks, a whole reply, or a function of the prompt that gives one."""
+    """Plays steps in order: a text, blocks, a whole reply, or a function from prompt to one of these."""
 
     def __init__(
         self, steps: Iterable[Step] | Callable[[ModelPrompt], str | Sequence[Json] | ModelReply]
@@ -102,14 +102,14 @@ class ScriptedBrain:
 
 
 class RecordedBrain(ScriptedBrain):
-    """Plays the assistant side of a recorded conversation; its thinking is signed anew by the simulator."""
+    """Plays the assistant side of a recorded conversation; the simulator signs its thinking again."""
 
     def __init__(self, answers: Iterable[Sequence[Json]]) -> None:
         super().__init__([_without_signatures(blocks) for blocks in answers])
 
 
 def as_reply(said: str | Sequence[Json] | ModelReply) -> ModelReply:
-    """Anything a step may be, as a reply."""
+    """A step's text, blocks or reply as a reply."""
     if isinstance(said, ModelReply):
         return said
     return ModelReply([text(said)]) if isinstance(said, str) else ModelReply(said)
@@ -136,7 +136,7 @@ def _without_signatures(blocks: Sequence[Json]) -> list[Json]:
 
 
 class SummaryRequest(Struct, frozen=True):
-    """What is to be summarised."""
+    """A conversation to summarise."""
 
     model: str
     system: str
@@ -145,7 +145,7 @@ class SummaryRequest(Struct, frozen=True):
 
 
 class NoSummary(Struct, frozen=True):
-    """A summary that did not come about, and the stop reason that tells why."""
+    """No summary was made; the stop reason says why."""
 
     stop_reason: str = "end_turn"
 
@@ -154,7 +154,7 @@ Summarise = Callable[[SummaryRequest], str | NoSummary]
 
 
 def simulated_summary(request: SummaryRequest) -> str:
-    """A summary by rote: who spoke how often, and the beginnings of what the user asked for."""
+    """A summary made without a model: the number of messages, and the beginnings of what the user asked for."""
     asked = [
         " ".join(str(block["text"]).split()[:40])
         for message in request.messages

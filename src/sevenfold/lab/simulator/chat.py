@@ -1,4 +1,4 @@
-"""Chat Completions: the API most servers besides Anthropic speak, hosted or local."""
+"""Chat Completions: the API that most servers besides Anthropic's offer, hosted or local."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from sevenfold.lab.simulator.errors import bad, unknown_model
+from sevenfold.lab.simulator.errors import bad
 from sevenfold.lab.simulator.openai import (
     OpenAiReply,
     OpenAiRequest,
     ask,
     call_arguments,
     check_body,
-    check_tools,
     content_blocks,
-    decoded_arguments,
+    tool_use,
 )
+from sevenfold.lab.simulator.output import pieces
 from sevenfold.lab.simulator.provider import Simulator
 
 Json = Mapping[str, Any]
@@ -100,16 +100,14 @@ def chunks(completion: Json, body: Json, size: int) -> Iterator[bytes]:
         return _event({**base, "choices": [said], **usage})
 
     yield chunk({"role": "assistant", "content": "" if message["content"] is not None else None})
-    words = message["content"] or ""
-    for place in range(0, len(words), size):
-        yield chunk({"content": words[place : place + size]})
+    for piece in pieces(message["content"] or "", size):
+        yield chunk({"content": piece})
     for index, call in enumerate(message.get("tool_calls") or ()):
         function = call["function"]
         opening = {"index": index, "id": call["id"], "type": "function"}
         yield chunk({"tool_calls": [{**opening, "function": {"name": function["name"], "arguments": ""}}]})
-        for place in range(0, len(function["arguments"]), size):
-            piece = {"arguments": function["arguments"][place : place + size]}
-            yield chunk({"tool_calls": [{"index": index, "function": piece}]})
+        for piece in pieces(function["arguments"], size):
+            yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
     yield chunk({}, choice["finish_reason"])
     if wants_usage:
         yield _event({**base, "choices": [], "usage": completion["usage"]})
@@ -121,11 +119,7 @@ def _event(data: Json) -> bytes:
 
 
 def _read(sim: Simulator, body: Any) -> OpenAiRequest:
-    check_body(body, _ChatBody)
-    profile = sim.profile(body["model"])
-    if profile is None:
-        raise unknown_model(body.get("model"))
-    check_tools(body.get("tools") or (), nested=True)
+    profile = check_body(sim, body, _ChatBody, nested=True)
     _check_parts(body["messages"])
     _check_tools_answered(body["messages"])
     stops = body.get("stop") or ()
@@ -162,13 +156,12 @@ def _message(message: Json) -> Json:
     blocks = content_blocks(message.get("content"))
     for call in message.get("tool_calls") or ():
         function = call["function"]
-        given = decoded_arguments(function.get("arguments"))
-        blocks.append({"type": "tool_use", "id": call["id"], "name": function["name"], "input": given})
+        blocks.append(tool_use(call["id"], function["name"], function.get("arguments")))
     return {"role": "system" if role == "developer" else role, "content": blocks}
 
 
 def _check_parts(messages: Sequence[Json]) -> None:
-    """Content blocks of other APIs have no place in a message."""
+    """Raise for content blocks of another API."""
     for number, message in enumerate(messages):
         parts = message.get("content")
         for place, part in enumerate(parts if isinstance(parts, list) else ()):
@@ -180,7 +173,7 @@ def _check_parts(messages: Sequence[Json]) -> None:
 
 
 def _check_tools_answered(messages: Sequence[Json]) -> None:
-    """Each call is answered by tool messages right after it, and each of those answers a call."""
+    """Raise unless each call is answered by tool messages right after it, and each of those answers a call."""
     open_calls: list[str] = []
     for number, message in enumerate(messages):
         if message.get("role") == "tool":

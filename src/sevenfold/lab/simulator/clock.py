@@ -1,4 +1,4 @@
-"""Time as the simulator sees it: real, or moved by hand so that an hour's idleness costs a test nothing."""
+"""The simulator's clock: real, or moved by hand so that an idle hour costs a test nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class SimulatorClock(Protocol):
-    """What the simulator asks of time."""
+    """What the simulator needs of a clock."""
 
     def now(self) -> float:
         """Seconds since the epoch."""
@@ -20,7 +20,7 @@ class SimulatorClock(Protocol):
 
 
 class RealClock:
-    """The machine's own time."""
+    """The machine's clock."""
 
     def now(self) -> float:
         """Seconds since the epoch."""
@@ -32,13 +32,13 @@ class RealClock:
 
 
 class VirtualClock:
-    """Time that stands still until it is moved; sleeping moves it and returns at once."""
+    """A clock that stops until it is advanced; sleeping advances it and returns at once."""
 
     def __init__(self, start: float = 1_800_000_000.0) -> None:
         self._now = start
 
     def now(self) -> float:
-        """Seconds since the epoch, as far as this clock was moved."""
+        """Seconds since the epoch."""
         return self._now
 
     def advance(self, seconds: float) -> None:

@@ -1,12 +1,12 @@
-"""Summaries made by the server: on demand, with a signed block, and at a threshold, without one."""
+"""Summaries the server makes: on demand, as a signed block, and at a threshold, unsigned."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sevenfold.lab.simulator.conversation import RequestPrompt
 from sevenfold.lab.simulator.errors import invalid
+from sevenfold.lab.simulator.prompt import RequestPrompt
 from sevenfold.lab.simulator.thinking import Binder, Bindings, Sealer, SummarySeal
 from sevenfold.lab.simulator.tokens import digest, value_digest
 from sevenfold.profiles import Profile
@@ -41,9 +41,9 @@ def check_range(messages: Sequence[Json]) -> None:
         raise invalid(words, code="compaction_too_many_tool_references")
 
 
-def check_signed_block(talk: RequestPrompt, sealer: Sealer) -> None:
-    """Raise when the summary a request goes on from is not the one the server gave."""
-    for item in talk.items:
+def check_signed_block(prompt: RequestPrompt, sealer: Sealer) -> None:
+    """Raise when a request continues from a summary that is not the one the server gave."""
+    for item in prompt.items:
         if item.kind != "compaction" or not item.block.get("signature"):
             continue
         seal = sealer.open(item.block["signature"], SummarySeal)
@@ -59,18 +59,18 @@ def check_signed_block(talk: RequestPrompt, sealer: Sealer) -> None:
 
 
 def signed_block(
-    summary: str, talk: RequestPrompt, at: Bindings, binder: Binder, profile: Profile
+    summary: str, prompt: RequestPrompt, at: Bindings, binder: Binder, profile: Profile
 ) -> dict[str, Any]:
-    """The block that may stand for everything a request said."""
-    changes = tool_changes(talk.messages)
-    spoken = [message for message in talk.messages if not is_directive(message)]
+    """The block that can replace everything a request said."""
+    changes = tool_changes(prompt.messages)
+    spoken = [message for message in prompt.messages if not is_directive(message)]
     seal = SummarySeal(
         profile.name,
         binder.organisation,
         profile.thinking.bound,
         digest(summary.encode()),
         value_digest(changes),
-        *talk.seals,
+        *prompt.seals,
         at.prefixes,
         str(spoken[-1]["role"]),
     )
@@ -83,7 +83,7 @@ def signed_block(
 
 
 def tool_changes(messages: Sequence[Json]) -> list[Json]:
-    """The additions and removals of tools in a range, the last word on each tool."""
+    """The latest addition or removal of each tool in a range of messages."""
     last: dict[str, Json] = {}
     for message in messages:
         for block in blocks_of(message):
@@ -109,7 +109,7 @@ def trigger_of(edit: Json) -> int:
 
 
 def _unfinished(turn: Turn) -> bool:
-    """True when an answer waits for a tool: one of the client's, or one of the server's own."""
+    """Whether an answer waits for a tool, of the client or of the server."""
     if turn.role != "assistant":
         return False
     answered = {part.id for part in turn.blocks if is_server_result(part.kind)}

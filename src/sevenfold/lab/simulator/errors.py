@@ -1,7 +1,7 @@
-"""What the simulator answers when it refuses, in the bodies of the two providers.
+"""Refusals, in the bodies of the two providers.
 
-Everything that ends a request early is raised as an `ApiError`; which provider's body it becomes is decided
-at the edge, by the path that was called.
+Everything that ends a request early is raised as an `ApiError`; the server turns it into the body of the provider
+whose path was called.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ REQUIRED = "Field required"
 
 
 class ApiError(Exception):
-    """A refusal with its status, its type in the Messages API, and its details."""
+    """A refusal: status, type in the Messages API, message and details."""
 
     def __init__(
         self,
@@ -35,14 +35,14 @@ class ApiError(Exception):
         self.headers = dict(headers or {})
 
     def messages_body(self, request_id: str) -> dict[str, Any]:
-        """The body as the Messages API gives it."""
+        """The body in the form of the Messages API."""
         error: dict[str, Any] = {"type": self.kind, "message": self.message}
         if self.code is not None:
             error["details"] = {"error_code": self.code, **self.details}
         return {"type": "error", "error": error, "request_id": request_id}
 
     def openai_body(self) -> dict[str, Any]:
-        """The body as OpenAI gives it."""
+        """The body in OpenAI's form."""
         return {
             "error": {
                 "message": self.message,
@@ -54,28 +54,28 @@ class ApiError(Exception):
 
 
 def invalid(message: str, *, code: str | None = None, **details: Any) -> ApiError:
-    """A request that is wrong in itself."""
+    """An invalid request."""
     return ApiError(400, "invalid_request_error", message, code=code, details=details)
 
 
 def extra(path: str) -> ApiError:
-    """A field that is not known at that place, or not without a beta header that was not sent."""
+    """A field that is unknown at that path, or needs a beta header that was not sent."""
     return invalid(f"{path}: {EXTRA}")
 
 
 def missing(path: str) -> ApiError:
-    """A field that must be there."""
+    """A required field is missing."""
     return invalid(f"{path}: {REQUIRED}")
 
 
 def unknown_tag(path: str, tag: object, expected: str = "") -> ApiError:
-    """An object of a type that is not known at that place."""
+    """An object of a type that is unknown at that path."""
     words = f"{path}: Input tag '{tag}' found using 'type' does not match any of the expected tags"
     return invalid(f"{words}: {expected}" if expected else words)
 
 
 def bad(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:
-    """A request these APIs refuse."""
+    """An invalid request to one of OpenAI's APIs."""
     return ApiError(400, "invalid_request_error", message, code=code, details={"param": param})
 
 
@@ -96,7 +96,7 @@ def too_large() -> ApiError:
 
 
 def rate_limited(retry_after: float | None) -> ApiError:
-    """Too many requests; without `retry_after` it is the kind that waiting does not cure."""
+    """Too many requests; without `retry_after`, waiting does not help."""
     headers = {} if retry_after is None else {"retry-after": f"{retry_after:g}"}
     words = "This request would exceed your account's rate limit. Please try again later."
     return ApiError(429, "rate_limit_error", words, headers=headers)
@@ -108,5 +108,5 @@ def overloaded() -> ApiError:
 
 
 def internal(message: str = "Internal server error", *, retry: bool = True) -> ApiError:
-    """Something broke inside; ``retry`` tells SDKs whether another attempt can help."""
+    """An internal error; ``retry`` tells SDKs whether another attempt can help."""
     return ApiError(500, "api_error", message, headers={} if retry else {"x-should-retry": "false"})

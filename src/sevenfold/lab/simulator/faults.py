@@ -1,4 +1,4 @@
-"""What can go wrong on purpose: errors, silence, broken streams, a lost cache; by schedule or by chance."""
+"""Faults on purpose: errors, silence, broken streams, a lost cache; by schedule or at random."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class Fault(Struct, frozen=True):
 
     kind: Kind
     retry_after: float | None = None
-    """Sent with ``rate_limited``; without it, waiting is said not to help."""
+    """Sent with ``rate_limited``; without it, waiting does not help."""
     after: int = 3
-    """How many events of a stream go out well before it breaks."""
+    """How many events of a stream go out before it breaks."""
     clean: bool = False
-    """A cut stream ends as if it were complete; otherwise the connection breaks."""
+    """Whether a cut stream ends as if it were complete; otherwise the connection breaks."""
     seconds: float = 0.0
     """How long a slow first byte takes."""
 
 
 class Faults:
-    """Which request meets which fault; counted from 1 are those requests that ask for an answer."""
+    """Which request meets which fault; only requests for an answer count, from 1."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Faults:
         self.seen = 0
 
     def next(self) -> Fault | None:
-        """The fault the request now coming in meets."""
+        """The fault for the request that just arrived."""
         self.seen += 1
         drawn = [self._random.random() for _ in self._chances]
         by_chance = [
@@ -65,17 +65,17 @@ class Faults:
         return self._schedule.get(self.seen) or (by_chance[0] if by_chance else None)
 
     def then(self, fault: Fault, requests: int = 1) -> None:
-        """Let the next requests meet a fault."""
+        """Give the next requests a fault."""
         for number in range(self.seen + 1, self.seen + 1 + requests):
             self._schedule[number] = fault
 
 
 class BrokenConnection(Exception):
-    """Raised inside a response to break it off: the client sees the connection close."""
+    """Raised inside a response so that the client sees the connection close."""
 
 
 def refusal(fault: Fault) -> ApiError | None:
-    """The error a fault answers with, if it is one that refuses."""
+    """The error a fault answers with; None for faults of another kind."""
     match fault.kind:
         case "rate_limited":
             return rate_limited(fault.retry_after)

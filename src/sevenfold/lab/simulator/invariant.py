@@ -1,6 +1,6 @@
-"""The prefix invariant on the wire: each request extends the one before it, cache markers aside.
+"""The prefix invariant: each request extends the one before it, cache markers aside.
 
-What a cache and bound thinking both depend on. A violation is explained by the first part that moved.
+A cache and bound thinking both depend on it.
 """
 
 from __future__ import annotations

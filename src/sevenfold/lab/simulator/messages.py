@@ -1,4 +1,4 @@
-"""Answering a Messages request: the prompt is ready, the model speaks, the answer is signed and billed."""
+"""Answering a Messages request: the model is asked, the answer is signed and billed, on the way perhaps summarised."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from msgspec.structs import replace
 from sevenfold.lab.simulator.brains import ModelPrompt, NoSummary, SummaryRequest, text
 from sevenfold.lab.simulator.cache import Billing, CachePlan, fingerprint
 from sevenfold.lab.simulator.compaction import signed_block, threshold, trigger_of
-from sevenfold.lab.simulator.conversation import PromptPart
 from sevenfold.lab.simulator.errors import invalid, too_long
 from sevenfold.lab.simulator.output import Output, Room, limit
 from sevenfold.lab.simulator.parameters import BINDING, THRESHOLD
-from sevenfold.lab.simulator.prepare import PreparedRequest
+from sevenfold.lab.simulator.preparation import PreparedRequest
+from sevenfold.lab.simulator.prompt import PromptPart
 from sevenfold.lab.simulator.provider import Simulator
-from sevenfold.lab.simulator.thinking import Bindings, ThinkingRun, Thought
-from sevenfold.lab.simulator.tokens import BlockDigest, chained, digest
+from sevenfold.lab.simulator.thinking import Bindings, ThinkingRun
+from sevenfold.lab.simulator.tokens import chained, digest
 
 Json = Mapping[str, Any]
 
@@ -39,21 +39,35 @@ class ModelTurn(Struct, frozen=True):
     output: Output
     plan: CachePlan
 
+    def free(self) -> ModelTurn:
+        """The same at no cost: what a summary costs is in an iteration of its own."""
+        return replace(
+            self, output=replace(self.output, tokens=0), plan=replace(self.plan, billing=Billing())
+        )
+
 
 def answer(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
-    """Answer a request that passed every check."""
-    check_fits(ready)
+    """Answer a request that passed every check; raises when it does not fit the window."""
+    _check_fits(ready)
     if ready.body.get("compaction") is not None:
         return _compact(sim, ready)
     edit = threshold(ready.body.get("context_management"))
     if edit is not None and ready.tokens >= trigger_of(edit):
-        return _compact_and_go_on(sim, ready, edit)
+        return _compact_and_continue(sim, ready, edit)
     turn = _speak(sim, ready)
-    iterations = [_iteration("message", turn)] if THRESHOLD in ready.dialect.betas else None
+    iterations = [_iteration("message", turn)] if THRESHOLD in ready.features.betas else None
     return FinishedMessage(_message(sim, ready, turn, turn.blocks, iterations), (turn.plan,))
 
 
-def check_fits(ready: PreparedRequest) -> None:
+def count(ready: PreparedRequest) -> dict[str, Any]:
+    """The answer to a request to count tokens."""
+    counted: dict[str, Any] = {"input_tokens": ready.tokens}
+    if ready.body.get("context_management") is not None:
+        counted["context_management"] = {"original_input_tokens": ready.original}
+    return counted
+
+
+def _check_fits(ready: PreparedRequest) -> None:
     """Raise when the prompt, or on older models the prompt with the answer, exceeds the window."""
     window, asked = ready.window, ready.body["max_tokens"]
     if ready.tokens > window:
@@ -65,52 +79,55 @@ def check_fits(ready: PreparedRequest) -> None:
         )
 
 
-def messages_of(items: Sequence[PromptPart]) -> list[Json]:
-    """Items put together to messages again."""
+def _messages_of(items: Sequence[PromptPart]) -> list[Json]:
     grouped = groupby(items, key=lambda item: (item.message, item.role))
     return [{"role": role, "content": [item.block for item in run]} for (_, role), run in grouped]
 
 
+def _system_text(body: Json) -> str:
+    system = body.get("system") or ""
+    return system if isinstance(system, str) else "\n".join(str(block["text"]) for block in system)
+
+
+def _plan(sim: Simulator, ready: PreparedRequest) -> CachePlan:
+    parts = (*ready.head, *ready.shown)
+    return sim.cache.plan(parts, ready.salts, ready.profile.cache, sim.clock.now())
+
+
 def _speak(sim: Simulator, ready: PreparedRequest) -> ModelTurn:
-    body, profile = ready.body, ready.profile
-    plan = sim.cache.plan((*ready.head, *ready.shown), ready.salts, profile.cache, sim.clock.now())
-    if body["max_tokens"] == 0:
+    body, plan = ready.body, _plan(sim, ready)
+    most = body["max_tokens"]
+    if most == 0:
         return ModelTurn((), Output((), "max_tokens", None, 0, 0), plan)
-    prompt = ModelPrompt(
-        model=body["model"],
-        system=system_text(body),
-        tools=body.get("tools") or (),
-        messages=messages_of(ready.shown),
-        max_tokens=body["max_tokens"],
-        body=body,
-    )
-    reply = sim.brain.reply(prompt)
+    messages, tools = _messages_of(ready.shown), body.get("tools") or ()
+    reply = sim.brain.reply(ModelPrompt(body["model"], _system_text(body), tools, messages, most, body))
     if (body.get("thinking") or {}).get("type") == "disabled":
         spoken = [block for block in reply.blocks if block["type"] not in ("thinking", "redacted_thinking")]
         reply = replace(reply, blocks=spoken)
-    room = Room(body["max_tokens"], ready.window - ready.tokens)
-    output = limit(reply, body.get("stop_sequences") or (), room, sim.scales.counter, profile.tokenizer)
+    room = Room(most, ready.window - ready.tokens)
+    stops = body.get("stop_sequences") or ()
+    output = limit(reply, stops, room, sim.scales.counter, ready.profile.tokenizer)
     return ModelTurn(tuple(_sign(sim, ready, output.blocks)), output, plan)
 
 
 def _sign(sim: Simulator, ready: PreparedRequest, blocks: Sequence[Json]) -> Iterator[Json]:
-    """The blocks with signatures and ids, each thinking block bound to all that stands before it."""
-    display = (ready.body.get("thinking") or {}).get("display")
-    shows = display in ("summarized", "updates") or (display is None and not ready.profile.thinking.bound)
+    """The blocks with signatures and ids, each thinking block bound to everything before it."""
+    display, profile = (ready.body.get("thinking") or {}).get("display"), ready.profile
+    shows = display in ("summarized", "updates") or (display is None and not profile.thinking.bound)
     at = ready.bindings
     for place, block in enumerate(blocks):
-        size = sim.scales.counter.tokens(sim.scales.counter.measure(block), ready.profile.tokenizer)
-        if block["type"] == "thinking":
-            words = str(block["thinking"]) if shows else ""
-            seal, at = sim.binder.sign(Thought(words, size), at, ready.talk, ready.profile.name)
-            yield {"type": "thinking", "thinking": words, "signature": seal}
-        elif block["type"] == "redacted_thinking":
-            seal, at = sim.binder.sign(Thought("", size), at, ready.talk, ready.profile.name)
-            yield {"type": "redacted_thinking", "data": seal}
+        if block["type"] in ("thinking", "redacted_thinking"):
+            words = str(block["thinking"]) if shows and block["type"] == "thinking" else ""
+            size = sim.scales.counter.block(block, profile.tokenizer)
+            seal, at = sim.binder.sign(words, size, at, ready.prompt, profile.name)
+            if block["type"] == "thinking":
+                yield {"type": "thinking", "thinking": words, "signature": seal}
+            else:
+                yield {"type": "redacted_thinking", "data": seal}
         else:
             done = _with_id(block, at, place)
-            piece = sim.scales.weigh(done, ready.profile.tokenizer, "assistant")
-            at = replace(at, prefixes=tuple(chained(prefix, piece.digest) for prefix in at.prefixes))
+            weighed = sim.scales.weigh(done, profile.tokenizer, "assistant")
+            at = replace(at, prefixes=tuple(chained(prefix, weighed.digest) for prefix in at.prefixes))
             yield done
 
 
@@ -122,68 +139,54 @@ def _with_id(block: Json, at: Bindings, place: int) -> Json:
 
 
 def _compact(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
-    """Summarise on demand: the answer is the signed block alone, and the cost stands in an iteration."""
-    body, profile = ready.body, ready.profile
-    plan = sim.cache.plan((*ready.head, *ready.shown), ready.salts, profile.cache, sim.clock.now())
-    summary = _summary(sim, ready, (body["compaction"].get("instructions") or "").strip() or None)
-    size = sim.scales.counter.text(summary, profile.tokenizer) if isinstance(summary, str) else 0
-    if isinstance(summary, str) and size > body["max_tokens"]:
-        summary, size = NoSummary("max_tokens"), body["max_tokens"]
-    if isinstance(summary, str) and ready.tokens + size > ready.window:
-        summary = NoSummary("model_context_window_exceeded")
+    """Summarise on demand: the answer is the signed block alone, and the cost is in an iteration."""
+    body, profile, plan = ready.body, ready.profile, _plan(sim, ready)
+    made = _summary(sim, ready, (body["compaction"].get("instructions") or "").strip() or None)
+    size = sim.scales.counter.text(made, profile.tokenizer) if isinstance(made, str) else 0
+    if isinstance(made, str) and size > body["max_tokens"]:
+        made, size = NoSummary("max_tokens"), body["max_tokens"]
+    if isinstance(made, str) and ready.tokens + size > ready.window:
+        made = NoSummary("model_context_window_exceeded")
     blocks: tuple[Json, ...] = ()
-    if isinstance(summary, str):
-        blocks = (signed_block(summary, ready.talk, ready.bindings, sim.binder, profile),)
-    reason = "compaction" if isinstance(summary, str) else summary.stop_reason
+    if isinstance(made, str):
+        blocks = (signed_block(made, ready.prompt, ready.bindings, sim.binder, profile),)
+    reason = "compaction" if isinstance(made, str) else made.stop_reason
     spent = ModelTurn(blocks, Output(blocks, reason, None, size, 0), plan)
-    free = replace(
-        spent, output=replace(spent.output, tokens=0), plan=replace(plan, billing=Billing(0, 0, 0, 0))
-    )
-    message = _message(sim, ready, free, blocks, [_iteration("compaction", spent)])
+    message = _message(sim, ready, spent.free(), blocks, [_iteration("compaction", spent)])
     return FinishedMessage(message, (plan,))
 
 
-def _compact_and_go_on(sim: Simulator, ready: PreparedRequest, edit: Json) -> FinishedMessage:
+def _compact_and_continue(sim: Simulator, ready: PreparedRequest, edit: Json) -> FinishedMessage:
     """Summarise at a threshold, then answer from the summary, unless the request asks for a pause."""
-    plan = sim.cache.plan((*ready.head, *ready.shown), ready.salts, ready.profile.cache, sim.clock.now())
-    summary = _summary(sim, ready, edit.get("instructions"))
-    block: dict[str, Any] = {"type": "compaction", "content": summary if isinstance(summary, str) else None}
+    plan, made = _plan(sim, ready), _summary(sim, ready, edit.get("instructions"))
+    block: dict[str, Any] = {"type": "compaction", "content": made if isinstance(made, str) else None}
     size = sim.scales.counter.text(block["content"] or "", ready.profile.tokenizer)
     spent = ModelTurn((block,), Output((block,), "compaction", None, size, 0), plan)
     costs = _iteration("compaction", spent)
-    if isinstance(summary, str):
+    if isinstance(made, str):
         ready = _from_summary(sim, ready, block)
         if edit.get("pause_after_compaction"):
-            nothing = replace(plan, billing=Billing(0, 0, 0, 0))
-            paused = replace(spent, output=replace(spent.output, tokens=0), plan=nothing)
-            return FinishedMessage(_message(sim, ready, paused, (block,), [costs]), (plan,))
+            return FinishedMessage(_message(sim, ready, spent.free(), (block,), [costs]), (plan,))
     turn = _speak(sim, ready)
-    iterations = [costs, _iteration("message", turn)]
-    return FinishedMessage(_message(sim, ready, turn, (block, *turn.blocks), iterations), (plan, turn.plan))
+    message = _message(sim, ready, turn, (block, *turn.blocks), [costs, _iteration("message", turn)])
+    return FinishedMessage(message, (plan, turn.plan))
 
 
 def _from_summary(sim: Simulator, ready: PreparedRequest, block: Json) -> PreparedRequest:
-    """The prompt that is left when a summary has taken the place of all messages."""
-    piece = sim.scales.weigh(block, ready.profile.tokenizer, "assistant")
-    sized = BlockDigest(piece.digest, piece.tokens + sim.scales.counter.per_message)
-    shown = PromptPart("summary", "user", "compaction", text(str(block["content"])), sized, None, 0, 0)
-    prefix = chained(digest(*ready.talk.seals), piece.digest)
-    return replace(
-        ready, shown=(shown,), bindings=Bindings(ready.bindings.findings, (prefix,), ThinkingRun())
-    )
+    """The prompt that is left when a summary has replaced all messages."""
+    name, tokens = sim.scales.weigh(block, ready.profile.tokenizer, "assistant")
+    tokens += sim.scales.counter.per_message
+    content = text(str(block["content"]))
+    shown = PromptPart("summary", "user", "compaction", content, name, tokens, None, 0, 0)
+    prefix = chained(digest(*ready.prompt.seals), name)
+    bindings = Bindings(ready.bindings.checks, (prefix,), ThinkingRun())
+    return replace(ready, shown=(shown,), bindings=bindings)
 
 
 def _summary(sim: Simulator, ready: PreparedRequest, instructions: str | None) -> str | NoSummary:
-    request = SummaryRequest(
-        ready.body["model"], system_text(ready.body), messages_of(ready.shown), instructions
-    )
+    body, messages = ready.body, _messages_of(ready.shown)
+    request = SummaryRequest(body["model"], _system_text(body), messages, instructions)
     return sim.summarise(request) or NoSummary()
-
-
-def system_text(body: Json) -> str:
-    """The system prompt as plain text."""
-    system = body.get("system") or ""
-    return system if isinstance(system, str) else "\n".join(str(block["text"]) for block in system)
 
 
 def _message(
@@ -193,8 +196,8 @@ def _message(
     blocks: Sequence[Json],
     iterations: list[Json] | None,
 ) -> dict[str, Any]:
-    body = ready.body
-    print_ = fingerprint(ready.talk, ready.salts.root.hex(), ready.salts.system + ready.salts.messages)
+    body, salts = ready.body, ready.salts
+    print_ = fingerprint(ready.prompt, salts.root.hex(), salts.system + salts.messages)
     message_id = sim.new_id("msg_")
     message: dict[str, Any] = {
         "id": message_id,
@@ -210,7 +213,7 @@ def _message(
         "diagnostics": sim.diagnosis.explain(body.get("diagnostics"), print_),
     }
     sim.diagnosis.remember(message_id, print_)
-    if BINDING in ready.dialect.betas and ready.profile.thinking.modes:
+    if BINDING in ready.features.betas and ready.profile.thinking.modes:
         message["input_transformations"] = list(ready.transformations)
     if body.get("context_management") is not None:
         message["context_management"] = {"applied_edits": list(ready.applied)}
@@ -236,7 +239,7 @@ def _usage(ready: PreparedRequest, turn: ModelTurn, iterations: list[Json] | Non
 def _tokens(billing: Billing) -> dict[str, Any]:
     return {
         "input_tokens": billing.fresh,
-        "cache_creation_input_tokens": billing.written,
+        "cache_creation_input_tokens": billing.write_5m + billing.write_1h,
         "cache_read_input_tokens": billing.read,
         "cache_creation": {
             "ephemeral_5m_input_tokens": billing.write_5m,
@@ -247,11 +250,3 @@ def _tokens(billing: Billing) -> dict[str, Any]:
 
 def _iteration(kind: str, turn: ModelTurn) -> Json:
     return {"type": kind, **_tokens(turn.plan.billing), "output_tokens": turn.output.tokens}
-
-
-def count(ready: PreparedRequest) -> dict[str, Any]:
-    """The answer to a request to count tokens."""
-    counted: dict[str, Any] = {"input_tokens": ready.tokens}
-    if ready.body.get("context_management") is not None:
-        counted["context_management"] = {"original_input_tokens": ready.original}
-    return counted

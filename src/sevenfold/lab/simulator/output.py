@@ -1,12 +1,7 @@
-"""How far an answer gets: stop sequences, the caller's limit, and the end of the window.
+"""An answer as it goes out: cut where a limit ends it, and streamed as server-sent events.
 
----
-
-A finished message told as server-sent events.
-
-The answer is complete before the first event goes out, so streaming and not streaming say the same by
-construction. Texts and tool inputs come in small pieces, thinking that is not shown as a signature alone, a
-summary on demand whole.
+The answer is complete before the first event goes out, so streaming and not streaming say the same by construction.
+Texts and tool inputs come in small pieces, thinking that is not shown as a signature alone, a summary on demand whole.
 """
 
 from __future__ import annotations
@@ -21,6 +16,12 @@ from sevenfold.lab.simulator.brains import ModelReply
 from sevenfold.lab.simulator.tokens import Counter
 
 Json = Mapping[str, Any]
+_LATE = ("context_management",)
+_LATE_USAGE = ("iterations", "output_tokens_details")
+_CLOSING_USAGE = (
+    *("output_tokens", "output_tokens_details", "iterations"),
+    *("cache_creation_input_tokens", "cache_read_input_tokens", "input_tokens"),
+)
 
 
 class Output(Struct, frozen=True):
@@ -43,18 +44,17 @@ class Room(Struct, frozen=True):
 
 
 def limit(reply: ModelReply, stops: Sequence[str], room: Room, counter: Counter, generation: str) -> Output:
-    """Cut a reply where a stop sequence, the caller or the window ends it."""
+    """Cut a reply where a stop sequence, the caller's limit or the window ends it."""
     blocks, stopped = _stop(reply.blocks, stops)
     most = min(room.asked, room.window)
     kept: list[Json] = []
     used = thought = 0
-    cut = False
     for block in blocks:
-        size = counter.tokens(counter.measure(block), generation)
-        if used + size > most:
-            cut = True
+        size = counter.block(block, generation)
+        cut = used + size > most
+        if cut:
             block = _shorten(block, most - used, counter, generation)
-            size = counter.tokens(counter.measure(block), generation) if block else 0
+            size = counter.block(block, generation) if block else 0
         if block:
             kept.append(block)
             used += size
@@ -74,20 +74,19 @@ def _stop(blocks: Sequence[Json], stops: Sequence[str]) -> tuple[list[Json], str
     for block in blocks:
         words = str(block.get("text", "")) if block["type"] == "text" else ""
         found = [(words.index(stop), stop) for stop in stops if stop and stop in words]
-        if not found:
-            kept.append(block)
-            continue
-        place, stop = min(found)
-        return [*kept, *([{**block, "text": words[:place]}] if place else [])], stop
+        if found:
+            place, stop = min(found)
+            return [*kept, *([{**block, "text": words[:place]}] if place else [])], stop
+        kept.append(block)
     return kept, None
 
 
 def _shorten(block: Json, most: int, counter: Counter, generation: str) -> Json:
     """As much of a text as fits; other blocks make no sense in part and are left out."""
-    key = {"text": "text", "thinking": "thinking"}.get(str(block["type"]))
-    if key is None:
+    kind = str(block["type"])
+    if kind not in ("text", "thinking"):
         return {}
-    words = str(block[key])
+    words = str(block[kind])
     low, high = 0, len(words)
     while low < high:
         middle = (low + high + 1) // 2
@@ -95,10 +94,7 @@ def _shorten(block: Json, most: int, counter: Counter, generation: str) -> Json:
             low = middle
         else:
             high = middle - 1
-    return {**block, key: words[:low]} if low else {}
-
-
-_AT_START = ("cache_creation_input_tokens", "cache_read_input_tokens", "input_tokens")
+    return {**block, kind: words[:low]} if low else {}
 
 
 def event(kind: str, data: Json) -> bytes:
@@ -106,70 +102,52 @@ def event(kind: str, data: Json) -> bytes:
     return f"event: {kind}\n".encode() + b"data: " + msgspec.json.encode({"type": kind, **data}) + b"\n\n"
 
 
+def pieces(text: str, size: int) -> list[str]:
+    """A text in pieces of so many characters."""
+    return [text[place : place + size] for place in range(0, len(text), size)]
+
+
 def events(message: Json, chunk: int) -> Iterator[bytes]:
-    """The events a message consists of; texts come in pieces of ``chunk`` characters."""
-    late = ("context_management",)
-    opening = {key: value for key, value in message.items() if key not in late}
-    unknown = ("iterations", "output_tokens_details")
-    usage = {key: value for key, value in message["usage"].items() if key not in unknown}
-    opening |= {
-        "content": [],
-        "stop_reason": None,
-        "stop_sequence": None,
-        "usage": {**usage, "output_tokens": 1},
-    }
-    yield event("message_start", {"message": opening})
+    """The events of a message; texts come in pieces of ``chunk`` characters."""
+    usage = message["usage"]
+    early = {key: value for key, value in usage.items() if key not in _LATE_USAGE}
+    opening = {key: value for key, value in message.items() if key not in _LATE}
+    opening |= {"content": [], "stop_reason": None, "stop_sequence": None}
+    yield event("message_start", {"message": {**opening, "usage": {**early, "output_tokens": 1}}})
     yield event("ping", {})
     for index, block in enumerate(message["content"]):
-        yield from _block(index, block, chunk)
-    told = ("output_tokens", "output_tokens_details", "iterations", *_AT_START)
+        started, deltas = _deltas(block, chunk)
+        yield event("content_block_start", {"index": index, "content_block": started})
+        for delta in deltas:
+            yield event("content_block_delta", {"index": index, "delta": delta})
+        yield event("content_block_stop", {"index": index})
+    delta = {key: message[key] for key in ("stop_reason", "stop_sequence")}
     closing: dict[str, Any] = {
-        "delta": {
-            "stop_reason": message["stop_reason"],
-            "stop_sequence": message["stop_sequence"],
-            "stop_details": message.get("stop_details"),
-            "container": None,
-        },
-        "usage": {key: message["usage"][key] for key in told if key in message["usage"]},
+        "delta": {**delta, "stop_details": message.get("stop_details"), "container": None},
+        "usage": {key: usage[key] for key in _CLOSING_USAGE if key in usage},
     }
-    if "context_management" in message:
-        closing["context_management"] = message["context_management"]
-    yield event("message_delta", closing)
+    yield event("message_delta", closing | {key: message[key] for key in _LATE if key in message})
     yield event("message_stop", {})
 
 
-def _block(index: int, block: Json, chunk: int) -> Iterator[bytes]:
-    opening, deltas = _parts(block, chunk)
-    yield event("content_block_start", {"index": index, "content_block": opening})
-    for delta in deltas:
-        yield event("content_block_delta", {"index": index, "delta": delta})
-    yield event("content_block_stop", {"index": index})
-
-
-def _parts(block: Json, chunk: int) -> tuple[Json, Sequence[Json]]:
+def _deltas(block: Json, chunk: int) -> tuple[Json, Sequence[Json]]:
+    """A block as its stream begins, and what is added to it."""
     match block["type"]:
         case "text":
-            deltas = [{"type": "text_delta", "text": piece} for piece in _pieces(block["text"], chunk)]
+            deltas = [{"type": "text_delta", "text": piece} for piece in pieces(block["text"], chunk)]
             return {**block, "text": ""}, deltas
         case "thinking":
-            shown = [
-                {"type": "thinking_delta", "thinking": piece} for piece in _pieces(block["thinking"], chunk)
-            ]
+            shown = pieces(block["thinking"], chunk)
+            deltas = [{"type": "thinking_delta", "thinking": piece} for piece in shown]
             signature = {"type": "signature_delta", "signature": block["signature"]}
-            return {**block, "thinking": "", "signature": ""}, [*shown, signature]
+            return {**block, "thinking": "", "signature": ""}, [*deltas, signature]
         case "tool_use" | "server_tool_use":
-            given = msgspec.json.encode(block["input"]).decode()
-            deltas = [
-                {"type": "input_json_delta", "partial_json": piece} for piece in _pieces(given, chunk)
+            given = ["", *pieces(msgspec.json.encode(block["input"]).decode(), chunk)]
+            return {**block, "input": {}}, [
+                {"type": "input_json_delta", "partial_json": piece} for piece in given
             ]
-            return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": ""}, *deltas]
         case "compaction" if "signature" not in block:
-            return {"type": "compaction", "content": None}, [
-                {"type": "compaction_delta", "content": block["content"]}
-            ]
+            delta = {"type": "compaction_delta", "content": block["content"]}
+            return {"type": "compaction", "content": None}, [delta]
         case _:
             return block, []
-
-
-def _pieces(text: str, chunk: int) -> list[str]:
-    return [text[place : place + chunk] for place in range(0, len(text), chunk)]

@@ -1,8 +1,4 @@
-"""The shapes of a request's settings: every field named and typed, everything else refused.
-
----
-
-What the fields of a Messages request mean together, and which of them a model takes.
+"""The settings of a Messages request: their shapes, what they mean together, and which of them a model takes.
 
 Each check raises the refusal the server would give. The facts about models come from their profiles.
 """
@@ -22,7 +18,7 @@ from sevenfold.record.rules.base import blocks_of
 
 
 class ApiFeatures(Struct, frozen=True):
-    """What a request may use: API version, beta headers, and extensions of this simulator."""
+    """What a request may use: API version, beta headers, and extensions of the simulator."""
 
     version: str
     betas: frozenset[str]
@@ -32,7 +28,7 @@ class ApiFeatures(Struct, frozen=True):
 
     @property
     def strict(self) -> bool:
-        """Whether the rules of API version 2026-10-21 hold."""
+        """Whether the rules of API version 2026-10-21 apply."""
         return self.version >= "2026-10-21"
 
 
@@ -172,7 +168,7 @@ _SHOWN = re.compile(r"`([^`]*)`")
 
 
 def check_configs(body: Mapping[str, Any]) -> None:
-    """Raise for the first setting that has not the shape it should have."""
+    """Raise for the first setting of the wrong shape."""
     for name, shape in CONFIGS.items():
         if body.get(name) is None:
             continue
@@ -183,7 +179,7 @@ def check_configs(body: Mapping[str, Any]) -> None:
 
 
 def _problem(name: str, value: Any, words: str) -> ApiError:
-    """The validator's complaint in the server's way of speaking."""
+    """The validator's complaint in the server's words."""
     complaint, _, place = words.partition(" - at `$")
     path = _path(name, value, re.findall(r"\w+", place))
     named = _SHOWN.findall(complaint)
@@ -200,7 +196,7 @@ def _problem(name: str, value: Any, words: str) -> ApiError:
 
 
 def _path(name: str, value: Any, keys: list[str]) -> str:
-    """Where a complaint is about; the server puts an object's type between the object and its field."""
+    """The path a complaint is about; the server puts an object's type between the object and its field."""
     path = name
     for key in [*keys, ""]:
         typed = name == "thinking" or "edits" in path
@@ -224,15 +220,15 @@ MINIMUM_TRIGGER = 50_000
 LONGEST_INSTRUCTIONS = 16_384
 
 
-def check_parameters(body: Json, profile: Profile, dialect: ApiFeatures) -> None:
+def check_parameters(body: Json, profile: Profile, features: ApiFeatures) -> None:
     """Raise for the first setting that this model, version or set of betas does not take."""
-    if not dialect.counting:
+    if not features.counting:
         _check_max_tokens(body, profile)
-    _check_thinking(body, profile, dialect)
-    _check_task_budget(body, dialect)
+    _check_thinking(body, profile, features)
+    _check_task_budget(body, features)
     _check_tool_choice(body, profile)
-    _check_edits(body, profile, dialect)
-    if body.get("compaction") is not None and not dialect.counting:
+    _check_edits(body, profile, features)
+    if body.get("compaction") is not None and not features.counting:
         _check_compaction(body, profile)
     if body.get("thread") is not None:
         words = "thread: message threads are not simulated. Send the full conversation without `thread`."
@@ -241,7 +237,7 @@ def check_parameters(body: Json, profile: Profile, dialect: ApiFeatures) -> None
 
 
 def carries_signed_summary(body: Json) -> bool:
-    """Whether the request goes on from a summary made on demand."""
+    """Whether the request continues from a summary made on demand."""
     first = (body.get("messages") or [{}])[0]
     content = first.get("content")
     opening = content[0] if isinstance(content, list) and content else {}
@@ -261,12 +257,12 @@ def _check_max_tokens(body: Json, profile: Profile) -> None:
         )
 
 
-def _check_thinking(body: Json, profile: Profile, dialect: ApiFeatures) -> None:
+def _check_thinking(body: Json, profile: Profile, features: ApiFeatures) -> None:
     thinking = body.get("thinking")
     if thinking is None:
         return
     mode = thinking["type"]
-    if "block_binding" in thinking and BINDING not in dialect.betas:
+    if "block_binding" in thinking and BINDING not in features.betas:
         raise extra(f"thinking.{mode}.block_binding")
     if mode not in profile.thinking.modes:
         raise invalid(_unsupported_mode(mode))
@@ -297,11 +293,11 @@ def _check_budget(budget: int, body: Json) -> None:
         raise invalid("`max_tokens` must be greater than `thinking.budget_tokens`.")
 
 
-def _check_task_budget(body: Json, dialect: ApiFeatures) -> None:
+def _check_task_budget(body: Json, features: ApiFeatures) -> None:
     budget = (body.get("output_config") or {}).get("task_budget")
     if budget is None:
         return
-    if TASK_BUDGETS not in dialect.betas:
+    if TASK_BUDGETS not in features.betas:
         raise extra("output_config.task_budget")
     if carries_signed_summary(body) and budget.get("remaining") is not None:
         raise invalid("output_config.task_budget.remaining: not allowed with a `compaction` block")
@@ -316,13 +312,13 @@ def _check_tool_choice(body: Json, profile: Profile) -> None:
         raise invalid(f"Tool '{choice.get('name')}' not found in provided tools")
 
 
-def _check_edits(body: Json, profile: Profile, dialect: ApiFeatures) -> None:
+def _check_edits(body: Json, profile: Profile, features: ApiFeatures) -> None:
     edits = (body.get("context_management") or {}).get("edits") or ()
     for place, edit in enumerate(edits):
         kind = edit["type"]
         path = f"context_management.edits.{place}"
         compacts = kind == "compact_20260112"
-        if (THRESHOLD if compacts else EDITS) not in dialect.betas:
+        if (THRESHOLD if compacts else EDITS) not in features.betas:
             raise unknown_tag(path, kind)
         if not (profile.threshold_compaction if compacts else kind in profile.edits):
             raise invalid(f"{path}: {kind} is not supported for this model.")

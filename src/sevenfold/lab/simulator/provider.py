@@ -1,16 +1,7 @@
-"""Rate limits: how many requests and tokens a minute, told in headers and, where set, enforced.
+"""One simulated provider: its setup, and what it remembers between requests: limits, requests, models.
 
----
-
-What came in and how it was answered, kept so that a test can look at the very bytes.
-
----
-
-Everything one simulated provider is: how it is set up, and what it remembers between requests.
-
----
-
-The lists of models, in the shape of whichever provider's client asks."""
+`Simulator` is what the server and the three APIs work on.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +26,14 @@ from sevenfold.profiles import CLEAR_THINKING, CLEAR_TOOL_USES, COMPACT, MODES, 
 from sevenfold.providers.anthropic import MESSAGES
 
 MINUTE = 60.0
+OTHER_MODELS = ("gpt-5.6", "gpt-5", "gpt-4.1", "local-8k")
+"""Names served besides those in the table of profiles; they get the defaults of their families."""
+RELEASED = "2026-01-01T00:00:00Z"
+LINES = ("haiku", "sonnet", "opus", "fable", "mythos")
 
 
 class RateLimits(Struct, frozen=True):
-    """What an account may do in a minute."""
+    """What an account may use in a minute."""
 
     requests: int = 4_000
     input_tokens: int = 10_000_000
@@ -46,66 +41,39 @@ class RateLimits(Struct, frozen=True):
     output_tokens: int = 2_000_000
 
 
-class Spent(Struct, frozen=True):
-    """What one request used."""
+class Setup(Struct, frozen=True):
+    """How a simulator behaves; the defaults are a new account at a healthy provider."""
 
-    at: float
-    input_tokens: int
-    output_tokens: int
-
-
-class RateMeter:
-    """Counts what was used in the last minute."""
-
-    def __init__(self, limits: RateLimits) -> None:
-        self.limits = limits
-        self._spent: deque[Spent] = deque()
-
-    def admit(self, now: float) -> None:
-        """Raise when the minute's requests or tokens are used up."""
-        self._forget(now)
-        used = self._used()
-        if used[0] >= self.limits.requests or used[1] >= self.limits.input_tokens:
-            raise rate_limited(max(1.0, self._spent[0].at + MINUTE - now))
-
-    def spend(self, now: float, input_tokens: int, output_tokens: int) -> None:
-        """Count an answered request."""
-        self._spent.append(Spent(now, input_tokens, output_tokens))
-
-    def headers(self, now: float) -> dict[str, str]:
-        """The headers that tell a client where it stands."""
-        self._forget(now)
-        limits, used = self.limits, self._used()
-        both = (limits.input_tokens + limits.output_tokens, used[1] + used[2])
-        rows = {
-            "requests": (limits.requests, used[0]),
-            "tokens": both,
-            "input-tokens": (limits.input_tokens, used[1]),
-            "output-tokens": (limits.output_tokens, used[2]),
-        }
-        reset = datetime.fromtimestamp(now + MINUTE, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        headers: dict[str, str] = {}
-        for name, (most, taken) in rows.items():
-            headers[f"anthropic-ratelimit-{name}-limit"] = str(most)
-            headers[f"anthropic-ratelimit-{name}-remaining"] = str(max(0, most - taken))
-            headers[f"anthropic-ratelimit-{name}-reset"] = reset
-        return headers
-
-    def _used(self) -> tuple[int, int, int]:
-        spent = self._spent
-        return (
-            len(spent),
-            sum(each.input_tokens for each in spent),
-            sum(each.output_tokens for each in spent),
-        )
-
-    def _forget(self, now: float) -> None:
-        while self._spent and self._spent[0].at <= now - MINUTE:
-            self._spent.popleft()
+    api_key: str | None = "simulated-key"
+    """The key that is accepted; None accepts any."""
+    secret: bytes = b"sevenfold simulator"
+    """The key for signatures: a simulator restarted with the same secret accepts the old ones."""
+    organisation: str = "org_simulated"
+    account: Literal["new", "old"] = "new"
+    """Old accounts are exempt from bound thinking on models that make it depend on the account's age."""
+    models: Mapping[str, Profile] = field(default_factory=dict)
+    """Models served besides, or instead of, those of the table."""
+    announced_windows: Mapping[str, int] = field(default_factory=dict)
+    """Wrong windows for the list of models."""
+    counter: Counter = field(default_factory=Counter)
+    limits: RateLimits = RateLimits()
+    chunk: int = 24
+    """Characters of text in one stream event."""
+    body_bytes: int = 32_000_000
+    pinned_edits: bool = False
+    """Switches on an extension that no provider has; see `conversation.deleted_references`."""
+    extra_blocks: frozenset[str] = frozenset()
+    """Block types of a future API that are accepted unchecked."""
+    long_lifetime: bool = True
+    """Whether the account may cache for an hour; if not, markers that ask for it are refused."""
+    lifetimes_apart: bool = True
+    """Whether an entry written with one lifetime is invisible to markers with the other."""
+    log_bytes: int = 256_000_000
+    """How many bytes of requests the log holds."""
 
 
 class Received(Struct):
-    """One request; what is known of the answer is filled in when it is given."""
+    """One request; status, usage and answer are filled in when it is answered."""
 
     number: int
     at: float
@@ -117,16 +85,16 @@ class Received(Struct):
     status: int = 0
     usage: Mapping[str, Any] | None = None
     answer: Any = None
-    """The body of the answer, as decoded JSON, streamed or not."""
+    """The body of the answer as decoded JSON, streamed or not."""
 
     @property
     def body(self) -> Any:
-        """The body as JSON, decoded when asked for: as objects, a long session would fill the memory."""
+        """The request body as JSON, decoded on demand: kept as objects, a long session would fill the memory."""
         return msgspec.json.decode(self.raw)
 
 
 class RequestLog:
-    """The latest requests, oldest first, as many as fit into a number of bytes."""
+    """The newest requests, oldest first, as many as fit into a number of bytes."""
 
     def __init__(self, most: int) -> None:
         self._kept: deque[Received] = deque()
@@ -147,7 +115,7 @@ class RequestLog:
         return received
 
     def answered(self, path: str = "/v1/messages") -> list[Received]:
-        """The requests to a path that were answered well."""
+        """The requests to a path that succeeded."""
         return [each for each in self._kept if each.path == path and each.status == 200]
 
     def __iter__(self) -> Iterator[Received]:
@@ -165,39 +133,50 @@ class RequestLog:
         self._bytes = 0
 
 
-OTHER_MODELS = ("gpt-5.6", "gpt-5", "gpt-4.1", "local-8k")
-"""Names served besides those in the table of profiles, which get the defaults of their families."""
+class RateMeter:
+    """Counts what was used in the last minute."""
 
+    def __init__(self, limits: RateLimits) -> None:
+        self.limits = limits
+        self._spent: deque[tuple[float, int, int]] = deque()
+        """When, input tokens and output tokens."""
 
-class Setup(Struct, frozen=True):
-    """How a simulator behaves; the defaults are a new account at a provider in good health."""
+    def admit(self, now: float) -> None:
+        """Raise when the requests or tokens of this minute are used up."""
+        requests, input_tokens, _ = self._used(now)
+        if requests >= self.limits.requests or input_tokens >= self.limits.input_tokens:
+            raise rate_limited(max(1.0, self._spent[0][0] + MINUTE - now))
 
-    api_key: str | None = "simulated-key"
-    """The key that is accepted; None accepts any."""
-    secret: bytes = b"sevenfold simulator"
-    """What signatures are made with: a simulator restarted with the same secret accepts them."""
-    organisation: str = "org_simulated"
-    account: Literal["new", "old"] = "new"
-    """Old accounts are not held to bound thinking on models that leave it to the account's age."""
-    models: Mapping[str, Profile] = field(default_factory=dict)
-    """Models served besides, or in place of, those of the table."""
-    announced_windows: Mapping[str, int] = field(default_factory=dict)
-    """Windows that the list of models gives wrongly."""
-    counter: Counter = field(default_factory=Counter)
-    limits: RateLimits = RateLimits()
-    chunk: int = 24
-    """Characters of text in one event of a stream."""
-    body_bytes: int = 32_000_000
-    pinned_edits: bool = False
-    """Switches on an extension no provider has: see `pinned`."""
-    extra_blocks: frozenset[str] = frozenset()
-    """Block types of a future API that are accepted as they are."""
-    long_lifetime: bool = True
-    """Whether the account may have things kept for an hour; if not, markers that ask for it are refused."""
-    lifetimes_apart: bool = True
-    """Whether an entry written for one lifetime is invisible to markers of the other."""
-    log_bytes: int = 256_000_000
-    """How many bytes of requests the log holds."""
+    def spend(self, now: float, input_tokens: int, output_tokens: int) -> None:
+        """Count an answered request."""
+        self._spent.append((now, input_tokens, output_tokens))
+
+    def headers(self, now: float) -> dict[str, str]:
+        """The headers that tell a client what it has left."""
+        limits = self.limits
+        requests, input_tokens, output_tokens = self._used(now)
+        rows = {
+            "requests": (limits.requests, requests),
+            "tokens": (limits.input_tokens + limits.output_tokens, input_tokens + output_tokens),
+            "input-tokens": (limits.input_tokens, input_tokens),
+            "output-tokens": (limits.output_tokens, output_tokens),
+        }
+        reset = datetime.fromtimestamp(now + MINUTE, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        headers: dict[str, str] = {}
+        for name, (most, used) in rows.items():
+            headers[f"anthropic-ratelimit-{name}-limit"] = str(most)
+            headers[f"anthropic-ratelimit-{name}-remaining"] = str(max(0, most - used))
+            headers[f"anthropic-ratelimit-{name}-reset"] = reset
+        return headers
+
+    def _used(self, now: float) -> tuple[int, int, int]:
+        while self._spent and self._spent[0][0] <= now - MINUTE:
+            self._spent.popleft()
+        return (
+            len(self._spent),
+            sum(spent[1] for spent in self._spent),
+            sum(spent[2] for spent in self._spent),
+        )
 
 
 class Simulator:
@@ -233,27 +212,20 @@ class Simulator:
         found = profiles.find(model)
         return found if found.known or model in OTHER_MODELS else None
 
-    def served(self) -> list[str]:
-        """The names of all models on offer."""
-        return list(dict.fromkeys([*self.setup.models, *profiles.names(), *OTHER_MODELS]))
-
     def new_id(self, prefix: str) -> str:
-        """An id nobody else has, the same in every run."""
+        """A unique id, the same in every run."""
         self._ids += 1
         named = sha256(self.setup.secret + f"{prefix}{self._ids}".encode()).hexdigest()
         return f"{prefix}{named[:24]}"
 
 
-RELEASED = "2026-01-01T00:00:00Z"
-LINES = ("haiku", "sonnet", "opus", "fable", "mythos")
-
-
 def model_list(sim: Simulator, *, anthropic: bool) -> dict[str, Any]:
-    """Every model on offer."""
+    """All models on offer, as the client's provider lists them."""
+    names = dict.fromkeys([*sim.setup.models, *profiles.names(), *OTHER_MODELS])
     if not anthropic:
-        return {"object": "list", "data": [_openai(sim, name) for name in sim.served()]}
-    found = [(name, sim.profile(name)) for name in sim.served()]
-    listed = [_anthropic(sim, name, facts) for name, facts in found if facts and MESSAGES.serves(facts)]
+        return {"object": "list", "data": [_openai_model(sim, name) for name in names]}
+    found = [(name, sim.profile(name)) for name in names]
+    listed = [_anthropic_model(sim, name, one) for name, one in found if one and MESSAGES.serves(one)]
     return {"data": listed, "has_more": False, "first_id": listed[0]["id"], "last_id": listed[-1]["id"]}
 
 
@@ -262,18 +234,18 @@ def model_info(sim: Simulator, name: str, *, anthropic: bool) -> dict[str, Any]:
     profile = sim.profile(name)
     if profile is None:
         raise ApiError(404, "not_found_error", f"model: {name}") if anthropic else unknown_model(name)
-    return _anthropic(sim, name, profile) if anthropic else _openai(sim, name)
+    return _anthropic_model(sim, name, profile) if anthropic else _openai_model(sim, name)
 
 
-def _openai(sim: Simulator, name: str) -> dict[str, Any]:
-    """As OpenAI lists a model; for one of the caller's own with its window, as local servers do."""
+def _openai_model(sim: Simulator, name: str) -> dict[str, Any]:
+    """A model as OpenAI lists it; one of the setup's own comes with its window, as on local servers."""
     listed = {"id": name, "object": "model", "created": 1_767_225_600, "owned_by": "simulated"}
     if own := sim.setup.models.get(name):
         listed["max_model_len"] = sim.setup.announced_windows.get(name, own.window)
     return listed
 
 
-def _anthropic(sim: Simulator, name: str, profile: Profile) -> dict[str, Any]:
+def _anthropic_model(sim: Simulator, name: str, profile: Profile) -> dict[str, Any]:
     return {
         "type": "model",
         "id": name,
@@ -291,27 +263,24 @@ def _anthropic(sim: Simulator, name: str, profile: Profile) -> dict[str, Any]:
 
 
 def _capabilities(profile: Profile) -> dict[str, Any]:
-    thinks = bool(set(profile.thinking.modes) - {"disabled"})
+    no, modes = _can(False), profile.thinking.modes
+    effort, summarises = _can(profile.effort is not None), _can(profile.on_demand_compaction)
     edits = {name: _can(name in profile.edits) for name in (CLEAR_TOOL_USES, CLEAR_THINKING)}
-    managed = bool(profile.edits) or profile.threshold_compaction
-    summarises = profile.on_demand_compaction
-    efforts = {
-        level: _can(profile.effort is not None) for level in ("low", "medium", "high", "xhigh", "max")
-    }
+    edits[COMPACT] = _can(profile.threshold_compaction)
     return {
-        "batch": _can(False),
-        "citations": _can(False),
-        "code_execution": _can(False),
-        "compaction": {**_can(summarises), "summarize": _can(summarises)},
-        "context_management": {**_can(managed), **edits, COMPACT: _can(profile.threshold_compaction)},
-        "effort": {**_can(profile.effort is not None), **efforts},
+        "batch": no,
+        "citations": no,
+        "code_execution": no,
+        "compaction": {**summarises, "summarize": summarises},
+        "context_management": {**_can(bool(profile.edits) or profile.threshold_compaction), **edits},
+        "effort": {**effort, **dict.fromkeys(("low", "medium", "high", "xhigh", "max"), effort)},
         "image_input": _can(True),
         "pdf_input": _can(True),
-        "server_tools": {**_can(False), "code_execution": _can(False), "web_search": _can(False)},
-        "structured_outputs": _can(False),
+        "server_tools": {**no, "code_execution": no, "web_search": no},
+        "structured_outputs": no,
         "thinking": {
-            **_can(thinks),
-            "types": {mode: _can(mode in profile.thinking.modes) for mode in MODES},
+            **_can(bool(set(modes) - {"disabled"})),
+            "types": {mode: _can(mode in modes) for mode in MODES},
         },
     }
 

@@ -1,8 +1,4 @@
-"""The Responses API, as far as a client that keeps its own history needs it: text, calls, streams.
-
----
-
-The Responses API's own compaction: a conversation in, the user's messages and one sealed summary out."""
+"""The Responses API, as far as a client that keeps its own history needs it: text, calls, streams, compaction."""
 
 from __future__ import annotations
 
@@ -13,18 +9,19 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.lab.simulator.brains import NoSummary, SummaryRequest
-from sevenfold.lab.simulator.errors import ApiError, bad, unknown_model
+from sevenfold.lab.simulator.errors import ApiError, bad
 from sevenfold.lab.simulator.openai import (
     OpenAiReply,
     OpenAiRequest,
     ask,
     call_arguments,
     check_body,
-    check_tools,
     content_blocks,
-    decoded_arguments,
-    take,
+    read_cache,
+    tool_use,
+    weigh,
 )
+from sevenfold.lab.simulator.output import pieces
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.thinking import OpaqueSeal
 
@@ -32,8 +29,12 @@ Json = Mapping[str, Any]
 OVERFLOW = "Your input exceeds the context window of this model. Please adjust your input and try again."
 SEALED = "reasoning.encrypted_content"
 EMPTY: dict[str, Json] = {"message": {"content": []}, "function_call": {"arguments": ""}, "reasoning": {}}
-"""What an item of a stream has not yet when it is announced."""
+"""The fields of an item that are still empty when a stream announces it."""
 STATEFUL = ("previous_response_id", "conversation")
+COMPACT_FIELDS = frozenset(
+    {"model", "input", "instructions", "previous_response_id", "prompt_cache_key", "prompt_cache_options"}
+    | {"prompt_cache_retention", "service_tier", "image"}
+)
 
 
 class _ResponsesTool(Struct):
@@ -53,7 +54,7 @@ class _ResponsesBody(Struct):
 
 def respond(sim: Simulator, body: Any) -> dict[str, Any]:
     """Answer a request of the Responses API."""
-    asked = read(sim, body, _ResponsesBody)
+    asked = _read(sim, body)
     said = ask(sim, asked)
     cut = said.output.stop_reason in ("max_tokens", "model_context_window_exceeded")
     return {
@@ -73,7 +74,7 @@ def respond(sim: Simulator, body: Any) -> dict[str, Any]:
         "tool_choice": asked.body.get("tool_choice") or "auto",
         "tools": asked.body.get("tools") or [],
         "truncation": "disabled",
-        "usage": usage(
+        "usage": _usage(
             said.prompt_tokens, said.cached_tokens, said.output.tokens, said.output.thinking_tokens
         ),
         "metadata": {},
@@ -100,8 +101,7 @@ def response_events(response: Json, size: int) -> Iterator[bytes]:
         if item["type"] == "message":
             part = item["content"][0]
             yield event("response.content_part.added", **where, content_index=0, part={**part, "text": ""})
-            for start in range(0, len(part["text"]), size):
-                piece = part["text"][start : start + size]
+            for piece in pieces(part["text"], size):
                 yield event(
                     "response.output_text.delta", **where, content_index=0, delta=piece, logprobs=[]
                 )
@@ -111,10 +111,8 @@ def response_events(response: Json, size: int) -> Iterator[bytes]:
             yield event("response.content_part.done", **where, content_index=0, part=part)
         elif item["type"] == "function_call":
             given = item["arguments"]
-            for start in range(0, len(given), size):
-                yield event(
-                    "response.function_call_arguments.delta", **where, delta=given[start : start + size]
-                )
+            for piece in pieces(given, size):
+                yield event("response.function_call_arguments.delta", **where, delta=piece)
             yield event(
                 "response.function_call_arguments.done", **where, name=item["name"], arguments=given
             )
@@ -122,17 +120,14 @@ def response_events(response: Json, size: int) -> Iterator[bytes]:
     yield event(f"response.{response['status']}", response=response)
 
 
-def read(sim: Simulator, body: Any, shape: type[Struct]) -> OpenAiRequest:
-    """A request of the Responses API in the simulator's own terms; raises where it is wrong."""
-    check_body(body, shape)
-    profile = sim.profile(body["model"])
-    if profile is None:
-        raise unknown_model(body.get("model"))
-    check_tools(body.get("tools") or (), nested=False)
+def _read(sim: Simulator, body: Any) -> OpenAiRequest:
+    profile = check_body(sim, body, _ResponsesBody, nested=False)
     for name in STATEFUL:
         if body.get(name) is not None:
             raise bad(f"'{name}' is not simulated: send the whole input.", param=name)
-    messages = [_message(sim, body, item, place) for place, item in enumerate(_input(body["input"]))]
+    given = body["input"]
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    messages = [_message(sim, body, item, place) for place, item in enumerate(items)]
     if body.get("instructions"):
         messages.insert(0, {"role": "system", "content": content_blocks(body["instructions"])})
     _check_calls_answered(messages)
@@ -146,10 +141,6 @@ def read(sim: Simulator, body: Any, shape: type[Struct]) -> OpenAiRequest:
     )
 
 
-def _input(given: Any) -> list[Json]:
-    return [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
-
-
 def _tool(tool: Json) -> Json:
     described = {"name": tool.get("name"), "description": tool.get("description")}
     return {"type": tool.get("type"), **described, "input_schema": tool.get("parameters")}
@@ -161,13 +152,7 @@ def _message(sim: Simulator, body: Json, item: Json, place: int) -> Json:
             role = {"developer": "system"}.get(str(item.get("role")), str(item.get("role")))
             return {"role": role, "content": content_blocks(item.get("content"))}
         case "function_call":
-            given = decoded_arguments(item.get("arguments"))
-            call = {
-                "type": "tool_use",
-                "id": str(item.get("call_id")),
-                "name": item.get("name"),
-                "input": given,
-            }
+            call = tool_use(str(item.get("call_id")), item.get("name"), item.get("arguments"))
             return {"role": "assistant", "content": [call]}
         case "function_call_output":
             content = content_blocks(item.get("output"))
@@ -185,7 +170,7 @@ def _message(sim: Simulator, body: Json, item: Json, place: int) -> Json:
 
 
 def _unsealed(sim: Simulator, body: Json, item: Json, place: int) -> str:
-    """What an opaque item says, which only the model that made it can read, for its organisation."""
+    """The text of an opaque item; only the model that made it can read it, for its organisation."""
     sealed = item.get("encrypted_content")
     if not isinstance(sealed, str):
         param = f"input[{place}].encrypted_content"
@@ -212,21 +197,12 @@ def _check_calls_answered(messages: list[Json]) -> None:
 def _items(sim: Simulator, asked: OpenAiRequest, said: OpenAiReply, status: str) -> Iterator[Json]:
     for block in said.output.blocks:
         if block["type"] == "thinking":
-            yield {
-                "type": "reasoning",
-                "id": sim.new_id("rs_"),
-                "summary": [],
-                **_sealed(sim, asked, block),
-            }
+            opened = {"type": "reasoning", "id": sim.new_id("rs_"), "summary": []}
+            yield {**opened, **_sealed(sim, asked, block)}
         elif block["type"] == "text":
             part = {"type": "output_text", "text": block["text"], "annotations": [], "logprobs": []}
-            yield {
-                "type": "message",
-                "id": sim.new_id("msg_"),
-                "role": "assistant",
-                "status": status,
-                "content": [part],
-            }
+            opened = {"type": "message", "id": sim.new_id("msg_"), "role": "assistant"}
+            yield {**opened, "status": status, "content": [part]}
         elif block["type"] == "tool_use":
             yield {
                 "type": "function_call",
@@ -239,15 +215,15 @@ def _items(sim: Simulator, asked: OpenAiRequest, said: OpenAiReply, status: str)
 
 
 def _sealed(sim: Simulator, asked: OpenAiRequest, block: Json) -> Json:
-    """Reasoning as it goes along to clients that keep their own history; others get its id alone."""
+    """Encrypted reasoning, for clients that ask for it because they keep their own history."""
     if SEALED not in (asked.body.get("include") or ()):
         return {}
     seal = OpaqueSeal(asked.body["model"], sim.setup.organisation, str(block["thinking"]))
     return {"encrypted_content": sim.binder.sealer.seal(seal)}
 
 
-def usage(prompt: int, cached: int, output: int, reasoning: int = 0) -> dict[str, Any]:
-    """What a request is billed for."""
+def _usage(prompt: int, cached: int, output: int, reasoning: int = 0) -> dict[str, Any]:
+    """The tokens of a request."""
     return {
         "input_tokens": prompt,
         "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
@@ -257,43 +233,28 @@ def usage(prompt: int, cached: int, output: int, reasoning: int = 0) -> dict[str
     }
 
 
-FIELDS = frozenset(
-    {"model", "input", "instructions", "previous_response_id", "prompt_cache_key", "prompt_cache_options"}
-    | {"prompt_cache_retention", "service_tier", "image"}
-)
-
-
-class _CompactBody(Struct):
-    model: str
-    input: str | list[dict[str, Any]]
-    instructions: str | None = None
-
-
 def compact(sim: Simulator, body: Any) -> dict[str, Any]:
-    """Answer a request to compact a conversation."""
-    if unknown := sorted(set(body) - FIELDS if isinstance(body, Mapping) else ()):
+    """Answer a request to compact a conversation: the user's messages and one sealed summary."""
+    if unknown := sorted(set(body) - COMPACT_FIELDS if isinstance(body, Mapping) else ()):
         raise bad(f"Unknown parameter: '{unknown[0]}'.", param=unknown[0], code="unknown_parameter")
-    asked = read(sim, body, _CompactBody)
+    asked = _read(sim, body)
     if not asked.profile.on_demand_compaction:
         words = f"Compaction is not supported with the model '{body['model']}'."
         raise bad(words, param="model", code="unsupported_model")
     if not any(message["content"] for message in asked.spoken):
         raise bad("There is nothing in 'input' to compact.", param="input")
-    taken = take(sim, asked)
+    blocks = weigh(sim, asked)
     summary = _summary(sim, asked)
     seal = OpaqueSeal(body["model"], sim.setup.organisation, summary)
-    item = {
-        "id": sim.new_id("cmp_"),
-        "type": "compaction",
-        "encrypted_content": sim.binder.sealer.seal(seal),
-    }
+    sealed = sim.binder.sealer.seal(seal)
+    item = {"id": sim.new_id("cmp_"), "type": "compaction", "encrypted_content": sealed}
     written = sim.scales.counter.text(summary, asked.profile.tokenizer)
     return {
         "id": sim.new_id("resp_"),
         "object": "response.compaction",
         "created_at": int(sim.clock.now()),
         "output": [*_said_by_user(sim, body["input"]), item],
-        "usage": usage(taken.tokens, taken.cached(sim, asked), written),
+        "usage": _usage(sum(block.tokens for block in blocks), read_cache(sim, asked, blocks), written),
     }
 
 

@@ -1,8 +1,8 @@
 """The shape of a Messages request: which fields may be where, and of what type.
 
-Only shapes are checked here, in the words of the server's validator; what fields mean together is in
-`parameters`, and what messages may follow each other in `sevenfold.record.rules`. Blocks that only the
-server writes (results of its own tools) are taken as they come.
+Only shapes are checked here, in the words of the server's validator; `parameters` checks what fields mean together, and
+`sevenfold.record.rules` which messages may follow each other. Blocks that only the server writes (results of its own
+tools) are not checked.
 """
 
 from __future__ import annotations
@@ -20,17 +20,8 @@ Json = Mapping[str, Any]
 
 _PROMPT_FIELDS = frozenset(
     {
-        *(
-            "model",
-            "messages",
-            "system",
-            "tools",
-            "tool_choice",
-            "thinking",
-            "output_config",
-            "cache_control",
-        ),
-        *("speed", "user_profile_id", "workspace_id"),
+        *("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config"),
+        *("cache_control", "speed", "user_profile_id", "workspace_id"),
     }
 )
 FIELDS = _PROMPT_FIELDS | {
@@ -45,57 +36,6 @@ BETA_FIELDS = {
     "thread": ("message-threads-2026-08-12",),
     "mcp_servers": ("mcp-client-2025-04-04", "mcp-client-2025-11-20", "mcp-client-2026-09-15"),
 }
-_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-_NAMES: Mapping[type, str] = {
-    str: "a valid string",
-    dict: "a valid dictionary",
-    list: "a valid list",
-    bool: "a valid boolean",
-    int: "a valid integer",
-}
-
-
-class Shape(Struct, frozen=True):
-    """The fields of one kind of object."""
-
-    required: Mapping[str, tuple[type, ...]]
-    optional: Mapping[str, tuple[type, ...]] = {}
-
-
-_MARK: Mapping[str, tuple[type, ...]] = {"cache_control": (dict,)}
-BLOCKS: Mapping[str, Shape] = {
-    "text": Shape({"text": (str,)}, {"citations": (list,), **_MARK}),
-    "image": Shape({"source": (dict,)}, {"transformations": (dict,), **_MARK}),
-    "document": Shape(
-        {"source": (dict,)}, {"citations": (dict,), "context": (str,), "title": (str,), **_MARK}
-    ),
-    "search_result": Shape(
-        {"content": (list,), "source": (str,), "title": (str,)}, {"citations": (dict,), **_MARK}
-    ),
-    "thinking": Shape({"thinking": (str,), "signature": (str,)}),
-    "redacted_thinking": Shape({"data": (str,)}),
-    "tool_use": Shape(
-        {"id": (str,), "name": (str,), "input": (dict,)},
-        {"caller": (dict,), "toolset_name": (str,), **_MARK},
-    ),
-    "tool_result": Shape(
-        {"tool_use_id": (str,)},
-        {"content": (str, list), "is_error": (bool,), "toolset_name": (str,), **_MARK},
-    ),
-    "container_upload": Shape({"file_id": (str,)}, _MARK),
-    "compaction": Shape(
-        {},
-        {
-            "content": (str,),
-            "encrypted_content": (str,),
-            "signature": (str,),
-            "tool_changes": (list,),
-            **_MARK,
-        },
-    ),
-    "tool_addition": Shape({"tool": (dict,)}, _MARK),
-    "tool_removal": Shape({"tool": (dict,)}, _MARK),
-}
 SERVER_BLOCKS = frozenset(
     {
         *("server_tool_use", "web_search_tool_result", "web_fetch_tool_result", "tool_search_tool_result"),
@@ -104,59 +44,91 @@ SERVER_BLOCKS = frozenset(
         *("mcp_tool_use", "mcp_tool_result", "mcp_tool_listing"),
     }
 )
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_NAMES: Mapping[type, str] = {
+    str: "a valid string",
+    dict: "a valid dictionary",
+    list: "a valid list",
+    bool: "a valid boolean",
+    int: "a valid integer",
+}
+Types = Mapping[str, type | tuple[type, ...]]
+
+
+class Shape(Struct, frozen=True):
+    """The fields of one kind of object, each with the types it may have."""
+
+    required: Types
+    optional: Types = {}
+
+
+_MARK: Types = {"cache_control": dict}
+BLOCKS: Mapping[str, Shape] = {
+    "text": Shape({"text": str}, {"citations": list, **_MARK}),
+    "image": Shape({"source": dict}, {"transformations": dict, **_MARK}),
+    "document": Shape({"source": dict}, {"citations": dict, "context": str, "title": str, **_MARK}),
+    "search_result": Shape({"content": list, "source": str, "title": str}, {"citations": dict, **_MARK}),
+    "thinking": Shape({"thinking": str, "signature": str}),
+    "redacted_thinking": Shape({"data": str}),
+    "tool_use": Shape(
+        {"id": str, "name": str, "input": dict}, {"caller": dict, "toolset_name": str, **_MARK}
+    ),
+    "tool_result": Shape(
+        {"tool_use_id": str}, {"content": (str, list), "is_error": bool, "toolset_name": str, **_MARK}
+    ),
+    "container_upload": Shape({"file_id": str}, _MARK),
+    "compaction": Shape(
+        {}, {"content": str, "encrypted_content": str, "signature": str, "tool_changes": list, **_MARK}
+    ),
+    "tool_addition": Shape({"tool": dict}, _MARK),
+    "tool_removal": Shape({"tool": dict}, _MARK),
+}
+_TOOL_FLAGS: Types = dict.fromkeys(("strict", "defer_loading", "eager_input_streaming"), bool)
+_TOOL_LISTS: Types = dict.fromkeys(("input_examples", "allowed_callers"), list)
 TOOL = Shape(
-    {"name": (str,), "input_schema": (dict,)},
-    {
-        "description": (str,),
-        "type": (str,),
-        "strict": (bool,),
-        "defer_loading": (bool,),
-        "input_examples": (list,),
-        "allowed_callers": (list,),
-        "eager_input_streaming": (bool,),
-        **_MARK,
-    },
+    {"name": str, "input_schema": dict},
+    {"description": str, "type": str, **_TOOL_FLAGS, **_TOOL_LISTS, **_MARK},
 )
-PINNED_EDITS = Shape({"edits": (list,)})
-"""The block of the simulator's own extension for deleting from a cached prefix."""
+PINNED_EDITS = Shape({"edits": list})
+"""The block of the simulator's extension for deleting from a cached prefix."""
 
 
-def check_shape(body: Any, dialect: ApiFeatures) -> None:
-    """Raise for the first thing in a request body that is not of the right shape."""
+def check_shape(body: Any, features: ApiFeatures) -> None:
+    """Raise for the first part of a request body that has the wrong shape."""
     if not isinstance(body, dict):
         raise invalid("The request body is not a JSON object")
-    for problem in _problems(body, dialect):
+    for problem in _problems(body, features):
         raise problem
     check_configs(body)
 
 
-def _problems(body: Json, dialect: ApiFeatures) -> Iterator[ApiError]:
-    for name in ("model", "messages") if dialect.counting else ("model", "max_tokens", "messages"):
+def _problems(body: Json, features: ApiFeatures) -> Iterator[ApiError]:
+    for name in ("model", "messages") if features.counting else ("model", "max_tokens", "messages"):
         if name not in body:
             yield missing(name)
-    yield from (extra(name) for name in body if not _known(name, dialect))
-    yield from _typed("model", body.get("model"), (str,))
-    yield from _typed("max_tokens", body.get("max_tokens", 0), (int,))
-    yield from _typed("messages", body.get("messages"), (list,))
-    yield from _typed("tools", body.get("tools"), (list,), null=True)
+    yield from (extra(name) for name in body if not _known(name, features))
+    yield from _typed("model", body.get("model"), str)
+    yield from _typed("max_tokens", body.get("max_tokens", 0), int)
+    yield from _typed("messages", body.get("messages"), list)
+    yield from _typed("tools", body.get("tools"), list, null=True)
     yield from _typed("system", body.get("system"), (str, list), null=True)
-    yield from _typed("stream", body.get("stream"), (bool,), null=True)
+    yield from _typed("stream", body.get("stream"), bool, null=True)
     for number, message in enumerate(body["messages"]):
-        yield from _message(number, message, dialect)
+        yield from _message(number, message, features)
     for index, block in enumerate(body.get("system") or () if isinstance(body.get("system"), list) else ()):
-        yield from _block(f"system.{index}", block, dialect, ("text",))
+        yield from _block(f"system.{index}", block, features, ("text",))
     yield from _tools(body.get("tools") or ())
 
 
-def _known(name: str, dialect: ApiFeatures) -> bool:
+def _known(name: str, features: ApiFeatures) -> bool:
     if name in SAMPLING:
-        return not dialect.strict and not dialect.counting
-    if name in BETA_FIELDS and (name in COUNT_FIELDS or not dialect.counting):
-        return any(beta in dialect.betas for beta in BETA_FIELDS[name])
-    return name in (COUNT_FIELDS if dialect.counting else FIELDS)
+        return not features.strict and not features.counting
+    if name in BETA_FIELDS and (name in COUNT_FIELDS or not features.counting):
+        return any(beta in features.betas for beta in BETA_FIELDS[name])
+    return name in (COUNT_FIELDS if features.counting else FIELDS)
 
 
-def _message(number: int, message: Any, dialect: ApiFeatures) -> Iterator[ApiError]:
+def _message(number: int, message: Any, features: ApiFeatures) -> Iterator[ApiError]:
     path = f"messages.{number}"
     if not isinstance(message, dict):
         yield invalid(f"{path}: Input should be a valid dictionary")
@@ -166,25 +138,25 @@ def _message(number: int, message: Any, dialect: ApiFeatures) -> Iterator[ApiErr
         yield missing(f"{path}.role")
     fields = {"role", "content"}
     if role == "system":
-        fields |= _system_fields(dialect)
+        fields |= _system_fields(features)
     elif "content" not in message:
         yield missing(f"{path}.content")
     yield from (extra(f"{path}.{name}") for name in message if name not in fields)
     content = message.get("content", "")
     yield from _typed(f"{path}.content", content, (str, list))
     for index, block in enumerate(content if isinstance(content, list) else ()):
-        yield from _block(f"{path}.content.{index}", block, dialect, None)
+        yield from _block(f"{path}.content.{index}", block, features, None)
 
 
-def _system_fields(dialect: ApiFeatures) -> set[str]:
+def _system_fields(features: ApiFeatures) -> set[str]:
     needs = {
         "clear_at": "mid-conversation-system-clear-at-2026-08-21",
         "output_config": "mid-conversation-output-config-2026-07-01",
     }
-    return {name for name, beta in needs.items() if beta in dialect.betas}
+    return {name for name, beta in needs.items() if beta in features.betas}
 
 
-def _block(path: str, block: Any, dialect: ApiFeatures, kinds: Sequence[str] | None) -> Iterator[ApiError]:
+def _block(path: str, block: Any, features: ApiFeatures, kinds: Sequence[str] | None) -> Iterator[ApiError]:
     if not isinstance(block, dict):
         yield invalid(f"{path}: Input should be a valid dictionary")
         return
@@ -192,36 +164,36 @@ def _block(path: str, block: Any, dialect: ApiFeatures, kinds: Sequence[str] | N
     if not isinstance(kind, str):
         yield missing(f"{path}.type")
         return
-    if kind == "cache_edits" and dialect.pinned_edits:
+    if kind == "cache_edits" and features.pinned_edits:
         yield from _fields(f"{path}.{kind}", block, PINNED_EDITS)
         return
-    if (kinds is None and kind in SERVER_BLOCKS) or kind in dialect.extra_blocks:
+    if (kinds is None and kind in SERVER_BLOCKS) or kind in features.extra_blocks:
         return
     shape = BLOCKS.get(kind) if kinds is None or kind in kinds else None
-    if shape is None or not _allowed(kind, block, dialect):
+    if shape is None or not _allowed(kind, block, features):
         tags = ", ".join(f"'{name}'" for name in kinds or (*BLOCKS, *sorted(SERVER_BLOCKS)))
         yield unknown_tag(path, kind, tags)
         return
-    allowed = {"cache_reference"} if dialect.pinned_edits and kind == "tool_result" else set()
+    allowed = {"cache_reference"} if features.pinned_edits and kind == "tool_result" else set()
     yield from _fields(f"{path}.{kind}", block, shape, allowed)
     if kind == "tool_result" and isinstance(content := block.get("content"), list):
         for index, inner in enumerate(content):
             inside = ("text", "image", "search_result", "document")
             if not (isinstance(inner, dict) and inner.get("type") in ("tool_reference", "browser_state")):
-                yield from _block(f"{path}.tool_result.content.{index}", inner, dialect, inside)
+                yield from _block(f"{path}.tool_result.content.{index}", inner, features, inside)
 
 
-def _allowed(kind: str, block: Json, dialect: ApiFeatures) -> bool:
+def _allowed(kind: str, block: Json, features: ApiFeatures) -> bool:
     """Some blocks exist only with a beta header."""
     if kind == "compaction":
-        return ("compact-2026-09-04" if block.get("signature") else "compact-2026-01-12") in dialect.betas
+        return ("compact-2026-09-04" if block.get("signature") else "compact-2026-01-12") in features.betas
     if kind in ("tool_addition", "tool_removal"):
         tool = block.get("tool")
         inline = isinstance(tool, dict) and tool.get("type") == "tool_definition"
         changes = {"inline-tools-2026-09-15"} | (
             set() if inline else {"mid-conversation-tool-changes-2026-07-01"}
         )
-        return bool(changes & dialect.betas)
+        return bool(changes & features.betas)
     return True
 
 
@@ -242,12 +214,14 @@ def _fields(path: str, block: Json, shape: Shape, allowed: set[str] | None = Non
             yield from _typed(f"{path}.{name}", value, shape.optional[name], null=True)
 
 
-def _typed(path: str, value: Any, types: tuple[type, ...], *, null: bool = False) -> Iterator[ApiError]:
+def _typed(
+    path: str, value: Any, types: type | tuple[type, ...], *, null: bool = False
+) -> Iterator[ApiError]:
+    allowed = types if isinstance(types, tuple) else (types,)
     if value is None and null:
         return
-    fits = isinstance(value, types) and not (isinstance(value, bool) and bool not in types)
-    if not fits:
-        yield invalid(f"{path}: Input should be {' or '.join(_NAMES[kind] for kind in types)}")
+    if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+        yield invalid(f"{path}: Input should be {' or '.join(_NAMES[kind] for kind in allowed)}")
 
 
 def _tools(tools: Sequence[Any]) -> Iterator[ApiError]:

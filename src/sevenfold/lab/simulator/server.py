@@ -1,8 +1,4 @@
-"""The HTTP side: routes, keys, bodies, headers, faults; what is said is decided elsewhere.
-
----
-
-Serving the simulator over a socket: in a thread for tests, or in the foreground for people."""
+"""The HTTP server: routes, keys, bodies, headers and faults, in process, in a thread or in the foreground."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ from sevenfold.lab.simulator.faults import Fault, broken, refusal
 from sevenfold.lab.simulator.messages import answer, count
 from sevenfold.lab.simulator.output import events
 from sevenfold.lab.simulator.parameters import ApiFeatures
-from sevenfold.lab.simulator.prepare import PreparedRequest, prepare, refuse_long_lifetimes
+from sevenfold.lab.simulator.preparation import PreparedRequest, prepare
 from sevenfold.lab.simulator.provider import Received, Simulator, model_info, model_list
 from sevenfold.lab.simulator.responses import compact, respond, response_events
 from sevenfold.lab.simulator.schema import check_shape
@@ -39,7 +35,7 @@ Endpoint = Callable[["HttpExchange"], Awaitable[Response]]
 
 
 class HttpExchange:
-    """One request on its way to an answer."""
+    """One request and its answer."""
 
     def __init__(self, sim: Simulator, request: Request, received: Received) -> None:
         self.sim = sim
@@ -50,23 +46,23 @@ class HttpExchange:
 
     @property
     def anthropic(self) -> bool:
-        """Whether the client speaks the Messages API rather than OpenAI's."""
+        """Whether the client uses the Messages API rather than one of OpenAI's."""
         return "anthropic-version" in self.request.headers or "/messages" in self.received.path
 
     @property
     def headers(self) -> dict[str, str]:
-        """What every answer carries."""
+        """The headers of every answer."""
         if not self.anthropic:
             return {"x-request-id": self.request_id}
         return {"request-id": self.request_id, **self.sim.meter.headers(self.sim.clock.now())}
 
-    async def think(self) -> None:
-        """Take the time an answer takes before its first byte."""
+    async def delay(self) -> None:
+        """Wait before the first byte, if a fault says so."""
         if self.fault is not None and self.fault.kind == "slow_first_byte":
             await self.sim.clock.sleep(self.fault.seconds)
 
     def json(self, body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-        """A JSON answer, cut short where a fault says so."""
+        """A JSON answer, cut short if a fault says so."""
         raw = msgspec.json.encode(body)
         self.received.status, self.received.answer = status, body
         if self.fault is not None and self.fault.kind == "truncated_body":
@@ -74,7 +70,7 @@ class HttpExchange:
         return Response(raw, status, {**self.headers, **(headers or {})}, "application/json")
 
     def stream(self, pieces: Iterator[bytes], whole: Any) -> Response:
-        """A streamed answer, broken where a fault says so."""
+        """A streamed answer, broken if a fault says so."""
         self.received.status, self.received.answer = 200, whole
         body = broken(_each(pieces), self.fault)
         return StreamingResponse(body, 200, self.headers, "text/event-stream")
@@ -105,7 +101,7 @@ def create_app(sim: Simulator) -> Starlette:
 
 
 async def _exchange(sim: Simulator, request: Request, endpoint: Endpoint, asks: bool) -> Response:
-    """Take a request in, let it meet its fault, and turn every refusal into the provider's body."""
+    """Log a request, apply its fault, answer it, and turn every refusal into the provider's body."""
     raw = await request.body()
     received = sim.requests.add(
         sim.clock.now(), request.method, request.url.path, request.url.query, dict(request.headers), raw
@@ -118,7 +114,7 @@ async def _exchange(sim: Simulator, request: Request, endpoint: Endpoint, asks: 
         if asks:
             sim.meter.admit(sim.clock.now())
             exchange.fault = sim.faults.next()
-            await _suffer(exchange)
+            await _apply_fault(exchange)
         return await endpoint(exchange)
     except ScriptExhausted as error:
         return _refused(exchange, internal(str(error), retry=False))
@@ -145,8 +141,8 @@ def _check_key(exchange: HttpExchange) -> None:
     raise ApiError(401, "invalid_request_error", words, code="invalid_api_key")
 
 
-async def _suffer(exchange: HttpExchange) -> None:
-    """Let a fault happen that comes before any answer."""
+async def _apply_fault(exchange: HttpExchange) -> None:
+    """Apply a fault that comes before any answer."""
     fault, sim = exchange.fault, exchange.sim
     if fault is None:
         return
@@ -162,7 +158,7 @@ async def _suffer(exchange: HttpExchange) -> None:
 
 
 def _decode(exchange: HttpExchange) -> Any:
-    """The body as JSON; what is not JSON is refused as the server refuses it."""
+    """The body as JSON; raises as the server does when it is not."""
     raw = exchange.received.raw
     try:
         return msgspec.json.decode(raw)
@@ -191,19 +187,13 @@ def _prepared(exchange: HttpExchange, *, counting: bool) -> PreparedRequest:
     body = _decode(exchange)
     sent = [beta.strip() for value in headers.getlist("anthropic-beta") for beta in value.split(",")]
     setup = sim.setup
-    dialect = ApiFeatures(
-        version, frozenset(filter(None, sent)), counting, setup.pinned_edits, setup.extra_blocks
-    )
-    check_shape(body, dialect)
+    betas = frozenset(filter(None, sent))
+    features = ApiFeatures(version, betas, counting, setup.pinned_edits, setup.extra_blocks)
+    check_shape(body, features)
     profile = sim.profile(body["model"])
     if profile is None or not MESSAGES.serves(profile):
         raise ApiError(404, "not_found_error", f"model: {body['model']}")
-    ready = prepare(
-        body, profile, dialect, scales=sim.scales, binder=sim.binder, new_account=setup.account == "new"
-    )
-    if not setup.long_lifetime:
-        refuse_long_lifetimes(ready)
-    return ready
+    return prepare(sim, body, profile, features)
 
 
 async def _messages(exchange: HttpExchange) -> Response:
@@ -211,7 +201,7 @@ async def _messages(exchange: HttpExchange) -> Response:
     started = exchange.received.at
     ready = _prepared(exchange, counting=False)
     answered = answer(sim, ready)
-    await exchange.think()
+    await exchange.delay()
     for plan in answered.plans:
         sim.cache.commit(plan)
     message = answered.message
@@ -239,7 +229,7 @@ async def _model(exchange: HttpExchange) -> Response:
 async def _chat(exchange: HttpExchange) -> Response:
     body = _decode(exchange)
     completion = complete(exchange.sim, body)
-    await exchange.think()
+    await exchange.delay()
     exchange.received.usage = completion["usage"]
     if body.get("stream"):
         return exchange.stream(chunks(completion, body, exchange.sim.setup.chunk), completion)
@@ -249,7 +239,7 @@ async def _chat(exchange: HttpExchange) -> Response:
 async def _responses(exchange: HttpExchange) -> Response:
     body = _decode(exchange)
     response = respond(exchange.sim, body)
-    await exchange.think()
+    await exchange.delay()
     exchange.received.usage = response["usage"]
     if body.get("stream"):
         return exchange.stream(response_events(response, exchange.sim.setup.chunk), response)
@@ -258,7 +248,7 @@ async def _responses(exchange: HttpExchange) -> Response:
 
 async def _compact(exchange: HttpExchange) -> Response:
     compacted = compact(exchange.sim, _decode(exchange))
-    await exchange.think()
+    await exchange.delay()
     exchange.received.usage = compacted["usage"]
     return exchange.json(compacted)
 
@@ -278,7 +268,7 @@ STARTING = 10.0
 
 @contextmanager
 def serve(sim: Simulator, port: int = 0, host: str = "127.0.0.1") -> Iterator[str]:
-    """Run a simulator in a thread; gives its base URL, and stops it at the end."""
+    """Run a simulator in a thread and yield its base URL; it stops at the end."""
     listener = socket.create_server((host, port))
     server = uvicorn.Server(_config(sim))
     thread = threading.Thread(
@@ -299,7 +289,7 @@ def run(port: int = 8_000, host: str = "127.0.0.1", sim: Simulator | None = None
 
 
 def _config(sim: Simulator, host: str = "127.0.0.1", port: int = 0) -> uvicorn.Config:
-    # Broken connections are raised on purpose, so nothing below `critical` is worth a line on the screen.
+    # Broken connections are raised on purpose, so nothing below `critical` is worth showing.
     return uvicorn.Config(
         create_app(sim),
         host=host,

@@ -1,18 +1,12 @@
-"""Signatures that need no memory: what must be known later is inside them, under the simulator's own key.
+"""Bound thinking: every thinking block is tied by its signature to what was sent before it.
 
-A seal is a small record, packed, authenticated and written as base64. A restarted simulator with the same
-key reads the seals of the one before. They stand in for the providers' opaque signatures and resemble them
-in nothing but use.
+The prefix of a block is the chain of system, tools and all earlier blocks, without thinking and cache markers. Thinking
+has an order of its own: what is kept must be an unbroken run of what was produced. A signed summary carries the chains
+of the range it replaced, so that a tail kept after it can continue from there; a summary made at a threshold starts a
+chain of its own, because nothing before it is read.
 
-
----
-
-Bound thinking: every thinking block is tied to what was sent before it.
-
-The prefix of a block is the chain of system, tools and all earlier blocks, thinking and cache markers left
-out. Thinking has an order of its own: what is kept must be an unbroken run of what was produced. A signed
-summary carries the chains of the range it replaced, so that a tail kept after it can go on from there; a
-summary made at a threshold starts a chain of its own, because nothing before it is read.
+Signatures need no memory: each is a small record, packed, authenticated with the simulator's key and written as base64.
+A restarted simulator with the same key reads the old ones. Beyond that they have nothing in common with a provider's.
 """
 
 from __future__ import annotations
@@ -26,55 +20,67 @@ from typing import Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from sevenfold.lab.simulator.conversation import PromptPart, RequestPrompt, last_compaction
+from sevenfold.lab.simulator.prompt import PromptPart, RequestPrompt, last_compaction
 from sevenfold.lab.simulator.tokens import chained, digest
 from sevenfold.profiles import Profile
 
+Reason = Literal["organization_binding_mismatch", "model_binding_mismatch", "prefix_binding_mismatch", ""]
+FABLES_5_2 = frozenset({"claude-fable-5-2", "claude-mythos-5-2"})
+FABLES = FABLES_5_2 | {"claude-fable-5-1", "claude-mythos-5-1"}
+READERS = {
+    **dict.fromkeys(FABLES_5_2, FABLES_5_2),
+    **dict.fromkeys(("claude-fable-5-1", "claude-mythos-5-1", "claude-opus-5-5", "claude-opus-5"), FABLES),
+}
+"""Which models besides its maker may read a model's thinking."""
+OPEN = frozenset({"claude-haiku-5-5"})
+"""Models whose thinking every model may read."""
+BULK = 3
+"""Bytes in a signature for each token of reasoning: four characters, about as in life."""
 _MAC = 16
 
 
 class ThoughtSeal(Struct, frozen=True, array_like=True, tag="t"):
-    """What a thinking block's signature says about the moment it was made."""
+    """What the signature of a thinking block records."""
 
     model: str
     organisation: str
     prefix: bytes
-    """The hash of everything sent before the block, thinking apart."""
+    """The hash of everything sent before the block, except thinking."""
     system: bytes
     tools: bytes
     text: bytes
-    """The hash of the text the block was given with."""
+    """The hash of the text that was shown."""
     name: bytes
     before: bytes
     """The name of the thinking block before it, empty for the first."""
     place: int
-    """How many blocks of the same run stand before it."""
+    """How many blocks of the same run are before it."""
     start: int
     """The place of the first block of the run that was still there."""
     tokens: int
     bulk: bytes = b""
-    """Nothing but length: real signatures grow with the reasoning behind them, and estimates rely on it."""
+    """Only length: real signatures grow with the reasoning behind them, and estimates rely on that."""
 
 
 class SummarySeal(Struct, frozen=True, array_like=True, tag="c"):
-    """What the signature of a compaction block says about what it summarised."""
+    """What the signature of a compaction block records about what it summarised."""
 
     model: str
     organisation: str
     bound: bool
-    """Whether the model that made it binds thinking: only then can kept thinking stay valid."""
+    """Whether its model binds thinking: only then can kept thinking stay valid."""
     content: bytes
     changes: bytes
     """The hash of its `tool_changes`."""
     system: bytes
     tools: bytes
     prefixes: tuple[bytes, ...]
-    """The hashes of the whole range, by every way thinking inside it may have come about."""
+    """The hashes of the whole range, one for every way thinking in it may have come about."""
     last_role: str
 
 
 class OpaqueSeal(Struct, frozen=True, array_like=True, tag="o"):
-    """A summary that only who made it can read."""
+    """A text that only its maker can read."""
 
     model: str
     organisation: str
@@ -85,18 +91,18 @@ Seal = TypeVar("Seal", ThoughtSeal, SummarySeal, OpaqueSeal)
 
 
 class Sealer:
-    """Makes and reads seals."""
+    """Makes and reads signatures."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
 
     def seal(self, seal: ThoughtSeal | SummarySeal | OpaqueSeal) -> str:
-        """The seal as a string to send."""
+        """The signature as a string."""
         packed = msgspec.msgpack.encode(seal)
         return b64encode(self._mac(packed) + packed).decode()
 
     def open(self, text: object, kind: type[Seal]) -> Seal | None:
-        """The seal in a string that came back; None when it is no seal of that kind or was altered."""
+        """The record in a signature; None if it is of another kind or was altered."""
         try:
             raw = b64decode(str(text), validate=True)
             if not hmac.compare_digest(self._mac(raw[_MAC:]), raw[:_MAC]):
@@ -109,37 +115,19 @@ class Sealer:
         return hmac.digest(self._key, packed, sha256)[:_MAC]
 
 
-Reason = Literal["organization_binding_mismatch", "model_binding_mismatch", "prefix_binding_mismatch", ""]
-FABLES_5_2 = frozenset({"claude-fable-5-2", "claude-mythos-5-2"})
-FABLES = FABLES_5_2 | {"claude-fable-5-1", "claude-mythos-5-1"}
-READERS = {
-    "claude-fable-5-2": FABLES_5_2,
-    "claude-mythos-5-2": FABLES_5_2,
-    "claude-fable-5-1": FABLES,
-    "claude-mythos-5-1": FABLES,
-    "claude-opus-5-5": FABLES,
-    "claude-opus-5": FABLES,
-}
-"""Which models besides its maker may read a model's thinking; those of Haiku 5.5 are open to all."""
-OPEN = frozenset({"claude-haiku-5-5"})
-
-
-BULK = 3
-"""Bytes in a signature for each token of reasoning: four characters, about as in life."""
-
-
 class ThinkingCheck(Struct, frozen=True):
-    """What the check found about one thinking block."""
+    """The result of checking one thinking block."""
 
     item: PromptPart
     reason: Reason
+    """Why the block cannot be read; empty if it can."""
     tampered: bool = False
     changed: str = ""
-    """What differs from the moment the block was made: ``system``, ``tools``, ``messages`` or ``run``."""
+    """What differs from when the block was made: ``text``, ``system``, ``tools``, ``messages`` or ``run``."""
 
 
 class ThinkingRun(Struct, frozen=True):
-    """Where the order of thinking stands: the last block kept, and where the kept run began."""
+    """The run of thinking that was kept so far: its last block, and where it began."""
 
     last: bytes = b""
     place: int = -1
@@ -147,9 +135,9 @@ class ThinkingRun(Struct, frozen=True):
 
 
 class Bindings(Struct, frozen=True):
-    """The outcome of the check, and what new thinking will be bound to."""
+    """The checks of a prompt's thinking, and what new thinking will be bound to."""
 
-    findings: tuple[ThinkingCheck, ...]
+    checks: tuple[ThinkingCheck, ...]
     prefixes: tuple[bytes, ...]
     run: ThinkingRun
 
@@ -161,70 +149,60 @@ class Binder:
         self.sealer = sealer
         self.organisation = organisation
 
-    def examine(self, talk: RequestPrompt, profile: Profile) -> Bindings:
-        """Walk through a conversation and check every thinking block that is still read."""
-        findings: list[ThinkingCheck] = []
-        begin, prefixes = self._beginning(talk)
+    def examine(self, prompt: RequestPrompt, profile: Profile) -> Bindings:
+        """Check every thinking block that is still read."""
+        checks: list[ThinkingCheck] = []
+        begin, prefixes = self._beginning(prompt)
         run = ThinkingRun()
-        for item in talk.items[begin:]:
+        for item in prompt.items[begin:]:
             if not item.is_thinking:
-                prefixes = tuple(chained(prefix, item.piece.digest) for prefix in prefixes)
+                prefixes = tuple(chained(prefix, item.digest) for prefix in prefixes)
                 continue
-            finding, seal = self._check(item, talk, prefixes, run, profile)
-            findings.append(finding)
-            if seal is not None and not finding.reason and not finding.tampered:
+            check, seal = self._check(item, prompt, prefixes, run, profile)
+            checks.append(check)
+            if seal is not None and not check.reason and not check.tampered:
                 run = ThinkingRun(seal.name, seal.place, run.start if run.last else seal.place)
-        return Bindings(tuple(findings), prefixes, run)
+        return Bindings(tuple(checks), prefixes, run)
 
-    def sign(self, thought: Thought, at: Bindings, talk: RequestPrompt, model: str) -> tuple[str, Bindings]:
-        """The signature of new thinking, and the bindings that hold after it."""
+    def sign(
+        self, shown: str, tokens: int, at: Bindings, prompt: RequestPrompt, model: str
+    ) -> tuple[str, Bindings]:
+        """The signature of new thinking of so many tokens, and the bindings after it; ``shown`` is its visible text."""
         run, prefix = at.run, at.prefixes[-1]
         place = run.place + 1 if run.last else 0
         start = run.start if run.last else place
-        text = digest(thought.text.encode())
+        text = digest(shown.encode())
         name = digest(prefix, text, place.to_bytes(4, "big"))
-        seal = ThoughtSeal(
-            model,
-            self.organisation,
-            prefix,
-            *talk.seals,
-            text,
-            name,
-            run.last,
-            place,
-            start,
-            thought.tokens,
-            bytes(BULK * thought.tokens),
-        )
-        return self.sealer.seal(seal), Bindings(at.findings, at.prefixes, ThinkingRun(name, place, start))
+        made, bulk = (model, self.organisation, prefix, *prompt.seals), bytes(BULK * tokens)
+        seal = ThoughtSeal(*made, text, name, run.last, place, start, tokens, bulk)
+        return self.sealer.seal(seal), Bindings(at.checks, at.prefixes, ThinkingRun(name, place, start))
 
     def tokens(self, item: PromptPart) -> int | None:
-        """How many tokens the reasoning behind a block is, which its text often does not show."""
+        """The tokens of the reasoning behind a block, which its text often does not show."""
         seal = self.sealer.open(_signature(item), ThoughtSeal)
         return None if seal is None else seal.tokens
 
-    def _beginning(self, talk: RequestPrompt) -> tuple[int, tuple[bytes, ...]]:
-        """Where reading starts, and the chains that stand there."""
-        head = digest(*talk.seals)
-        place = last_compaction(talk.items)
+    def _beginning(self, prompt: RequestPrompt) -> tuple[int, tuple[bytes, ...]]:
+        """Where reading starts, and the chains up to there."""
+        head = digest(*prompt.seals)
+        place = last_compaction(prompt.items)
         if place < 0:
             return 0, (head,)
-        item = talk.items[place]
-        own = chained(head, item.piece.digest)
+        item = prompt.items[place]
         seal = self.sealer.open(item.block.get("signature"), SummarySeal)
-        following = talk.items[place + 1].role if place + 1 < len(talk.items) else ""
+        following = prompt.items[place + 1].role if place + 1 < len(prompt.items) else ""
         carries_on = (
             seal is not None
             and seal.bound
-            and (seal.system, seal.tools) == talk.seals
+            and (seal.system, seal.tools) == prompt.seals
             and following not in (seal.last_role, "system")
         )
-        return place + 1, (*(seal.prefixes if carries_on and seal else ()), own)
+        return place + 1, (*(seal.prefixes if carries_on and seal else ()), chained(head, item.digest))
 
     def _check(
         self,
         item: PromptPart,
-        talk: RequestPrompt,
+        prompt: RequestPrompt,
         prefixes: tuple[bytes, ...],
         run: ThinkingRun,
         profile: Profile,
@@ -236,36 +214,28 @@ class Binder:
             return ThinkingCheck(item, "organization_binding_mismatch"), seal
         if not readable(seal.model, profile):
             return ThinkingCheck(item, "model_binding_mismatch"), seal
-        if profile.thinking.bound and (changed := _changed(seal, talk, prefixes, run)):
+        if profile.thinking.bound and (changed := _changed(seal, prompt, prefixes, run)):
             return ThinkingCheck(item, "prefix_binding_mismatch", changed=changed), seal
         return ThinkingCheck(item, ""), seal
-
-
-class Thought(Struct, frozen=True):
-    """New reasoning as it will be shown, and its true size."""
-
-    text: str
-    tokens: int
 
 
 def readable(maker: str, reader: Profile) -> bool:
     """Whether one model may read another's thinking."""
     if maker == reader.name or maker in OPEN:
         return True
-    if maker in READERS:
-        return reader.name in READERS[maker]
-    return not reader.thinking.bound
+    return reader.name in READERS[maker] if maker in READERS else not reader.thinking.bound
 
 
 def _signature(item: PromptPart) -> object:
     return item.block.get("signature" if item.kind == "thinking" else "data")
 
 
-def _changed(seal: ThoughtSeal, talk: RequestPrompt, prefixes: tuple[bytes, ...], run: ThinkingRun) -> str:
+def _changed(
+    seal: ThoughtSeal, prompt: RequestPrompt, prefixes: tuple[bytes, ...], run: ThinkingRun
+) -> str:
     if seal.prefix not in prefixes:
-        if seal.system != talk.seals[0]:
+        if seal.system != prompt.seals[0]:
             return "system"
-        return "tools" if seal.tools != talk.seals[1] else "messages"
-    if run.last and (seal.before != run.last or run.start < seal.start):
-        return "run"
-    return ""
+        return "tools" if seal.tools != prompt.seals[1] else "messages"
+    broken = run.last and (seal.before != run.last or run.start < seal.start)
+    return "run" if broken else ""

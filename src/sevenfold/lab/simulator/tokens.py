@@ -1,17 +1,11 @@
-"""How many tokens a block is: a deterministic count that behaves like a tokenizer without being one.
+"""Blocks as the server sees them: how many tokens they are, and which are the same.
 
-Words, groups of digits and single signs are counted and multiplied by a ratio per tokenizer generation, so
-that prose, code and JSON differ as they do in life and the current generation counts about 30% more than
-the one before. Counts add up exactly, block by block. The figures are the simulator's own.
+The count is deterministic and behaves like a tokenizer without being one: words, groups of digits and single signs are
+multiplied by a ratio per tokenizer generation, so that prose, code and JSON differ as they do in life and the current
+generation counts about 30% more than the one before. Counts add up exactly, block by block.
 
-
----
-
-Blocks as the server compares them: canonical bytes, a digest, a count of tokens.
-
-Cache markers are not part of a prompt, absent and null fields are the same, and the order of a block's own
-fields does not matter; the order of keys inside a tool's input or schema does. A conversation is sent again
-and again, so what a block weighs is remembered by its digest and each text is counted once.
+In comparing blocks, cache markers and null fields are left out and the order of a block's own fields does not matter;
+the order of keys inside a tool's input or schema does.
 """
 
 from __future__ import annotations
@@ -20,28 +14,37 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct, field
 
 _PIECES = re.compile(r"[A-Za-z]{1,6}|\d{1,3}|[^\sA-Za-z\d]|\s{2,}")
+_UNSEEN = frozenset({"cache_control", "cache_reference"})
+_SIZE = 16
+_REMEMBERED = 200_000
+_encode = msgspec.json.Encoder().encode
 
 
-def words(text: str) -> int:
-    """How many pieces a text falls into."""
+def count_pieces(text: str) -> int:
+    """How many words, groups of digits and signs a text has."""
     return len(_PIECES.findall(text))
 
 
-def _ratios() -> dict[str, float]:
-    return {"claude-a": 1.4, "claude-b": 1.8, "openai": 1.2, "unknown": 1.2}
+class Load(NamedTuple):
+    """The weight of a block: pieces of text, which a ratio turns into tokens, and a fixed number of tokens."""
+
+    pieces: int
+    flat: int = 0
 
 
 class Counter(Struct, frozen=True):
-    """How to count; every figure can be set, so that a test can work with numbers computed by hand."""
+    """How to count; every figure can be set, so that a test can compute its numbers by hand."""
 
-    pieces: Callable[[str], int] = words
-    ratios: Mapping[str, float] = field(default_factory=_ratios)
+    pieces: Callable[[str], int] = count_pieces
+    ratios: Mapping[str, float] = field(
+        default_factory=lambda: {"claude-a": 1.4, "claude-b": 1.8, "openai": 1.2, "unknown": 1.2}
+    )
     """Tokens per piece, by tokenizer generation."""
     image: int = 1_600
     document: int = 2_000
@@ -52,76 +55,78 @@ class Counter(Struct, frozen=True):
     """What the provider adds to a prompt as soon as there are tools."""
 
     def tokens(self, load: Load, generation: str) -> int:
-        """A measured load in the tokens of one generation."""
-        ratio = self.ratios.get(generation, 1.0)
-        return math.ceil(round(load.pieces * ratio, 6)) + load.flat
+        """A load in the tokens of one generation."""
+        return math.ceil(round(load.pieces * self.ratios.get(generation, 1.0), 6)) + load.flat
 
     def text(self, text: str, generation: str) -> int:
         """The tokens of a plain text."""
-        return self.tokens(Load(self.pieces(text), 0), generation)
+        return self.tokens(Load(self.pieces(text)), generation)
+
+    def block(self, block: Mapping[str, Any], generation: str) -> int:
+        """The tokens of a content block or a tool definition."""
+        return self.tokens(self.measure(block), generation)
 
     def measure(self, block: Mapping[str, Any]) -> Load:
-        """What a content block or a tool definition weighs, before any ratio."""
-        match block.get("type"):
-            case "text":
-                return Load(self.pieces(str(block.get("text", ""))), 0)
-            case "thinking":
-                return Load(self.pieces(str(block.get("thinking", ""))), 0)
-            case "redacted_thinking" | "cache_edits":
-                return Load(0, 0)
-            case "image":
+        """The weight of a content block or a tool definition, before any ratio."""
+        match block:
+            case {"type": "text" | "thinking" as kind}:
+                return Load(self.pieces(str(block.get(kind, ""))))
+            case {"type": "redacted_thinking" | "cache_edits"}:
+                return Load(0)
+            case {"type": "image"}:
                 return Load(0, self.image)
-            case "document":
-                return self._document(block)
-            case "compaction":
-                return Load(self.pieces(str(block.get("content") or "")), 0)
-            case "tool_use":
+            case {"type": "document", "source": {"type": "text", **source}}:
+                return Load(self.pieces(str(source.get("data", ""))))
+            case {"type": "document"}:
+                return Load(0, self.document)
+            case {"type": "compaction"}:
+                return Load(self.pieces(str(block.get("content") or "")))
+            case {"type": "tool_use"}:
                 given = self._json(block.get("input", {}))
                 return Load(self.pieces(str(block.get("name", ""))) + given, self.per_call)
-            case "tool_result":
-                return self._result(block.get("content"))
+            case {"type": "tool_result", "content": str() as content}:
+                return Load(self.pieces(content), self.per_result)
+            case {"type": "tool_result"}:
+                inner = [
+                    self.measure(one) for one in block.get("content") or () if isinstance(one, Mapping)
+                ]
+                flat = sum(load.flat for load in inner) + self.per_result
+                return Load(sum(load.pieces for load in inner), flat)
             case _:
-                bare = {key: value for key, value in block.items() if key != "cache_control"}
-                return Load(self._json(bare), 0)
-
-    def _document(self, block: Mapping[str, Any]) -> Load:
-        source = block.get("source")
-        if isinstance(source, Mapping) and source.get("type") == "text":
-            return Load(self.pieces(str(source.get("data", ""))), 0)
-        return Load(0, self.document)
-
-    def _result(self, content: Any) -> Load:
-        if isinstance(content, str):
-            return Load(self.pieces(content), self.per_result)
-        inner = [self.measure(item) for item in content or () if isinstance(item, Mapping)]
-        return Load(sum(load.pieces for load in inner), sum(load.flat for load in inner) + self.per_result)
+                return Load(self._json({key: block[key] for key in block if key != "cache_control"}))
 
     def _json(self, value: Any) -> int:
-        return self.pieces(msgspec.json.encode(value).decode())
+        return self.pieces(_encode(value).decode())
 
 
-class Load(Struct, frozen=True):
-    """What a block weighs: pieces of text, which a ratio turns into tokens, and tokens that are fixed."""
-
-    pieces: int
-    flat: int
-
-
-SIZE = 16
-_REMEMBERED = 200_000
-_encode = msgspec.json.Encoder().encode
-
-
-class BlockDigest(Struct, frozen=True):
-    """One block's identity and size."""
+class WeighedBlock(NamedTuple):
+    """A block's identity and size."""
 
     digest: bytes
     tokens: int
 
 
+class Scales:
+    """Weighs blocks; as a conversation is sent again and again, each text is counted once."""
+
+    def __init__(self, counter: Counter) -> None:
+        self.counter = counter
+        self._loads: dict[bytes, Load] = {}
+
+    def weigh(self, block: Mapping[str, Any], generation: str, tag: str = "") -> WeighedBlock:
+        """Weigh a block; ``tag`` tells apart equal blocks of different speakers."""
+        name = digest(tag.encode(), _encode(_bare(block)))
+        load = self._loads.get(name)
+        if load is None:
+            if len(self._loads) >= _REMEMBERED:
+                self._loads.clear()
+            load = self._loads[name] = self.counter.measure(block)
+        return WeighedBlock(name, self.counter.tokens(load, generation))
+
+
 def digest(*parts: bytes) -> bytes:
-    """A short hash of some bytes, told apart from the same bytes cut elsewhere."""
-    hashed = blake2b(digest_size=SIZE)
+    """A short hash of some bytes, which depends on where each part ends."""
+    hashed = blake2b(digest_size=_SIZE)
     for part in parts:
         hashed.update(len(part).to_bytes(8, "big"))
         hashed.update(part)
@@ -130,16 +135,11 @@ def digest(*parts: bytes) -> bytes:
 
 def chained(before: bytes, added: bytes) -> bytes:
     """The hash of a prefix that grew by one part."""
-    return blake2b(before + added, digest_size=SIZE).digest()
-
-
-def canonical(block: Mapping[str, Any]) -> bytes:
-    """A block's bytes as the server compares them."""
-    return _encode(_bare(block))
+    return blake2b(before + added, digest_size=_SIZE).digest()
 
 
 def value_digest(value: Any) -> bytes:
-    """The digest of any JSON value, keys in the order given."""
+    """The digest of a JSON value, keys in the order given."""
     return digest(_encode(value))
 
 
@@ -148,24 +148,3 @@ def _bare(block: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(content := bare.get("content"), list):
         bare["content"] = [_bare(item) if isinstance(item, dict) else item for item in content]
     return bare
-
-
-_UNSEEN = frozenset({"cache_control", "cache_reference"})
-
-
-class Scales:
-    """Weighs blocks and remembers what they weigh."""
-
-    def __init__(self, counter: Counter) -> None:
-        self.counter = counter
-        self._loads: dict[bytes, Load] = {}
-
-    def weigh(self, block: Mapping[str, Any], generation: str, tag: str = "") -> BlockDigest:
-        """The piece a block is; ``tag`` sets apart blocks that are the same but for who says them."""
-        name = digest(tag.encode(), canonical(block))
-        load = self._loads.get(name)
-        if load is None:
-            if len(self._loads) >= _REMEMBERED:
-                self._loads.clear()
-            load = self._loads[name] = self.counter.measure(block)
-        return BlockDigest(name, self.counter.tokens(load, generation))

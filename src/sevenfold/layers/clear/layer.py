@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.layer import Offer, TooFull
-from sevenfold.conversation.pins import pinned
 from sevenfold.conversation.request import Considered
 from sevenfold.conversation.room import overloaded
 from sevenfold.errors import BodyTooLarge, ModelError, PromptTooLong
@@ -49,12 +48,12 @@ class Clear:
     def offer(self, c: Conversation) -> Offer | None:
         """What clearing would do; enough if the conversation would be below the threshold."""
         clearer = c.state(Clearer)
-        plan = clearer.plan()
+        plan = clearer.plan(c.seen)
         if plan.chosen != "clear" and not clearer.edits.used():
             return None
-        room = c.window.threshold
-        short = c.size().high >= room or overloaded(c)
-        enough = not short or (plan.chosen == "clear" and c.size().high - plan.tokens < room)
+        high, room = c.seen.high, c.window.threshold
+        short = high >= room or overloaded(c, c.seen)
+        enough = not short or (plan.chosen == "clear" and high - plan.tokens < room)
         return Offer(enough, plan)
 
     def relieve(self, c: Conversation, offer: Offer) -> Flow[bool]:
@@ -99,28 +98,27 @@ class Clearer:
         """Do what is due."""
         if self.edits.used():
             self.edits.tend()
-            plan = self.plan()
+            plan = self.plan(self._c.size())
         if plan.chosen == "clear":
             self._consider(self._clear(plan))
 
     def propose(self) -> list[Proposed]:
         """What the next pass would do, without doing it."""
         found = [deletion] if (deletion := self.edits.proposed()) else []
-        plan = self.plan()
+        plan = self.plan(self._c.seen)
         return [*found, _proposal(plan)] if plan.chosen == "clear" else found
 
-    def plan(self, *, forced: int = 0) -> Plan:
-        """What clearing would do now; ``forced`` tokens must go whatever the size is."""
-        plan = self._plan(forced)
+    def plan(self, size: Size, *, forced: int = 0) -> Plan:
+        """What clearing would do at this size; ``forced`` tokens must go whatever it is."""
+        plan = self._plan(size, forced)
         self._consider(plan)
         return plan
 
     def _consider(self, plan: Plan) -> None:
         self._c.considered = Considered(plan.rule, plan.chosen, plan.options)
 
-    def _plan(self, forced: int) -> Plan:
+    def _plan(self, size: Size, forced: int) -> Plan:
         self._c.stock.follow(self._c.transcript.view)
-        size = self._c.size()
         moment = self._moment(size)
         if forced:
             moment = replace(moment, most=max(moment.most, self._c.window.threshold + forced))
@@ -137,7 +135,7 @@ class Clearer:
 
     def force(self, tokens: int) -> bool:
         """A request was refused as too long by so many tokens: let something go, if anything can."""
-        plan = self.plan(forced=max(1, tokens))
+        plan = self.plan(self._c.size(), forced=max(1, tokens))
         if plan.chosen != "clear":
             return False
         return self._clear(plan).chosen == "clear"
@@ -246,7 +244,7 @@ class Clearer:
 
     def _results(self) -> list[Result]:
         count = self._c.gauge.estimator.tokens
-        kept = pinned(self._c.transcript)
+        kept = self._c.transcript.pinned()
         exempt = self._exempt()
         left = round(count(measure(CLEARED_RESULT)))
         return [

@@ -135,9 +135,9 @@ class EngineChooser:
         """Is the provider the first to be asked, and so much sent that it could soon not summarise it any more?"""
         if not self.models or self.resting or not self._c.profile.on_demand_compaction:
             return False
-        first = self.order(CompactionRequest(trigger="auto"))[0]
-        most = size.sent + size.band
-        return first == "provider" and most >= self._c.window.context - self._c.window.reserve
+        if size.sent + size.band < self._c.window.context - self._c.window.reserve:
+            return False
+        return self.order(CompactionRequest(trigger="auto"))[0] == "provider"
 
     def warm(self) -> bool:
         """Is what was sent last still in the cache?"""

@@ -17,11 +17,10 @@ from msgspec.structs import replace
 from sevenfold.conversation import edits, events, restore
 from sevenfold.conversation.flow import Fire, Flow, in_thread
 from sevenfold.conversation.hooks import HookOutcome, PostCompact, PreCompact, SessionStart
-from sevenfold.conversation.pins import pinned_items
 from sevenfold.conversation.restore import Moment
 from sevenfold.conversation.room import overloaded
 from sevenfold.conversation.status import Health
-from sevenfold.conversation.transcript import Beside
+from sevenfold.conversation.transcript import Attachment
 from sevenfold.errors import Aborted, Refused, SevenfoldError
 from sevenfold.events import Acted, Compacting, Proposed, SteppedAside
 from sevenfold.events import Compacted as CompactedEvent
@@ -36,6 +35,7 @@ from sevenfold.layers.compact.summary import Draft
 from sevenfold.layers.compact.writer import Result
 from sevenfold.prompts.context import RecordedFacts
 from sevenfold.record import blocks
+from sevenfold.record.gauge import Size
 from sevenfold.record.usage import Usage
 from sevenfold.request.plan import plan
 
@@ -83,16 +83,15 @@ class Compactor:
     def allowed(self) -> bool:
         """May the conversation be compacted by itself in this pass?"""
         if self._allowed[0] != self._c.passes:
-            self._allowed = self._c.passes, self.may_run()
+            self._allowed = self._c.passes, self.may_run(self._c.size())
         return self._allowed[1]
 
-    def may_run(self) -> bool:
-        """May the conversation be compacted by itself now?"""
+    def may_run(self, size: Size) -> bool:
+        """May the conversation be compacted by itself at this size?"""
         c = self._c
         if not c.settings.auto_compact or not c.source.compacts:
             return False
-        size = c.size()
-        if size.high >= c.window.blocking or overloaded(c):
+        if size.high >= c.window.blocking or overloaded(c, size):
             return True
         if edits.compaction_undone(c):
             # A user who took a compaction back wants the conversation as it is, as long as it fits.
@@ -103,14 +102,14 @@ class Compactor:
 
     def presses(self) -> bool:
         """Is so much sent that the provider could soon not summarise it any more?"""
-        return self.chooser.presses(self._c.size())
+        return self.chooser.presses(self._c.seen)
 
     def due(self) -> bool:
         """Should the conversation be compacted by itself, if clearing is not enough?"""
         c = self._c
         if not self.allowed:
             return False
-        return self.presses() or c.size().high >= c.window.threshold or overloaded(c)
+        return c.seen.high >= c.window.threshold or self.presses() or overloaded(c, c.seen)
 
     @property
     def next_begins(self) -> int:
@@ -243,8 +242,9 @@ class Compactor:
 
     def preview(self, request: CompactionRequest) -> Preview:
         """What a compaction would do, without doing it."""
-        self.must_be_on()
         with self._c.lock:
+            self._c.refresh()
+            self.must_be_on()
             return self._preview(request, self.scope(request))
 
     def must_be_on(self) -> None:
@@ -430,7 +430,7 @@ class Compactor:
 
     def _restore(
         self, divided: Scope, verdict: Verdict, context: Sequence[str], fixed: int
-    ) -> tuple[list[Beside], list[str], list[str]]:
+    ) -> tuple[list[Attachment], list[str], list[str]]:
         c, stays = self._c, divided.side == "before"
         front = partial(c.system_after_compaction, keeps_frame=stays)
         moment = Moment(divided.kept, c.count, budget=c.window.budget, front=front, keeps_front=stays)
@@ -438,7 +438,7 @@ class Compactor:
         given, missed = restore.restore(c.slots, moment, room)
         beside = [one for _, restored in given for one in restored.beside]
         if verdict.behind:
-            beside.insert(0, Beside("facts", (blocks.text(RecordedFacts(verdict.behind).render()),)))
+            beside.insert(0, Attachment("facts", (blocks.text(RecordedFacts(verdict.behind).render()),)))
         if context:
             beside.append(restore.from_hooks(context))
         return beside, [name for name, _ in given], missed
@@ -504,7 +504,7 @@ class Compactor:
 
     def _pins_in(self, divided: Scope) -> list[str]:
         hidden = {item.said.uuid for item in divided.hidden}
-        pins = (item for item in pinned_items(self._c.transcript) if item.said.uuid in hidden)
+        pins = (item for item in self._c.transcript.pinned_items() if item.said.uuid in hidden)
         return [text for item in pins if (text := restore.pinned_text(item))]
 
 

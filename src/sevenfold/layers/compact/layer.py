@@ -17,7 +17,6 @@ from msgspec import Struct
 
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.layer import Offer, TooFull
-from sevenfold.conversation.pins import pinned_items
 from sevenfold.conversation.restore import FilesSlot, PinsSlot, Seen, Slot
 from sevenfold.errors import BodyTooLarge, ContextFull, ModelError, PromptTooLong, Refused
 from sevenfold.events import SteppedAside
@@ -86,7 +85,7 @@ class Compact:
         if compactor.due():
             return Offer(enough=True, urgent=compactor.presses())
         collapses = c.settings.collapse and c.source.compacts
-        if collapses and _collapse_due(c.size().high, c.window):
+        if collapses and _collapse_due(c.seen.high, c.window):
             return Offer(enough=True, plan="collapse", urgent=True)
         return None
 
@@ -122,12 +121,12 @@ class Compact:
             return
         if last is not None and size.tokens < last.tokens_after + FRESH * c.window.threshold:
             return
-        if compactor.may_run() and not c.ladder.spared(c, compactor.next_begins):
+        if compactor.may_run(size) and not c.ladder.spared(c, compactor.next_begins):
             ahead.begin()
 
     def slots(self, c: Conversation) -> Sequence[Slot]:
         """Pins, and the files read most recently where the conversation can read files."""
-        pins = PinsSlot(lambda: pinned_items(c.transcript))
+        pins = PinsSlot(lambda: c.transcript.pinned_items())
         read, notes = c.services.read_file, c.services.notes
         if read is None:
             return [pins]

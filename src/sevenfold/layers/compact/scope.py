@@ -132,7 +132,7 @@ def messages(items: Sequence[Item]) -> list[Message]:
     """The messages these records make up, the same bytes as in a request that begins with them."""
     wire = Wire()
     for number, item in enumerate(items):
-        wire.add(number, item.role, item.said.message_id, item.shown)
+        wire.add(number, item.role, item.said.message_id, item.shown, begins=item.begins)
     return wire.messages()
 
 

@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from sevenfold.conversation.edits import CLEARED
 from sevenfold.conversation.epoch import in_force
-from sevenfold.conversation.pins import pinned
-from sevenfold.conversation.transcript import Beside
+from sevenfold.conversation.transcript import Attachment
 from sevenfold.layers.compact.check import Verdict
 from sevenfold.layers.compact.engines import Got
 from sevenfold.layers.compact.request import CompactionRequest, EngineName
@@ -36,7 +35,7 @@ class Result(Struct, frozen=True, kw_only=True):
     engine: EngineName
     verdict: Verdict
     chain: Chain
-    beside: Sequence[Beside] = ()
+    beside: Sequence[Attachment] = ()
     before: int = 0
     after: int = 0
     failures: int = 0
@@ -77,7 +76,7 @@ def compaction(c: Conversation, made: Result) -> str:
         epoch=epoch,
         signed=block,
         known_by=renew_labels(script.view.labels, script.view.items, _masked),
-        carry=Carry(boundary=boundary, pins=sorted(pinned(script)), breaker=made.failures),
+        carry=Carry(boundary=boundary, pins=sorted(script.pinned()), breaker=made.failures),
     )
     c.compacted()
     return boundary

@@ -107,6 +107,7 @@ def by_notes(c: Conversation, request: CompactionRequest) -> Flow[Compacted | st
 
 def compact(c: Conversation, request: CompactionRequest) -> Flow[Compacted | None]:
     """Compact because the user asked for it; notes serve as the summary unless the request asks for more."""
+    c.refresh()
     compactor = c.state(Compactor)
     compactor.must_be_on()
     if request.engine in (None, "notes") and not request.instructions and request.span == "whole":
@@ -181,6 +182,8 @@ class NotesKeeper:
     def check(self) -> None:
         """After an answer: begin an update if one is due and none is under way."""
         view = self._c.transcript.view
+        if self._c.size().tokens < notes.least_growth(self._c.window):
+            return
         # After a compaction there is other work to take notes of: one try is worth it.
         pause = breaker.pause(self._failures) if view.boundary == self._tried_after else 1
         if self._alive() is not None or not notes.due(self._since(), self._c.window, pause):

@@ -61,6 +61,8 @@ class FileLock:
                 continue
             time.sleep(_POLL_SECONDS)
         self._fd = fd
+        held = os.fstat(fd)
+        self._name, self._identity = os.fspath(self._path), (held.st_dev, held.st_ino)
         before = self._holder()
         self.fence = max(last, before.fence if before else 0) + 1
         """Larger than that of every holder before."""
@@ -70,8 +72,12 @@ class FileLock:
         os.pwrite(self._fd, note, 0)
 
     def check(self) -> None:
-        """Raise `TranscriptOvertaken` if another process took the lock from this one."""
-        if not self._is_in_place(self._fd, missing=True):
+        """Raise `TranscriptOvertaken` if another process took the lock from this one; called for every write."""
+        try:
+            there = os.stat(self._name)  # noqa: PTH116 - a Path takes longer than the system call
+        except FileNotFoundError:
+            return
+        if (there.st_dev, there.st_ino) != self._identity:
             raise TranscriptOvertaken(
                 f"{self._guarded}: taken over by {self._holder() or 'another process'}; nothing was written. "
                 "Open the session again to continue from what is there now"
@@ -98,12 +104,12 @@ class FileLock:
         os.close(fd)
         return -1
 
-    def _is_in_place(self, fd: int, *, missing: bool = False) -> bool:
-        """Is the open file still the one of that name? ``missing`` is the answer if there is none."""
+    def _is_in_place(self, fd: int) -> bool:
+        """Is the open file still the one of that name?"""
         try:
             return os.path.samestat(os.fstat(fd), self._path.stat())
         except FileNotFoundError:
-            return missing
+            return False
 
     def _holder(self) -> Holder | None:
         try:
@@ -114,13 +120,12 @@ class FileLock:
 
 @contextmanager
 def exclusive(fd: int) -> Iterator[None]:
-    """Keep every other process that asks for the same out of a file, for the moment of a write."""
-    while not _try_lock(fd):
-        time.sleep(_POLL_SECONDS / 50)
+    """Keep every other process that asks for the same out of a file for a moment."""
+    lock_file(fd)
     try:
         yield
     finally:
-        _unlock(fd)
+        unlock_file(fd)
 
 
 if sys.platform == "win32":
@@ -136,7 +141,13 @@ if sys.platform == "win32":
             return False
         return True
 
-    def _unlock(fd: int) -> None:
+    def lock_file(fd: int) -> None:
+        """Wait until no other process has locked a file, and lock it: for the moment of a write."""
+        while not _try_lock(fd):
+            time.sleep(_POLL_SECONDS / 50)
+
+    def unlock_file(fd: int) -> None:
+        """Let others lock the file."""
         os.lseek(fd, _FAR, os.SEEK_SET)
         msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
 
@@ -150,5 +161,10 @@ else:
             return False
         return True
 
-    def _unlock(fd: int) -> None:
+    def lock_file(fd: int) -> None:
+        """Wait until no other process has locked a file, and lock it: for the moment of a write."""
+        fcntl.flock(fd, fcntl.LOCK_EX)
+
+    def unlock_file(fd: int) -> None:
+        """Let others lock the file."""
         fcntl.flock(fd, fcntl.LOCK_UN)

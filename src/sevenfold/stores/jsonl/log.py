@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from sevenfold.errors import TranscriptError, TranscriptLocked
 from sevenfold.stores.files import explain, opened
-from sevenfold.stores.jsonl.lock import FileLock, exclusive
+from sevenfold.stores.jsonl.lock import FileLock, exclusive, lock_file, unlock_file
 from sevenfold.stores.log import Branch, LineLog, positions
 from sevenfold.stores.memory import MemoryLog
 
@@ -173,10 +173,13 @@ class JsonlLog(LineLog):
         line_break = b"\n" if self._torn else b""
         first = self._size + len(line_break) - self._shift
         try:
-            with exclusive(self._fd):
+            lock_file(self._fd)
+            try:
                 # In there, so that a process that stops right here and is overtaken cannot write when it wakes.
                 self._lock.check()
                 self._write(line_break + b"".join(lines))
+            finally:
+                unlock_file(self._fd)
             if self._sync is Sync.ALWAYS or (durable and self._sync is Sync.DURABLE):
                 os.fsync(self._fd)
         except OSError as error:

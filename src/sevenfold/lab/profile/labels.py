@@ -1,0 +1,107 @@
+"""What a report calls a piece of a conversation: its category, its tool, and what it is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from sevenfold.record import blocks, entries
+from sevenfold.record.blocks import THINKING, Block, ToolUse
+from sevenfold.record.entries import Said
+from sevenfold.record.weight import Weight
+
+SYSTEM = "system_and_tools"
+UNLOGGED = "unlogged"
+USER_TEXT = "user_text"
+ASSISTANT_TEXT = "assistant_text"
+THOUGHTS = "thinking"
+TOOL_INPUTS = "tool_inputs"
+RESULT = "tool_result:"
+"""Prefix of the categories of results, one for each tool."""
+ATTACHMENTS = "attachments"
+SUMMARIES = "summaries"
+IMAGES = "images"
+OTHER = "other"
+
+LONGEST = 160
+"""Characters that are kept of what a piece is about."""
+_PATHS = ("file_path", "notebook_path", "path", "filename", "absolute_path")
+_ABOUT = (*_PATHS, "command", "cmd", "pattern", "query", "url", "skill", "description", "prompt", "input")
+_READERS = frozenset(
+    {
+        *("read", "read_file", "readfile", "read_text_file", "notebookread"),
+        *("view", "view_file", "open_file", "cat"),
+    }
+)
+
+
+class ContextPiece(Struct, frozen=True):
+    """Something that enters the context."""
+
+    category: str
+    weight: Weight
+    tool: str = ""
+    what: str = ""
+
+
+class CallLabel(Struct, frozen=True):
+    """What a report calls a tool call."""
+
+    tool: str
+    what: str = ""
+    path: str = ""
+    """The file it reads, whole or in part; empty for all other calls."""
+
+
+def label_of(tool: str, given: Any) -> CallLabel:
+    """The label of a call, from its decoded input."""
+    if not isinstance(given, dict):
+        return CallLabel(tool, one_line(given) if isinstance(given, str) else "")
+    found = next((given[name] for name in _ABOUT if given.get(name)), "")
+    words = " ".join(map(str, found)) if isinstance(found, list) else str(found)
+    reads = tool.rsplit("__", 1)[-1].lower().replace("-", "_") in _READERS
+    path = next((given[name] for name in _PATHS if isinstance(given.get(name), str)), "")
+    return CallLabel(tool, one_line(words), path if reads else "")
+
+
+def label_of_block(block: Block) -> CallLabel:
+    """The label of the tool call in a block."""
+    body = block.body()
+    return label_of(body.name, decoded(body.input)) if isinstance(body, ToolUse) else CallLabel(block.kind)
+
+
+def decoded(raw: Raw | bytes | str) -> Any:
+    """The value of some JSON; None if it is not JSON."""
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        return None
+
+
+def one_line(words: str) -> str:
+    """The beginning of a text on one line."""
+    return " ".join(words[: 4 * LONGEST].split())[:LONGEST]
+
+
+def piece_of(said: Said, block: Block, weight: Weight, call: CallLabel | None) -> ContextPiece:
+    """A block of a record, named; ``call`` is the call it makes or answers."""
+    kind, what = block.kind, call.what if call else ""
+    if kind == "tool_result" or kind.endswith("_tool_result"):
+        tool = call.tool if call else "unknown"
+        return ContextPiece(RESULT + tool, weight, tool, what)
+    if kind == "tool_use" or kind.endswith("_tool_use"):
+        return ContextPiece(TOOL_INPUTS, weight, call.tool if call else "", what)
+    if kind in THINKING:
+        return ContextPiece(THOUGHTS, weight)
+    words = one_line(blocks.words_of(block))
+    if said.summary or kind == "compaction":
+        return ContextPiece(SUMMARIES, weight, what=words)
+    if kind in ("image", "document"):
+        return ContextPiece(IMAGES, weight, what=kind)
+    if said.role == "assistant":
+        return ContextPiece(ASSISTANT_TEXT if kind == "text" else OTHER, weight, what=words or kind)
+    if said.attachment not in ("", entries.USERS_WORDS) or said.meta or said.role == "system":
+        return ContextPiece(ATTACHMENTS, weight, said.attachment, words)
+    return ContextPiece(USER_TEXT, weight, what=words)

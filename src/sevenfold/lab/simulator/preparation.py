@@ -1,0 +1,231 @@
+"""From a request body to the prompt the model would see: every check and every edit, before the model is asked.
+
+Counting tokens and answering share these steps, so a request that can be counted can be answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.lab.simulator.cache import Salts
+from sevenfold.lab.simulator.compaction import check_range, check_signed_block
+from sevenfold.lab.simulator.errors import EXTRA, invalid
+from sevenfold.lab.simulator.parameters import BINDING, ApiFeatures, check_parameters
+from sevenfold.lab.simulator.prompt import (
+    PromptPart,
+    RequestPrompt,
+    apply_edits,
+    read_prompt,
+    total,
+    visible,
+    without_deleted,
+)
+from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.thinking import Bindings, ThinkingCheck
+from sevenfold.lab.simulator.tokens import digest, value_digest
+from sevenfold.profiles import LONG_WINDOW, Profile
+from sevenfold.record.rules import RuleFacts, refusals
+from sevenfold.record.rules.cache import Prompt, last_markable, lifetime
+
+Json = Mapping[str, Any]
+_CHANGED = {
+    "system": "The `system` prompt differs from the one this block was created with.",
+    "tools": "The `tools` differ from the ones this block was created with.",
+    "messages": "The messages before this block differ from the ones it was created with.",
+    "run": "The thinking blocks before this block are not the ones it was created with.",
+}
+
+
+class PreparedRequest(Struct, frozen=True):
+    """A request that passed every check, and its prompt."""
+
+    body: Json
+    profile: Profile
+    features: ApiFeatures
+    prompt: RequestPrompt
+    """The request as it came."""
+    bindings: Bindings
+    head: tuple[PromptPart, ...]
+    """Tools and system."""
+    shown: tuple[PromptPart, ...]
+    """Messages as the model sees them."""
+    original: int
+    """Tokens before the edits the request asked for."""
+    applied: tuple[Json, ...]
+    transformations: tuple[Json, ...]
+    salts: Salts
+    deleted: int = 0
+    """Tokens saved by edits of the cached prefix."""
+
+    @property
+    def tokens(self) -> int:
+        """The size of the prompt."""
+        return total(self.head) + total(self.shown)
+
+    @property
+    def window(self) -> int:
+        """The model's window; a beta header makes it long on models that have a price for that."""
+        asked = self.profile.betas.window_1m in self.features.betas
+        priced = any(price.above >= self.profile.window for price in self.profile.prices)
+        return LONG_WINDOW if asked and priced else self.profile.window
+
+
+def prepare(sim: Simulator, body: Json, profile: Profile, features: ApiFeatures) -> PreparedRequest:
+    """Check a request whose shape is right and work out its prompt; raises for what the server refuses."""
+    check_parameters(body, profile, features)
+    _check_rules(body, profile, features)
+    prompt = _with_true_sizes(sim, read_prompt(body, sim.scales, profile.tokenizer))
+    check_signed_block(prompt, sim.binder.sealer)
+    bindings = sim.binder.examine(prompt, profile)
+    new_account = sim.setup.account == "new"
+    dropped, transformations = _judge(bindings.checks, body, profile, features, new_account)
+    items = tuple(item for item in prompt.items if item.path not in dropped)
+    shown, deleted = without_deleted(visible(items, prompt.messages, profile), items)
+    head = (*prompt.tools, *prompt.system)
+    edited, applied = apply_edits(total(head), shown, body.get("context_management"), profile, sim.scales)
+    ready = PreparedRequest(
+        body=body,
+        profile=profile,
+        features=features,
+        prompt=prompt,
+        bindings=bindings,
+        head=_automatically_marked(body, head),
+        shown=_automatically_marked(body, edited),
+        original=total(head) + total(shown),
+        applied=applied,
+        transformations=transformations,
+        salts=_salts(body, profile, features, prompt),
+        deleted=deleted,
+    )
+    if not sim.setup.long_lifetime:
+        _refuse_long_lifetimes(ready)
+    return ready
+
+
+def _refuse_long_lifetimes(ready: PreparedRequest) -> None:
+    """How a provider words this is not documented."""
+    for part in (*ready.head, *ready.shown):
+        if part.ttl == "1h":
+            raise invalid(f"{part.path}.cache_control.ephemeral.ttl: {EXTRA}")
+
+
+def _check_rules(body: Json, profile: Profile, features: ApiFeatures) -> None:
+    facts = RuleFacts.of(profile, strict=features.strict)
+    if body.get("compaction") is not None:
+        facts = replace(facts, prefill=True)
+        if not features.counting:
+            check_range(body["messages"])
+    wrong = refusals(
+        body["messages"],
+        facts=facts,
+        tools=body.get("tools") or (),
+        system=body.get("system") or (),
+        automatic=body.get("cache_control"),
+    )
+    for refusal in wrong[:1]:
+        code = refusal.code if refusal.code.startswith("compaction_") else None
+        raise invalid(refusal.message, code=code)
+
+
+def _with_true_sizes(sim: Simulator, prompt: RequestPrompt) -> RequestPrompt:
+    """Thinking counts with all its tokens, not with those that are shown of it."""
+
+    def sized(item: PromptPart) -> PromptPart:
+        tokens = sim.binder.tokens(item) if item.is_thinking else None
+        if tokens is None:
+            return item
+        return replace(item, tokens=tokens + (sim.scales.counter.per_message if item.index == 0 else 0))
+
+    return replace(prompt, items=tuple(map(sized, prompt.items)))
+
+
+def _judge(
+    checks: Sequence[ThinkingCheck], body: Json, profile: Profile, features: ApiFeatures, new_account: bool
+) -> tuple[frozenset[str], tuple[Json, ...]]:
+    """The paths of blocks to drop, and what to report; raises where a failed check is an error."""
+    asked = ((body.get("thinking") or {}).get("block_binding") or {}).get("prefix_mismatch_behavior")
+    rule = profile.thinking.on_mismatch
+    enforced = asked == "error" or (
+        not asked and (rule == "error" or (rule == "by_account" and new_account))
+    )
+    answers = (n for n, message in enumerate(body["messages"]) if message["role"] == "assistant")
+    last = max(answers, default=-1)
+    dropped: set[str] = set()
+    reported: list[Json] = []
+    for check in checks:
+        if check.tampered:
+            raise invalid(_tampered(check, last))
+        if not check.reason:
+            continue
+        by_prefix = check.reason == "prefix_binding_mismatch"
+        if by_prefix and enforced:
+            raise invalid(_mismatch(check, features))
+        allowed = by_prefix and not asked
+        if not allowed:
+            dropped.add(check.item.path)
+        kind = "thinking_mismatch_allowed" if allowed else "thinking_dropped"
+        reported.append({"type": kind, "path": check.item.path, "reason": check.reason})
+    return frozenset(dropped), tuple(reported)
+
+
+def _tampered(check: ThinkingCheck, last_answer: int) -> str:
+    if check.changed == "text" and check.item.message == last_answer:
+        return (
+            f"{check.item.path}: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be "
+            "modified. These blocks must remain as they were in the original response."
+        )
+    return f"{check.item.path}: Invalid {_signature_of(check)}"
+
+
+def _signature_of(check: ThinkingCheck) -> str:
+    field = "signature" if check.item.kind == "thinking" else "data"
+    return f"`{field}` in `{check.item.kind}` block"
+
+
+def _mismatch(check: ThinkingCheck, features: ApiFeatures) -> str:
+    needs = f" That setting requires the `{BINDING}` value in the `anthropic-beta` header."
+    return (
+        f"{check.item.path}: Invalid {_signature_of(check)}. "
+        "The block is bound to a different conversation. "
+        'Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to "drop_block".'
+        f"{'' if BINDING in features.betas else needs} {_CHANGED[check.changed]}"
+    )
+
+
+def _automatically_marked(body: Json, parts: tuple[PromptPart, ...]) -> tuple[PromptPart, ...]:
+    """The parts, with a marker on the last that can have one if the request asks for automatic caching."""
+    control = body.get("cache_control")
+    if control is None:
+        return parts
+    path = last_markable(Prompt(body["messages"], body.get("tools") or (), body.get("system") or ()))
+    return tuple(replace(part, ttl=lifetime(control)) if part.path == path else part for part in parts)
+
+
+def _salts(body: Json, profile: Profile, features: ApiFeatures, prompt: RequestPrompt) -> Salts:
+    default = {"type": profile.thinking.modes[0] if profile.thinking.bound else None}
+    thinking, output = body.get("thinking") or default, body.get("output_config") or {}
+    settings = [
+        body.get("tool_choice") or {"type": "auto"},
+        [thinking.get("type"), thinking.get("budget_tokens")],
+        output.get("effort") or profile.effort,
+        output.get("task_budget"),
+        body.get("context_management"),
+        sorted(features.betas),
+        any(map(_has_image, prompt.items)),
+    ]
+    citations = (item.block.get("citations") for item in prompt.items)
+    return Salts(
+        digest(profile.name.encode(), str(body.get("speed") or "standard").encode()),
+        value_digest(any(isinstance(one, dict) and one.get("enabled") for one in citations)),
+        value_digest(settings),
+    )
+
+
+def _has_image(item: PromptPart) -> bool:
+    content = item.block.get("content") if item.kind == "tool_result" else None
+    inside = [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
+    return item.kind == "image" or any(one.get("type") == "image" for one in inside)

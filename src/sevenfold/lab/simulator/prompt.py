@@ -1,0 +1,224 @@
+"""The prompt of a Messages request: its parts, and the edits the server makes before the model sees them.
+
+Some edits are made always: a summary replaces what is before it, reminders for one turn vanish, and older models lose
+the thinking of finished turns. Others a request asks for: old thinking or old tool results are cleared, and the answer
+reports how many tokens that freed. The client's history stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.lab.simulator.errors import invalid
+from sevenfold.lab.simulator.tokens import Scales, digest
+from sevenfold.profiles import Profile
+from sevenfold.record.rules.base import THINKING, blocks_of
+from sevenfold.record.rules.cache import lifetime
+
+Json = Mapping[str, Any]
+CLEARED = "[Old tool result content cleared by the simulated server]"
+DEFAULT_TRIGGER = 100_000
+DEFAULT_KEEP = 3
+
+
+class PromptPart(Struct, frozen=True):
+    """One part of a prompt: a tool, a system block or a content block."""
+
+    path: str
+    role: str
+    """``tools``, ``system`` or the role of the message."""
+    kind: str
+    block: Json
+    digest: bytes
+    tokens: int
+    ttl: str | None = None
+    """The lifetime its cache marker asks for."""
+    message: int = -1
+    index: int = -1
+
+    @property
+    def is_thinking(self) -> bool:
+        """Whether it is reasoning, readable or not."""
+        return self.kind in THINKING
+
+
+Parts = tuple[PromptPart, ...]
+
+
+class RequestPrompt(Struct, frozen=True):
+    """Everything a request says, in the order it is hashed."""
+
+    tools: Parts
+    system: Parts
+    items: Parts
+    """The blocks of all messages."""
+    messages: Sequence[Json]
+    seals: tuple[bytes, bytes]
+    """Digests of system and tools; thinking is bound to them."""
+
+
+def read_prompt(body: Json, scales: Scales, generation: str) -> RequestPrompt:
+    """Take a request body apart; sizes are in the tokens of one tokenizer generation."""
+    tools = tuple(_tools(body.get("tools") or (), scales, generation))
+    system = tuple(_system(body.get("system") or (), scales, generation))
+    messages: Sequence[Json] = body.get("messages") or ()
+    items = tuple(_content(messages, scales, generation))
+    seals = digest(*[part.digest for part in system]), digest(*[part.digest for part in tools])
+    return RequestPrompt(tools, system, items, messages, seals)
+
+
+def _tools(tools: Iterable[Json], scales: Scales, generation: str) -> Iterator[PromptPart]:
+    """Deferred tools are not part of the prompt until something refers to them."""
+    added = scales.counter.tool_prompt
+    for index, tool in enumerate(tools):
+        if not tool.get("defer_loading"):
+            name, tokens = scales.weigh({**tool, "type": tool.get("type") or "custom"}, generation, "tools")
+            yield PromptPart(f"tools.{index}", "tools", "tool", tool, name, tokens + added, _marker(tool))
+            added = 0
+
+
+def _system(system: str | Sequence[Json], scales: Scales, generation: str) -> Iterator[PromptPart]:
+    for index, block in enumerate(blocks_of({"content": system})):
+        weighed = scales.weigh(block, generation, "system")
+        yield PromptPart(f"system.{index}", "system", "text", block, *weighed, _marker(block))
+
+
+def _content(messages: Sequence[Json], scales: Scales, generation: str) -> Iterator[PromptPart]:
+    for number, message in enumerate(messages):
+        role = tag = str(message["role"])
+        if role == "system":
+            tag = f"system {message.get('clear_at')} {message.get('output_config')}"
+        for index, block in enumerate(blocks_of(message)):
+            if block.get("type") == "compaction" and block.get("content") is None:
+                continue  # A summary that failed replaces nothing.
+            name, tokens = scales.weigh(block, generation, tag)
+            tokens += scales.counter.per_message if index == 0 else 0
+            path, kind = f"messages.{number}.content.{index}", str(block.get("type", ""))
+            yield PromptPart(path, role, kind, block, name, tokens, _marker(block), number, index)
+
+
+def _marker(block: Json) -> str | None:
+    """The lifetime that a block's marker, or one inside its content, asks for."""
+    content = block.get("content") if block.get("type") == "tool_result" else None
+    for one in (block, *(content if isinstance(content, list) else ())):
+        if isinstance(one, dict) and one.get("cache_control") is not None:
+            return lifetime(one["cache_control"])
+    return None
+
+
+def last_compaction(items: Sequence[PromptPart]) -> int:
+    """The place of the last summary that replaces what is before it; -1 when there is none."""
+    for place in reversed(range(len(items))):
+        if items[place].kind == "compaction" and items[place].block.get("content"):
+            return place
+    return -1
+
+
+def total(parts: Iterable[PromptPart]) -> int:
+    """The tokens of some parts."""
+    return sum(part.tokens for part in parts)
+
+
+def visible(items: Parts, messages: Sequence[Json], profile: Profile) -> Parts:
+    """The part of the messages that the model sees before any requested edit."""
+    last_user = max((n for n, message in enumerate(messages) if message["role"] == "user"), default=-1)
+    spoken = (item.message for item in items if item.role == "user" and item.kind != "tool_result")
+    forgotten = -1 if profile.thinking.kept else max(spoken, default=-1)
+
+    def shown(item: PromptPart) -> bool:
+        if item.role == "system" and messages[item.message].get("clear_at") == "next_user_message":
+            return item.message > last_user
+        return not (item.is_thinking and item.message < forgotten)
+
+    return tuple(item for item in items[max(0, last_compaction(items)) :] if shown(item))
+
+
+def apply_edits(
+    head: int, items: Parts, config: Json | None, profile: Profile, scales: Scales
+) -> tuple[Parts, tuple[Json, ...]]:
+    """Clear what a request asks for; returns what is left, and a report of each edit that cleared anything.
+
+    ``head`` is the size of system and tools.
+    """
+    applied: list[Json] = []
+    for edit in (config or {}).get("edits") or ():
+        before, report = items, dict[str, int]()
+        if edit["type"] == "clear_thinking_20251015":
+            items, report = _clear_thinking(items, edit, profile)
+        elif edit["type"] == "clear_tool_uses_20250919":
+            items, report = _clear_tool_uses(head, items, edit, profile, scales)
+        if report:
+            freed = total(before) - total(items)
+            applied.append({"type": edit["type"], **report, "cleared_input_tokens": freed})
+    return items, tuple(applied)
+
+
+def _clear_thinking(items: Parts, edit: Json, profile: Profile) -> tuple[Parts, dict[str, int]]:
+    keep = edit.get("keep") or ("all" if profile.thinking.kept else {"value": 1})
+    if not isinstance(keep, dict) or keep.get("type") == "all":
+        return items, {}
+    turns = sorted({item.message for item in items if item.is_thinking})
+    kept_turns = set(turns[-int(keep["value"]) :])
+    kept = tuple(item for item in items if not item.is_thinking or item.message in kept_turns)
+    report = {"cleared_thinking_turns": len(turns) - len(kept_turns)}
+    return kept, report if len(kept) < len(items) else {}
+
+
+def _clear_tool_uses(
+    head: int, items: Parts, edit: Json, profile: Profile, scales: Scales
+) -> tuple[Parts, dict[str, int]]:
+    calls = {item.block["id"]: item for item in items if item.kind == "tool_use"}
+    trigger = edit.get("trigger") or {"type": "input_tokens", "value": DEFAULT_TRIGGER}
+    reached = len(calls) if trigger["type"] == "tool_uses" else head + total(items)
+    keep = (edit.get("keep") or {}).get("value", DEFAULT_KEEP)
+    old = list(calls)[: max(0, len(calls) - keep)]
+    targets = {name for name in old if calls[name].block["name"] not in (edit.get("exclude_tools") or ())}
+    if reached <= trigger["value"] or not targets:
+        return items, {}
+    inputs = edit.get("clear_tool_inputs") or ()
+
+    def cleared(item: PromptPart) -> PromptPart:
+        if item.kind == "tool_result" and item.block["tool_use_id"] in targets:
+            block = {**item.block, "content": CLEARED}
+        elif (
+            item.kind == "tool_use"
+            and item.block["id"] in targets
+            and (inputs is True or item.block["name"] in inputs)
+        ):
+            block = {**item.block, "input": {}}
+        else:
+            return item
+        name, tokens = scales.weigh(block, profile.tokenizer, item.role)
+        opens = scales.counter.per_message if item.index == 0 else 0
+        return replace(item, block=block, digest=name, tokens=tokens + opens)
+
+    kept = tuple(map(cleared, items))
+    if total(items) - total(kept) < ((edit.get("clear_at_least") or {}).get("value") or 1):
+        return items, {}
+    return kept, {"cleared_tool_uses": len(targets)}
+
+
+def without_deleted(shown: Parts, items: Parts) -> tuple[Parts, int]:
+    """The parts with deleted results at no cost, and how many tokens that saves; raises for an unknown reference.
+
+    This is an extension of the simulator, off unless switched on, that no public API has: a tool result may carry a
+    `cache_reference`, and a `cache_edits` block in a later message deletes results by reference. What is deleted is not
+    shown or charged any more, but the prefix keeps its hash, so the cache holds. The block must be sent again at its
+    place, or the prefix is a different one.
+    """
+    known = {item.block["cache_reference"] for item in items if item.block.get("cache_reference")}
+    gone: set[object] = set()
+    for item in (item for item in items if item.kind == "cache_edits"):
+        for place, edit in enumerate(item.block["edits"]):
+            reference = edit.get("cache_reference") if isinstance(edit, dict) else None
+            if not isinstance(edit, dict) or edit.get("type") != "delete" or reference not in known:
+                raise invalid(f"{item.path}.cache_edits.edits.{place}: no result has that cache_reference")
+            gone.add(reference)
+    kept = tuple(
+        replace(part, tokens=0) if part.block.get("cache_reference") in gone else part for part in shown
+    )
+    return kept, total(shown) - total(kept)
