@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 
 from msgspec import Struct
 
 from sevenfold.layers.compact.summary import quotations, vocabulary
 from sevenfold.layers.compact.summary.acts import COMMAND, Act, asked_for, named
 from sevenfold.layers.compact.summary.evidence import Evidence, in_english
-from sevenfold.layers.compact.summary.quotations import CODE, QUOTED
+from sevenfold.layers.compact.summary.quotations import Quotation, substituted
 from sevenfold.layers.compact.summary.vocabulary import any_of, words
 
 MARK = "[not in the record]"
@@ -57,6 +58,7 @@ _DENIES_NOTHING = _pattern(rf"\b{any_of(vocabulary.DENIES_NOTHING)}\b", r"`[^`\n
 _SUPPOSES = _pattern(rf"(?:\b{any_of(vocabulary.SUPPOSES)}|\A\W*should)\b[^,.;:]*\Z")
 _SPEAKS = _pattern(rf"{_USER}(?:{_SOME}(?:{_SAYS}|{_GIVES}|{_ORDERS}))?\W*\Z|{_LEAVE}\W*\Z")
 _SPOKE = _pattern(rf"\W*{_USER} {_SAYS}")
+_CODE = re.compile(r"`[^`\n]*`")
 _COPIES = re.compile(r"(<said\b[^>\n]*>)(.*?)(</said>|\Z)", re.DOTALL)
 _FRAMES = re.compile(r"<(?=/?(?:said|recorded)\b)")
 _ENTRY = re.compile(r"\s*(?:[-*•+]|\d+[.)])\s+(?:\[[ x]\]\s+)?")
@@ -119,7 +121,7 @@ class _Marker:
         return said
 
     def _rests(self, sentence: str, before: str, lead: str) -> bool:
-        quotes = quotations.quotations(sentence)
+        quotes = [quote.words for quote in quotations.quotations(sentence)]
         if any(len(quote.split()) > 1 and self._evidence.said_by_user(quote) for quote in quotes):
             return True
         if not self._english and not in_english(sentence):
@@ -139,7 +141,7 @@ def claimed(sentence: str, before: str = "") -> tuple[Act | None, str] | None:
     ``before`` is what precedes it on its line, which "the user approved it" is about.
     """
     sentence = sentence[:_LONGEST]
-    said = CODE.sub(_command, QUOTED.sub(_speech, sentence))
+    said = _CODE.sub(_command, substituted(sentence, partial(_speech, sentence)))
     if _denied(sentence):
         return None
     if _BLANKET.search(said):
@@ -166,16 +168,14 @@ def _listed(entry: str, lead: str) -> tuple[Act, str] | None:
 
 
 def _denied(sentence: str) -> bool:
-    outside = _DENIES_NOTHING.sub(" ", QUOTED.sub(" ", sentence))
+    outside = _DENIES_NOTHING.sub(" ", substituted(sentence, lambda _: " "))
     return outside.rstrip(" *_").endswith("?") or bool(_DENIES.search(outside))
 
 
-def _speech(quote: re.Match[str]) -> str:
+def _speech(sentence: str, quote: Quotation) -> str:
     """A quotation is part of what is claimed only where the user is said to have said it."""
-    before, behind = quote.string[: quote.start()], quote.string[quote.end() :]
-    return (
-        f"user: {quotations.inside(quote)}" if _SPEAKS.search(before) or _SPOKE.match(behind) else " QUOTE "
-    )
+    users = _SPEAKS.search(sentence[: quote.start]) or _SPOKE.match(sentence[quote.end :])
+    return f"user: {quote.words}" if users else " QUOTE "
 
 
 def _command(code: re.Match[str]) -> str:
