@@ -64,13 +64,15 @@ _OUTPUT = re.compile(r"[\w./\\-]+:\d+|[-=+|#>$]{2,}|\[?\d{2,4}[-:/]\d\d|(?:at|Fi
 """How a line of a program's output begins, which users paste."""
 LONGEST_SENTENCE = 400
 _ALLOWS = re.compile(
-    r"\byou (?:can|may|are (?:free|allowed) to|have my)\b|\bfeel free\b|\bgo ahead\b|\bno need to ask\b|\bgo for it\b"
-    r"|\bit(?:['’]?s| is) (?:ok|okay|fine|alright|all right) (?:to|if)\b|\bi(?:['’]m| am) (?:ok|okay|fine) with\b",
+    r"\byou (?:can|may|are (?:free|allowed) to|have my)\b(?! (?:see|find|tell|also|imagine|want))|\bfeel free\b|\bgo ahead\b"
+    r"|\bno need to ask\b|\bgo for it\b|\bit(?:['’]?s| is) (?:ok|okay|fine|all right) (?:to|if)\b|\bi(?:['’]m| am) "
+    r"(?:ok|okay|fine) with\b",
     re.IGNORECASE,
 )
 _REFUSES = re.compile(
-    r"\b(?:don['’]?t|do not|never|must ?n[o'’]?t|may not|not allowed|you (?:can['’]?t|cannot)|hands off"
-    r"|stay away from)\b",
+    r"(?:\A|[,;:–—(-]\s*|\b(?:please|but|and|so|also|then|just|no)\s+)(?:don['’]?t|do not|never)\b"
+    r"|\byou (?:must ?n[o'’]?t|may not|can['’]?t|cannot|should(?:n['’]?t| not| never)|are not allowed)\b"
+    r"|\bhands off\b|\bstay away from\b|\bis not allowed\b",
     re.IGNORECASE,
 )
 _ASSENTS = re.compile(

@@ -111,7 +111,6 @@ def _request(facts: Facts) -> Iterable[str]:
     if len(facts.messages) > 1 and not facts.prose:
         first = facts.messages[0]
         yield f"- what the user said first: {_begin(Quote(first.head, first.record), facts)}"
-    if facts.messages:
         yield "- Section 6 has every message, section 9 the newest."
 
 
