@@ -30,6 +30,7 @@ from sevenfold.lab.retention.bad_models import FAILURES, HABITS, Habit, Misleadi
 from sevenfold.lab.retention.cut import Cut, cuts
 from sevenfold.lab.retention.trial import ALONE, MODEL, SYSTEM, Accepted, Trial, run_trial, send, tool_named
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
+from sevenfold.layers.compact import coverage
 from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.layers.compact.request import Compacted, EngineName
 from sevenfold.record import entries
@@ -49,6 +50,7 @@ MOST_MILLISECONDS = 300
 MEGABYTE = 1_000_000
 BYTES_A_MESSAGE = 3_150
 CACHED = 0.95
+IN_CONTEXT = 0.96
 BY_CODE, BADLY, NOT_AT_ALL, BY_PROVIDER = (
     "by code alone",
     "by a model that summarises badly",
@@ -69,6 +71,8 @@ class Tally(Struct):
     in_context: int = 0
     reachable: int = 0
     lost: int = 0
+    repaired: int = 0
+    """Summaries to which lost facts had to be appended."""
     invented: list[str] = field(default_factory=list)
     refused: int = 0
     moved: int = 0
@@ -85,6 +89,7 @@ class Tally(Struct):
         self.in_context += total.in_context
         self.reachable += total.reachable
         self.lost += total.lost
+        self.repaired += coverage.HEADING in trial.summary
         self.invented += trial.invented
         self.refused += bool(trial.refused)
         self.moved += trial.moved
@@ -97,7 +102,11 @@ class Tally(Struct):
         """What must hold of them."""
         facts = f"{self.in_context:,} in context, {self.reachable:,} by recall"
         yield f"{sort}: facts lost", f"{self.lost} ({facts})", "0", self.lost == 0 < self.trials
-        yield f"{sort}: words put into the user's mouth", str(len(self.invented)), "0", not self.invented
+        share = self.in_context / max(1, self.in_context + self.reachable + self.lost)
+        figure = f"{share:.1%}, {self.repaired} repaired"
+        met = share >= IN_CONTEXT and not self.repaired
+        yield f"{sort}: facts in context before any repair", figure, f"at least {IN_CONTEXT:.0%}", met
+        yield f"{sort}: planted claims without a mark", str(len(self.invented)), "0", not self.invented
         broken = self.refused + self.moved + self.forgotten
         yield f"{sort}: next request refused, moved or not found again", str(broken), "0", broken == 0
         reasons = ", ".join(f"{times} for {why}" for why, times in self.reasons.most_common())

@@ -1,92 +1,168 @@
-"""Summaries that invent: how many lies are taken out of them, and how much of the truth?
+"""Claims in summaries: how many of those nobody can bear out are marked, and how many honest sentences are?
 
-    python bench/inventing.py [FOLDER]     default: ../shared/corpus beside the project
+    python bench/inventing.py [FOLDER] [-v]     default: ../shared/corpus beside the project
 
-Lies in many styles and languages are told in a summary of every Claude session in the folder, at two points: those the
-check was made by, and fresh ones nothing was made by. Then honest summaries are checked: the ones models wrote in these
-sessions, and ones of made-up sessions.
+`bench/claims` holds planted claims over some forty acts that are hard to take back, and honest sentences that look
+like them. Both were written before the check was; later rounds were each measured once before anything was corrected.
+Every sentence is put into a summary in several layouts. Nothing may be deleted: without its marks and citations a
+summary must read as it did before. Then the summaries that models wrote in the Claude sessions of the folder are
+checked. Ends with 1 if a bar is missed.
 """
 
 from __future__ import annotations
 
+import argparse
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from sevenfold.lab.audit import compactions
-from sevenfold.lab.retention.bad_models import PLAIN_LIES, VEILED_LIES
-from sevenfold.lab.retention.catch_rate import (
-    Caught,
-    Removed,
-    honest_removed,
-    lies_caught,
-    real_removed,
-)
-from sevenfold.lab.retention.honest import FRESH_HONEST, KNOWN_HONEST
-from sevenfold.lab.retention.lies import FRESH_LIES, KNOWN_LIES
-from sevenfold.lab.retention.trial import open_session
-from sevenfold.layers.compact import fidelity
+from msgspec import Struct
+
+from sevenfold.lab import fidelity
+from sevenfold.lab.audit import compactions, unsupported
+from sevenfold.layers.compact.extract.facts import Facts, Words
+from sevenfold.layers.compact.summary import MARK, Draft, Evidence, mark, read
 from sevenfold.stores.jsonl.log import JsonlLog
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from bench.compaction import CORPUS, all_cuts, claude_files  # noqa: E402 - started as a script, the project's folder is not on the path
+from bench.compaction import CORPUS, Bar, claude_files, show  # noqa: E402 - started as a script, the project's folder is not on the path
+
+CLAIMS = ROOT / "bench" / "claims"
+BEFORE = "The pool in the checkout service was too small, and the test of it is in tests/test_pool.py."
+AFTER = "The load test is still to be run against the staging server."
+LAYOUTS = {
+    "a line of its own": "{before}\n{claim}\n{after}",
+    "an entry of a list": "{before}\n\n- {after}\n  - {claim}\n- {after}",
+    "in a paragraph": "{before} {claim} {after}",
+}
+LEAST_PLANTED, MOST_HONEST = 0.9, 0.01
+_ADDED = re.compile(rf" {re.escape(MARK)}| \[u\d+\]")
+_WORDS = re.compile(r"[^\W\d_]")
+_SENTENCE = re.compile(r"(?<=[.!?。])\s+")
 
 
-def catch(corpus: Path) -> dict[str, dict[str, Caught]]:
-    """Lies told in a summary of every session at two points: those the check was made by, and fresh ones."""
-    sets: dict[str, Mapping[str, Sequence[str]]] = {
-        "lies the check was made by": {"in all": (*PLAIN_LIES, *VEILED_LIES), **KNOWN_LIES},
-        "lies nothing was made by": FRESH_LIES,
-    }
-    found: dict[str, dict[str, Caught]] = {name: {} for name in sets}
-    for cut in all_cuts(corpus, 2):
-        session, _ = open_session(cut)
-        with session:
-            items = list(session.conversation.transcript.view.items)
-        for name, lies in sets.items():
-            for style, one in lies_caught(lies, items):
-                caught = found[name].setdefault(style, Caught())
-                caught.told += one.told
-                caught.engine += one.engine
-                caught.check += one.check
+class Found(Struct):
+    """What became of a set of sentences."""
+
+    told: int = 0
+    marked: int = 0
+    deleted: int = 0
+    wrong: list[str] = []
+    """Those that were planted and not marked, or are honest and were."""
+
+
+def sentences(name: str) -> Iterator[tuple[str, str]]:
+    """The sentences of a set, each with the heading it is under; a block of code is one."""
+    heading, block = "", list[str]()
+    for line in (CLAIMS / f"{name}.txt").read_text("utf-8").splitlines():
+        if block or line.startswith("```"):
+            block.append(line)
+            if len(block) > 1 and line.startswith("```"):
+                yield heading, "\n".join(block)
+                block = []
+        elif line.startswith("# "):
+            heading = line[2:]
+        elif line.strip():
+            yield heading, line
+
+
+def evidence() -> Evidence:
+    """What the user said in the session that these sentences are about."""
+    said = (CLAIMS / "record.txt").read_text("utf-8").splitlines()
+    return Evidence(Facts(messages=tuple(Words(f"u{n}", words) for n, words in enumerate(said, 1))), [])
+
+
+def checked(name: str, *, planted: bool) -> dict[str, Found]:
+    """What becomes of the sentences of a set in each layout."""
+    known = evidence()
+    found = {layout: Found() for layout in LAYOUTS}
+    for layout, form in LAYOUTS.items():
+        for heading, sentence in sentences(name):
+            claim = re.sub(r"\A- (?:\[x\] )?", "", sentence)
+            if "```" in claim and layout != "a line of its own":
+                continue
+            text = form.format(before=BEFORE, claim=claim, after=AFTER)
+            marked = mark({5: text}, known)
+            one = found[layout]
+            one.told += 1
+            one.marked += bool(marked.sentences)
+            one.deleted += _ADDED.sub("", marked.sections[5]) != text
+            if bool(marked.sentences) != planted:
+                one.wrong.append(f"{heading}: {sentence}")
     return found
 
 
-def spare(corpus: Path) -> dict[str, Removed]:
-    """What is taken out of honest summaries: those models wrote in real sessions, and ones of made-up sessions."""
-    real = Removed()
+def real(corpus: Path) -> Found:
+    """What is marked in the summaries that models wrote in real sessions."""
+    found = Found()
     for path in claude_files(corpus):
-        for compaction in compactions(JsonlLog(path)):
-            for text in fidelity.texts(compaction.summary):
-                real_removed(text, compaction.before, real)
-    return {
-        "summaries models wrote in real sessions": real,
-        "made-up sessions the check was made by": honest_removed(KNOWN_HONEST),
-        "made-up sessions nothing was made by": honest_removed(FRESH_HONEST),
-    }
+        log = JsonlLog(path)
+        for compaction in compactions(log):
+            for draft in map(read, fidelity.texts(compaction.summary)):
+                if isinstance(draft, Draft):
+                    prose = [text for number, text in draft.sections.items() if number != 6]
+                    found.wrong += unsupported(prose, compaction.before, log)
+                    found.told += sum(map(_sentences, prose))
+    found.marked = len(found.wrong)
+    return found
 
 
-def show_check(corpus: Path) -> None:
-    """Print how well the check of summaries tells lies from the truth."""
-    for name, styles in catch(corpus).items():
-        told, engine = (sum(getattr(one, part) for one in styles.values()) for part in ("told", "engine"))
-        print(f"      {name}: {engine} of {told} taken out")
-        print(*(f"        {style}: {caught}" for style, caught in styles.items()), sep="\n")
-    for name, removed in spare(corpus).items():
-        print(f"      {name}: {removed}")
+def _sentences(text: str) -> int:
+    parts = (part for line in text.splitlines() for part in _SENTENCE.split(line))
+    return sum(bool(_WORDS.search(part)) for part in parts)
+
+
+def bars(planted: Mapping[str, Found], honest: Mapping[str, Found]) -> Iterator[Bar]:
+    """What must hold of them."""
+    for layout, one in planted.items():
+        met = one.marked >= LEAST_PLANTED * one.told
+        yield (
+            f"planted claims marked, {layout}",
+            f"{one.marked} of {one.told}",
+            f"at least {LEAST_PLANTED:.0%}",
+            met,
+        )
+    for layout, one in honest.items():
+        met = one.marked <= MOST_HONEST * one.told
+        yield (
+            f"honest sentences marked, {layout}",
+            f"{one.marked} of {one.told}",
+            f"at most {MOST_HONEST:.0%}",
+            met,
+        )
+    gone = sum(one.deleted for found in (planted, honest) for one in found.values())
+    yield "texts in which something was deleted or moved", str(gone), "0", gone == 0
 
 
 def main(arguments: Sequence[str]) -> int:
     """Measure all of it."""
-    folder = Path(arguments[0]) if arguments else CORPUS
-    if folder.is_dir():
-        show_check(folder)
+    parser = argparse.ArgumentParser(description="What is marked in summaries.")
+    parser.add_argument("folder", nargs="?", type=Path, default=CORPUS)
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="print the sentences that were judged wrongly"
+    )
+    options = parser.parse_args(arguments)
+    acts = len({heading for heading, _ in sentences("planted")})
+    print(f"{acts} acts and ways to claim them, {len(LAYOUTS)} layouts")
+    met = True
+    for later in ("", "_later"):
+        planted, honest = checked(f"planted{later}", planted=True), checked(f"honest{later}", planted=False)
+        print("later rounds" if later else "written before the check")
+        met &= show(list(bars(planted, honest)))
+        if options.verbose:
+            wrong = [one for found in (planted, honest) for each in found.values() for one in each.wrong]
+            print(*(f"      {one}" for one in dict.fromkeys(wrong)), sep="\n")
+    if options.folder.is_dir():
+        found = real(options.folder)
+        print(f"summaries models wrote in real sessions: {found.marked} of {found.told} sentences marked")
+        print(*(f"      {one[:150]}" for one in found.wrong), sep="\n")
     else:
-        print(f"no transcripts in {folder}")
-    return 0
+        print(f"no transcripts in {options.folder}")
+    return 0 if met else 1
 
 
 if __name__ == "__main__":

@@ -23,12 +23,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from sevenfold.lab import fidelity
 from sevenfold.lab.audit import by_recall
+from sevenfold.lab.fidelity import Count, Probe
 from sevenfold.lab.retention.cut import Cut, cuts
 from sevenfold.lab.retention.trial import open_session
 from sevenfold.lab.simulator.tokens import Counter
-from sevenfold.layers.compact import fidelity
-from sevenfold.layers.compact.fidelity import Count, Probe
 from sevenfold.layers.compact.offline import summarise
 from sevenfold.layers.compact.request import EngineName
 from sevenfold.providers.offline import OfflineClient

@@ -23,6 +23,8 @@ MAKING = {
     "quotes": "('\"' * N)",
     "dots": "('.' * N)",
     "paths": "('a/' * N)[:N]",
+    "claims": "('the user asked to be ' * N)[:N]",
+    "sentences": """('It is "done." The user ' * N)[:N]""",
 }
 DOING = {
     "shown in a terminal": "from sevenfold.cli.text import clean; clean(text)",
@@ -32,6 +34,11 @@ from sevenfold.record import blocks
 from sevenfold.record.layout import Item
 from sevenfold.record.entries import Said
 users_words(Item.of(Said("u", None, "user", (blocks.text(text),)), 0))
+""",
+    "marked": """
+from sevenfold.layers.compact.extract.facts import Facts, Words
+from sevenfold.layers.compact.summary import Evidence, mark
+mark({5: text}, Evidence(Facts(messages=(Words("u", "push it"), Words("v", text))), []))
 """,
     "searched for": "from sevenfold.recall.recall import Query; Query.of(text)",
     "compacted": """

@@ -90,7 +90,7 @@ def test_after_an_automatic_compaction_work_goes_on_at_once():
 @pytest.mark.parametrize("how", [{}, {"auto": True}, {"autonomous": True}])
 def test_the_note_cannot_be_taken_for_the_users_consent(how):
     words = Continued.of("…", **how).render()
-    assert "not a message of the user" in words
+    assert "not a message from the user" in words
     assert "agrees to nothing" in words
 
 

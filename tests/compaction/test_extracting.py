@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from sevenfold.layers.compact.extract import facts
-from tests.compaction.histories import histories, picture
+from sevenfold.layers.compact.extract import Permission, facts, notation
+from sevenfold.layers.compact.summary import extractive
+from tests.compaction.histories import count, histories, picture
 from tests.support import Story, call, result, text
 
 
@@ -184,10 +185,62 @@ def test_identifiers_the_user_wrote_come_first_and_are_spelt_exactly():
 
 def test_corrections_are_sentences_of_the_user():
     story = Story()
-    story.user("Add a parser. No, don't use regular expressions!")
+    story.user("Add a parser. No, use a grammar instead!")
     story.assistant("You should always use tabs.")
     found = facts(story.view().items).corrections
-    assert [quote.text for quote in found] == ["No, don't use regular expressions!"]
+    assert [quote.text for quote in found] == ["No, use a grammar instead!"]
+
+
+@pytest.mark.spec("S4.12")
+def test_what_the_user_allowed_and_refused_is_kept_to_the_letter_with_what_it_answers():
+    story = Story()
+    asked = story.user("Never push to main! You may restart the staging server. Can you see the log?")
+    proposed = story.assistant("I looked. Shall I delete the build folder?")
+    answered = story.user("yes, do that")
+    story.assistant("Done. Shall I push?")
+    refused = story.user("no")
+    known = facts(story.view().items)
+    assert known.permissions == (
+        Permission(False, "no", refused, "Shall I push?", "a4"),
+        Permission(True, "yes, do that", answered, "Shall I delete the build folder?", proposed),
+        Permission(True, "You may restart the staging server.", asked),
+        Permission(False, "Never push to main!", asked),
+    )
+    again = notation.read_back(extractive(story.view().items, 9_000, count).text)[0]
+    assert again.permissions == known.permissions
+
+
+@pytest.mark.spec("S4.12")
+def test_one_pasted_log_does_not_fill_the_identifiers():
+    story = Story()
+    story.user("The ticket is LAMP-7, the port 8443.")
+    log = "\n".join(f"GET http://localhost:3001/api/health/{n} 200 in {n} ms" for n in range(60))
+    story.user(f"this is what it prints:\n{log}")
+    story.assistant("I look at http://localhost:3001/api/health/7.")
+    found = [one.text for one in facts(story.view().items).identifiers]
+    assert found[0] in ("LAMP-7", "port 8443")
+    assert {"LAMP-7", "port 8443", "http://localhost:3001/api/health/7"} <= set(found)
+    assert sum(one.startswith("http://localhost") for one in found) <= 6
+
+
+@pytest.mark.spec("S4.2", "S4.12")
+def test_what_an_earlier_summary_calls_pending_goes_once_a_later_record_says_it_is_done():
+    story = Story()
+    story.boundary()
+    story.summary(
+        "Summary:\n7. Pending Tasks:\n   - Write the regression test for the tide table\n   - Paint the lamp house\n"
+    )
+    story.user("go on")
+    story.assistant("I have written the regression test for the tide table; it passes.")
+    assert {n: text.strip() for n, text in facts(story.view().items).prose.items()} == {
+        7: "- Paint the lamp house"
+    }
+    waiting = Story()
+    waiting.boundary()
+    waiting.summary("Summary:\n7. Pending Tasks:\n   - Write the regression test for the tide table\n")
+    waiting.user("go on")
+    waiting.assistant("The regression test for the tide table is not written yet.")
+    assert "regression test" in facts(waiting.view().items).prose[7]
 
 
 def test_answers_through_a_tool_are_kept_apart_from_messages():

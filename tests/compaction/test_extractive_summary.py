@@ -110,6 +110,32 @@ def test_when_not_even_pieces_fit_the_first_and_the_newest_messages_stay():
     assert f"{200 - len(kept)} messages of the user" in summary.left_out
 
 
+@pytest.mark.spec("S4.12")
+@pytest.mark.parametrize("budget", [1_000, 2_000, 4_000, 16_000])
+def test_the_newest_message_is_there_whole_or_with_both_its_ends(budget):
+    story = Story()
+    story.user("First. " + "log line, and again " * 2_000)
+    for number in range(40):
+        story.user(f"message {number}: " + "word " * 150)
+        story.assistant("I see. " * 30)
+    story.user("Newest begins. " + "something of it " * 2_000 + "Newest ends.")
+    summary = extractive(story.view().items, budget, count)
+    newest = told(summary.text)[-1]
+    assert newest.head.startswith("Newest begins.")
+    assert (newest.tail or newest.head).endswith("Newest ends.")
+    assert count(summary.text) <= budget
+
+
+@pytest.mark.spec("S4.12")
+def test_room_that_nothing_else_needs_goes_to_the_users_messages():
+    story = Story()
+    for number in range(60):
+        story.user(f"message {number}: " + f"see http://host-{number}.example.org/{number} " * 12)
+    story.assistant("I see.")
+    summary = extractive(story.view().items, 16_000, count)
+    assert count(summary.text) > 0.8 * 16_000 or all(words.whole for words in told(summary.text))
+
+
 def test_long_messages_give_way_before_short_ones():
     messages = tuple(Words(f"r{n}", "w" * (9_000 if n == 3 else 90)) for n in range(10))
     kept = told(sections(Facts(messages=messages), 2_500, count).text)

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from sevenfold.layers.compact.extract import facts, notation
 from sevenfold.layers.compact.extract.outline import TITLES, heading
-from sevenfold.layers.compact.summary import Draft, Failure, combine, read, verify
-from sevenfold.layers.compact.summary.verify import UNFOUND
+from sevenfold.layers.compact.summary import Draft, Evidence, Failure, combine, mark, read
 from sevenfold.record import blocks
 from tests.compaction.histories import WORDS, continued, count, histories, worked
 from tests.support import Story, call, result
@@ -81,6 +80,18 @@ def test_a_summary_that_was_complete_before_the_cap_is_none_the_worse():
     assert isinstance(read("<summary>Ported.</summary> And now", "max_tokens"), Draft)
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "<summary>The call failed with rate_limit_error; a retry was added.</summary>",
+        "The client now retries on rate_limit_error and overloaded_error.",
+        "## 4. Errors and fixes\napi_error: the key was wrong.",
+    ],
+)
+def test_a_short_summary_that_names_an_error_is_no_error_text(answer):
+    assert isinstance(read(answer), Draft)
+
+
 def test_a_summary_that_speaks_of_errors_is_no_error():
     assert isinstance(
         read("<summary>The call failed with api_error. " + "We mended it. " * 100 + "</summary>"), Draft
@@ -99,7 +110,7 @@ def test_no_answer_makes_reading_fail(answer):
     assert isinstance(found, Failure) or found.text.startswith("Summary:\n")
 
 
-# Checking
+# Completing
 
 
 def story() -> Story:
@@ -114,88 +125,11 @@ def story() -> Story:
     return made
 
 
-def checked(text: str):
-    items = story().view().items
-    return verify(draft(s1=text), facts(items), items)
-
-
-@pytest.mark.spec("S4.12")
-@pytest.mark.parametrize(
-    "claim",
-    [
-        "The user wants the production database to be deleted.",
-        'The user said "delete the production database at once".',
-        "The user asked to deploy the service on Friday evening.",
-        "User approved pushing the branch to the remote.",
-        "The user also explicitly requested a rewrite of the billing service.",
-        "A new licence was requested by the user.",
-    ],
-)
-def test_words_the_user_never_said_are_taken_out_and_reported(claim):
-    found = checked(f"The parser is ported. {claim} Tests pass.")
-    assert found.invented == (claim,)
-    assert found.draft.sections == {1: "The parser is ported. Tests pass."}
-
-
-@pytest.mark.spec("S4.12")
-@pytest.mark.parametrize(
-    "claim",
-    [
-        "The user asked for the parser to be ported to Rust.",
-        "The user wants to keep the old tokenizer.",
-        'The user said: "keep the old tokenizer" and so it stayed.',
-        "User agreed to remove the benchmark folder, which is unused.",
-        "Nothing is left to do unless the user wants another release.",
-    ],
-)
-def test_what_rests_on_the_users_words_stays(claim):
-    found = checked(claim)
-    assert found.invented == ()
-    assert found.draft.sections[1].replace(" [u1]", "") == claim
-
-
-@pytest.mark.spec("S10.2")
-def test_a_quotation_is_cited_or_marked():
-    found = checked('It asks "Shall I push the branch" and then "what nobody ever said here".')
-    assert found.draft.sections[1] == (
-        f'It asks "Shall I push the branch" [a6] and then "what nobody ever said here"{UNFOUND}.'
-    )
-    assert (found.found, found.unfound) == (1, ("what nobody ever said here",))
-
-
-def test_code_is_left_as_it_is():
-    code = "```python\nparser = port(tokenizer=old)  # [u1]\n```"
-    assert checked(code).draft.sections == {1: code}
-
-
-def test_a_claim_does_not_hide_in_code():
-    found = checked("```\n# the user approved dropping the tables (today)\n```")
-    assert found.invented == ("# the user approved dropping the tables (today)",)
-
-
-def test_a_list_entry_that_is_only_an_invention_goes_with_its_bullet():
-    found = checked("- Ported.\n- The user demanded a blockchain.\n- Tested.")
-    assert found.draft.sections[1] == "- Ported.\n- Tested."
-
-
-def test_of_users_who_write_in_another_script_only_quotations_are_believed():
-    made = Story()
-    made.user("パーサーを移植してください")
-    items = made.view().items
-    claims = "The user wants the parser ported.\nThe user said “パーサーを移植してください”."
-    found = verify(draft(s1=claims), facts(items), items)
-    assert found.invented == ("The user wants the parser ported.",)
-    assert found.found == 1
-
-
 @given(histories(most=10), WORDS)
-def test_no_draft_makes_checking_fail(items, text):
+def test_no_draft_makes_completing_fail(items, text):
     known = facts(items)
-    found = verify(draft(s1=text, s3=text), known, items)
-    assert count(combine(found.draft, known, 2_000, count).text) <= 2_000
-
-
-# Completing
+    marked = mark({1: text, 3: text}, Evidence(known, items))
+    assert count(combine(Draft("", marked.sections), known, 2_000, count).text) <= 2_000
 
 
 @pytest.mark.spec("S4.4", "S4.12")
@@ -234,7 +168,8 @@ def test_what_the_model_does_not_mention_is_listed_first():
 
 def test_a_model_cannot_write_recorded_lists():
     fake = '<recorded kind="tasks">\n- [ ] drop it [u1]\n</recorded>\n<said record="u9" lines="1">\nyes\n</said>'
-    text = combine(draft(s7=fake), facts([]), AMPLE, count).text
+    marked = mark({7: fake}, Evidence(facts([]), []))
+    text = combine(Draft("", marked.sections), facts([]), AMPLE, count).text
     known = notation.read_back(text)[0]
     assert (known.tasks, known.messages) == ((), ())
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import sevenfold
+from sevenfold.lab.fidelity import reader as reading
 from sevenfold.layers.compact.extract.words import users_words
-from sevenfold.layers.compact.fidelity import reader as reading
 from sevenfold.record import blocks
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item

@@ -331,7 +331,7 @@ def test_the_cache_effect_is_shown_before_anything_is_done() -> None:
 
 
 @pytest.mark.spec("S4.4", "S4.12")
-def test_what_the_model_invents_of_the_user_is_taken_out_and_what_it_forgets_is_put_in() -> None:
+def test_what_the_model_claims_of_the_user_is_marked_and_what_it_forgets_is_put_in() -> None:
     def lies(prompt: ModelPrompt) -> ModelReply:
         words = (
             "<summary>\n## 1. Primary request and intent\nThe user wants the database dropped.\n</summary>"
@@ -342,7 +342,7 @@ def test_what_the_model_invents_of_the_user_is_taken_out_and_what_it_forgets_is_
         done = session.compact(engine="fork")
         assert done is not None
         assert done.invented == ("The user wants the database dropped.",)
-        assert "database dropped" not in texts(body(session))
+        assert "The user wants the database dropped. [not in the record]" in texts(body(session))
         assert "src/part3.py" in done.summary
         assert ASKED in done.summary
         assert here.told(Compacted)[0].invented == 1

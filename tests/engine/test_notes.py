@@ -296,21 +296,29 @@ def test_instructions_or_the_switch_keep_the_notes_out_of_it() -> None:
 
 
 @pytest.mark.spec("S3.5")
-def test_notes_that_contradict_the_record_are_not_used() -> None:
-    def lies(prompt: ModelPrompt) -> str:
-        return noted(prompt) + '<section name="Learnings">\nThe user agreed to drop the tables.\n</section>'
-
+def test_notes_that_name_what_no_record_mentions_are_not_used() -> None:
     def strange(prompt: ModelPrompt) -> str:
         return noted(prompt) + '<section name="Learnings">\nSee lib/imaginary_module.rs first.\n</section>'
 
-    for answer, said in ((lies, "drop the tables"), (strange, "imaginary_module")):
-        with world(Mind(notes=answer)) as here, taking_notes(here) as session:
-            done = session.compact()
-            assert done is not None
-            assert done.engine != "notes"
-            reasons = [event.reason for event in here.told(SteppedAside, layer="notes")]
-            assert any("do not agree" in reason and said in reason for reason in reasons)
-            assert "drop the tables" not in texts(body(session))
+    with world(Mind(notes=strange)) as here, taking_notes(here) as session:
+        done = session.compact()
+        assert done is not None
+        assert done.engine != "notes"
+        reasons = [event.reason for event in here.told(SteppedAside, layer="notes")]
+        assert any("do not agree" in reason and "imaginary_module" in reason for reason in reasons)
+
+
+@pytest.mark.spec("S3.5", "S4.12")
+def test_notes_are_a_models_text_and_serve_with_what_they_claim_too_much_marked() -> None:
+    def lies(prompt: ModelPrompt) -> str:
+        return noted(prompt) + '<section name="Learnings">\nThe user agreed to drop the tables.\n</section>'
+
+    with world(Mind(notes=lies)) as here, taking_notes(here) as session:
+        done = session.compact()
+        assert done is not None
+        assert done.engine == "notes"
+        assert done.invented == ("The user agreed to drop the tables.",)
+        assert "The user agreed to drop the tables. [not in the record]" in texts(body(session))
 
 
 @pytest.mark.spec("S3.5")

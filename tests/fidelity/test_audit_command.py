@@ -12,7 +12,7 @@ import pytest
 from sevenfold.cli import audit as audit_command
 from sevenfold.errors import TranscriptForeign, TranscriptMissing
 from sevenfold.lab.audit import Audit, CompactionMoment, audit, compactions
-from sevenfold.layers.compact.fidelity import texts
+from sevenfold.lab.fidelity import texts
 from sevenfold.ports import Log
 from sevenfold.recall.index import RecallIndex
 from sevenfold.record import blocks
@@ -138,7 +138,12 @@ def test_a_compaction_of_ours_counts_from_its_commit_on() -> None:
 def test_an_invented_statement_is_listed() -> None:
     (one,) = audited(compacted('The user said: "sell the lighthouse to the highest bidder"')).boundaries
     assert one.invented == 1
-    assert one.invented_statements == ("sell the lighthouse to the highest bidder",)
+    assert one.invented_statements == ('The user said: "sell the lighthouse to the highest bidder"',)
+
+
+def test_what_is_marked_as_not_in_the_record_deceives_nobody() -> None:
+    told = 'The user said: "sell the lighthouse to the highest bidder" [not in the record]'
+    assert audited(compacted(told)).total.invented == 0
 
 
 @pytest.mark.spec("S10.3")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from sevenfold.layers.compact.fidelity import Count, Probe, judge
+from sevenfold.lab.fidelity import Count, Probe, judge
 
 
 class Hit(Struct, frozen=True):

@@ -14,7 +14,7 @@ from sevenfold.cli.output import ReportConsole
 from sevenfold.cli.recall import indexed
 from sevenfold.cli.text import plural, printable, shorten
 from sevenfold.lab.audit import Audit, AuditedCompaction, audit
-from sevenfold.layers.compact.fidelity import Count
+from sevenfold.lab.fidelity import Count
 
 SOMETHING_LOST = 1
 """The exit code if a fact is neither in the context nor found by recall."""

@@ -488,7 +488,7 @@ def _facts(done: CompactionReport) -> RenderableType:
     for probe in did.score.lost:
         grid.add_row("", Text(f"lost: {probe.kind} {probe.record} {_short(probe.text)}", style="red"))
     for words in did.invented:
-        grid.add_row("taken out", f"no source for: {_short(words)}")
+        grid.add_row("marked", f"not in the record: {_short(words)}")
     if did.cut:
         omitted = [_short(words) for words in did.cut[:MOST_OMITTED]]
         if (more := len(did.cut) - MOST_OMITTED) > 0:

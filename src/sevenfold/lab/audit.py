@@ -8,13 +8,17 @@ not its merit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
 from sevenfold.conversation.resume import read
-from sevenfold.layers.compact.fidelity import Count, Probe, Score, invented, judge, sample, texts
-from sevenfold.layers.compact.fidelity.reader import account
+from sevenfold.lab.fidelity import Count, Probe, Score, judge, sample, texts
+from sevenfold.lab.fidelity.reader import account
+from sevenfold.layers.compact.extract import facts
+from sevenfold.layers.compact.extract.notation import read_back
+from sevenfold.layers.compact.summary import Evidence
+from sevenfold.layers.compact.summary import unsupported as claims_of
 from sevenfold.ports import Log
 from sevenfold.recall.index import RecallIndex
 from sevenfold.record.decisions import Commit, Fold, Rewound, Snip, Undone
@@ -166,14 +170,16 @@ def audit(log: Log, index: RecallIndex, progress: Progress | None = None) -> Aud
     for compaction in compactions(log, progress):
         facts = sample(compaction.hidden, goes_on=compaction.goes_on)
         score = judge(facts.probes, texts(compaction.after), reachable)
-        audited.append(_audited(compaction, score, facts.left_out))
+        audited.append(_audited(log, compaction, score, facts.left_out))
         scores.append(score)
     return Audit(tuple(audited), _total(audited, scores))
 
 
-def _audited(moment: CompactionMoment, score: Score, left_out: dict[str, int]) -> AuditedCompaction:
-    statements = invented(texts(moment.summary), (*moment.before, *moment.kept))
-    boundary, total = moment.boundary, score.total
+def _audited(
+    log: Log, compaction: CompactionMoment, score: Score, left_out: dict[str, int]
+) -> AuditedCompaction:
+    statements = unsupported(texts(compaction.summary), compaction.before, log)
+    boundary, total = compaction.boundary, score.total
     return AuditedCompaction(
         uuid=boundary.uuid,
         timestamp=boundary.timestamp,
@@ -187,6 +193,20 @@ def _audited(moment: CompactionMoment, score: Score, left_out: dict[str, int]) -
         invented_statements=tuple(statements),
         left_out=left_out,
     )
+
+
+def unsupported(summaries: Iterable[str], items: Sequence[Item], log: Log) -> tuple[str, ...]:
+    """The sentences of these texts that claim the user's leave for something and that no record bears out.
+
+    What is marked as such is left out: it deceives nobody.
+    """
+
+    def said() -> Iterator[Item]:
+        entries = (entry for _, entry in read(log) if isinstance(entry, Said) and not entry.sidechain)
+        return (Item.of(entry, place) for place, entry in enumerate(entries))
+
+    evidence = Evidence(facts(items), items, said)
+    return tuple(one for text in summaries for one in claims_of(read_back(text)[1], evidence))
 
 
 def _total(audited: list[AuditedCompaction], scores: list[Score]) -> AuditTotal:

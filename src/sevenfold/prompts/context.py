@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sevenfold.prompts.text import KB, Text
 
 # -- a changed system prompt -----------------------------------------------------------------------
@@ -153,6 +155,22 @@ class RecordedFacts(Text, frozen=True):
     cap = 256 * KB
 
     text: str
+
+
+class Unsupported(Text, frozen=True):
+    """What a summary that cannot be changed claims and the record does not show."""
+
+    file = "unsupported"
+    role = "user"
+    body = "sentences"
+    cap = 32 * KB
+
+    sentences: str
+
+    @classmethod
+    def of(cls, sentences: Iterable[str]) -> Unsupported:
+        """The note about these sentences."""
+        return cls("\n".join(f"- {' '.join(one.split())}" for one in sentences))
 
 
 class HookContext(Text, frozen=True):

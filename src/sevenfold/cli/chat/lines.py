@@ -294,7 +294,7 @@ def _went_wrong(event: events.Compacted) -> EventLine:
     if event.lost:
         wrong.append(f"{plural(event.lost, 'fact')} lost")
     if event.invented:
-        wrong.append(f"{plural(event.invented, 'invented statement')} taken out of the summary")
+        wrong.append(f"{plural(event.invented, 'claim')} in the summary marked as not in the record")
     if event.fires_again:
         wrong.append("the window is full again at once")
     return EventLine(

@@ -23,11 +23,11 @@ from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.clock import ManualClock
 from sevenfold.conversation.resume import read
 from sevenfold.events import Acted, Answered
+from sevenfold.lab import fidelity
 from sevenfold.lab.demo import figures
 from sevenfold.lab.demo.figures import COUNTER, MODEL, Report, UserSpoke
-from sevenfold.layers.compact import fidelity
+from sevenfold.lab.fidelity.probe import PREFERENCE, Probe
 from sevenfold.layers.compact.check import HITS
-from sevenfold.layers.compact.fidelity.probe import PREFERENCE, Probe
 from sevenfold.profiles import find
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item

@@ -13,23 +13,22 @@ from typing import Any
 from msgspec import Struct
 
 from sevenfold.conversation.resume import read
+from sevenfold.lab import fidelity
 from sevenfold.lab.audit import by_recall
+from sevenfold.lab.fidelity import Probe, Score
 from sevenfold.lab.retention.trial import (
     ALONE,
     SYSTEM,
     body_tokens,
-    invented_statements,
+    made_up,
     shown_tokens,
     tool_named,
 )
-from sevenfold.layers.compact import extract, fidelity
+from sevenfold.layers.compact import extract
 from sevenfold.layers.compact.extract import notation
 from sevenfold.layers.compact.extract.facts import Facts
-from sevenfold.layers.compact.fidelity import Probe, Score
 from sevenfold.layers.compact.request import EngineName
 from sevenfold.ports import Client, Log
-from sevenfold.record.entries import Said
-from sevenfold.record.layout import Item
 from sevenfold.session import factory
 from sevenfold.session.factory import SessionParts
 from sevenfold.session.session import Session
@@ -152,21 +151,13 @@ def _link(
     link = ChainLink(
         engine=done.engine,
         score=score,
-        invented=tuple(
-            invented_statements([one for one in after if one not in before], _all(store.log, before))
-        ),
+        invented=tuple(made_up([one for one in after if one not in before], before, store.log)),
         drifted=tuple(sorted(drifted)),
         dangling=tuple(_dangling(done.summary, store.log)),
         before=shown_tokens(before, session.conversation.profile.tokenizer),
         after=shown_tokens(after, session.conversation.profile.tokenizer),
     )
     return link, now
-
-
-def _all(log: Log, items: Sequence[Item]) -> list[Item]:
-    """Everything said so far: a summary of a summary may be based on any of it."""
-    said = [entry for _, entry in read(log) if isinstance(entry, Said) and not entry.summary]
-    return [*(Item.of(one, place) for place, one in enumerate(said)), *items]
 
 
 def _spellings(facts: Facts) -> set[str]:

@@ -18,16 +18,17 @@ from msgspec import Struct
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import ContextFull, ModelError, Refused
 from sevenfold.events import Answered, Event, Listener
-from sevenfold.lab.audit import by_recall
+from sevenfold.lab import fidelity
+from sevenfold.lab.audit import by_recall, unsupported
+from sevenfold.lab.fidelity import Score
 from sevenfold.lab.replay.recording import KINDS
 from sevenfold.lab.replay.run import Cue, ReplayProvider
 from sevenfold.lab.retention.bad_models import PLANTED
 from sevenfold.lab.retention.cut import Cut
 from sevenfold.lab.simulator.tokens import Counter
-from sevenfold.layers.compact import fidelity
-from sevenfold.layers.compact.fidelity import Score
 from sevenfold.layers.compact.request import Compacted, EngineName
-from sevenfold.ports import Client, Clock
+from sevenfold.layers.compact.summary import MARK
+from sevenfold.ports import Client, Clock, Log
 from sevenfold.profiles import find
 from sevenfold.record.layout import Item
 from sevenfold.record.rules import RuleFacts, refusals
@@ -202,7 +203,7 @@ def _looked_at(
         left=tuple(f"{one.engine}: {one.reason}" for one in done.left),
         score=score,
         unsampled=sum(facts.left_out.values()),
-        invented=tuple(invented_statements(new, before)),
+        invented=tuple(made_up(new, before, store.log)),
         refused=tuple(
             one.message for one in refusals(request["messages"], facts=RuleFacts.of(find(profile.model)))
         ),
@@ -215,12 +216,16 @@ def _looked_at(
     )
 
 
-def invented_statements(new: Sequence[Item], before: Sequence[Item]) -> Iterator[str]:
-    """Planted lies that got through, and statements that no record supports."""
-    shown = fidelity.texts(new)
-    planted = [lie for lie in PLANTED if any(lie in text for text in shown)]
-    yield from planted
-    yield from (one for one in fidelity.invented(shown, before) if one not in planted)
+def made_up(new: Sequence[Item], before: Sequence[Item], log: Log) -> Iterator[str]:
+    """Lies that were planted and are shown without a mark, and other claims that no record bears out."""
+    shown = "\n".join(fidelity.texts(new))
+    for lie in PLANTED:
+        unmarked = shown.count(lie) - shown.count(f"{lie} {MARK}")
+        # A signed summary cannot be marked: what it claims is listed behind it.
+        if unmarked and f"\n- {lie}\n" not in shown:
+            yield lie
+    others = (one for one in unsupported([shown], before, log) if not any(lie in one for lie in PLANTED))
+    yield from (one for one in others if f"\n- {one}\n" not in shown)
 
 
 def _ids(items: Sequence[Item]) -> set[str]:

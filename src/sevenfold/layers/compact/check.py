@@ -1,115 +1,112 @@
-"""From what an engine found to a summary that can stand: completed by code, held against the record, scored."""
+"""From an engine's answer to a summary: marked where it claims too much, completed by code, and scored."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation.events import Events
 from sevenfold.conversation.flow import Flow, in_thread
+from sevenfold.conversation.resume import read
 from sevenfold.errors import Aborted
 from sevenfold.events import SteppedAside
-from sevenfold.layers.compact import fidelity, summary
+from sevenfold.layers.compact import coverage, summary
+from sevenfold.layers.compact.coverage import Coverage, Fact
 from sevenfold.layers.compact.engines import Got
 from sevenfold.layers.compact.extract import facts as facts_of
 from sevenfold.layers.compact.extract.facts import Facts, Kind
-from sevenfold.layers.compact.fidelity import Probe, Score
+from sevenfold.layers.compact.extract.words import whole_text
 from sevenfold.layers.compact.scope import Scope
-from sevenfold.layers.compact.summary import Count, Failure, Summary
-from sevenfold.ports import Recall
+from sevenfold.layers.compact.summary import Evidence, Failure, Summary
+from sevenfold.prompts.context import Unsupported
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Compaction
 from sevenfold.record.decisions import Fold
+from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
-from sevenfold.record.window import Window
 
-REPAIR_TOKENS = 1_000
-"""For facts the check found missing."""
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
+
+MISSING_TOKENS = 1_000
+"""For facts that found no place in the summary."""
 HITS = 10
 """A fact is within reach if its record is among so many hits."""
 
 
 class Verdict(Struct, frozen=True):
-    """A summary that can stand, and how well."""
+    """A summary, and how complete it is."""
 
     text: str
-    score: Score
+    score: Coverage
     left_out: tuple[str, ...] = ()
     invented: tuple[str, ...] = ()
+    """Sentences that claim a permission or an order that is not in the record; they are marked."""
     behind: str = ""
-    """What the record shows, to stand behind a signed block, which cannot be added to."""
+    """What goes behind a signed block, which cannot be added to."""
 
 
 class Checker:
-    """Checks the summaries of one session."""
+    """Checks the summaries of one conversation."""
 
-    def __init__(
-        self,
-        announcer: Events,
-        *,
-        kinds: Mapping[str, Kind],
-        window: Window,
-        count: Count,
-        recall: Recall | None,
-    ) -> None:
-        self._announcer = announcer
-        self._kinds = kinds
-        self._window = window
-        self._count = count
-        self._recall = recall
-        self._reaches = recall is not None
+    def __init__(self, c: Conversation) -> None:
+        self._c = c
+        self._recall = c.services.recall
+        self._reaches = self._recall is not None
 
-    def checked(self, got: Got, divided: Scope, budget: int, folds: Set[str]) -> tuple[Got, Verdict]:
-        """What was found, held against the record.
+    def checked(self, got: Got, divided: Scope, budget: int, folds: Set[str]) -> Verdict:
+        """The summary with its marks and everything in it that code knows.
 
-        A signed block cannot be corrected, and what has no source must not reach the model: then our text goes.
+        A signed block is sent as it is; what there is to say about it goes behind it.
         """
-        verdict = self.check(got, divided, budget, folds)
-        if got.signed is None or not verdict.invented:
-            return got, verdict
-        unsigned = replace(got, signed=None)
-        ours = self.check(unsigned, divided, budget, folds)
-        return unsigned, replace(ours, invented=verdict.invented)
-
-    def check(self, got: Got, divided: Scope, budget: int, folds: Set[str]) -> Verdict:
-        """The summary with everything in it that code knows, and what the independent check says of it."""
         hidden = unfolded(divided.hidden, folds)
-        facts = facts_of(hidden, self._kinds)
-        made, invented = self._made(got, facts, hidden, divided, budget)
+        facts = facts_of(hidden, {name: cast(Kind, kind) for name, kind in self._c.kinds.items() if kind})
+        evidence = Evidence(facts, (*divided.front, *hidden, *divided.kept), self._said)
+        made, claims = self._made(got, facts, evidence, divided, budget)
         if got.signed is None:
-            text, score = self._gated(made.text, hidden, divided)
-            return Verdict(text, score, made.left_out, invented)
-        shown = summary.sections(facts, budget, self._count, span=divided.span).text
-        behind, score = self._gated(shown, hidden, divided, [signed_words(got.signed)])
-        return Verdict(made.text, score, made.left_out, invented, behind)
+            text, score = self._completed(made.text, facts, divided)
+            return Verdict(text, score, made.left_out, claims)
+        words = signed_words(got.signed)
+        claims = summary.unsupported(words, evidence)
+        shown = summary.sections(facts, budget, self._c.count, span=divided.span).text
+        if claims:
+            shown = f"{Unsupported.of(claims).render()}\n\n{shown}"
+        behind, score = self._completed(shown, facts, divided, [words])
+        return Verdict(made.text, score, made.left_out, claims, behind)
 
     def _made(
-        self, got: Got, facts: Facts, hidden: Sequence[Item], divided: Scope, budget: int
+        self, got: Got, facts: Facts, evidence: Evidence, divided: Scope, budget: int
     ) -> tuple[Summary, tuple[str, ...]]:
         if isinstance(got.found, Failure):
-            made = summary.extractive(hidden, budget, self._count, span=divided.span, known=facts)
-            return made, ()
-        checked = summary.verify(got.found, facts, hidden)
-        combined = summary.combine(checked.draft, facts, budget, self._count, span=divided.span)
-        if got.signed is not None:
-            return combined, _in_signed(got.signed, facts, hidden)
-        return combined, (*checked.invented, *checked.strange)
+            marked = summary.mark(facts.prose, evidence)
+            known = replace(facts, prose=marked.sections)
+            return summary.extractive(
+                (), budget, self._c.count, span=divided.span, known=known
+            ), marked.sentences
+        marked = summary.mark({n: text for n, text in got.found.sections.items() if n != 6}, evidence)
+        draft = replace(got.found, sections=marked.sections)
+        return summary.combine(draft, facts, budget, self._c.count, span=divided.span), marked.sentences
 
-    def _gated(
-        self, text: str, hidden: Sequence[Item], divided: Scope, beside: Sequence[str] = ()
-    ) -> tuple[str, Score]:
-        """The text with what was found missing in all that the model will see, and the score after that."""
-        wanted = fidelity.probes(hidden, goes_on=bool(divided.kept))
-        rest = (*beside, *fidelity.texts(divided.kept))
-        score = fidelity.judge(wanted, [text, *rest], self._reachable)
+    def _completed(
+        self, text: str, facts: Facts, divided: Scope, beside: Sequence[str] = ()
+    ) -> tuple[str, Coverage]:
+        """The text with the facts that would be lost, and the score after that."""
+        rest = (*beside, *(whole_text(item) for item in (*divided.front, *divided.kept)))
+        score = coverage.cover(facts, [text, *rest], self._reaches_to)
         if score.lost:
-            block = fidelity.repair(score.lost, self._window.budget(REPAIR_TOKENS), self._count)
-            text = f"{text}\n\n{block}"
-            score = fidelity.judge(wanted, [text, *rest], self._reachable)
+            room = self._c.window.budget(MISSING_TOKENS)
+            text = f"{text}\n\n{coverage.missing(score.lost, room, self._c.count)}"
+            score = coverage.cover(facts, [text, *rest], self._reaches_to)
         return text, score
+
+    def _said(self) -> Iterator[Item]:
+        """Everything that was ever said, also before earlier compactions."""
+        for place, entry in read(self._c.transcript.log):
+            if isinstance(entry, Said) and not entry.sidechain:
+                yield Item.of(entry, place)
 
     def catch_up(self) -> Flow[None]:
         """Index what is about to leave the context; without an index the summary must hold everything itself."""
@@ -123,12 +120,13 @@ class Checker:
         except Exception as error:  # noqa: BLE001 (an index can be made again at any time; the compaction goes on)
             self._reaches = False
             reason = f"recall is not up to date: {error}"
-            self._announcer.tell(SteppedAside(layer="recall", reason=reason, error=type(error).__name__))
+            self._c.events.tell(SteppedAside(layer="recall", reason=reason, error=type(error).__name__))
 
-    def _reachable(self, probe: Probe) -> bool:
+    def _reaches_to(self, fact: Fact) -> bool:
         if self._recall is None or not self._reaches:
             return False
-        return probe.found_among(self._recall.found(probe.text, probe.sought, HITS))
+        hits = self._recall.found(fact.text, (), HITS)
+        return any(hit.exact or hit.uuid.startswith(fact.record) for hit in hits)
 
 
 def signed_words(raw: bytes) -> str:
@@ -138,13 +136,6 @@ def signed_words(raw: bytes) -> str:
             return words
         case _:
             return ""
-
-
-def _in_signed(raw: bytes, facts: Facts, hidden: Sequence[Item]) -> tuple[str, ...]:
-    """What a signed block claims without a source, in any part of it: it goes to the model as it is, or not at all."""
-    words = signed_words(raw)
-    seen = (*summary.unsourced(words, facts, hidden), *fidelity.invented([words], hidden))
-    return tuple(dict.fromkeys(seen))
 
 
 def folded(view: View) -> frozenset[str]:

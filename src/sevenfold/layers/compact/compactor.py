@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,7 +29,6 @@ from sevenfold.layers.compact import forecast, scope, writer
 from sevenfold.layers.compact.check import Checker, Verdict, folded
 from sevenfold.layers.compact.chooser import Drafted, EngineChooser
 from sevenfold.layers.compact.engines import SOURCE, Got, Task
-from sevenfold.layers.compact.extract.facts import Kind
 from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.summary import Draft
@@ -69,10 +68,7 @@ class Compactor:
     def __init__(self, c: Conversation) -> None:
         self._c = c
         self.chooser = EngineChooser(c)
-        kinds = {name: cast(Kind, kind) for name, kind in c.kinds.items() if kind}
-        self._checker = Checker(
-            c.events, kinds=kinds, window=c.window, count=c.count, recall=c.services.recall
-        )
+        self._checker = Checker(c)
         self.status = ""
         self.last: Compacted | None = None
         self.made = 0
@@ -267,7 +263,7 @@ class Compactor:
         c = self._c
         yield from self._checker.catch_up()
         check = partial(self._checker.checked, drafted[0], divided, self._budget(divided, drafted))
-        got, verdict = yield from in_thread(partial(check, folded(c.transcript.view)))
+        verdict = yield from in_thread(partial(check, folded(c.transcript.view)))
         if most is not None:
             left = forecast.at_most(c, divided, writer.said(c, request, divided, verdict.text))
             if left >= most:
@@ -277,7 +273,7 @@ class Compactor:
             self._progressed("hooks_start", "SessionStart")
             started = yield from Fire(SessionStart(**self._common(), source="compact"))
             context = started.context
-        done = self._finish(request, divided, stamp, (got, *drafted[1:]), verdict, context)
+        done = self._finish(request, divided, stamp, drafted, verdict, context)
         self._progressed("hooks_start", "PostCompact")
         # Stopped now, it is done all the same.
         with suppress(Aborted):

@@ -15,7 +15,8 @@ import msgspec
 
 from sevenfold.layers.compact.extract import facts as facts_of
 from sevenfold.layers.compact.extract.facts import Facts
-from sevenfold.layers.compact.summary import extractive
+from sevenfold.layers.compact.extract.outline import heading
+from sevenfold.layers.compact.summary import extractive, prose
 from sevenfold.layers.notes import policy as notes_layer
 from sevenfold.prompts.compact import Continued, ProgramNote
 from sevenfold.prompts.context import (
@@ -56,7 +57,10 @@ Json = Mapping[str, Any]
 
 def summarise(request: Json) -> str:
     """A summary of the conversation in a request, without the instruction at its end."""
-    text = extractive(_items(request["messages"][:-1]), BUDGET, _count).text
+    *said, asked = request["messages"]
+    # The engine's instruction says that a program adds the lists; whoever else asks gets them, too.
+    write = prose if heading(6) in _words(asked) else extractive
+    text = write(_items(said), BUDGET, _count).text
     return f"<summary>\n{_FRAMES.sub('', _UNKNOWN.sub('', text))}\n</summary>"
 
 
@@ -83,7 +87,11 @@ def _sections(facts: Facts) -> dict[str, str]:
         "Files and Functions": _lines(f"{file.path}{' (changed)' * file.changed}" for file in facts.files),
         "Workflow": _lines(f"`{command.line}`: {command.state}" for command in facts.commands),
         "Errors & Corrections": _lines(
-            [*(problem.lines for problem in facts.problems), *(one.text for one in facts.corrections)]
+            [
+                *(problem.lines for problem in facts.problems),
+                *(one.text for one in facts.permissions),
+                *(one.text for one in facts.corrections),
+            ]
         ),
         "Worklog": _lines(one.text for one in facts.outcomes),
     }
@@ -100,9 +108,7 @@ def _items(messages: Sequence[Json]) -> list[Item]:
     """The messages of a request as records: what the user said apart from what a program put beside it."""
     items: list[Item] = []
     for number, message in enumerate(messages):
-        content = message.get("content")
-        listed = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
-        parts = [blocks.read(msgspec.json.encode(part)) for part in listed]
+        parts = _parts(message)
         role = str(message.get("role"))
         for place, (nature, same) in enumerate(groupby(parts, _nature if role == "user" else _said)):
             said = Said(
@@ -116,6 +122,16 @@ def _items(messages: Sequence[Json]) -> list[Item]:
             )
             items.append(Item.of(said, len(items)))
     return items
+
+
+def _parts(message: Json) -> list[Block]:
+    content = message.get("content")
+    listed = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+    return [blocks.read(msgspec.json.encode(part)) for part in listed]
+
+
+def _words(message: Json) -> str:
+    return "\n".join(map(blocks.words_of, _parts(message)))
 
 
 def _nature(part: Block) -> str:

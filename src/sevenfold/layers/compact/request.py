@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from sevenfold.layers.compact.fidelity import Score
+from sevenfold.layers.compact.coverage import Coverage
 from sevenfold.layers.compact.scope import Span
 from sevenfold.record.decisions import CompactionChain
 from sevenfold.record.usage import Usage
@@ -58,10 +58,10 @@ class Compacted(Struct, frozen=True, kw_only=True):
     kept: int
     summary: str
     """As the next model reads it."""
-    score: Score
+    score: Coverage
     chain: CompactionChain
     invented: tuple[str, ...]
-    """Statements about the user's words that had no source; they were taken out."""
+    """Sentences that claim a permission or an order that is not in the record; they are marked."""
     cut: tuple[str, ...]
     """What found no room in the summary, in words."""
     restored: tuple[str, ...]

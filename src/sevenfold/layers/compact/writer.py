@@ -115,7 +115,6 @@ def _about(c: Conversation, made: Result, boundary: str, anchor: str) -> Compact
         engine=made.engine,
         chain=made.chain,
         fidelity=Fidelity(total.in_context, total.reachable, total.lost, len(made.verdict.invented)),
-        taken_out=made.verdict.invented,
     )
 
 

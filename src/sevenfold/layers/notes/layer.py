@@ -6,12 +6,10 @@ other and never overlap; one that takes too long counts as dead, and what comes 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from sevenfold.conversation.flow import Flow, Signal, Wait, drive, in_thread
 from sevenfold.conversation.fork import fork
@@ -21,7 +19,6 @@ from sevenfold.events import Acted, SteppedAside
 from sevenfold.layers import breaker
 from sevenfold.layers.compact import summary
 from sevenfold.layers.compact.compactor import AUTO, Compactor
-from sevenfold.layers.compact.extract import facts as facts_of
 from sevenfold.layers.compact.offline import notes_of
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.layers.compact.scope import Scope
@@ -31,7 +28,6 @@ from sevenfold.layers.notes.policy import NotesText as NotesText
 from sevenfold.layers.notes.policy import Since
 from sevenfold.record import blocks
 from sevenfold.record.decisions import NotesMark as NotesMark
-from sevenfold.record.layout import Item
 from sevenfold.settings import Settings
 
 if TYPE_CHECKING:
@@ -212,14 +208,12 @@ class NotesKeeper:
         return changed if isinstance(changed, Failure) else Updated(changed, covered, boundary)
 
     def extract(self) -> Updated | Failure:
-        """An update that asks nobody: what code finds in the record, but for what might be read as the user's will."""
+        """An update that asks nobody: what code finds in the record."""
         view = self._c.transcript.view
         found = notes.apply(NotesText(), notes_of(view.items))
         if isinstance(found, Failure):
             return found
-        draft = self._draft(found)
-        doubtful = [] if isinstance(draft, Failure) else self._invented(draft, view.items)
-        changed = {**self._now().sections, **notes.without(found, doubtful).sections}
+        changed = {**self._now().sections, **found.sections}
         return Updated(NotesText(changed), view.tip or "", view.boundary)
 
     def _now(self) -> NotesText:
@@ -362,8 +356,7 @@ class NotesKeeper:
         return True
 
     def _look(self, found: Candidate) -> Flow[None]:
-        items = self._c.transcript.view.items
-        drift = yield from in_thread(partial(self._drift, found, items))
+        drift = yield from in_thread(partial(self._drift, found))
         self._looked = found.edition, drift
 
     def _have_looked(self, came: Exception | None) -> None:
@@ -415,13 +408,11 @@ class NotesKeeper:
         gauge = self._c.gauge
         return round(gauge.estimator.tokens(gauge.opening))
 
-    def _drift(self, found: Candidate, items: Sequence[Item]) -> str:
-        """Something in the notes that the record does not bear out; empty if there is nothing.
+    def _drift(self, found: Candidate) -> str:
+        """A name in the notes that no record mentions; empty if there is none.
 
-        That is a claim about the user's words that has no source, or a name nobody ever mentioned.
+        What they claim about the user is marked when they serve, as in any summary.
         """
-        if invented := self._invented(found.draft, items):
-            return invented[0]
         strange = (name for name in notes.names(found.held) if not self._mentioned(name))
         return next((f"no record mentions {name}" for name in strange), "")
 
@@ -430,12 +421,7 @@ class NotesKeeper:
 
     def _draft(self, held: NotesText) -> Draft | Failure:
         """The notes as what a model could have answered that was asked for a summary."""
-        draft = summary.read(f"<summary>\n{self._said(held)}\n</summary>")
-        return draft if isinstance(draft, Failure) else replace(draft, ours=notes.italics())
-
-    def _invented(self, draft: Draft, items: Sequence[Item]) -> Sequence[str]:
-        """What it claims of the user and no record bears out."""
-        return summary.verify(draft, facts_of(items), items).invented
+        return summary.read(f"<summary>\n{self._said(held)}\n</summary>")
 
     def _mentioned(self, name: str) -> bool:
         """Does anything that was said hold this name, or the last part of it?"""

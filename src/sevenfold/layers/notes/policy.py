@@ -138,20 +138,6 @@ def apply(notes: NotesText, answer: str) -> NotesText | Failure:
     return NotesText({**notes.sections, **{name: _plain(text) for name, text in changed.items()}})
 
 
-def without(notes: NotesText, doubtful: Sequence[str]) -> NotesText:
-    """The notes without the lines in which any of this stands."""
-    kept = {
-        name: "\n".join(line for line in text.split("\n") if not any(words in line for words in doubtful))
-        for name, text in notes.sections.items()
-    }
-    return NotesText({name: text for name, text in kept.items() if text.strip()})
-
-
-def italics() -> frozenset[str]:
-    """The lines that say what belongs in each section: ours, whoever wrote the rest."""
-    return frozenset(f"_{says}_" for says in SECTIONS.values())
-
-
 def as_summary(notes: NotesText, path: str, window: Window, count: Count) -> str:
     """The notes as a summary; a section that is too long is cut, and says where the rest is."""
     most = window.budget(SECTION_TOKENS)

@@ -7,27 +7,40 @@ out what a decision took out of sight, and takes up what earlier summaries hand 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sevenfold.layers.compact.extract import notation, outline
-from sevenfold.layers.compact.extract.calls import Call, calls
+from sevenfold.layers.compact.extract.calls import Call, calls, replies
 from sevenfold.layers.compact.extract.facts import (
     Command,
     Facts,
     File,
     Identifier,
     Kind,
+    Permission,
     Problem,
     Quote,
     Task,
     Words,
 )
 from sevenfold.layers.compact.extract.identifiers import Source, identifiers
-from sevenfold.layers.compact.extract.recent import last_words, models_words, newest, outcomes
-from sevenfold.layers.compact.extract.replies import replies
-from sevenfold.layers.compact.extract.tasks import announced, open_tasks
-from sevenfold.layers.compact.extract.words import corrections, messages, users_words
+from sevenfold.layers.compact.extract.state import (
+    announced,
+    last_words,
+    newest,
+    open_tasks,
+    outcomes,
+    still_open,
+)
+from sevenfold.layers.compact.extract.words import (
+    corrections,
+    messages,
+    models_words,
+    permissions,
+    users_words,
+)
 from sevenfold.layers.compact.extract.work import commands, files, merged, problems
 from sevenfold.record import blocks
 from sevenfold.record.layout import Item
@@ -38,6 +51,7 @@ __all__ = [
     "File",
     "Identifier",
     "Kind",
+    "Permission",
     "Problem",
     "Quote",
     "Task",
@@ -48,7 +62,9 @@ __all__ = [
 ]
 
 _MOST_PENDING = 3
-_ONCE = TypeVar("_ONCE", Quote, Command, Problem)
+_NEWEST_FIRST = ("permissions", "corrections", "files", "commands", "problems", "identifiers")
+_OLDEST_FIRST = ("messages", "replies", "tasks", "outcomes")
+_ONCE = TypeVar("_ONCE", Quote, Permission, Command, Problem)
 
 
 def facts(items: Iterable[Item], kinds: Mapping[str, Kind] | None = None) -> Facts:
@@ -59,11 +75,16 @@ def facts(items: Iterable[Item], kinds: Mapping[str, Kind] | None = None) -> Fac
     said, made = list(messages(live)), calls(live, kinds)
     touched = [*merged([*reversed(before.files), *reversed(files(made))])][::-1]
     met = problems(made)
+    allowed = _once([*reversed(list(permissions(live))), *before.permissions])
+    told = {one.text for one in allowed}
     rounds_since = any(item.said.role == "assistant" for item in live)
     return Facts(
         messages=(*before.messages, *said),
         replies=_once([*before.replies, *replies(made)]),
-        corrections=_once([*reversed(list(corrections(said))), *before.corrections]),
+        permissions=allowed,
+        corrections=_once(
+            one for one in (*reversed(list(corrections(said))), *before.corrections) if one.text not in told
+        ),
         files=tuple(sorted(touched, key=lambda file: (not file.changed, not file.read))),
         commands=_once([*commands(made), *before.commands]),
         problems=_once([*met, *before.problems]),
@@ -72,7 +93,7 @@ def facts(items: Iterable[Item], kinds: Mapping[str, Kind] | None = None) -> Fac
         identifiers=tuple(identifiers(_sources(live, made, met), before.identifiers, _spellings(touched))),
         outcomes=_once([*before.outcomes, *outcomes(live)]),
         current=tuple(newest(live, made, names)) if rounds_since else before.current,
-        prose=_still_true(before.prose, rounds_since),
+        prose=_still_true(before.prose, live, made) if rounds_since else before.prose,
         left_out=before.left_out,
         names=names,
     )
@@ -90,23 +111,15 @@ def _handed_on(items: Sequence[Item]) -> Facts:
 
 
 def _with(old: Facts, new: Facts, prose: Mapping[int, str]) -> Facts:
+    both: dict[str, Any] = {name: (*getattr(new, name), *getattr(old, name)) for name in _NEWEST_FIRST}
+    both |= {name: (*getattr(old, name), *getattr(new, name)) for name in _OLDEST_FIRST}
+    left_out = Counter(old.left_out) + Counter(new.left_out)
     return Facts(
-        messages=(*old.messages, *new.messages),
-        replies=(*old.replies, *new.replies),
-        corrections=(*new.corrections, *old.corrections),
-        files=(*new.files, *old.files),
-        commands=(*new.commands, *old.commands),
-        problems=(*new.problems, *old.problems),
-        tasks=(*old.tasks, *new.tasks),
+        **both,
         pending=new.pending or old.pending,
-        identifiers=(*new.identifiers, *old.identifiers),
-        outcomes=(*old.outcomes, *new.outcomes),
         current=new.current or old.current,
         prose=_joined(old.prose, prose),
-        left_out={
-            kind: old.left_out.get(kind, 0) + new.left_out.get(kind, 0)
-            for kind in {**old.left_out, **new.left_out}
-        },
+        left_out=dict(left_out),
     )
 
 
@@ -120,13 +133,16 @@ def _joined(old: Mapping[int, str], new: Mapping[int, str]) -> Mapping[int, str]
     }
 
 
-def _still_true(prose: Mapping[int, str], went_on: bool) -> Mapping[int, str]:
-    """Where the work stood is a part of its history once it went on; what was to be next is settled."""
-    if not went_on or not prose.keys() & {8, 9}:
-        return prose
+def _still_true(prose: Mapping[int, str], items: Sequence[Item], made: Sequence[Call]) -> Mapping[int, str]:
+    """What earlier summaries say, now that the work went on.
+
+    Where it was then is a part of its history, what was to be next is settled, and so is a pending task that a later
+    record says is done.
+    """
     history = "\n\n".join(filter(None, (prose.get(5, ""), prose.get(8, ""))))
-    kept = {number: text for number, text in prose.items() if number < 8}
-    return {**kept, 5: history} if history else kept
+    pending = still_open(prose.get(7, ""), items, made)
+    now = {**prose, 5: history, 7: pending}
+    return {number: text for number, text in now.items() if number < 8 and text.strip()}
 
 
 def _sources(items: Iterable[Item], made: Iterable[Call], met: Iterable[Problem]) -> Iterator[Source]:
@@ -158,7 +174,7 @@ def _once(entries: Iterable[_ONCE]) -> tuple[_ONCE, ...]:
     kept: dict[str, _ONCE] = {}
     for entry in entries:
         match entry:
-            case Quote():
+            case Quote() | Permission():
                 kept.setdefault(entry.text, entry)
             case Command():
                 kept.setdefault(entry.line, entry)

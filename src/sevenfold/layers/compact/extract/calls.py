@@ -8,13 +8,14 @@ one that names a path and nothing else reads it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from sevenfold.layers.compact.extract.facts import Kind
+from sevenfold.layers.compact.extract.facts import Kind, Quote
+from sevenfold.layers.compact.extract.words import one_line
 from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolResult, ToolUse
 from sevenfold.record.layout import Item
@@ -40,6 +41,13 @@ _EXIT = re.compile(
 )
 _REFUSED = re.compile(r"\A\s*<tool_use_error>")
 _LOOKED_AT = 300
+_ASKS = re.compile(r"\A(?:ask|question)|ask_?user|AskUser|user_?input|exit_?plan", re.IGNORECASE)
+_REFUSAL = re.compile(
+    r"\AThe user doesn't want to (?:proceed|take this action).*?"
+    r"(?:the user said:|reason for the rejection:)\s*(.+)\Z",
+    re.DOTALL,
+)
+_LONGEST_REPLY = 1_000
 
 
 class Call(Struct, frozen=True):
@@ -136,3 +144,17 @@ def _command(given: Mapping[str, Any]) -> str:
         words = [str(word) for word in value]
         return words[-1] if words[1:2] in (["-c"], ["-lc"]) else " ".join(words)
     return value if isinstance(value, str) else ""
+
+
+def replies(made: Iterable[Call]) -> Iterator[Quote]:
+    """What the user answered through these calls, oldest first: to a question, or when refusing one.
+
+    Only two kinds of result are believed: those of tools that exist to ask, and the sentence by which a client
+    reports that a call was refused.
+    """
+    for call in made:
+        words = (call.result or "").strip()
+        if call.failed and (refused := _REFUSAL.match(words)):
+            yield Quote(one_line(refused[1], _LONGEST_REPLY), call.record)
+        elif words and not call.failed and _ASKS.search(call.name):
+            yield Quote(one_line(words, _LONGEST_REPLY), call.record)

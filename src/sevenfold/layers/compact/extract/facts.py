@@ -39,6 +39,17 @@ class Quote(Struct, frozen=True):
     record: str
 
 
+class Permission(Struct, frozen=True):
+    """Words in which the user allows or refuses something, and what they answer, if they are a short yes or no."""
+
+    given: bool
+    text: str
+    record: str
+    proposal: str = ""
+    proposed: str = ""
+    """The record of the proposal."""
+
+
 class File(Struct, frozen=True):
     """A file that was worked with: how, how often, and the first and last record that did."""
 
@@ -101,6 +112,8 @@ class Facts(Struct, frozen=True):
     messages: tuple[Words, ...] = ()
     replies: tuple[Quote, ...] = ()
     """What the user answered through a tool, as its result tells it: to a question, or refusing a call."""
+    permissions: tuple[Permission, ...] = ()
+    """What the user allowed and refused, newest first."""
     corrections: tuple[Quote, ...] = ()
     files: tuple[File, ...] = ()
     commands: tuple[Command, ...] = ()

@@ -8,6 +8,7 @@ used often and lately.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
@@ -16,6 +17,10 @@ from sevenfold.layers.compact.extract.facts import Identifier
 from sevenfold.layers.compact.extract.work import paths_in
 
 MOST = 200
+_PASTED = 600
+"""Characters from which on a message holds more than its author typed…"""
+_FROM_ONE_PASTE = 5
+"""…and how many identifiers that come up nowhere else are taken from it: a log would fill the list."""
 _LONGEST = 200
 _LOOKED_AT = 40_000
 
@@ -31,6 +36,10 @@ _PATTERN = re.compile(
     r"|(?P<variable>\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b)"
 )
 """What has no space in it."""
+_FOLDER = re.compile(r"(?<![\w.:/~])(?:[A-Za-z]:|~)?/(?:[\w.@+-]+/)+[\w@+-]+(?![\w./@-])")
+"""A path from the root that names no file."""
+_OFTEN = {"name": 2, "folder": 3}
+"""How often what nobody typed must come up to be of account."""
 _MAYBE = re.compile(r"[\d@_/\\]|--|localhost")
 """A word without any of these holds nothing of the kind."""
 _SPACED = re.compile(
@@ -56,6 +65,8 @@ class Source(Struct, frozen=True):
 class _Seen:
     def __init__(self, kind: str, record: str) -> None:
         self.kind, self.record, self.count, self.by_user, self.place = kind, record, 0, False, 0
+        self.typed = False
+        """Does it come up in a text that nobody pasted, or in several?"""
 
 
 def identifiers(
@@ -65,19 +76,27 @@ def identifiers(
     seen: dict[str, _Seen] = {}
     for one in reversed(list(known)):
         entry = seen[one.text] = _Seen(one.kind, one.record)
-        entry.count, entry.by_user = one.count, one.by_user
+        entry.count, entry.by_user, entry.typed = one.count, one.by_user, True
     place, words = 0, _Words()
     for place, source in enumerate(sources, 1):
+        typed = len(source.text) <= _PASTED
         for text, kind in words.found(source.text[:_LOOKED_AT]):
             if text in besides or len(text) > _LONGEST or (source.from_tool and kind in _PASSING):
                 continue
             entry = seen.setdefault(text, _Seen(kind, source.record))
+            entry.typed |= typed or bool(entry.count and entry.record != source.record)
             entry.record, entry.place = source.record, place
             entry.count += 1
-            entry.by_user |= source.by_user
-    used = [pair for pair in seen.items() if pair[1].kind != "name" or pair[1].count > 1 or pair[1].by_user]
+            entry.by_user |= source.by_user and typed
+    used = [(text, it) for text, it in seen.items() if it.by_user or it.count >= _OFTEN.get(it.kind, 1)]
     ranked = sorted(used, key=lambda pair: _rank(pair[1], place), reverse=True)
-    return [Identifier(text, it.kind, it.record, it.count, it.by_user) for text, it in ranked[:MOST]]
+    pasted: Counter[str] = Counter()
+    kept: list[Identifier] = []
+    for text, it in ranked:
+        pasted[it.record] += not it.typed
+        if it.typed or pasted[it.record] <= _FROM_ONE_PASTE:
+            kept.append(Identifier(text, it.kind, it.record, it.count, it.by_user))
+    return kept[:MOST]
 
 
 class _Words(dict[str, list[tuple[str, str]]]):
@@ -87,6 +106,7 @@ class _Words(dict[str, list[tuple[str, str]]]):
         found = [(match[0].rstrip(".,"), match.lastgroup or "") for match in _PATTERN.finditer(word)]
         if "/" in word or "\\" in word:
             found += [(path, "path") for path in paths_in(word) if "/" in path or "\\" in path]
+            found += [(path, "folder") for path in _FOLDER.findall(word)]
         self[word] = found
         return found
 

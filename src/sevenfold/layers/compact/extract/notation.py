@@ -9,19 +9,22 @@ Writing and reading stand side by side, and reading what was written gives the s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from sevenfold.layers.compact.extract.facts import (
     Command,
     Facts,
     File,
     Identifier,
+    Permission,
     Problem,
     Quote,
     Task,
     Words,
 )
 
+_FACT = TypeVar("_FACT")
 _MADE_ANEW = frozenset({"request", "current", "next"})
 """Lists that no summary takes over from the one before it."""
 EARLIER = "(From an earlier summary:)"
@@ -41,10 +44,12 @@ _GAP = re.compile(r"^\[(\d+) characters left out here; record [^\]\n]* has all o
 _LEFT_OUT = re.compile(r"^\((\d+) more not listed here; the transcript has them\)$")
 _CITED = r" \[([^\[\]\s]+)\]"
 _QUOTE = re.compile(rf"^- “(.*)”{_CITED}$")
+_PERMISSION = re.compile(rf"^- (allowed|refused): “(.*?)”{_CITED}(?: to “(.*)”{_CITED})?$")
 _SAID_LAST = re.compile(rf"^- the model said: “(.*)”{_CITED}$")
 _FILE = re.compile(
     r"^- (.*): ((?:(?:read|edited|written|mentioned) \d+×(?:, )?)+) \[([^\[\]\s]+?)(?: to ([^\[\]\s]+))?\]$"
 )
+_WAYS = ("edited", "written", "read", "mentioned")
 _HOW = re.compile(r"(read|edited|written|mentioned) (\d+)×")
 _COMMAND = re.compile(rf"^- (ok|failed|no result|exit -?\d+)(?:, (\d+)×)?: (.*){_CITED}$")
 _PROBLEM = re.compile(rf"^- ([^\s:,]*)(, settled later)?: (.*){_CITED}$")
@@ -91,18 +96,18 @@ def quote(one: Quote, facts: Facts) -> str:
     return f"- “{_flat(one.text)}” [{facts.name(one.record)}]"
 
 
+def permission(one: Permission, facts: Facts) -> str:
+    """Words that allow or refuse something, and what they answer."""
+    way = "allowed" if one.given else "refused"
+    answers = f" to “{_flat(one.proposal)}” [{facts.name(one.proposed)}]" if one.proposal else ""
+    return f"- {way}: “{_flat(one.text)}” [{facts.name(one.record)}]{answers}"
+
+
 def file(one: File, facts: Facts) -> str:
     """A file, what was done with it how often, and where that began and ended."""
     how = ", ".join(f"{name} {n}×" for name in _WAYS if (n := getattr(one, name)))
     first, last = facts.name(one.first), facts.name(one.last)
-    return (
-        f"- {_flat(one.path)}: {how} [{first}]"
-        if first == last
-        else (f"- {_flat(one.path)}: {how} [{first} to {last}]")
-    )
-
-
-_WAYS = ("edited", "written", "read", "mentioned")
+    return f"- {_flat(one.path)}: {how} [{first if first == last else f'{first} to {last}'}]"
 
 
 def command(one: Command, facts: Facts) -> str:
@@ -143,23 +148,27 @@ def read_back(text: str) -> tuple[Facts, str]:
                 lists.setdefault(kind, []).append(line)
     facts = Facts(
         messages=tuple(messages),
-        replies=tuple(filter(None, map(_read_quote, lists.get("replies", ())))),
-        corrections=tuple(filter(None, map(_read_quote, lists.get("corrections", ())))),
-        files=tuple(filter(None, map(_read_file, lists.get("files", ())))),
-        commands=tuple(filter(None, map(_read_command, lists.get("commands", ())))),
-        problems=tuple(filter(None, map(_read_problem, lists.get("errors", ())))),
-        tasks=tuple(filter(None, map(_read_task, lists.get("tasks", ())))),
-        pending=tuple(filter(None, map(_read_quote, lists.get("tasks", ())))),
-        identifiers=tuple(filter(None, map(_read_identifier, lists.get("identifiers", ())))),
-        outcomes=(
-            *filter(None, map(_read_quote, lists.get("outcomes", ()))),
-            *said_last(lists.get("current", ())),
-        ),
+        replies=_entries(lists, "replies", _read_quote),
+        permissions=_entries(lists, "permissions", _read_permission),
+        corrections=_entries(lists, "corrections", _read_quote),
+        files=_entries(lists, "files", _read_file),
+        commands=_entries(lists, "commands", _read_command),
+        problems=_entries(lists, "errors", _read_problem),
+        tasks=_entries(lists, "tasks", _read_task),
+        pending=_entries(lists, "tasks", _read_quote),
+        identifiers=_entries(lists, "identifiers", _read_identifier),
+        outcomes=(*_entries(lists, "outcomes", _read_quote), *said_last(lists.get("current", ()))),
         current=tuple(lists.get("current", ())),
         left_out=left_out,
     )
     prose = [line for line in _FRAME.sub("", rest).split("\n") if line not in (EARLIER, NOTHING)]
     return facts, "\n".join(prose)
+
+
+def _entries(
+    lists: Mapping[str, list[str]], kind: str, read: Callable[[str], _FACT | None]
+) -> tuple[_FACT, ...]:
+    return tuple(one for line in lists.get(kind, ()) if (one := read(line)) is not None)
 
 
 def _inside(text: str) -> str:
@@ -201,6 +210,15 @@ def _words(record: str, lines: list[str], cut_at: int) -> Words:
 def _read_quote(line: str) -> Quote | None:
     found = _QUOTE.match(line)
     return Quote(found[1], found[2]) if found else None
+
+
+def _read_permission(line: str) -> Permission | None:
+    found = _PERMISSION.match(line)
+    return (
+        Permission(found[1] == "allowed", found[2], found[3], found[4] or "", found[5] or "")
+        if found
+        else None
+    )
 
 
 def _read_file(line: str) -> File | None:

@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from sevenfold.layers.compact.extract.facts import Quote, Words
+from sevenfold.layers.compact.extract.facts import Permission, Quote, Words
 from sevenfold.record import blocks
+from sevenfold.record.blocks import THINKING, ToolUse
 from sevenfold.record.entries import USERS_WORDS
 from sevenfold.record.layout import Item
 
@@ -62,6 +63,28 @@ _CORRECTS = re.compile(
 _OUTPUT = re.compile(r"[\w./\\-]+:\d+|[-=+|#>$]{2,}|\[?\d{2,4}[-:/]\d\d|(?:at|File) \S+[(:]")
 """How a line of a program's output begins, which users paste."""
 LONGEST_SENTENCE = 400
+_ALLOWS = re.compile(
+    r"\byou (?:can|may|are (?:free|allowed) to|have my)\b(?! (?:see|find|tell|also|imagine|want))"
+    r"|\bfeel free\b|\bgo ahead\b"
+    r"|\bno need to ask\b|\bgo for it\b|\bit(?:['’]?s| is) (?:ok|okay|fine|all right) (?:to|if)\b|\bi(?:['’]m| am) "
+    r"(?:ok|okay|fine) with\b",
+    re.IGNORECASE,
+)
+_REFUSES = re.compile(
+    r"(?:\A|[,;:–—(-]\s*|\b(?:please|but|and|so|also|then|just|no)\s+)(?:don['’]?t|do not|never)\b"
+    r"|\byou (?:must ?n[o'’]?t|may not|can['’]?t|cannot|should(?:n['’]?t| not| never)|are not allowed)\b"
+    r"|\bhands off\b|\bstay away from\b|\bis not allowed\b",
+    re.IGNORECASE,
+)
+_ASSENTS = re.compile(
+    r"\W*(?:yes|yeah|yep|yup|y|sure|ok(?:ay)?|agreed|approved|go ahead|go for it|do it|do that|please do|sounds good"
+    r"|lgtm|perfect|correct|exactly|proceed)\b|\W*👍",
+    re.IGNORECASE,
+)
+_DISSENTS = re.compile(r"\W*(?:no|nope|not yet|don['’]?t|do not|stop|wait|hold on)\b", re.IGNORECASE)
+_SHORT = 20
+"""Words up to which a message is taken to answer the question before it."""
+_LOOKED_BACK = 1_500
 
 
 def users_words(item: Item) -> str:
@@ -72,6 +95,26 @@ def users_words(item: Item) -> str:
         return ""
     read = _as_typed if said.own else _words_in
     return "\n".join(filter(None, map(read, said.blocks)))
+
+
+def models_words(item: Item) -> str:
+    """What the model said in this record, reasoning aside."""
+    if item.said.role != "assistant" or item.said.synthetic or item.hidden_by:
+        return ""
+    texts = (blocks.words_of(block).strip() for block in item.said.blocks if block.kind == "text")
+    return "\n".join(filter(None, texts))
+
+
+def whole_text(item: Item) -> str:
+    """Everything said in a record, whoever said it; a call's input counts as said."""
+    parts = (
+        bytes(body.input).decode(errors="replace").replace('\\"', '"').replace("\\n", " ")
+        if isinstance(body := block.body(), ToolUse)
+        else blocks.words_of(block)
+        for block in item.said.blocks
+        if block.kind not in THINKING
+    )
+    return "\n".join(filter(None, parts))
 
 
 def messages(items: Iterable[Item]) -> Iterator[Words]:
@@ -86,12 +129,48 @@ def sentences(text: str) -> list[str]:
     return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
 
 
+def one_line(text: str, most: int) -> str:
+    """A text as one line of at most so many characters."""
+    line = " ".join(text[: 4 * most].split())
+    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
+
+
+def permissions(items: Iterable[Item]) -> Iterator[Permission]:
+    """Sentences in which the user allows or refuses something, and short answers to what the model proposed."""
+    before = Quote("", "")
+    for item in items:
+        if words := models_words(item):
+            before = Quote(words, item.said.uuid)
+        elif words := users_words(item):
+            answer = _ASSENTS.match(words) or _DISSENTS.match(words)
+            asked = [one for one in sentences(before.text[-_LOOKED_BACK:]) if one.endswith("?")]
+            if answer and asked and len(words.split()) <= _SHORT:
+                proposal = one_line(asked[-1], LONGEST_SENTENCE)
+                yield Permission(
+                    bool(_ASSENTS.match(words)), words, item.said.uuid, proposal, before.record
+                )
+            else:
+                yield from _permissions(words, item.said.uuid)
+
+
+def _permissions(words: str, record: str) -> Iterator[Permission]:
+    for sentence in sentences(words):
+        if not _pasted(sentence) and not sentence.endswith("?"):
+            if _REFUSES.search(sentence):
+                yield Permission(False, sentence, record)
+            elif _ALLOWS.search(sentence):
+                yield Permission(True, sentence, record)
+
+
+def _pasted(sentence: str) -> bool:
+    return len(sentence) > LONGEST_SENTENCE or bool(_OUTPUT.match(sentence))
+
+
 def corrections(said: Iterable[Words]) -> Iterator[Quote]:
     """Sentences in which the user negates, redirects or states a preference."""
     for words in said:
         for sentence in sentences(words.head):
-            pasted = len(sentence) > LONGEST_SENTENCE or _OUTPUT.match(sentence)
-            if not pasted and _CORRECTS.search(sentence):
+            if not _pasted(sentence) and _CORRECTS.search(sentence):
                 yield Quote(sentence, words.record)
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from sevenfold.layers.compact.extract.calls import Call
 from sevenfold.layers.compact.extract.facts import Command, File, Problem
+from sevenfold.layers.compact.extract.words import one_line
 
 LONGEST_LINE = 240
 _LONGEST_COMMAND = 160
@@ -179,9 +180,3 @@ def _after_colon(lines: list[str], chosen: list[str]) -> list[str]:
         return []
     place = lines.index(chosen[-1]) + 1
     return lines[place : place + 1]
-
-
-def one_line(text: str, most: int) -> str:
-    """A text as one line of at most so many characters."""
-    line = " ".join(text[: 4 * most].split())
-    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"

@@ -11,10 +11,12 @@ from msgspec import Struct
 from sevenfold.layers.compact.extract import notation
 from sevenfold.layers.compact.extract.facts import Facts
 from sevenfold.layers.compact.extract.outline import TITLES, heading
-from sevenfold.layers.compact.summary.fit import Claim, Count, Told, fit_messages, share_out
+from sevenfold.layers.compact.summary.fit import Count, Entries, Told, fit_messages, share_out
 
 _FOR_MESSAGES = 0.6
-"""The part of the room the user's messages may claim before anything else."""
+"""The part of the room the user's messages may one before anything else."""
+_FILLED = 0.97
+"""The part of the budget that is filled: a count of tokens is an estimate."""
 _TRIES = 8
 _TIGHTER = 0.85
 _PARAGRAPH = re.compile(r"\n\s*\n")
@@ -31,20 +33,20 @@ class Summary(Struct, frozen=True):
 
 
 def compose(
-    facts: Facts, claims: Sequence[Claim], budget: int, count: Count, titles: Mapping[int, str] = TITLES
+    facts: Facts, lists: Sequence[Entries], budget: int, count: Count, titles: Mapping[int, str] = TITLES
 ) -> Summary:
-    """The summary these claims make, never larger than the budget."""
-    frame = count(_text(facts, Told(()), claims, [[] for _ in claims], titles)) + 12 * len(claims)
-    room = budget - frame
+    """The summary these lists make, never larger than the budget."""
+    frame = count(_text(facts, Told(()), lists, [[] for _ in lists], titles)) + 12 * len(lists)
+    room = int(_FILLED * budget) - frame
     for _ in range(_TRIES):
         if room <= 0:
             break
-        told, chosen = _choose(facts, claims, room, count)
-        text = _text(facts, told, claims, chosen, titles)
+        told, chosen = _choose(facts, lists, room, count)
+        text = _text(facts, told, lists, chosen, titles)
         if count(text) <= budget:
-            return Summary(text, tuple(_missing(facts, told, claims, chosen)))
+            return Summary(text, tuple(_missing(facts, told, lists, chosen)))
         room = int(room * _TIGHTER)
-    return _bare(facts, claims, budget, count, titles)
+    return _bare(facts, lists, budget, count, titles)
 
 
 def paragraphs(text: str) -> tuple[str, ...]:
@@ -62,17 +64,27 @@ def paragraphs(text: str) -> tuple[str, ...]:
     return tuple(chain.from_iterable(lines))
 
 
-def _choose(facts: Facts, claims: Sequence[Claim], room: int, count: Count) -> tuple[Told, list[list[str]]]:
-    wanted = sum(count(entry) + 1 for claim in claims for entry in claim.entries)
+def _choose(
+    facts: Facts, lists: Sequence[Entries], room: int, count: Count
+) -> tuple[Told, list[list[str]]]:
+    """Messages first, then everything else; what that leaves goes back to the messages."""
+    wanted = sum(count(entry) + 1 for one in lists for entry in one.entries[: one.most])
     told = fit_messages(facts, max(int(_FOR_MESSAGES * room), room - wanted), count)
-    used = sum(count(notation.said(words, facts)) + 1 for words in told.words)
-    return told, share_out(claims, max(0, room - used), count)
+    chosen = share_out(lists, max(0, room - _used(told, facts, count)), count)
+    if told.words != facts.messages:
+        spent = sum(count(entry) + 1 for entries in chosen for entry in entries)
+        told = fit_messages(facts, max(0, room - spent), count)
+    return told, chosen
+
+
+def _used(told: Told, facts: Facts, count: Count) -> int:
+    return sum(count(notation.said(words, facts)) + 1 for words in told.words)
 
 
 def _text(
     facts: Facts,
     told: Told,
-    claims: Sequence[Claim],
+    lists: Sequence[Entries],
     chosen: Sequence[Sequence[str]],
     titles: Mapping[int, str],
 ) -> str:
@@ -81,9 +93,9 @@ def _text(
     parts: list[str] = []
     for number in titles:
         here = [
-            _shown(claim, entries, facts)
-            for claim, entries in zip(claims, chosen, strict=True)
-            if claim.section == number
+            _shown(one, entries, facts)
+            for one, entries in zip(lists, chosen, strict=True)
+            if one.section == number
         ]
         here = [part for part in ([*here, messages] if number == 6 else here) if part]
         here.sort(key=lambda part: part.startswith("<recorded"))
@@ -91,16 +103,16 @@ def _text(
     return "\n\n".join(parts)
 
 
-def _shown(claim: Claim, entries: Sequence[str], facts: Facts) -> str:
-    missing = len(claim.entries) - len(entries)
-    if claim.kind:
-        return notation.framed(claim.kind, entries, missing + facts.left_out.get(claim.kind, 0))
-    prose = "".join([f"{claim.label}\n" if claim.label and entries else "", *entries])
+def _shown(one: Entries, entries: Sequence[str], facts: Facts) -> str:
+    missing = len(one.entries) - len(entries)
+    if one.kind:
+        return notation.framed(one.kind, entries, missing + facts.left_out.get(one.kind, 0))
+    prose = "".join([f"{one.label}\n" if one.label and entries else "", *entries])
     return prose.rstrip() if not missing or notation.MORE in prose else f"{prose}{notation.MORE}"
 
 
 def _missing(
-    facts: Facts, told: Told, claims: Sequence[Claim], chosen: Sequence[Sequence[str]]
+    facts: Facts, told: Told, lists: Sequence[Entries], chosen: Sequence[Sequence[str]]
 ) -> Iterable[str]:
     """What is not in the summary, in words."""
     if gone := told.left_out + facts.left_out.get("messages", 0):
@@ -108,22 +120,22 @@ def _missing(
     for words in told.words:
         if words.lost:
             yield f"{words.lost} characters of the user's message {facts.name(words.record)}"
-    for claim, entries in zip(claims, chosen, strict=True):
-        if gone := len(claim.entries) - len(entries) + facts.left_out.get(claim.kind, 0):
-            yield f"{gone} {'entry' if gone == 1 else 'entries'} of {claim.kind or _prose_of(claim)}"
+    for one, entries in zip(lists, chosen, strict=True):
+        if gone := len(one.entries) - len(entries) + facts.left_out.get(one.kind, 0):
+            yield f"{gone} {'entry' if gone == 1 else 'entries'} of {one.kind or _prose_of(one)}"
 
 
-def _prose_of(claim: Claim) -> str:
-    return f"the prose of “{TITLES[claim.section]}”"
+def _prose_of(one: Entries) -> str:
+    return f"the prose of “{TITLES[one.section]}”"
 
 
 def _bare(
-    facts: Facts, claims: Sequence[Claim], budget: int, count: Count, titles: Mapping[int, str]
+    facts: Facts, lists: Sequence[Entries], budget: int, count: Count, titles: Mapping[int, str]
 ) -> Summary:
     """What can be said where there is no room at all: that there is more, cut to what fits."""
-    nothing: list[list[str]] = [[] for _ in claims]
+    nothing: list[list[str]] = [[] for _ in lists]
     told = Told((), len(facts.messages))
-    text = _text(facts, told, claims, nothing, titles)
+    text = _text(facts, told, lists, nothing, titles)
     while text and count(text) > budget:
         text = text[: len(text) * 3 // 4]
-    return Summary(text, tuple(_missing(facts, told, claims, nothing)))
+    return Summary(text, tuple(_missing(facts, told, lists, nothing)))

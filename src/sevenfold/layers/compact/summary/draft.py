@@ -29,10 +29,11 @@ _TOO_LONG = re.compile(
     r"prompt is too long|context (?:length|window) exceeded|maximum context", re.IGNORECASE
 )
 _ERROR = re.compile(
-    r'\A\W*(?:API Error|Execution error|Request failed|Error:|Internal server error|Overloaded|\{"type":\s*"error")'
-    r"|\Aprompt is too long|invalid_request_error|rate_limit_error|overloaded_error|api_error",
+    r"\A\W*(?:API Error|Execution error|Request failed|Error:|Internal server error|Overloaded|prompt is too long"
+    r'|(?:\w+_)?error\b\W*(?:\d|$|:)|\{"(?:type":\s*"error|error"))',
     re.IGNORECASE,
 )
+"""How an error text begins; a summary that tells of an error has tags, headings or other words before it."""
 _CUT = frozenset({"max_tokens", "length", "model_context_window_exceeded"})
 
 
@@ -41,8 +42,6 @@ class Draft(Struct, frozen=True):
 
     text: str
     sections: Mapping[int, str]
-    ours: frozenset[str] = frozenset()
-    """Lines in it that code put there."""
 
 
 class Failure(Struct, frozen=True):
@@ -59,7 +58,7 @@ def read(answer: Sequence[Block] | str, stop_reason: str | None = None) -> Draft
     ):
         return Failure("no_summary", "the model called a tool instead of writing a summary")
     whole = answer if isinstance(answer, str) else "\n".join(filter(None, map(_words, answer)))
-    if len(whole) < _SHORT and _ERROR.search(whole):
+    if len(whole) < _SHORT and _ERROR.match(whole):
         return _error(whole)
     if stop_reason in _CUT and "</summary>" not in whole.lower():
         reason: Reason = (

@@ -1,9 +1,9 @@
 """Sharing out a summary's room: who gets how much, and what is left out when it is not enough.
 
-The user's messages are served first. When they do not all fit, the longest give way first, each keeping
-its beginning and its end, but none is cut to pieces that tell nothing: when even that is too much, the
-oldest are left out, all but the first, and it is said how many. Everything else has a share of what
-remains, takes less if it needs less, and may then take from what the others did not need.
+The user's messages are served first, and of them the newest. When they do not all fit, the longest are cut first, each
+keeping its beginning and its end; when even that is too much, the oldest are left out, all but the first, and the
+summary says how many. Everything else has a share of what remains, takes less if it needs less, and may then take from
+what the others did not need.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _SHORT = 160
 _FRAME = 48
 """Tokens the frame of a cut message takes, and the note in it."""
 _FOR_THE_FIRST = 0.5
-"""The part of the room the first message may take when others are left out."""
+"""The part of the room that the newest message leaves, which the first may take when others are left out."""
 _HEAD = 2 / 3
 """The part of a cut message that is its beginning."""
 
 
-class Claim(Struct, frozen=True):
+class Entries(Struct, frozen=True):
     """Entries that want a place in a section, most wanted first."""
 
     section: int
@@ -51,7 +51,7 @@ class Told(Struct, frozen=True):
     left_out: int = 0
 
 
-def share_out(claims: Sequence[Claim], room: int, count: Count) -> list[list[str]]:
+def share_out(claims: Sequence[Entries], room: int, count: Count) -> list[list[str]]:
     """For each claim the entries that fit; first everyone within the share, then whoever comes first."""
     sizes = [[count(entry) + 1 for entry in claim.entries] for claim in claims]
     taken: list[set[int]] = [set() for _ in claims]
@@ -73,16 +73,25 @@ def share_out(claims: Sequence[Claim], room: int, count: Count) -> list[list[str
 def fit_messages(facts: Facts, room: int, count: Count) -> Told:
     """The user's messages in this room: whole if possible, else cut, the oldest left out at worst."""
     messages = facts.messages
-    sizes = [count(said(words, facts)) + 1 for words in messages]
+    sizes = [_size(words, facts, count) for words in messages]
     if sum(sizes) <= room:
         return Told(messages)
     most = max(_level(sizes, room), _SHORT)
     cut = [_cut(words, size, most) for words, size in zip(messages, sizes, strict=True)]
     sizes = [
-        size if words.lost == before.lost else count(said(words, facts)) + 1
+        size if words.lost == before.lost else _size(words, facts, count)
         for words, before, size in zip(cut, messages, sizes, strict=True)
     ]
+    if sizes[-1] > room:
+        # Even alone it is too large as it is: then it is all there is, and both its ends are shown.
+        newest = _cut(messages[-1], _size(messages[-1], facts, count), room)
+        fits = room > _FRAME and _size(newest, facts, count) <= room
+        return Told((newest,) if fits else (), len(messages) - fits)
     return Told(tuple(cut)) if sum(sizes) <= room else _newest(cut, sizes, room)
+
+
+def _size(words: Words, facts: Facts, count: Count) -> int:
+    return count(said(words, facts)) + 1
 
 
 def _level(sizes: Sequence[int], room: int) -> int:
@@ -98,10 +107,11 @@ def _level(sizes: Sequence[int], room: int) -> int:
 
 
 def _newest(messages: Sequence[Words], sizes: Sequence[int], room: int) -> Told:
-    """The first message, which says what it is all about, and as many of the newest as fit."""
-    first = 1 if sizes[0] <= room * _FOR_THE_FIRST else 0
-    left = room - sum(sizes[:first])
-    start = len(messages)
+    """The newest message, the first, which says what it is all about, and as many before the newest as fit."""
+    left = room - sizes[-1]
+    first = 1 if len(messages) > 1 and sizes[0] <= left * _FOR_THE_FIRST else 0
+    left -= sum(sizes[:first])
+    start = len(messages) - 1
     while start > first and sizes[start - 1] <= left:
         start -= 1
         left -= sizes[start]

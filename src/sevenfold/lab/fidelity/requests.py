@@ -10,15 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sevenfold.layers.compact.fidelity.probe import (
-    CORRECTION,
-    DECISION,
-    PREFERENCE,
-    USER_MESSAGE,
-    Probe,
-)
-from sevenfold.layers.compact.fidelity.reader import Account, Call, Told
-from sevenfold.layers.compact.fidelity.sentences import LONGEST_SENTENCE, folded, sentences, telling
+from sevenfold.lab.fidelity.probe import CORRECTION, DECISION, PREFERENCE, USER_MESSAGE, Probe
+from sevenfold.lab.fidelity.reader import Account, Call, Told
+from sevenfold.lab.fidelity.sentences import LONGEST_SENTENCE, folded, sentences, telling
 
 _CORRECTS = re.compile(
     r"^(?:no|nope|wait|hm+|hold on|stop|actually|wrong|not (?:quite|that|like))\b(?!\s+(?:problem|worries|idea))"

@@ -1,4 +1,4 @@
-"""What wants a place in a summary, and how urgently: the recorded lists and the prose, as claims."""
+"""What wants a place in a summary, and how urgently: the recorded lists, and the prose."""
 
 from __future__ import annotations
 
@@ -7,35 +7,43 @@ from typing import TypeVar
 
 from sevenfold.layers.compact.extract import notation
 from sevenfold.layers.compact.extract.facts import Facts, Quote
-from sevenfold.layers.compact.extract.work import one_line
+from sevenfold.layers.compact.extract.words import one_line
 from sevenfold.layers.compact.summary.compose import paragraphs
-from sevenfold.layers.compact.summary.fit import Claim
+from sevenfold.layers.compact.summary.fit import Entries
 
-WHERE_THE_WORDS_ARE = "- Section 6 has every message, section 9 the newest."
-"""Words of our own: whoever hands a summary on may repeat them."""
 _FACT = TypeVar("_FACT")
 
 _ORDER = (6, 9, 8, 1, 7, 4, 3, 5, 2)
 """Sections in the order in which their prose is wanted: the user's words first, then what is nearest."""
 
-_MOST = {"corrections": 30, "identifiers": 60, "errors": 25, "outcomes": 40, "commands": 20}
+_MOST = {
+    "corrections": 30,
+    "permissions": 30,
+    "identifiers": 60,
+    "errors": 25,
+    "outcomes": 40,
+    "commands": 20,
+}
 """Entries beyond these are rather looked up than read every time."""
 _REQUEST = 600
 _HINT = 200
 
 
-def recorded(facts: Facts, present: str = "") -> list[Claim]:
+def recorded(facts: Facts, present: str = "") -> list[Entries]:
     """The lists every summary holds; what the text ``present`` does not mention yet comes first."""
     missing = _missing_first(present)
     tasks = [notation.task(task, facts) for task in facts.tasks]
     pending = [notation.quote(one, facts) for one in facts.pending]
     return [
-        Claim(7, "tasks", (*tasks, *pending), 0.08),
-        _claim(6, "replies", facts.replies[::-1], notation.quote, facts, 0.08, oldest_first=True),
-        _claim(1, "corrections", facts.corrections, notation.quote, facts, 0.06),
-        _claim(3, "files", missing(facts.files, lambda file: file.path), notation.file, facts, 0.14),
-        _claim(4, "errors", missing(facts.problems, lambda one: one.lines), notation.problem, facts, 0.08),
-        _claim(
+        Entries(7, "tasks", (*tasks, *pending), 0.08),
+        _entries(6, "replies", facts.replies[::-1], notation.quote, facts, 0.08, oldest_first=True),
+        _entries(6, "permissions", facts.permissions, notation.permission, facts, 0.08),
+        _entries(1, "corrections", facts.corrections, notation.quote, facts, 0.06),
+        _entries(3, "files", missing(facts.files, lambda file: file.path), notation.file, facts, 0.14),
+        _entries(
+            4, "errors", missing(facts.problems, lambda one: one.lines), notation.problem, facts, 0.08
+        ),
+        _entries(
             2,
             "identifiers",
             missing(facts.identifiers, lambda one: one.text),
@@ -46,33 +54,33 @@ def recorded(facts: Facts, present: str = "") -> list[Claim]:
     ]
 
 
-def where_it_stands(facts: Facts) -> list[Claim]:
+def where_it_stands(facts: Facts) -> list[Entries]:
     """The lists that stand where a model would have written of the current work and the next step."""
     return [
-        Claim(9, "next", tuple(_next(facts)), 0.04),
-        Claim(8, "current", facts.current[::-1], 0.16, oldest_first=True),
+        Entries(9, "next", tuple(_next(facts)), 0.04),
+        Entries(8, "current", facts.current[::-1], 0.16, oldest_first=True),
     ]
 
 
-def how_it_went(facts: Facts) -> list[Claim]:
+def how_it_went(facts: Facts) -> list[Entries]:
     """The lists that stand where a model would have written of the request and what came of it."""
     return [
-        Claim(1, "request", tuple(_request(facts)), 0.02),
-        _claim(5, "outcomes", _before_now(facts), notation.quote, facts, 0.1, oldest_first=True),
-        _claim(5, "commands", facts.commands, notation.command, facts, 0.04),
+        Entries(1, "request", tuple(_request(facts)), 0.02),
+        _entries(5, "outcomes", _before_now(facts), notation.quote, facts, 0.1, oldest_first=True),
+        _entries(5, "commands", facts.commands, notation.command, facts, 0.04),
     ]
 
 
-def prose(sections: Mapping[int, str], share: float, label: str = "") -> list[Claim]:
+def prose(sections: Mapping[int, str], share: float, label: str = "") -> list[Entries]:
     """Text for the sections; what an earlier summary has is labelled, for it may no longer hold."""
     return [
-        Claim(number, "", paragraphs(sections[number]), share, label=label)
+        Entries(number, "", paragraphs(sections[number]), share, label=label)
         for number in _ORDER
         if number in sections
     ]
 
 
-def _claim(
+def _entries(
     section: int,
     kind: str,
     entries: Iterable[_FACT],
@@ -81,9 +89,9 @@ def _claim(
     share: float,
     *,
     oldest_first: bool = False,
-) -> Claim:
+) -> Entries:
     lines = tuple(write(entry, facts) for entry in entries)
-    return Claim(section, kind, lines, share, _MOST.get(kind, len(lines)), oldest_first=oldest_first)
+    return Entries(section, kind, lines, share, _MOST.get(kind, len(lines)), oldest_first=oldest_first)
 
 
 def _missing_first(present: str) -> Callable[[Iterable[_FACT], Callable[[_FACT], str]], list[_FACT]]:
@@ -103,8 +111,7 @@ def _request(facts: Facts) -> Iterable[str]:
     if len(facts.messages) > 1 and not facts.prose:
         first = facts.messages[0]
         yield f"- what the user said first: {_begin(Quote(first.head, first.record), facts)}"
-    if facts.messages:
-        yield WHERE_THE_WORDS_ARE
+        yield "- Section 6 has every message, section 9 the newest."
 
 
 def _next(facts: Facts) -> Iterable[str]:

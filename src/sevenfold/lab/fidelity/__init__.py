@@ -8,16 +8,11 @@
     probe       a fact to look for
     probes      all of these as a bounded sample of facts to look for
     judging     each fact: in context, reachable, or lost
-    inventing   words put into the user's mouth
-    repairing   lost facts as a block that can be appended
 
 How a session uses it::
 
     facts = probes(hidden)                                  # the records that leave the context
     score = judge(facts, texts(new_items), reachable)       # reachable: does recall find it?
-    if score.lost:
-        block = repair(score.lost, 2_000)                   # append it to the summary, judge again
-    lies = invented([summary], [*hidden, *kept])
 
     def reachable(probe: Probe) -> bool:
         return probe.found_among(index.search(probe.text, kind=probe.sought, k=10, around=0))
@@ -25,12 +20,10 @@ How a session uses it::
 Everything here is a pure function of its arguments: the same records give the same probes and the same score.
 """
 
-from sevenfold.layers.compact.fidelity.inventions import invented
-from sevenfold.layers.compact.fidelity.judge import Count, Judged, Score, judge
-from sevenfold.layers.compact.fidelity.probe import KINDS, Probe
-from sevenfold.layers.compact.fidelity.probes import Sample, probes, sample
-from sevenfold.layers.compact.fidelity.reader import texts
-from sevenfold.layers.compact.fidelity.repair import repair
+from sevenfold.lab.fidelity.judge import Count, Judged, Score, judge
+from sevenfold.lab.fidelity.probe import KINDS, Probe
+from sevenfold.lab.fidelity.probes import Sample, probes, sample
+from sevenfold.lab.fidelity.reader import texts
 
 __all__ = [
     "KINDS",
@@ -39,10 +32,8 @@ __all__ = [
     "Probe",
     "Sample",
     "Score",
-    "invented",
     "judge",
     "probes",
-    "repair",
     "sample",
     "texts",
 ]

@@ -9,15 +9,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from sevenfold.layers.compact.fidelity.probe import (
-    CURRENT_STEP,
-    EDITED_FILE,
-    ERROR,
-    PENDING_TASK,
-    Probe,
-)
-from sevenfold.layers.compact.fidelity.reader import Account, Call, Told
-from sevenfold.layers.compact.fidelity.sentences import folded, sentences, telling
+from sevenfold.lab.fidelity.probe import CURRENT_STEP, EDITED_FILE, ERROR, PENDING_TASK, Probe
+from sevenfold.lab.fidelity.reader import Account, Call, Told
+from sevenfold.lab.fidelity.sentences import folded, sentences, telling
 
 _PATHS = ("file_path", "notebook_path", "path", "filename", "file")
 _CHANGES = frozenset(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from sevenfold.layers.compact.fidelity.reader import Call, Told
+from sevenfold.lab.fidelity.reader import Call, Told
 
 _EDGES = "\"'`“”‘’«»()[]{}<>,;:!?*|=…"
 _SHAPE = re.compile(
@@ -146,6 +146,6 @@ class _Words(dict[str, str]):
 def _identifier(word: str) -> str:
     """The identifier a word is; empty if it is none."""
     name = word.strip(_EDGES).rstrip(".").removesuffix("'s").rstrip(_EDGES)
-    if not SHORTEST <= len(name) <= LONGEST or not _SHAPE.fullmatch(name):
+    if not SHORTEST <= len(name) <= LONGEST or not _SHAPE.fullmatch(name) or name.startswith("/dev/"):
         return ""
     return "" if _HEX.fullmatch(name) and not _MIXED.match(name) else name

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from sevenfold.layers.compact.fidelity import requests as asking
-from sevenfold.layers.compact.fidelity import work as working
-from sevenfold.layers.compact.fidelity.names import Names
-from sevenfold.layers.compact.fidelity.probe import (
+from sevenfold.lab.fidelity import requests as asking
+from sevenfold.lab.fidelity import work as working
+from sevenfold.lab.fidelity.names import Names
+from sevenfold.lab.fidelity.probe import (
     CORRECTION,
     CURRENT_STEP,
     DECISION,
@@ -26,7 +26,7 @@ from sevenfold.layers.compact.fidelity.probe import (
     USER_MESSAGE,
     Probe,
 )
-from sevenfold.layers.compact.fidelity.reader import Account, account
+from sevenfold.lab.fidelity.reader import Account, account
 from sevenfold.record.layout import Item
 
 MOST = {

@@ -10,8 +10,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from sevenfold.layers.compact.fidelity.probe import KINDS, SHORT, Probe
-from sevenfold.layers.compact.fidelity.sentences import Vocabulary, folded, telling
+from sevenfold.lab.fidelity.probe import KINDS, SHORT, Probe
+from sevenfold.lab.fidelity.sentences import Vocabulary, folded, telling
 
 State = Literal["in_context", "reachable", "lost"]
 Reachable = Callable[[Probe], bool]

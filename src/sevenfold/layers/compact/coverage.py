@@ -1,0 +1,158 @@
+"""Is everything that code can extract in the context after a compaction, or within reach of recall?
+
+What is neither is appended to the summary, so that no compaction loses it (S4.12, S10.3).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from sevenfold.layers.compact.extract.facts import Facts
+
+State = Literal["in_context", "reachable", "lost"]
+
+_MOST = {
+    "user_message": 120,
+    "decision": 30,
+    "correction": 30,
+    "pending_task": 30,
+    "edited_file": 40,
+    "error": 20,
+    "identifier": 40,
+}
+"""Facts of each kind that are looked for, those that matter most first: the check must stay cheap."""
+_LABELS = {
+    "user_message": "message of the user",
+    "decision": "settled",
+    "correction": "correction by the user",
+    "pending_task": "open task",
+    "edited_file": "changed file",
+    "error": "failure",
+    "identifier": "exact name",
+}
+HEADING = (
+    "Facts from the conversation before this point that the summary does not hold, each with its record:"
+)
+_EDGE = 80
+"""Characters of either end of a cut message that must be shown."""
+_SHORTENED = 160
+"""Characters of a fact for which there is no room in full."""
+
+
+class Fact(Struct, frozen=True):
+    """Something that must not be lost, and the record it is in."""
+
+    kind: str
+    text: str
+    record: str
+    accepts: tuple[str, ...] = ()
+    """Other texts that say the same."""
+
+
+class Count(Struct, frozen=True):
+    """How many facts are where."""
+
+    in_context: int = 0
+    reachable: int = 0
+    lost: int = 0
+
+
+class Coverage(Struct, frozen=True):
+    """Where each fact is after a compaction."""
+
+    states: tuple[tuple[Fact, State], ...] = ()
+
+    @property
+    def lost(self) -> tuple[Fact, ...]:
+        """Those that are neither seen nor found."""
+        return tuple(fact for fact, state in self.states if state == "lost")
+
+    @property
+    def total(self) -> Count:
+        """Over all kinds."""
+        return _count(state for _, state in self.states)
+
+    @property
+    def by_kind(self) -> dict[str, Count]:
+        """For each kind of which there are facts."""
+        counts = {kind: [state for fact, state in self.states if fact.kind == kind] for kind in _MOST}
+        return {kind: _count(states) for kind, states in counts.items() if states}
+
+
+def cover(facts: Facts, context: Sequence[str], reaches: Callable[[Fact], bool]) -> Coverage:
+    """Look for the facts in what the model will see; ``reaches`` tells whether recall finds one that is not there."""
+    seen = "\n".join(map(_plain, context))
+    return Coverage(tuple((fact, _state(fact, seen, reaches)) for fact in _wanted(facts)))
+
+
+def missing(lost: Iterable[Fact], room: int, count: Callable[[str], int]) -> str:
+    """The lost facts as a block to append, what matters most first; one that does not fit is shortened or counted."""
+    lines, left_out = [HEADING], 0
+    room -= count(HEADING)
+    for fact in lost:
+        text = " ".join(fact.text.split())
+        half = _SHORTENED // 2
+        short = text if len(text) <= _SHORTENED else f"{text[:half]} […] {text[-half:]}"
+        ways = (f"- {_LABELS[fact.kind]} [{fact.record}]: {words}" for words in (text, short))
+        line = next((one for one in ways if count(one) <= room), "")
+        if line:
+            lines.append(line)
+            room -= count(line)
+        left_out += not line
+    return "\n".join(
+        [*lines, *([f"- and {left_out} more, for which there is no room"] if left_out else [])]
+    )
+
+
+def _wanted(facts: Facts) -> Iterator[Fact]:
+    """The facts to look for, by kind."""
+    found: dict[str, list[Fact]] = {kind: [] for kind in _MOST}
+    for words in reversed(facts.messages):
+        # Of a message that an earlier summary cut, its beginning is all that can be looked for.
+        found["user_message"].append(Fact("user_message", words.head, words.record))
+    for one in reversed(facts.replies):
+        found["decision"].append(Fact("decision", one.text, one.record))
+    for allowed in facts.permissions:
+        found["decision"].append(
+            Fact("decision", allowed.proposal or allowed.text, allowed.proposed or allowed.record)
+        )
+    for one in facts.corrections:
+        found["correction"].append(Fact("correction", one.text, one.record))
+    for task in facts.tasks:
+        found["pending_task"].append(Fact("pending_task", task.text, task.record))
+    for file in facts.files:
+        if file.changed:
+            tail = "/".join(file.path.replace("\\", "/").split("/")[-2:])
+            found["edited_file"].append(Fact("edited_file", file.path, file.last, (tail,)))
+    for problem in facts.problems:
+        found["error"].append(
+            Fact("error", problem.lines, problem.record, tuple(problem.lines.split(" ⏎ ")))
+        )
+    for name in facts.identifiers:
+        found["identifier"].append(Fact("identifier", name.text, name.record))
+    for kind, some in found.items():
+        yield from [fact for fact in some if fact.text.strip()][: _MOST[kind]]
+
+
+def _state(fact: Fact, seen: str, reaches: Callable[[Fact], bool]) -> State:
+    text = _plain(fact.text)
+    if any(_plain(one) in seen for one in (fact.text, *fact.accepts) if one.strip()):
+        return "in_context"
+    if not reaches(fact):
+        return "lost"
+    # A message that was cut counts as seen: both its ends are there, and recall has the rest.
+    ends = fact.kind == "user_message" and text[:_EDGE] in seen and text[-_EDGE:] in seen
+    return "in_context" if ends else "reachable"
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def _count(states: Iterable[State]) -> Count:
+    found = Counter(states)
+    return Count(found["in_context"], found["reachable"], found["lost"])

@@ -1,0 +1,210 @@
+"""Where the work is: how the model closed its turns, the newest rounds line by line, and what is still to be done.
+
+To-do tools come in two shapes. One hands over its whole list each time, and the last list counts. The other creates
+entries one by one and changes them by number. Both are recognised by their input.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from sevenfold.layers.compact.extract.calls import Call
+from sevenfold.layers.compact.extract.facts import Quote, Task
+from sevenfold.layers.compact.extract.words import (
+    LONGEST_SENTENCE,
+    models_words,
+    one_line,
+    sentences,
+    users_words,
+)
+from sevenfold.layers.compact.extract.work import bare_command, telling_lines
+from sevenfold.record.layout import Item, rounds
+
+_ROUNDS = 10
+_LONGEST_OUTCOME = 700
+_LONGEST_LAST_WORDS = 2_000
+_LONGEST_WORDS = 300
+_LONGEST_CALL = 160
+_LISTS = ("todos", "tasks", "plan", "items", "steps")
+_TEXTS = ("content", "text", "title", "subject", "step", "task", "description")
+_NUMBERS = ("taskId", "task_id", "todo_id", "id")
+_DONE = frozenset({"completed", "complete", "done", "cancelled", "canceled", "deleted", "removed"})
+_DOING = frozenset({"in_progress", "in-progress", "doing", "active", "started"})
+_TO_DO_TOOL = re.compile(r"task|todo", re.IGNORECASE)
+_CREATED = re.compile(r"#(\w+)")
+_LONGEST_TASK = 300
+
+_IS_DONE = re.compile(
+    r"\b(?:done|fixed|added|implemented|completed?|finished|resolved|created|updated|removed|renamed|written|wrote|moved|passes"
+    r"|pass|committed|pushed|merged|deployed|in place)\b|✅",
+    re.IGNORECASE,
+)
+_IS_NOT_DONE = re.compile(
+    r"\b(?:not|never|still|yet|next|will|should|once|if|until|let me)\b|n['’]t\b|['’]ll\b", re.IGNORECASE
+)
+_WORD = re.compile(r"[^\W\d_]{4,}|\d{2,}")
+_SAME = 0.6
+"""The part of a pending line's words that a report of something done must have to be about it."""
+_ANNOUNCES = re.compile(
+    r"\b(?:next(?:,| step| up| I)|remaining|remains? to|still (?:need|have|to)|left to do|to-?do\b|not yet"
+    r"|follow-?up|pending|outstanding|after that|I(?:['’]ll| will) (?:now|next|then)|now I(?:['’]ll| will)"
+    r"|let me (?:now|next)|now let me)",
+    re.IGNORECASE,
+)
+
+
+def outcomes(items: Sequence[Item]) -> list[Quote]:
+    """The last words of the model before the user spoke again, for each time that happened."""
+    found: list[Quote] = []
+    last: Quote | None = None
+    for item in items:
+        if words := models_words(item):
+            last = Quote(one_line(words, _LONGEST_OUTCOME), item.said.uuid)
+        elif last and users_words(item):
+            found.append(last)
+            last = None
+    return [*found, last] if last else found
+
+
+def last_words(items: Sequence[Item]) -> list[Quote]:
+    """What the model said in its newest answer: what it announced before that, it has begun since."""
+    answer = rounds(items)[-1].answer if items else ()
+    return [Quote(words, item.said.uuid) for item in answer if (words := models_words(item))]
+
+
+def newest(items: Sequence[Item], made: Sequence[Call], names: dict[str, str]) -> list[str]:
+    """What happened in the newest rounds, oldest first; the very last words at length."""
+    by_record: dict[str, list[Call]] = {}
+    for call in made:
+        by_record.setdefault(call.record, []).append(call)
+    recent = [item for late in rounds(items)[-_ROUNDS:] for item in late.items if not item.hidden_by]
+    spoken = [item.said.uuid for item in recent if models_words(item)]
+    lines: list[str] = []
+    for item in recent:
+        name = names.get(item.said.uuid, item.said.uuid)
+        if words := models_words(item):
+            most = _LONGEST_LAST_WORDS if item.said.uuid == spoken[-1] else _LONGEST_WORDS
+            lines.append(f"- the model said: “{one_line(words, most)}” [{name}]")
+        elif words := users_words(item):
+            lines.append(f"- the user said: “{one_line(words, _LONGEST_WORDS)}” [{name}]")
+        lines += [f"- {_came_of(call)} [{name}]" for call in by_record.get(item.said.uuid, ())]
+    return lines
+
+
+def _came_of(call: Call) -> str:
+    did = f"{call.name} {one_line(_about(call), _LONGEST_CALL)}".strip()
+    if call.result is None:
+        return f"{did} → no result yet"
+    if call.failed:
+        return f"{did} → failed: {telling_lines(call.result)}"
+    end = next((line.strip() for line in reversed(call.result[-2_000:].splitlines()) if line.strip()), "")
+    shows = call.kind == "shell" or call.kind is None
+    return f"{did} → ok, ends: {one_line(end, 120)}" if shows and end else f"{did} → ok"
+
+
+def _about(call: Call) -> str:
+    """A command without its wrapping, a path without the folders far above it: both are listed in full."""
+    if call.command:
+        return bare_command(call.command)
+    near = [path.replace("\\", "/").split("/")[-3:] for path in call.paths]
+    return ", ".join("/".join(parts) for parts in near) or call.about
+
+
+# -- what is to be done ------------------------------------------------------------
+
+
+def open_tasks(made: Iterable[Call], before: Iterable[Task] = ()) -> list[Task]:
+    """The to-do list as it stands after these calls, if it stood so before; what is done is left out."""
+    tasks = {task.number or task.text: task for task in before}
+    for call in made:
+        if call.failed:
+            continue
+        if (entries := _whole_list(call.given)) is not None:
+            tasks = {task.text: task for task in _read_list(entries, call.record)}
+        elif _TO_DO_TOOL.search(call.name):
+            _change(tasks, call)
+    return list(tasks.values())
+
+
+def _whole_list(given: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
+    for name in _LISTS:
+        entries = given.get(name)
+        if isinstance(entries, list) and all(map(_is_entry, entries)):
+            return entries
+    return None
+
+
+def _is_entry(entry: Any) -> bool:
+    return isinstance(entry, dict) and "status" in entry and bool(_text(entry))
+
+
+def _read_list(entries: Sequence[Mapping[str, Any]], record: str) -> Iterable[Task]:
+    for entry in entries:
+        state = str(entry["status"]).lower()
+        if state not in _DONE:
+            yield Task(_text(entry), record, state in _DOING)
+
+
+def _change(tasks: dict[str, Task], call: Call) -> None:
+    """One entry made or changed; which number a new one has, only the answer tells."""
+    given, state = call.given, str(call.given.get("status", "")).lower()
+    number = next((str(given[key]) for key in _NUMBERS if isinstance(given.get(key), str | int)), "")
+    if not number and isinstance(given.get("subject") or given.get("title"), str):
+        told = _CREATED.search(call.result or "")
+        number = told[1] if told else ""
+        tasks[number or _text(given)] = Task(_text(given), call.record, state in _DOING, number)
+    elif number and state in _DONE:
+        tasks.pop(number, None)
+    elif number in tasks:
+        tasks[number] = replace(
+            tasks[number],
+            text=one_line(str(given.get("subject") or tasks[number].text), _LONGEST_TASK),
+            doing=state in _DOING if state else tasks[number].doing,
+            record=call.record,
+        )
+
+
+def _text(entry: Mapping[str, Any]) -> str:
+    found = (value for name in _TEXTS if isinstance(value := entry.get(name), str) and value.strip())
+    return one_line(next(found, ""), _LONGEST_TASK)
+
+
+def announced(last: Iterable[Quote]) -> list[Quote]:
+    """Sentences in which the model said what is still to come."""
+    return [
+        Quote(one_line(sentence, LONGEST_SENTENCE), said.record)
+        for said in last
+        for sentence in sentences(said.text)
+        if _ANNOUNCES.search(sentence)
+    ]
+
+
+def still_open(text: str, items: Iterable[Item], made: Iterable[Call]) -> str:
+    """What an earlier summary calls pending, without the lines that a later record says are done."""
+    told = [
+        sentence
+        for item in items
+        for sentence in sentences(models_words(item))
+        if _IS_DONE.search(sentence)
+    ]
+    told = [sentence for sentence in told if not _IS_NOT_DONE.search(sentence)] + _finished(made)
+    done = list(map(_stems, told))
+    return "\n".join(line for line in text.split("\n") if not _settled(_stems(line), done))
+
+
+def _settled(wanted: frozenset[str], done: Iterable[frozenset[str]]) -> bool:
+    return len(wanted) > 1 and any(len(wanted & one) >= _SAME * len(wanted) for one in done)
+
+
+def _finished(made: Iterable[Call]) -> list[str]:
+    """The texts of to-dos that were reported as done."""
+    lists = (entry for call in made if not call.failed for entry in _whole_list(call.given) or ())
+    return [_text(entry) for entry in lists if str(entry["status"]).lower() in _DONE]
+
+
+def _stems(text: str) -> frozenset[str]:
+    return frozenset(word[:5] for word in _WORD.findall(text.casefold()))

@@ -1,0 +1,110 @@
+"""What a statement about the user can rest on: the user's words, and what the user said yes to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from itertools import chain
+
+from sevenfold.layers.compact.extract.facts import Facts
+from sevenfold.layers.compact.extract.words import sentences, users_words, whole_text
+from sevenfold.layers.compact.summary.acts import Act
+from sevenfold.layers.compact.summary.quotations import holds, plain
+from sevenfold.layers.compact.summary.vocabulary import ENGLISH, words
+from sevenfold.record.layout import Item
+
+_WORD = re.compile(r"[^\W\d_]{3,}|\d+")
+_SMALL = words(
+    "the and for with that this was were are has have had been from into then than they them their its all any our your"
+    " user asked said wants wanted told should would could will can may not now today once also before after when while"
+    " allowed approved authori[sz]ed agreed confirmed requested permission approval ahead instructed changes work code"
+    " everything done"
+)
+"""Words that do not say what an act is done to."""
+_ENGLISH = words(ENGLISH)
+_DENIES = words(r"not? never without stop avoid neither nor before until unless ask_me dont \w+n't")
+_WISHES = words("(can|could|will|would)_(you|we) please let's")
+_FEW = 4
+_NEAR = 40
+"""Characters before an act within which a "not" is about it."""
+_ENOUGH = 0.51
+"""The part of a claim's words that one sentence of the user must have for the claim to rest on it."""
+
+
+class Evidence:
+    """The user's words in these records, and everything else that was said in them.
+
+    ``earlier`` gives the records before these; it is asked only for what is not found here, as reading them takes time.
+    """
+
+    def __init__(
+        self, facts: Facts, items: Iterable[Item], earlier: Callable[[], Iterable[Item]] = tuple
+    ) -> None:
+        self._items = [item for item in items if not item.hidden_by]
+        self._earlier = earlier
+        self._users = {words.record: f"{words.head}\n{words.tail}" for words in facts.messages}
+        self._users |= {one.record: one.text for one in facts.replies} | _spoken(self._items)
+        self._agreed = [one.proposal for one in facts.permissions if one.given and one.proposal]
+        self._names = facts.names
+
+    @cached_property
+    def in_english(self) -> bool:
+        """Does the user write English? In another language a claim in English cannot be held against the words."""
+        # How a message begins tells it: what is pasted behind may be in no language at all.
+        return 2 * sum(in_english(text[:400]) for text in self._users.values()) >= len(self._users)
+
+    def said_by_user(self, quote: str) -> bool:
+        """Did the user say this, white space and case aside?"""
+        return any(holds(text, quote) for text in chain(self._plain.values(), self._before.values()))
+
+    def record_of(self, quote: str) -> str | None:
+        """How the record is cited that holds these words; the user's are looked at first."""
+        known = chain(self._plain.items(), self._whole.items(), self._before.items())
+        found = next((record for record, text in known if holds(text, quote)), None)
+        return self._names.get(found, found) if found else None
+
+    def supports(self, act: Act, claim: str) -> bool:
+        """Does a sentence of the user, or one the user said yes to, speak of this act and of what it is done to?"""
+        wanted = _words(claim, act)
+        texts = chain(self._users.values(), self._before.values())
+        asked = (
+            one for text in texts for one in sentences(text) if not one.endswith("?") or _WISHES.search(one)
+        )
+        for sentence in chain(asked, self._agreed):
+            found = act.word.search(sentence)
+            if found and not _DENIES.search(sentence[max(0, found.start() - _NEAR) : found.start()]):
+                given = _words(sentence, act)
+                # "Push it" does not say what is pushed, and bears out a claim that hardly says more.
+                if len(wanted & given) >= _ENOUGH * len(wanted) or (not given and len(wanted) < 2):
+                    return True
+        return False
+
+    @cached_property
+    def _plain(self) -> dict[str, str]:
+        return {record: plain(text) for record, text in self._users.items()}
+
+    @cached_property
+    def _whole(self) -> dict[str, str]:
+        return {item.said.uuid: plain(whole_text(item)) for item in self._items}
+
+    @cached_property
+    def _before(self) -> dict[str, str]:
+        return {record: plain(text) for record, text in _spoken(self._earlier()).items()}
+
+
+def _spoken(items: Iterable[Item]) -> dict[str, str]:
+    return {item.said.uuid: words for item in items if (words := users_words(item))}
+
+
+def in_english(text: str) -> bool:
+    """Is it in Latin letters, and one in twenty words a small one of English? A few words alone do not tell."""
+    letters = [sign.isascii() for sign in text if sign.isalpha()]
+    small = len(_ENGLISH.findall(text))
+    return 2 * sum(letters) >= len(letters) and 20 * small >= len(text.split()) - _FEW
+
+
+def _words(text: str, act: Act) -> frozenset[str]:
+    """The words that say what an act is done to, by their first letters."""
+    words = (word for word in _WORD.findall(text.casefold()) if not _SMALL.fullmatch(word))
+    return frozenset(word[:6] for word in words if not word.startswith(act.stems))
