@@ -33,9 +33,10 @@ FRAME = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http
 def draw() -> str:
     """The picture as SVG: the report down to what was lost, without the machine's own path."""
     profile = files.profile(files.find([coding_session()]), jobs=1)
-    session = replace(profile.sessions[0], file="coding-session.jsonl")
+    largest = profile.sessions[0].largest_items[:TOP]
+    session = replace(profile.sessions[0], file="coding-session.jsonl", largest_items=largest)
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False)
-    console.print(terminal.session_page(session, WIDTH, TOP))
+    console.print(terminal.session_page(session, WIDTH))
     return console.export_svg(title="sevenfold profile --example", code_format=FRAME, unique_id="profile")
 
 

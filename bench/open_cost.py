@@ -60,7 +60,7 @@ def save_ours(folder: Path, said: list[Message]) -> None:
     from sevenfold.record.log import Answer
 
     with _ours(folder) as session:
-        transcript = session.core.transcript
+        transcript = session.conversation.transcript
         epoch = transcript.view.epoch
         assert epoch is not None
         for number, message in enumerate(said):

@@ -1,83 +1,222 @@
-"""Every acceptance point, measured in full: pass or fail, with the figure and the bar.
+"""Every acceptance point: pass or fail, with the figure and the bar.
 
-    python bench/prove.py [--corpus FOLDER] [--only WORD] [--list]
+    python bench/prove.py [POINT ...] [--quick] [--again] [--corpus FOLDER] [--list]
 
-Each measurement runs in a process of its own, one after the other, so that none disturbs the next and one that
-dies is a failure like any other. Real transcripts are looked for in `../shared/corpus`; without them, what
-needs them is skipped, and says so. Ends with 1 if any point fails.
+A POINT is a word or more of a measurement's name; without any, all are measured. Each runs in a process of its own,
+one after the other, so that none disturbs the next; one that dies or takes longer than 15 minutes fails. What passed
+is kept in `.dev/proved/` for this state of the tree and not measured again unless `--again`, so a run that was
+interrupted goes on where it was. `--quick` takes small samples and half an hour at most; what it has no time for is
+skipped. Real transcripts are looked for in `../shared/corpus`; without them, what needs them is skipped, and says so.
+Ends with 1 if any point fails.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import multiprocessing
+import os
+import signal
+import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from bench.points import Outcome, Point
+import msgspec
 
 ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from bench.points import Outcome, Point  # noqa: E402  # needs the path above
+
 CORPUS = ROOT.parent / "shared" / "corpus"
-MODULES = ("corpus", "counting", "cost", "session", "compaction", "robustness", "agent")
+PROVED = ROOT / ".dev" / "proved"
+MODULES = ("corpus", "counting", "cost", "session", "compaction", "robustness", "agent", "mutation")
 """Of `bench/points`, in the order they are run."""
 VERDICTS = {True: "pass", False: "FAIL", None: "skip"}
+MOST_SECONDS = 15 * 60.0
+"""For one point."""
+QUICK_SECONDS, QUICK_POINT_SECONDS = 30 * 60.0, 4 * 60.0
+"""For all points, and for one, with `--quick`."""
+QUICK_FILES = 3
+"""With `--quick`, one in so many real transcripts is taken."""
 
 
 def points() -> list[Point]:
     """All there are."""
-    if str(ROOT) not in sys.path:
-        sys.path.insert(0, str(ROOT))
     return [point for name in MODULES for point in import_module(f"bench.points.{name}").POINTS]
 
 
-def measured(point: Point, corpus: Path | None) -> list[Outcome]:
-    """What a point comes to, in a process of its own."""
+# Measuring
+
+
+def measured(point: Point, corpus: Path | None, seconds: float = MOST_SECONDS) -> list[Outcome]:
+    """What a point comes to, in a process of its own that is ended with all it started when its time is over."""
+    name = point[0]
+    context = multiprocessing.get_context("spawn")
+    reader, writer = context.Pipe(duplex=False)
+    child = context.Process(target=_measure, args=(point, corpus, writer))
+    child.start()
+    writer.close()
+    try:
+        if not reader.poll(max(seconds, 0)):
+            return [Outcome(name, False, f"no end after {seconds:.0f} s", f"at most {MOST_SECONDS:.0f} s")]
+        return msgspec.json.decode(reader.recv_bytes(), type=list[Outcome])
+    except EOFError:
+        child.join()
+        return [Outcome(name, False, f"its process ended with exit code {child.exitcode}")]
+    finally:
+        reader.close()
+        _end_group(child.pid or 0)
+        # It may not have come to lead a group.
+        child.kill()
+        child.join()
+
+
+def _measure(point: Point, corpus: Path | None, answer: Connection) -> None:
     name, measurement = point
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        future = pool.submit(measurement, corpus)
-        error = future.exception()
-    if error is None:
-        return future.result()
-    outcome: type[Outcome] = import_module("bench.points").Outcome
-    return [outcome(name, False, f"{type(error).__name__}: {error}")]
+    if hasattr(os, "setsid"):
+        os.setsid()
+    try:
+        outcomes = measurement(corpus)
+    except Exception as error:  # noqa: BLE001  # whatever it is, the point has failed
+        outcomes = [Outcome(name, False, f"{type(error).__name__}: {error}")]
+    answer.send_bytes(msgspec.json.encode(outcomes))
 
 
-def show(outcome: Outcome) -> None:
+def _end_group(group: int) -> None:
+    """End a process and those it started, if they still run."""
+    try:
+        if hasattr(os, "killpg"):
+            os.killpg(group, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+@contextmanager
+def sample(corpus: Path, every: int = QUICK_FILES) -> Iterator[Path]:
+    """A folder with some of the files of another."""
+    with tempfile.TemporaryDirectory() as folder:
+        for path in sorted(corpus.rglob("*.jsonl"))[::every]:
+            link = Path(folder) / path.relative_to(corpus)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(path)
+        yield Path(folder)
+
+
+# What has been proved
+
+
+def state_of_tree(root: Path = ROOT) -> str:
+    """The commit, and what is changed since; empty where that cannot be found out."""
+
+    def git(*arguments: str) -> bytes:
+        return subprocess.run(["git", *arguments], cwd=root, capture_output=True, check=True).stdout
+
+    try:
+        commit, changed = git("rev-parse", "HEAD").decode().strip(), git("diff", "HEAD", "--binary")
+        new = git("ls-files", "-z", "--others", "--exclude-standard").decode().split("\0")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    changed += b"".join(name.encode() + (root / name).read_bytes() for name in sorted(filter(None, new)))
+    return f"{commit}-{hashlib.sha256(changed).hexdigest()[:12]}" if changed else commit
+
+
+class Proved:
+    """The points that passed with one state of the tree, kept in a file."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._passed: dict[str, list[Outcome]] = {}
+        if path is not None and path.exists():
+            self._passed = msgspec.json.decode(path.read_bytes(), type=dict[str, list[Outcome]])
+
+    def get(self, name: str) -> list[Outcome] | None:
+        """What a point came to, if it passed."""
+        return self._passed.get(name)
+
+    def keep(self, name: str, outcomes: Sequence[Outcome]) -> None:
+        """Keep what a point came to, if it passed; forget what it came to before."""
+        self._passed.pop(name, None)
+        if outcomes and all(outcome.met for outcome in outcomes):
+            self._passed[name] = list(outcomes)
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            new = self._path.with_suffix(".new")
+            new.write_bytes(msgspec.json.format(msgspec.json.encode(self._passed)))
+            new.replace(self._path)
+
+
+# Reporting
+
+
+def show(outcome: Outcome, note: str = "") -> None:
     """Print one line."""
     asked = f"  ({outcome.bar})" if outcome.bar else ""
-    print(f"{VERDICTS[outcome.met]}  {outcome.name}: {outcome.figure}{asked}", flush=True)
+    print(f"{VERDICTS[outcome.met]}  {outcome.name}: {outcome.figure}{asked}{note}", flush=True)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure, report, and say by the exit status whether all points hold."""
-    parser = argparse.ArgumentParser(description="Every acceptance point, measured in full.")
-    parser.add_argument("--corpus", type=Path, default=CORPUS, help="a folder of real transcripts")
-    parser.add_argument("--only", default="", help="only the measurements with this word in their name")
-    parser.add_argument("--list", action="store_true", help="name the measurements and do nothing")
-    options = parser.parse_args(arguments)
-    chosen = [point for point in points() if options.only in point[0]]
-    if options.list:
-        print(*(name for name, _ in chosen), sep="\n")
-        return 0
-    corpus = options.corpus.resolve() if options.corpus.is_dir() else None
+def prove(chosen: Sequence[Point], corpus: Path | None, proved: Proved, *, quick: bool, again: bool) -> int:
+    """Measure what has not passed yet and report all; returns the exit status."""
     begin, verdicts = time.monotonic(), Counter[bool | None]()
     for number, point in enumerate(chosen, 1):
-        print(f"[{number}/{len(chosen)}] {point[0]} ...", file=sys.stderr, flush=True)
-        for outcome in measured(point, corpus):
+        name = point[0]
+        outcomes, note = None if again else proved.get(name), "  [passed before]"
+        if outcomes is None:
+            print(f"[{number}/{len(chosen)}] {name} ...", file=sys.stderr, flush=True)
+            left = QUICK_SECONDS - (time.monotonic() - begin)
+            started, note = time.monotonic(), ""
+            if quick and left < 1:
+                outcomes = [Outcome(name, None, "no time was left for it")]
+            else:
+                limit = min(QUICK_POINT_SECONDS, left) if quick else MOST_SECONDS
+                outcomes = measured(point, corpus, limit)
+                print(f"      {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+            proved.keep(name, outcomes)
+        for outcome in outcomes:
             verdicts[outcome.met] += 1
-            show(outcome)
+            show(outcome, note)
     print(
         f"\n{verdicts[True]} passed, {verdicts[False]} failed, {verdicts[None]} skipped "
         f"in {time.monotonic() - begin:.0f} s"
     )
     return 1 if verdicts[False] or not verdicts else 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure, report, and say by the exit status whether all points hold."""
+    parser = argparse.ArgumentParser(description="Every acceptance point: pass or fail.")
+    parser.add_argument(
+        "points", nargs="*", metavar="POINT", help="only measurements with this in their name"
+    )
+    parser.add_argument("--only", action="append", default=[], help="the same as POINT")
+    parser.add_argument("--quick", action="store_true", help="small samples, half an hour at most")
+    parser.add_argument("--again", action="store_true", help="also what passed with this state of the tree")
+    parser.add_argument("--corpus", type=Path, default=CORPUS, help="a folder of real transcripts")
+    parser.add_argument("--list", action="store_true", help="name the measurements and do nothing")
+    options = parser.parse_args(arguments)
+    words = [*options.points, *options.only]
+    chosen = [point for point in points() if not words or any(word in point[0] for word in words)]
+    if options.list:
+        print(*(name for name, _ in chosen), sep="\n")
+        return 0
+    if not chosen:
+        parser.error(f"no measurement has {' or '.join(words)} in its name; --list names all there are")
+    os.environ["SEVENFOLD_PROVE"] = "quick" if options.quick else "1"
+    state = state_of_tree()
+    proved = Proved(PROVED / f"{state}{'-quick' * options.quick}.json" if state else None)
+    corpus = options.corpus.resolve() if options.corpus.is_dir() else None
+    if corpus is not None and options.quick:
+        with sample(corpus) as some:
+            return prove(chosen, some, proved, quick=True, again=options.again)
+    return prove(chosen, corpus, proved, quick=options.quick, again=options.again)
 
 
 if __name__ == "__main__":

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# A loaded machine must not fail a test, so nothing here is timed; the default profile is the same on every
-# run, and looking for new counter-examples is what `./dev prove` is for.
+# A loaded machine must not fail a test, so nothing here is timed; the default profile is small and the same on
+# every run: looking for new counter-examples is what `./dev prove` is for.
 settings.register_profile(
     "ci",
     derandomize=True,
-    max_examples=50,
+    max_examples=20,
+    stateful_step_count=20,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+settings.register_profile("quick", settings.get_profile("ci"), derandomize=False, max_examples=100)
 settings.register_profile(
-    "prove", settings.get_profile("ci"), derandomize=False, max_examples=500, print_blob=True
+    "prove", settings.get_profile("quick"), max_examples=500, stateful_step_count=30, print_blob=True
 )
-settings.load_profile("prove" if os.environ.get("SEVENFOLD_PROVE") == "1" else "ci")
+# For faults that are put in on purpose: whether a test fails is enough, the smallest example is not wanted.
+settings.register_profile("faults", settings.get_profile("ci"), phases=[Phase.explicit, Phase.generate])
+settings.load_profile(
+    {"1": "prove", "quick": "quick", "faults": "faults"}.get(os.environ.get("SEVENFOLD_PROVE", ""), "ci")
+)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -32,6 +39,14 @@ def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test leaves anything in the home of whoever runs it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SEVENFOLD_HOME", str(tmp_path_factory.mktemp("home")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_certificates() -> Iterator[None]:
+    """Reading the certificates of the world's authorities takes 30 ms a client, and no test speaks TLS."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
         yield
 
 

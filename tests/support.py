@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 from msgspec import Raw
@@ -25,6 +26,9 @@ from sevenfold.record.view import View
 from sevenfold.request.frame import Frame
 from sevenfold.settings import Fixed, Settings
 from sevenfold.stores.memory import MemoryLog, MemoryResults
+
+PROVING = os.environ.get("SEVENFOLD_PROVE") == "1"
+"""Is this a part of `./dev prove`, for which a search may take minutes?"""
 
 
 def usage(prompt: int, output: int = 10, *, read: int = 0, written: int = 0) -> dict[str, Any]:

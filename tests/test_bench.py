@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
-from bench import fuzz_reader, importing, prove, resume, turn_cost
+from bench import fuzz_reader, importing, open_cost, prove, resume, turn_cost
 from bench.peers import sessions
 from bench.peers.adapters import floor, sevenfold_
 from bench.peers.run import ENGINES, adapter_of
 from bench.peers.timing import Bench, Case
-from bench.points import all_of, at_most, corpus, counting, recount
+from bench.points import Outcome, Point, all_of, at_most, corpus, counting, faults, mutation, recount
 from tests.support import Story, call, result, usage
 
 
@@ -54,6 +56,17 @@ def test_a_transcript_that_was_read_too_far_misses_its_bar() -> None:
     ]
 
 
+def test_opening_a_session_is_held_against_the_quickest_peer() -> None:
+    found = open_cost.measure(40, ways=(open_cost.OURS, "SDK loop"), runs=1)
+    assert all(row["cpu_ms"] > 0 for row in found.values())
+    assert found[open_cost.OURS]["mb"] == pytest.approx(found["SDK loop"]["mb"], rel=0.05)
+    rows = {open_cost.OURS: {"cpu_ms": 50.0}, "one": {"cpu_ms": 24.0}, "other": {"cpu_ms": 90.0}}
+    assert [(name, met) for name, *_, met in open_cost.bars(rows)] == [
+        ("open and first body, x one", False)
+    ]
+    assert [met for *_, met in open_cost.bars({open_cost.OURS: {"cpu_ms": 50.0}})] == [None]
+
+
 # The cost of a turn
 
 
@@ -63,11 +76,11 @@ def test_turns_are_measured_at_every_length() -> None:
     assert all(row["turn"] > 0 and row["floor"] > 0 and row["mb"] > 0 for row in rows)
 
 
-def test_a_turn_is_not_judged_by_a_floor_that_was_disturbed() -> None:
-    row = {"messages": 100, "turn": 1.0, "floor": 0.1, "x_first": 1.0, "x_floor": 10.0, "x_join": 1.0}
-    slow = {**row, "messages": 1000, "floor": 0.3, "x_floor": 4.0, "x_first": 1.6}
-    assert [met for *_, met in turn_cost.bars([row, slow])] == [False, None, True]
-    assert [met for *_, met in turn_cost.bars([row, {**row, "x_floor": 10.1}])] == [True, False, True]
+def test_a_turn_is_judged_by_the_first_length_and_by_its_floor() -> None:
+    row = {"messages": 100, "turn": 1.0, "floor": 0.1, "x_first": 1.0, "x_floor": 8.0, "x_join": 1.0}
+    slow = {**row, "messages": 1000, "x_first": 1.6}
+    assert [met for *_, met in turn_cost.bars([row, slow])] == [False, True, True]
+    assert [met for *_, met in turn_cost.bars([row, {**row, "x_floor": 8.6}])] == [True, False, True]
 
 
 def test_importing_is_compared_with_a_bare_interpreter() -> None:
@@ -171,6 +184,138 @@ def test_a_measurement_that_dies_is_a_failure_like_any_other() -> None:
     (outcome,) = prove.measured(("broken", len), None)  # type: ignore[arg-type]  # on purpose: it raises
     assert outcome.met is False
     assert "TypeError" in outcome.figure
+
+
+def sleeps(_: Path | None) -> list[Outcome]:
+    time.sleep(600)
+    return []
+
+
+def test_a_measurement_that_takes_too_long_is_ended_and_fails() -> None:
+    (outcome,) = prove.measured(("slow", sleeps), None, 0.5)
+    assert outcome.met is False
+    assert "no end after" in outcome.figure
+
+
+def test_what_passed_is_not_measured_again_with_the_same_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs: list[str] = []
+
+    def measured(point: Point, *_: object) -> list[Outcome]:
+        runs.append(point[0])
+        return [Outcome(point[0], point[0] != "bad", "1", "at most 1")]
+
+    monkeypatch.setattr(prove, "measured", measured)
+    chosen: list[Point] = [("good", sleeps), ("bad", sleeps)]
+    for again, expected in [(False, ["good", "bad"]), (False, ["bad"]), (True, ["good", "bad"])]:
+        runs.clear()
+        proved = prove.Proved(tmp_path / "kept" / "commit.json")
+        assert prove.prove(chosen, None, proved, quick=False, again=again) == 1
+        assert runs == expected
+    shown = capsys.readouterr().out
+    assert shown.count("[passed before]") == 1
+    assert "pass  good: 1  (at most 1)" in shown
+
+
+def test_any_change_of_the_tree_is_another_state(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        who = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+        subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    assert prove.state_of_tree(tmp_path) == ""
+    git("init")
+    (tmp_path / "a").write_text("1")
+    git("add", "a")
+    git("commit", "-m", "one")
+    states = [prove.state_of_tree(tmp_path)]
+    (tmp_path / "a").write_text("2")
+    states.append(prove.state_of_tree(tmp_path))
+    (tmp_path / "b").write_text("new")
+    states.append(prove.state_of_tree(tmp_path))
+    assert len(set(states)) == 3
+    assert [state.partition("-")[0] for state in states] == [states[0]] * 3
+
+
+def test_a_quick_proof_takes_some_of_the_transcripts_and_stops_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(7):
+        (tmp_path / f"{number}.jsonl").write_text("{}")
+    with prove.sample(tmp_path) as some:
+        assert sorted(path.name for path in some.iterdir()) == ["0.jsonl", "3.jsonl", "6.jsonl"]
+    monkeypatch.setattr(prove, "QUICK_SECONDS", 0.0)
+    assert prove.prove([("late", sleeps)], None, prove.Proved(None), quick=True, again=False) == 0
+    assert "skip  late: no time was left for it" in capsys.readouterr().out
+
+
+# Faults
+
+FAULTY = b'''"""Says 1 < 2."""
+def f(a: int = 3, *, b: bool = True) -> "1 + 1":
+    """And 2."""
+    assert a > 0
+    logger.debug(a + 1)
+    if not a <= 4 and b:
+        note(a)
+        return a - 1
+    raise ValueError(a + 1)
+'''
+
+
+def test_faults_are_put_only_where_a_run_can_notice_them() -> None:
+    found = {(fault.line, fault.new) for fault in faults.faults(FAULTY)}
+    assert {(6, "(not a <= 4 or b)"), (6, "(a <= 4)"), (6, "(a < 4)"), (6, "(5)"), (7, "pass")} <= found
+    assert {(8, "return None"), (8, "(a + 1)"), (8, "(2)")} <= found
+    assert {line for line, _ in found} <= {5, 6, 7, 8}
+
+
+def test_a_fault_changes_one_place_and_the_same_seed_gives_the_same_faults(tmp_path: Path) -> None:
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "one.py").write_bytes("# ein Gruß\n".encode() + FAULTY)
+    chosen = faults.choose(tmp_path, ["pack"], 5, seed=1)
+    assert (
+        chosen
+        == faults.choose(tmp_path, ["pack"], 5, seed=1)
+        != faults.choose(tmp_path, ["pack"], 5, seed=2)
+    )
+    source = (tmp_path / "pack" / "one.py").read_bytes()
+    for fault in chosen:
+        spoilt = fault.applied(source)
+        compile(spoilt, "one.py", "exec")
+        assert fault.old in source.decode()
+        assert len(spoilt) - len(source) == len(fault.new) - len(fault.old)
+
+
+def test_the_tests_for_a_fault_are_those_of_its_line_the_most_particular_first() -> None:
+    fault = faults.Fault("a.py", 3, 0, 1, "x", "y")
+    assert mutation.tests_for(fault, {"a.py": {3: ["near", "far"], 4: ["other"]}}) == ["near", "far"]
+    assert mutation.tests_for(fault, {"a.py": {4: ["other"]}}) == ["other"]
+    assert mutation.tests_for(fault, {}) == []
+    many = [str(number) for number in range(500)]
+    chosen = mutation.tests_for(fault, {"a.py": {3: many}})
+    assert len(set(chosen)) == mutation.MOST_TESTS
+    assert chosen[:5] == many[:5]
+
+
+def test_a_fault_is_noticed_by_a_test_that_fails_and_leaves_the_copy_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    module = tmp_path / "src" / "some.py"
+    module.parent.mkdir()
+    module.write_text("def is_small(n):\n    return n < 3\n\n\ndef unused():\n    return 1 + 1\n")
+    (tmp_path / "test_some.py").write_text(
+        "import some\n\ndef test_it():\n    assert not some.is_small(3)\n"
+    )
+    source, when = module.read_bytes(), module.stat().st_mtime_ns
+    tests = ["test_some.py::test_it"]
+    found = {fault.new: fault for fault in faults.faults(source, "src/some.py")}
+    assert mutation.is_noticed(tmp_path, found["(n <= 3)"], tests)
+    assert not mutation.is_noticed(tmp_path, found["(1 - 1)"], tests)
+    assert not mutation.is_noticed(tmp_path, found["(n <= 3)"], ["test_some.py::renamed_since"])
+    assert not mutation.is_noticed(tmp_path, found["(n <= 3)"], [])
+    assert (module.read_bytes(), module.stat().st_mtime_ns) == (source, when)
 
 
 def test_the_proof_names_its_measurements(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,11 +3,13 @@
 Each module here has a list `POINTS` of (name, callable). A callable measures something, in a process of its own,
 and returns the outcomes that follow from it: one line each in the report. It is given the folder of real
 transcripts, or None where there is none. A new part of the engine adds its points in a module of its own and
-names that module in `bench/prove.py`.
+names that module in `bench/prove.py`. Where a full measurement takes minutes, it takes a smaller sample when
+`is_quick()`.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +26,11 @@ class Outcome(Struct, frozen=True):
     """What was found."""
     bar: str = ""
     """What was asked for."""
+
+
+def is_quick() -> bool:
+    """Should a measurement be content with a small sample?"""
+    return os.environ.get("SEVENFOLD_PROVE") == "quick"
 
 
 Measurement = Callable[[Path | None], list[Outcome]]

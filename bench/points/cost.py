@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench import importing, resume, turn_cost
-from bench.points import Outcome, Point, at_most
+from bench import importing, open_cost, resume, turn_cost
+from bench.points import Outcome, Point, at_most, is_quick
+
+QUICK_SIZE = 100 * resume.MB
 
 
 def turns(_: Path | None) -> list[Outcome]:
     """The cost of a turn does not grow, and stays near the floor."""
     rows = turn_cost.measure_all(turn_cost.SIZES)
+    return [at_most(name, figure, bar) for name, figure, bar, _ in turn_cost.bars(rows)]
+
+
+def opening_whole(_: Path | None) -> list[Outcome]:
+    """A long session that was never compacted, up to the body of its first request."""
     return [
-        at_most(name, figure, bar)
-        if met is not None
-        else Outcome(name, None, f"{figure:.3g}, but the floor was disturbed")
-        for name, figure, bar, met in turn_cost.bars(rows)
+        at_most(name, figure, bar) if met is not None else Outcome(name, None, "no peer is installed")
+        for name, figure, bar, met in open_cost.bars(open_cost.measure())
     ]
 
 
@@ -30,7 +35,7 @@ def opening_foreign(_: Path | None) -> list[Outcome]:
 
 
 def _opening(shape: str, whole: tuple[str, ...]) -> list[Outcome]:
-    found = resume.measure(shape=shape, whole=whole)
+    found = resume.measure(QUICK_SIZE if is_quick() else resume.SIZE, shape=shape, whole=whole)
     head = f"{found['size'] / 1e9:.1f} GB, {shape} shape"
     outcomes = [at_most(f"{head}, {name}", figure, bar) for name, figure, bar, _ in found["bars"]]
     spent = found["tails"][0]["open"]["cpu_ms"]
@@ -51,6 +56,7 @@ def package(_: Path | None) -> list[Outcome]:
 
 POINTS: list[Point] = [
     ("cost of a turn", turns),
+    ("opening a session that was never compacted", opening_whole),
     ("opening a large transcript of ours", opening_own),
     ("opening a large transcript of other tools", opening_foreign),
     ("import and install", package),

@@ -13,18 +13,33 @@ from bench.points import Outcome, Point
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS_TO_FUZZ = 20
-PATIENCE = 240
-"""Seconds for random histories; a failure that is being made smaller can take longer than that."""
+PATIENCE = 840
+"""Seconds for random searches; a failure that is being made smaller can take longer than that."""
 
 
 def histories(_: Path | None) -> list[Outcome]:
     """All stateful tests, with many more examples than `./dev test` tries, and new ones every time."""
-    tests = [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if _is_stateful(path)]
-    names = [str(path.relative_to(ROOT)) for path in tests]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *names]
-    environment = {**os.environ, "SEVENFOLD_PROVE": "1"}
-    name = "stateful tests: appends, branches, decisions, crashes, reopening"
-    again = f"SEVENFOLD_PROVE=1 python -m pytest {' '.join(names)}"
+    return _searched(
+        "stateful tests: appends, branches, decisions, crashes, reopening", "RuleBasedStateMachine"
+    )
+
+
+def examples(_: Path | None) -> list[Outcome]:
+    """All other tests that search for counter-examples, and those that stop a session at every place."""
+    return _searched("properties, and sessions cut off at every byte", "import given", ", given", "PROVING")
+
+
+def _searched(name: str, *marks: str) -> list[Outcome]:
+    """Run the test files that have one of these marks, two at a time."""
+    sources = {
+        path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").rglob("test_*.py"))
+    }
+    tests = [
+        str(path.relative_to(ROOT)) for path, text in sources.items() if any(mark in text for mark in marks)
+    ]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", *tests]
+    again = f"SEVENFOLD_PROVE=1 python -m pytest {' '.join(tests)}"
+    environment = {"SEVENFOLD_PROVE": "1", **os.environ}
     try:
         ended = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE
@@ -41,10 +56,6 @@ def _last_line(shown: str) -> str:
     return (shown.strip().splitlines() or [""])[-1].strip("= ")
 
 
-def _is_stateful(path: Path) -> bool:
-    return "RuleBasedStateMachine" in path.read_text(encoding="utf-8")
-
-
 def damaged_files(_: Path | None) -> list[Outcome]:
     """The reader and the view, given transcripts bent at random."""
     seed = random.randrange(10**6)
@@ -57,4 +68,8 @@ def damaged_files(_: Path | None) -> list[Outcome]:
     return [Outcome(name, False, f"{len(found.findings)} ways in {found.tried:,}; {words}; see {again}")]
 
 
-POINTS: list[Point] = [("random histories", histories), ("bent transcripts", damaged_files)]
+POINTS: list[Point] = [
+    ("random histories", histories),
+    ("random examples", examples),
+    ("bent transcripts", damaged_files),
+]

@@ -1,8 +1,8 @@
 """What the core may ask of the world.
 
 Each protocol here is one thing the engine needs and does not do itself. Every implementation of a port
-passes the same contract suite; the ones that keep everything in memory are shipped, because whoever
-builds on the engine tests with them too.
+passes the same contract suite; those that keep everything in memory are shipped, so that programs built on
+the engine can test with them too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sevenfold.record.log import Answer
 Made = TypeVar("Made", bound=OwnDecision)
 
 
-class Identity(Struct, frozen=True):
+class LogIdentity(Struct, frozen=True):
     """Which session a log is of."""
 
     session: str = field(default="", name="sessionId")
@@ -104,7 +104,7 @@ class Log(Protocol):
         """Does anything that was said contain this text?"""
         ...
 
-    def identity(self) -> Identity:
+    def identity(self) -> LogIdentity:
         """The session and its folder, as the newest record that names both has them."""
         ...
 
@@ -129,7 +129,7 @@ class Results(Protocol):
         ...
 
 
-class Document(Protocol):
+class StoredText(Protocol):
     """A text that is replaced as a whole: a session's notes, an agent's state."""
 
     path: str
@@ -194,11 +194,11 @@ class Store(Protocol):
         """The session's tool results that were too big for the context."""
         ...
 
-    def notes(self, session: str) -> Document:
+    def notes(self, session: str) -> StoredText:
         """The session's notes."""
         ...
 
-    def agent_state(self, session: str) -> Document:
+    def agent_state(self, session: str) -> StoredText:
         """The state of the session's agent: permissions, to-dos, open files."""
         ...
 
@@ -219,8 +219,8 @@ class Store(Protocol):
         ...
 
 
-class Found(Struct, frozen=True):
-    """A record that recall came upon."""
+class FoundRecord(Struct, frozen=True):
+    """A record that recall found."""
 
     uuid: str
     exact: bool
@@ -235,13 +235,13 @@ class Recall(Protocol):
         ...
 
     def follow(self, written: int) -> None:
-        """Take in what is new beside the conversation; never waits and never fails.
+        """Take in what is new while the conversation goes on; never waits and never fails.
 
         ``written`` is how many bytes were written since the session was opened: it tells how much is new.
         """
         ...
 
-    def found(self, query: str, kinds: Sequence[str], most: int) -> Sequence[Found]:
+    def found(self, query: str, kinds: Sequence[str], most: int) -> Sequence[FoundRecord]:
         """The records that fit best, of these kinds."""
         ...
 
@@ -255,7 +255,7 @@ class Clock(Protocol):
 
 
 class Ids(Protocol):
-    """Gives out names that nobody else has."""
+    """Gives out unique names."""
 
     def new(self) -> str:
         """A new UUID as text."""

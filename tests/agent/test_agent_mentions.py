@@ -101,8 +101,8 @@ def test_folders_names_with_spaces_and_pictures(folder):
     ("prompt", "why"),
     [
         ("@src/missing.py", "There is no file"),
-        ("@blob.bin", "is no text"),
-        ("@../outside.txt", "did not permit"),
+        ("@blob.bin", "is not text"),
+        ("@../outside.txt", "Not permitted"),
     ],
 )
 def test_what_cannot_be_read_is_told_and_the_text_is_sent_as_typed(folder, prompt, why):
@@ -145,7 +145,7 @@ def test_what_would_fill_a_small_window_is_left_out(folder):
         (folder / name).write_text(f"many words in {name}\n" * 2_000)
     with agent(["Well."], folder, mentions=True, settings={"context_window": 16_000}) as made:
         *_, last = told(made, "see @one.txt, @two.txt and @three.txt")
-        assert "fit beside this message" in str(last.output.content)
+        assert "fit with this message" in str(last.output.content)
         assert "many words in three.txt" not in texts(model_of(made).requests[0])
 
 

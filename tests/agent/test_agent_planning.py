@@ -114,7 +114,7 @@ def test_planning_itself_and_its_draft_survive_too_and_end_with_approval(folder:
     with opened(folder, [use("PlanStart")], [use("PlanReady", plan=PLAN)], "Hm.", consent=refused) as made:
         made.run("Plan it.")
         said = compact(made)
-        assert said.count("You are planning: look around") == 1
+        assert said.count("You are planning: explore") == 1
         assert said.count(PLAN) == 1
     ready = [use("PlanReady", plan=BETTER)]
     with opened(folder, ready, "Good.", consent=lambda asked: Consented(True)) as made:

@@ -122,7 +122,7 @@ def test_a_session_that_goes_on_is_told_which_sections_changed_meanwhile(folder:
     (folder / "AGENTS.md").unlink()
     with agent([THINKS], folder, system=None, name="s") as made:
         made.run("And now?")
-        assert "no longer holds" in changes(model_of(made).requests[-1])[-1]
+        assert "no longer applies" in changes(model_of(made).requests[-1])[-1]
 
 
 def test_how_the_user_wants_it_is_in_the_prompt(folder: Path) -> None:
@@ -133,7 +133,7 @@ def test_how_the_user_wants_it_is_in_the_prompt(folder: Path) -> None:
     with agent(["Hm."], folder, system=None, settings=settings, guidance="The house is on fire.") as made:
         made.run("Hello.")
         told = system(model_of(made).requests[0])
-        assert "Speak to the user in German" in told
+        assert "Write to the user in German" in told
         assert '"terse"' in told
         assert "Answer in one line." in told
         assert "name: Terse" not in told

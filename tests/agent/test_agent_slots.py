@@ -87,7 +87,7 @@ def plan() -> Case:
 
 
 def planning() -> Case:
-    return Case([use("PlanStart")], "Planning.", shows=("You are planning: look around",))
+    return Case([use("PlanStart")], "Planning.", shows=("You are planning: explore",))
 
 
 def permissions() -> Case:
@@ -96,7 +96,7 @@ def permissions() -> Case:
         "Made.",
         shows=(
             "Allowed by the user in this session: Shell(mkdir",
-            "Refused, do not try: Shell(rm:*)",
+            "Denied, do not try: Shell(rm:*)",
         ),
         consent=lambda asked: Consented(True, always=True),
         rules={"deny": ["Shell(rm:*)"]},

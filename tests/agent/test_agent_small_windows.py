@@ -173,7 +173,7 @@ def test_instruction_files_are_cut_to_what_fits_and_it_is_said_where_the_rest_is
         (first,) = (one for one in bodies(simulator)[0]["messages"] if one["role"] == "system")
         words = json.dumps(first["content"])
         assert "Use tabs." in words
-        assert "[Cut here; the whole is in" in words
+        assert "[Cut here; the full text is in" in words
         assert str(folder / "AGENTS.md") in words
         assert len(words) < 4_000
 
@@ -202,8 +202,8 @@ def test_a_tool_in_few_words_takes_what_the_whole_one_takes(folder: Path) -> Non
         made.run("Change it.")
         answers = results(model_of(made).requests[-1])
         assert (folder / "a.py").read_text() == "x = 2\nx = 2\n"
-        assert "does not fit Shell" in answers["c3"]
-        assert "does not fit Shell" in answers["c4"]
+        assert "Invalid input for Shell" in answers["c3"]
+        assert "Invalid input for Shell" in answers["c4"]
 
 
 def test_a_window_too_small_for_anything_says_so(folder: Path) -> None:

@@ -197,7 +197,7 @@ def test_all_of_it_stays_below_its_share_of_the_threshold_and_the_cheapest_goes_
             assert [one for one in done.cut if one.startswith("files")]
             made.run(f"Go on. {LONG}")
         said = restored(last(made))
-        for needed in ("Keep the house dry.", "[ ] mend the pipe", "Refused, do not try: Shell(rm:*)"):
+        for needed in ("Keep the house dry.", "[ ] mend the pipe", "Denied, do not try: Shell(rm:*)"):
             assert said.count(needed) == 1
 
 

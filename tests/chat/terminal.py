@@ -9,13 +9,13 @@ import re
 import select
 import signal
 import struct
-import subprocess
-import sys
 import termios
 from collections.abc import Callable
 from pathlib import Path
 
 import pyte
+
+from . import child
 
 PATIENCE = 60.0
 """Seconds until something that does not happen counts as not happening; nothing waits that long that works."""
@@ -30,9 +30,6 @@ KEYS = {
     "alt-enter": "\x1b\r",
     "shift-tab": "\x1b[Z",
 }
-
-_IN_FRONT = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
-"""Makes the pseudo-terminal the one whose Ctrl-C is a signal, then becomes the app."""
 
 
 class Terminal:
@@ -58,24 +55,17 @@ class Terminal:
         self.raw = b""
         self._keyboard, inside = pty.openpty()
         self._set_size(columns, rows)
-        self._child = subprocess.Popen(
-            [sys.executable, "-c", _IN_FRONT, sys.executable, "-m", "sevenfold", "chat", *options],
-            stdin=inside,
-            stdout=inside,
-            stderr=inside,
-            env=given,
-            cwd=folder,
-            start_new_session=True,
-        )
+        self._child = child.start(options, os.ttyname(inside), given, folder)
         os.close(inside)
+        self._display = ""
 
     def __enter__(self) -> Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._child.poll() is None:
-            self._child.kill()
-        self._child.wait()
+        self._child.kill()
+        self._child.join()
+        self._child.close()
         os.close(self._keyboard)
 
     def type(self, words: str) -> Terminal:
@@ -95,12 +85,14 @@ class Terminal:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the app."""
-        self._child.send_signal(number)
+        assert self._child.pid is not None
+        os.kill(self._child.pid, number)
 
     def resize(self, columns: int, rows: int) -> None:
         """The user drags the window's corner."""
         self._set_size(columns, rows)
         self._screen.resize(rows, columns)
+        self._display = ""
         self.signal(signal.SIGWINCH)
 
     def read(self, seconds: float) -> bool:
@@ -114,6 +106,7 @@ class Terminal:
             return False
         self.raw += came
         self._stream.feed(came)
+        self._display = ""
         return True
 
     def until(self, wanted: str | Callable[[], bool]) -> Terminal:
@@ -144,7 +137,9 @@ class Terminal:
         """Read to the end; returns the exit code."""
         while self.read(1.0):
             pass
-        return self._child.wait()
+        self._child.join()
+        assert self._child.exitcode is not None
+        return self._child.exitcode
 
     def _set_size(self, columns: int, rows: int) -> None:
         fcntl.ioctl(self._keyboard, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -152,7 +147,9 @@ class Terminal:
     @property
     def shown(self) -> str:
         """What stands on the screen."""
-        return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
+        # Kept until something is drawn: putting a screen together takes longer than any app takes to change it.
+        self._display = self._display or "\n".join(line.rstrip() for line in self._screen.display).rstrip()
+        return self._display
 
     @property
     def everything(self) -> str:

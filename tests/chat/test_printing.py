@@ -59,7 +59,7 @@ def test_stream_json_is_a_line_for_each_event_and_the_result_last():
     ]
     refused = next(line for line in lines if line["type"] == "tool_ended")
     assert refused["is_error"]
-    assert "Nobody can be asked" in refused["text"]
+    assert "No user is available" in refused["text"]
     assert lines[-1]["type"] == "result"
     assert lines[-1]["text"] == "Then not."
 

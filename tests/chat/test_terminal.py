@@ -46,7 +46,7 @@ def test_a_conversation_from_the_first_question_to_a_killed_and_resumed_session(
             assert "def hello():" in app.everything
 
             app.say("write").until("Change ").type("n").until("Esc goes back").say("another name")
-            app.until("did not permit this. another name").ready()
+            app.until("The user declined. another name").ready()
             assert not (place["folder"] / "new.txt").exists()
 
             app.say("/context").until("largest items").until("tool descriptions")
@@ -130,7 +130,7 @@ def test_a_terminal_that_can_do_nothing_still_holds_a_conversation(place):
         app.until("\n›").say("run").until("3. No").say("3").until("what it should do instead").say(
             "rather not"
         )
-        app.until("did not permit this. rather not").until("Done.").say("/cost").until("prompt tokens")
+        app.until("The user declined. rather not").until("Done.").say("/cost").until("prompt tokens")
         app.press("ctrl-d")
         assert app.ended() == 0
         assert b"\x1b" not in app.raw

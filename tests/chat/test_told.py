@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from sevenfold import events
 from sevenfold.cli.chat.lines import EventLine, event_line
-from sevenfold.cli.chat.pages import WindowContents, WindowItem, cache_page, cost_page, window_page
+from sevenfold.cli.chat.pages import WindowBreakdown, WindowItem, cache_page, cost_page, window_page
 from sevenfold.cli.chat.screen import POOR, RICH
 from sevenfold.cli.chat.status import Spending, StatusLine, draw_status
 from sevenfold.lab.profile.figures import CacheBreak
@@ -174,7 +174,7 @@ def test_the_window_is_drawn_to_scale_with_a_letter_for_each_category(width):
         WindowItem("tool_result:Read", 60_000, "src/a.py"),
         WindowItem("user_text", 10_000, "hi"),
     )
-    shown = printed(window_page(WindowContents(items, gauge(90_000)), RICH, width), width=width)
+    shown = printed(window_page(WindowBreakdown(items, gauge(90_000)), RICH, width), width=width)
     assert max(map(len, shown.splitlines())) <= width
     drawn = "".join(row for row in shown.splitlines()[1:] if "░" in row or set(row) <= set("RSU┊"))
     assert drawn.count("R") > drawn.count("S") > drawn.count("U") > 0

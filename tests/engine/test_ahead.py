@@ -16,6 +16,7 @@ from sevenfold.events import Acted, Compacted, SteppedAside
 from sevenfold.lab.simulator.brains import ModelPrompt
 from tests.engine.working import ASKED, MODELS, Mind, World, messages, noted, output, texts, world
 from tests.hooks.hooking import hooks
+from tests.support import PROVING
 
 AHEAD = {"background_compaction": True}
 
@@ -206,7 +207,7 @@ def test_one_compaction_does_not_call_for_the_next(model: str) -> None:
 
 @pytest.mark.spec("S9.5")
 def test_hardly_any_session_waits_for_a_model_at_the_threshold() -> None:
-    sessions = [(model, seed) for model in background.MODELS for seed in range(4)]
+    sessions = [(model, seed) for model in background.MODELS for seed in range(4 if PROVING else 2)]
     waits = [background.run(model, 32_000, seed, ahead=True)[1] for model, seed in sessions]
     assert sum(wait > 0 for wait in waits) <= (1 - background.SHARE) * len(waits)
     assert background.run(*sessions[0][:1], 32_000, 0, ahead=False)[1] > 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from sevenfold.ports import Call
 from sevenfold.session import factory as opened
 from sevenfold.stores.memory import MemoryLog
 from tests.engine.working import ASKED, BOUND, FREE, Mind, begun, body, output, texts, world
+from tests.support import PROVING
 
 TOOL_CALL = [{"type": "tool_use", "id": "toolu_x", "name": "Read", "input": {}}]
 
@@ -306,7 +306,7 @@ def test_cut_off_at_any_byte_it_resumes_to_before_or_after(tmp_path: Path, model
         whole = file.read_bytes()
         end = whole.index(b"\n", whole.index(b'"kind":"commit"')) + 1
         assert before != after
-        stride = 17 if os.environ.get("SEVENFOLD_PROVE") == "1" else 211
+        stride = 17 if PROVING else 211
         places = {*range(start, end, stride), *range(end - 40, end + 1), start, start + 1}
         places |= {
             near for n in range(start, end) if whole[n : n + 1] == b"\n" for near in (n, n + 1, n + 2)

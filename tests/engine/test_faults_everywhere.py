@@ -25,6 +25,7 @@ from sevenfold.ports import Call
 from sevenfold.record.view import View
 from sevenfold.stores.jsonl.log import JsonlLog
 from tests.engine.working import ASKED, BOUND, FREE, World, body, texts, uuids, world
+from tests.support import PROVING
 
 SMALL: dict[str, Any] = {"tools": [], "system": "Be careful."}
 
@@ -79,7 +80,7 @@ def compacted(ground: Ground, engine: Any) -> tuple[Path, int, int]:
 
 @pytest.mark.spec("S4.16", "S8.4", "S4.11")
 @pytest.mark.parametrize(
-    ("model", "engine", "stride"), [(BOUND, "extractive", 1), (BOUND, "provider", 19), (FREE, "fork", 19)]
+    ("model", "engine", "stride"), [(BOUND, "extractive", 11), (BOUND, "provider", 19), (FREE, "fork", 19)]
 )
 def test_cut_off_at_every_byte_it_is_the_conversation_before_and_only_whole_the_one_after(
     model: str, engine: str, stride: int, tmp_path: Path
@@ -89,7 +90,7 @@ def test_cut_off_at_every_byte_it_is_the_conversation_before_and_only_whole_the_
     lines = file.read_bytes()[start:end].splitlines(keepends=True)
     assert any(b'"attachment"' in line for line in lines)
     ends = {start + sum(map(len, lines[:number])) for number in range(1, len(lines))}
-    stride = 1 if os.environ.get("SEVENFOLD_PROVE") == "1" else stride
+    stride = 1 if PROVING else stride
     places = {*range(start, end, stride), *ends, *(place - 1 for place in ends), end - 1}
     os.truncate(file, end)
     after, found = on_record(file), {}

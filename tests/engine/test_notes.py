@@ -24,7 +24,7 @@ from sevenfold.record import blocks
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 from sevenfold.record.window import Window
-from sevenfold.stores.jsonl.store import FileDocument
+from sevenfold.stores.jsonl.store import FileText
 from tests.engine.working import (
     ASKED,
     MODELS,
@@ -84,7 +84,7 @@ def test_the_template_has_ten_sections_each_with_a_line_in_italics() -> None:
 
 @pytest.mark.spec("S3.1")
 def test_the_file_can_be_read_by_its_owner_only(tmp_path: Path) -> None:
-    file = FileDocument(tmp_path / "session-memory" / "s.md")
+    file = FileText(tmp_path / "session-memory" / "s.md")
     assert file.read() is None
     file.write("# Worklog\n")
     assert stat.S_IMODE((tmp_path / "session-memory" / "s.md").stat().st_mode) == 0o600

@@ -83,7 +83,7 @@ def test_a_file_whose_reading_is_kept_whole_is_not_sent_twice(tmp_path: Path, mo
         assert made is not None
         assert made.restored == ("files",)
         said = texts(body(session))
-        assert "read again just now" in said
+        assert "re-read just now" in said
         assert said.count("the text of old.py") == 1
         assert said.count("the text of new.py") == 1
         assert here.told(Compacted)[0].restored == ("files",)
@@ -132,13 +132,13 @@ def test_a_state_over_its_budget_keeps_its_head_and_says_where_the_rest_is() -> 
         lambda: [State(f"Skill {n}", "how to do it\n" * 3_000, f"/skills/{n}.md") for n in range(14)],
         each=5_000,
         together=25_000,
-        kind="invoked_skills",
+        kinds=("invoked_skills",),
     )
     restored = skills.restore(Moment((), count))
     assert restored.tokens <= 25_000
     assert 5 <= len(restored.beside) < 14
     assert {one.kind for one in restored.beside} == {"invoked_skills"}
-    assert "The whole of it is in /skills/0.md" in words(restored)
+    assert "The full text is in /skills/0.md" in words(restored)
     assert restored.left
 
 

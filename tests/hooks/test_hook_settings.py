@@ -140,7 +140,7 @@ def test_a_broken_file_is_an_error_unless_its_folder_is_not_trusted(tmp_path, co
 def test_a_pipe_in_place_of_a_settings_file_holds_nobody_up(tmp_path):
     os.mkfifo(tmp_path / "settings.json")
     (skipped,) = load(project=[tmp_path / "settings.json"], trusted=False).skipped
-    assert "no settings file" in skipped.why
+    assert "not a settings file" in skipped.why
 
 
 def test_one_file_can_switch_all_hooks_off_but_not_an_untrusted_one(tmp_path):

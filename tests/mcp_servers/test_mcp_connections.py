@@ -101,7 +101,7 @@ def test_a_server_that_dies_in_a_call_is_an_error_and_there_again_for_the_next(t
         made, here = box(servers), context(tmp_path)
         died = made.run("mcp__friendly__die", {}, here)
         assert died.is_error
-        assert "went away" in str(died.content)
+        assert "disconnected" in str(died.content)
         assert "about to die" in str(died.content)
         assert made.run("mcp__friendly__add", {"a": 1}, here).content == "2"
         assert servers.states()[0].restarts == 1
@@ -208,17 +208,17 @@ def test_closing_in_the_middle_of_a_call_is_an_error_result_even_when_awaited(tm
             assert got.is_error
             return str(got.content)
 
-        assert "went away" in asyncio.run(closed())
+        assert "disconnected" in asyncio.run(closed())
 
 
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        ("{'content': 7}", "is none"),
-        ("{'content': [{'type': 'text'}]}", "is none"),
-        ("{'content': [{'type': 'hologram', 'data': 1}]}", "is none"),
-        ("os._exit(1)", "went away"),
-        ("print('x' * (33 * 1024 * 1024), flush=True)", "went away"),
+        ("{'content': 7}", "invalid answer"),
+        ("{'content': [{'type': 'text'}]}", "invalid answer"),
+        ("{'content': [{'type': 'hologram', 'data': 1}]}", "invalid answer"),
+        ("os._exit(1)", "disconnected"),
+        ("print('x' * (33 * 1024 * 1024), flush=True)", "disconnected"),
         ("say(id=999, result={}) or say(nonsense=1) or print('not json') or None", "no such method"),
     ],
 )
@@ -280,10 +280,10 @@ def test_a_server_that_keeps_dying_is_left_alone_and_can_be_started_anew(tmp_pat
     """
     with running(tmp_path, frail=hostile(tmp_path, code)) as servers:
         state = until(servers, lambda state: state.status == "failed")
-        assert (state.restarts, state.problem) == (2, "it went away")
+        assert (state.restarts, state.problem) == (2, "it disconnected")
         got = box(servers).run("mcp__frail__go", {}, context(tmp_path))
         assert got.is_error
-        assert "is not there" in str(got.content)
+        assert "is not available" in str(got.content)
         flag.touch()
         servers.restart("frail")
         assert box(servers).run("mcp__frail__go", {}, context(tmp_path)).content == "fine"

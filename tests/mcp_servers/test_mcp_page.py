@@ -21,12 +21,12 @@ def test_each_server_is_shown_with_its_state_and_a_failed_one_with_its_reason() 
         name="web",
         where="https://x",
         status="failed",
-        problem="it went away",
+        problem="it disconnected",
         log="one\ntwo\nthree\x1b[31m\nfour",
     )
     said = shown([ready, failed], (".mcp.json is ignored",))
     assert "ready, 2 tools, restarted 1 time" in " ".join(said.split())
-    assert "it went away" in said
+    assert "it disconnected" in said
     assert "four" in said
     assert "one\n" not in said
     assert "\x1b" not in said

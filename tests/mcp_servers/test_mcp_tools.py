@@ -136,7 +136,7 @@ def test_any_answer_becomes_content_that_can_be_sent(answer: Any) -> None:
     ("part", "says"),
     [
         ({"type": "image", "data": "####", "mimeType": "image/png"}, "damaged"),
-        ({"type": "image", "data": "AAAA", "mimeType": "image/png"}, "no image/png"),
+        ({"type": "image", "data": "AAAA", "mimeType": "image/png"}, "not image/png"),
         ({"type": "image", "data": "AAAA", "mimeType": "image/svg+xml"}, "only PNG"),
         ({"type": "image", "data": "A" * 5_000_001, "mimeType": "image/png"}, "5,000,000 can be shown"),
         ({"type": "text", "text": "half \ud800"}, "half ?"),
@@ -213,7 +213,7 @@ def test_servers_come_from_code_then_a_trusted_project_then_the_user(tmp_path: P
     ("text", "says"),
     [
         ("{", "cannot be used"),
-        ("[]", "under their names"),
+        ("[]", "must map names"),
         ('{"mcpServers": {"x": 7}}', "left out"),
         ('{"mcpServers": {"x": {}}}', "either a command or a url"),
         ('{"mcpServers": {"x": {"url": "ftp://x"}}}', "no address"),

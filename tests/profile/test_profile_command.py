@@ -196,7 +196,7 @@ def shown(profile: ProfileReport, width: int, *, colour: bool = False, each: boo
         )
     else:
         console = Console(file=out, width=width, color_system=None)
-    terminal.show(profile, console, top=10, limit=20, each=each)
+    terminal.show(page.keep_largest(profile, 10), console, limit=20, each=each)
     return out.getvalue()
 
 

@@ -19,7 +19,7 @@ from sevenfold.ports import Log
 from sevenfold.recall.index import LINES_IN_PASSING, RecallIndex
 from sevenfold.recall.recall import BYTES_AT_ONCE, Follower, SessionRecall
 from sevenfold.session import factory as opened
-from sevenfold.session.factory import Store
+from sevenfold.session.factory import SessionParts
 from sevenfold.stores.home import side_file
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.memory import MemoryLog
@@ -31,14 +31,14 @@ ENOUGH = 30
 """Turns in which enough is said that recall begins to follow."""
 
 
-def stored(settings: dict[str, object], file: Path | None) -> Store:
+def stored(settings: dict[str, object], file: Path | None) -> SessionParts:
     given = {**ALONE, **settings}
     return (
         opened.in_memory("s", given) if file is None else opened.on_disk("s", file.parent, file, given, 0)
     )
 
 
-def held(store: Store, **options: Any) -> sevenfold.Session:
+def held(store: SessionParts, **options: Any) -> sevenfold.Session:
     given: Any = {"tools": [SHELL], **options}
     return sevenfold.Session(opened.conversation(store, given.pop("model", FREE), given), store)
 

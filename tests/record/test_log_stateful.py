@@ -231,5 +231,5 @@ class Transcripts(RuleBasedStateMachine):
         assert refused(self.script.view) == []
 
 
-Transcripts.TestCase.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=25)
+Transcripts.TestCase.settings = settings(max_examples=settings().max_examples // 2)
 TestTranscripts = pytest.mark.spec("S8.4", "S8.6", "S10.1")(Transcripts.TestCase)

@@ -241,7 +241,7 @@ def test_a_projects_file_cannot_import_from_outside_of_the_project(
     (root / "out").symlink_to(root.parent / "elsewhere")
     write(root, AGENTS="@" + reference.format(outside=root.parent))
     loaded = load(root, root, home)
-    assert list(problems(*loaded).values()) == [f"it lies outside of {root}"]
+    assert list(problems(*loaded).values()) == [f"it is outside {root}"]
     assert "SECRET" not in rendered(loaded)
 
 
@@ -249,7 +249,7 @@ def test_an_instruction_file_that_is_a_link_out_of_the_project_is_refused(root: 
     write(root.parent, secret="SECRET")
     (root / "AGENTS.md").symlink_to(root.parent / "secret.md")
     loaded = load(root, root)
-    assert problems(*loaded) == {"AGENTS.md": f"it lies outside of {root}"}
+    assert problems(*loaded) == {"AGENTS.md": f"it is outside {root}"}
     assert "SECRET" not in rendered(loaded)
 
 
@@ -290,7 +290,7 @@ def test_a_file_of_4_mib_is_read_and_one_byte_more_is_not(root: Path) -> None:
     (root / "CLAUDE.md").write_bytes(b"y" * (instructions.LARGEST + 1))
     loaded = load(root, root)
     assert problems(*loaded) == {"CLAUDE.md": "it has more than 4,194,304 bytes"}
-    assert "[Cut here: 40,960 of 4,194,304 bytes are shown. The whole is in " in rendered(loaded)
+    assert "[Cut here: showing 40,960 of 4,194,304 bytes. The full text is in " in rendered(loaded)
 
 
 def test_line_ends_and_a_byte_order_mark_make_no_difference(root: Path) -> None:

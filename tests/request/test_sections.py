@@ -314,7 +314,7 @@ def test_a_change_of_a_section_is_a_message_of_its_own() -> None:
 def test_a_section_that_appears_or_goes_away_is_told_too() -> None:
     without, with_one = mcp().parts(), mcp(ledger="In cents.").parts()
     assert "In cents." in announcement(without, with_one)
-    assert '"mcp_instructions", no longer holds' in announcement(with_one, without)
+    assert '"mcp_instructions" of the system prompt no longer applies' in announcement(with_one, without)
 
 
 @pytest.mark.spec("S9.3")
@@ -507,7 +507,7 @@ def test_a_memory_index_of_200_lines_is_whole_and_one_line_more_is_cut_with_a_no
     longer = MemoryIndex("/m/MEMORY.md", whole + "\n- line 200").render()
     assert whole in longer
     assert "- line 200" not in longer
-    assert "[Cut here: 2,089 of 2,100 bytes are shown. The whole is in /m/MEMORY.md.]" in longer
+    assert "[Cut here: showing 2,089 of 2,100 bytes. The full text is in /m/MEMORY.md.]" in longer
 
 
 @pytest.mark.spec("S6.1")
@@ -525,7 +525,7 @@ def test_the_words_of_a_server_are_cut_at_2_kb_with_a_note() -> None:
     assert "Cut here" not in McpServer("s", "x" * 2048).render()
     longer = McpServer("s", "x" * 2049).render()
     assert "x" * 2048 in longer
-    assert "[Cut here: 2,048 of 2,049 bytes are shown.]" in longer
+    assert "[Cut here: showing 2,048 of 2,049 bytes.]" in longer
 
 
 @pytest.mark.spec("S6.1")
@@ -534,7 +534,7 @@ def test_instruction_files_without_room_are_named_and_the_most_specific_ones_sta
     made = Instructions.of(files)
     assert made is not None
     said = made.render()
-    assert "[Left out, because there is no room for it: /p/0/AGENTS.md, /p/1/AGENTS.md, /p/2" in said
+    assert "[Left out for lack of room: /p/0/AGENTS.md, /p/1/AGENTS.md, /p/2" in said
     assert said.index("3" * 35_000) < said.index("4" * 35_000)
 
 

@@ -230,5 +230,5 @@ def test_whatever_happens_the_next_request_is_right() -> None:
     headers = {"x-api-key": "simulated-key", "anthropic-version": "2026-10-21"}
     with world(fickle()) as here, httpx2.Client(base_url=here.url, headers=headers) as http:
         machine = type("Held", (Sessions,), {"here": here, "http": http})
-        effort = settings(max_examples=settings().max_examples // 2, stateful_step_count=25, deadline=None)
+        effort = settings(max_examples=settings().max_examples // 2, deadline=None)
         run_state_machine_as_test(machine, settings=effort)

@@ -10,7 +10,7 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from sevenfold.ports import Identity, Log
+from sevenfold.ports import Log, LogIdentity
 from sevenfold.record import entries
 from sevenfold.record.decisions import Commit, Epoch, OwnDecision, Pin, Request, Undone
 from sevenfold.record.entries import Boundary, Clearing, Decision, Entry, Said
@@ -126,15 +126,15 @@ class Model:
             if call is None or name == call
         ]
 
-    def _identity(self) -> Identity:
+    def _identity(self) -> LogIdentity:
         for _, raw in self.lines:
             try:
                 fields = json.loads(raw)
             except ValueError:
                 continue
             if isinstance(fields, dict) and fields.get("sessionId") and fields.get("cwd"):
-                return Identity(fields["sessionId"], fields["cwd"])
-        return Identity()
+                return LogIdentity(fields["sessionId"], fields["cwd"])
+        return LogIdentity()
 
 
 def _uuid(entry: Entry) -> str | None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sevenfold.errors import Refused
 from sevenfold.ports import Log
 from sevenfold.stores.jsonl.log import DraftLog, JsonlLog
-from sevenfold.stores.log import Branch
+from sevenfold.stores.log import BranchLog
 from sevenfold.stores.memory import MemoryLog
 from tests.stores.records import Model, records
 
@@ -28,7 +28,7 @@ MAKERS: dict[str, Callable[[Path], Log]] = {
     "memory": lambda folder: MemoryLog(),
     "jsonl": lambda folder: JsonlLog.open(folder / "log.jsonl"),
     "draft": drafted,
-    "branch": lambda folder: Branch(MemoryLog(), JsonlLog.open(folder / "log.jsonl"), 0),
+    "branch": lambda folder: BranchLog(MemoryLog(), JsonlLog.open(folder / "log.jsonl"), 0),
 }
 
 
@@ -116,7 +116,7 @@ def test_every_query_finds_what_looking_at_every_record_finds(make, lines, cut, 
 @given(lines=st.lists(records(), max_size=12), cut=st.integers(0, 12))
 def test_a_branch_answers_for_what_it_began_with_and_what_it_added(lines, cut):
     parent = MemoryLog(lines[:cut])
-    branch = Branch(parent.upto(parent.end), MemoryLog(start=parent.end), parent.end)
+    branch = BranchLog(parent.upto(parent.end), MemoryLog(start=parent.end), parent.end)
     parent.append([b'{"type":"user","uuid":"a1"}\n'])
     branch.append(lines[cut:])
     whole = list(MemoryLog(lines).read())

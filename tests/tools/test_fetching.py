@@ -124,7 +124,7 @@ def test_the_server_is_asked_by_its_name_although_the_machine_is_connected_to(ha
 
 @pytest.mark.parametrize(
     ("path", "part"),
-    [("json", '{"a": 1}'), ("latin", "café"), ("odd", "words"), ("png", "no text"), ("moved", '{"a"')],
+    [("json", '{"a": 1}'), ("latin", "café"), ("odd", "words"), ("png", "not text"), ("moved", '{"a"')],
 )
 def test_each_kind_is_shown_as_it_can_be(hands, port, path, part):
     assert part in hands.good("WebFetch", url=f"http://site.test:{port}/{path}")

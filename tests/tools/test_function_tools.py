@@ -191,9 +191,9 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
         (Place(1.5, 2), "[1.5,2]"),
         (Model(name="x", files=[Path("f")]), '{"name":"x","files":["f"],"inner":null}'),
         ([Model(name="x")], '[{"name":"x","files":[],"inner":null}]'),
-        ({"raw": b"text", "not": b"\xff\xfe"}, '{"raw":"text","not":"[2 bytes that are no text]"}'),
+        ({"raw": b"text", "not": b"\xff\xfe"}, '{"raw":"text","not":"[2 bytes that are not text]"}'),
         (b"caf\xc3\xa9", "café"),
-        (bytes([255] * 5_000), "[5,000 bytes that are no text]"),
+        (bytes([255] * 5_000), "[5,000 bytes that are not text]"),
         ({"ratio": float("nan"), "big": 2**80}, '{"ratio":"nan","big":1208925819614629174706176}'),
         (ValueError("no"), "ValueError: no"),
         ([Told()], '["in its own words"]'),
@@ -244,7 +244,7 @@ def test_what_holds_itself_is_an_error(tmp_path):
 
     output = Toolbox([function_tool(gives)]).run("gives", {}, context_in(tmp_path))
     assert output.is_error
-    assert "holds itself" in output.content
+    assert "contains itself" in output.content
 
 
 def test_what_a_generator_yields_is_told_as_it_comes_and_is_the_result_line_by_line(tmp_path):

@@ -173,7 +173,7 @@ STRANGE = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_tool_is_brought_down_by_any_input(box: Toolbox, tmp_path: Path, data: st.DataObject) -> None:
     """Inputs that fit the schema by name and not by sense; nothing that would run or fetch anything."""

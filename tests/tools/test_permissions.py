@@ -231,7 +231,7 @@ FRAGMENTS = [
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash to compare with")
-@settings(max_examples=150)
+@settings(max_examples=settings().max_examples * 2)
 @given(line=st.lists(st.sampled_from(FRAGMENTS), min_size=2, max_size=9).map("".join))
 @example(line="git \\\\\nevil")
 @example(line="git 'a' # it's\nevil")

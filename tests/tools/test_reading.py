@@ -89,7 +89,7 @@ def test_utf_16_is_text(hands, tmp_path):
 @pytest.mark.parametrize("content", [b"\x7fELF\0\0\0", b"abc\0def"])
 def test_what_is_no_text_is_refused(hands, tmp_path, content):
     (tmp_path / "a").write_bytes(content)
-    assert "no text" in hands.bad("Read", path="a")
+    assert "is not text" in hands.bad("Read", path="a")
 
 
 def test_a_pdf_is_refused_with_a_way_out(hands, tmp_path):
@@ -160,7 +160,7 @@ def test_a_broken_notebook_is_refused(hands, tmp_path, content):
 def test_a_missing_file_names_its_neighbours(hands, tmp_path):
     (tmp_path / "readme.md").touch()
     assert "readme.md" in hands.bad("Read", path="redme.md")
-    assert "nor a folder" in hands.bad("Read", path="no/such/file")
+    assert "and no folder" in hands.bad("Read", path="no/such/file")
 
 
 @pytest.mark.parametrize("path", ["", "a\0b", "\ud800", "x" * 5_000])

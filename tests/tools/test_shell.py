@@ -134,7 +134,7 @@ def test_of_much_output_both_ends_are_kept(hands):
     shown = hands.good("Shell", command=command, timeout=120)
     assert shown.startswith("begin\n")
     assert shown.endswith("end")
-    assert "bytes of output are left out" in shown
+    assert "bytes of output left out" in shown
     assert len(shown) < 2 * KEPT_AT_EACH_END + 200
 
 
@@ -318,7 +318,7 @@ def test_what_cannot_be_run_is_an_error_result(hands, given):
 def test_without_bash_it_says_so(hands, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     hands.context = context_in(tmp_path)
-    assert "no bash" in hands.bad("Shell", command="true")
+    assert "need bash" in hands.bad("Shell", command="true")
 
 
 @pytest.mark.parametrize(

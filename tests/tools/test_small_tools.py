@@ -134,13 +134,13 @@ def test_what_left_the_context_is_found_with_what_stood_beside_it(tmp_path):
     assert "record u1 · 2026-11-01 · result (Shell)" in shown
     assert "before, user: before it" in shown
     assert "port 5433 was here" in shown
-    assert "Nothing fits" in hands.good("Recall", query="nothing")
+    assert "No matches" in hands.good("Recall", query="nothing")
 
 
 @pytest.mark.spec("S10.2")
 def test_what_is_merely_alike_in_meaning_is_said_to_be(tmp_path):
     hands = Hands(context_in(tmp_path, recall=Memory()), RecallTool())
-    assert "alike in meaning only" in hands.good("Recall", query="paraphrase", limit=1)
+    assert "similar in meaning only" in hands.good("Recall", query="paraphrase", limit=1)
     assert "alike" not in hands.good("Recall", query="port 5433", limit=1)
 
 

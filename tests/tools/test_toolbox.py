@@ -134,9 +134,9 @@ def test_schemas_are_held_to(schema, good, bad):
         ({"maximum": 1}, 2, "the input must be at most 1, not 2"),
         ({"exclusiveMinimum": 1}, 1, "the input must be above 1, not 1"),
         ({"exclusiveMaximum": 1}, 1, "the input must be below 1, not 1"),
-        ({"minLength": 1}, "", "the input must have at least 1 characters"),
-        ({"maxLength": 1}, "ab", "the input must have at most 1 characters, not 2"),
-        ({"minItems": 1}, [], "the input must have at least 1 items"),
+        ({"minLength": 1}, "", "the input must have at least 1 character"),
+        ({"maxLength": 1}, "ab", "the input must have at most 1 character, not 2"),
+        ({"minItems": 1}, [], "the input must have at least 1 item"),
         ({"maxItems": 0}, [1], "the input must have at most 0 items, not 1"),
         ({"pattern": "^a{2}$"}, "a", "the input must match ^a{2}$"),
         ({"properties": {"a": {"required": ["b"]}}}, {"a": {}}, "a.b is missing"),
@@ -148,9 +148,9 @@ def test_schemas_are_held_to(schema, good, bad):
         (
             {"properties": {"path": {}}, "additionalProperties": False},
             {"x": 1},
-            "x is unknown; known are path",
+            "x is unknown; known: path",
         ),
-        ({"additionalProperties": False}, {"x": 1}, "x is unknown; known are none"),
+        ({"additionalProperties": False}, {"x": 1}, "x is unknown; known: none"),
         ({"additionalProperties": {"type": "null"}}, {"x": 1}, "x must be of type null, not 1"),
         ({"not": {"type": "string"}}, "a", "the input is not allowed"),
     ],
@@ -253,8 +253,8 @@ def test_without_jsonschema_tools_still_check_what_they_convert(tmp_path, monkey
     monkeypatch.setitem(sys.modules, "referencing", None)
     hands = Hands(context_in(tmp_path), function_tool(add))
     assert hands.good("add", a=1) == "3"
-    assert "does not fit add" in hands.bad("add", a="x")
-    assert "does not fit add" in hands.bad("add", a=1, c=2)
+    assert "Invalid input for add" in hands.bad("add", a="x")
+    assert "Invalid input for add" in hands.bad("add", a=1, c=2)
 
 
 def test_an_awaited_call_runs_beside_the_event_loop(hands):

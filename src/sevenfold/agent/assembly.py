@@ -48,7 +48,7 @@ from sevenfold.recall.recall import SessionRecall
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.session import factory
 from sevenfold.session.close import finish
-from sevenfold.session.factory import Options, Store
+from sevenfold.session.factory import Options, SessionParts
 from sevenfold.session.results import ToolCall
 from sevenfold.settings import Source
 from sevenfold.stores.files import private_folder, safe_name
@@ -143,7 +143,7 @@ class Assembly:
 
     # -- assembling -----------------------------------------------------------------------------
 
-    def _open_store(self, name: str | None, branch: str | None) -> tuple[AgentHome, Store]:
+    def _open_store(self, name: str | None, branch: str | None) -> tuple[AgentHome, SessionParts]:
         settings = self.options.get("settings")
         if name is not None:
             kept = user_home().project(self.workspace).session(name)

@@ -46,11 +46,12 @@ from sevenfold.session.results import ToolCall
 
 CONCURRENT = 8
 """The most calls that run at the same time."""
-NOBODY = "Nobody can be asked in this session; do without, or say what you would need permission for."
+NOBODY = "No user is available in this session; do without, or say what you need permission for."
+ASKING_FAILED = "Asking failed: "
 NOT_DONE = "The user interrupted before this call was carried out."
 LEFT = (
-    "The user interrupted while this was running, so it has no result. What it had done by then is done, and it may "
-    "still be going on."
+    "The user interrupted while this was running, so it has no result. Its effects so far remain, and it may "
+    "still be running."
 )
 
 
@@ -289,7 +290,9 @@ class Executor:
             self.grants.allow(*decision.would_allow)
         if said.granted:
             return call, request
-        return failed(f"The user did not permit this.{' ' + said.remark if said.remark else ''}")
+        unanswered = said.remark == NOBODY or said.remark.startswith(ASKING_FAILED)
+        words = "Not permitted." if unanswered else "The user declined."
+        return failed(f"{words} {said.remark}" if said.remark else words)
 
     def _changed(
         self, call: ToolCall, request: PermissionRequest, given: Mapping[str, Any] | None
@@ -313,10 +316,12 @@ class Executor:
             try:
                 said: Any = self._callbacks.consent(asked)
             except BaseException as error:  # noqa: BLE001 (the program's function may fail in any way; refuse then)
-                return Consented(False, remark=f"Asking failed: {type(error).__name__}: {error}")
+                return Consented(False, remark=f"{ASKING_FAILED}{type(error).__name__}: {error}")
             if isinstance(said, Consented):
                 return said
-            return Consented(False, remark=f"Asking failed: the answer was {said!r:.60} and no Consented.")
+            return Consented(
+                False, remark=f"{ASKING_FAILED}the answer was {said!r:.60} instead of Consented."
+            )
 
     def _fire(self, event: HookInput) -> Flow[HookOutcome]:
         outcome = yield from self._hooks.fire(event)

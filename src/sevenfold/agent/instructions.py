@@ -194,7 +194,7 @@ def _read(path: Path, bounds: Path) -> _Content:
     try:
         real = path.resolve()
         if not real.is_relative_to(bounds):
-            return _Content(problem=f"it lies outside of {bounds}")
+            return _Content(problem=f"it is outside {bounds}")
         about = real.stat()
         if not stat.S_ISREG(about.st_mode):
             return _Content(problem="it is not a regular file")

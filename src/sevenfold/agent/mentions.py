@@ -98,7 +98,7 @@ class Mentions:
     def _calls(self, text: str) -> list[ToolCall]:
         words = [word for word in mentioned(text) if self._is_readable(word)]
         for word in words[MOST_MENTIONS:]:
-            over = failed(f"No more than {MOST_MENTIONS} files of one message are read.")
+            over = failed(f"At most {MOST_MENTIONS} files per message are read.")
             self._report(Mentioned(word, over))
         found = enumerate(words[:MOST_MENTIONS], 1)
         return [ToolCall(f"mention-{number}", Look.name, {"path": word}) for number, word in found]
@@ -128,7 +128,7 @@ class Mentions:
             if not output.is_error and (characters := _characters(output)) > room:
                 output = failed(
                     f"It has about {characters // CHARACTERS_PER_TOKEN:,} tokens, and "
-                    f"{room // CHARACTERS_PER_TOKEN:,} fit beside this message. Ask for the parts that matter."
+                    f"{room // CHARACTERS_PER_TOKEN:,} fit with this message. Ask for the parts that matter."
                 )
             path, real = call.input["path"], files.resolve(call.input["path"], self._executor.context).real
             folder = Path(real).is_dir()

@@ -301,7 +301,7 @@ class _ShellCommand(ChildProcess):
     def __init__(self, command: str, cwd: str, environ: Mapping[str, str]) -> None:
         shell = shutil.which("bash", path=environ.get("PATH")) or shutil.which("bash")
         if shell is None:
-            raise Refused("There is no bash on this machine, and commands need it.")
+            raise Refused("Commands need bash, which is not installed on this machine.")
         self._cwd, write_cwd = os.pipe()
         argv = [shell, "-c", _SCRIPT, "bash", command]
         environ = {**environ, "SEVENFOLD_CWD_FD": str(write_cwd)}
@@ -413,7 +413,7 @@ class _Ends:
             bytes(self._first).decode(errors="replace"),
             bytes(self._last).decode(errors="replace"),
         )
-        return f"{first}\n… {self.left_out:,} bytes of output are left out here …\n{last}"
+        return f"{first}\n… {self.left_out:,} bytes of output left out here …\n{last}"
 
 
 class _OutputFile:

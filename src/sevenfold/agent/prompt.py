@@ -135,7 +135,7 @@ class AgentPrompt:
         if found is None or most is None or size(found.files) <= most:
             return found
         names = ", ".join(file.path for file in self.loaded)
-        return system.Instructions(f"{cut(found.files, most)}\n[Cut here; the whole is in {names}.]")
+        return system.Instructions(f"{cut(found.files, most)}\n[Cut here; the full text is in {names}.]")
 
 
 def _preferences(options: PromptOptions) -> Iterator[SectionSource]:

@@ -43,7 +43,7 @@ ANNOUNCED = (system.McpInstructions.file, system.Skills.file)
 """Sections of the prompt whose changes have slots of their own."""
 PLANNING = "plan_mode"
 GONE = "ended with the process that started it"
-TASKS = "Commands in the background; do not start again what runs"
+TASKS = "Background commands; do not restart those that are running"
 
 
 class SectionsSlot:
@@ -153,14 +153,13 @@ def state_slots(state: AgentState, skill_text: Callable[[UsedSkill], str]) -> li
             lambda: _plan(state),
             needed=True,
             each=PLAN_TOKENS,
-            kind="plan_file_reference",
-            other_kinds=[PLANNING],
+            kinds=("plan_file_reference", PLANNING),
         ),
-        StateSlot("goal", lambda: _goal(state), needed=True, each=GOAL_TOKENS, kind="goal_status"),
-        StateSlot("todos", lambda: _todos(state), needed=True, each=TODO_TOKENS, kind="todo_reminder"),
+        StateSlot("goal", lambda: _goal(state), needed=True, each=GOAL_TOKENS, kinds=("goal_status",)),
+        StateSlot("todos", lambda: _todos(state), needed=True, each=TODO_TOKENS, kinds=("todo_reminder",)),
         StateSlot("permissions", lambda: _permissions(state), each=PERMISSIONS_TOKENS, needed=True),
         WorkSlot("tasks", TASKS, lambda: works(state.processes.tasks()), kind="task_status"),
-        StateSlot("skills", skills, each=SKILL_TOKENS, together=SKILLS_TOKENS, kind="invoked_skills"),
+        StateSlot("skills", skills, each=SKILL_TOKENS, together=SKILLS_TOKENS, kinds=("invoked_skills",)),
     ]
 
 
@@ -195,7 +194,7 @@ def _plan(state: AgentState) -> Iterator[State]:
         yield State("Plan", text, str(plans.path), {"planFilePath": str(plans.path)})
     if plans.planning:
         words = (
-            "You are planning: look around, change nothing but the plan's file. "
+            "You are planning: explore, and change nothing but the plan's file. "
             f"Notes for the plan go to {plans.path}; hand it over with PlanReady when it is complete."
         )
         facts = {"reminderType": "full", "isSubAgent": False, "planFilePath": str(plans.path)}
@@ -218,8 +217,8 @@ def _permissions(state: AgentState) -> Iterator[State]:
     grants, rules = state.grants, state.grants.now.rules
     lines = [f"Mode: {grants.mode}."]
     lines += [f"Allowed by the user in this session: {rule}" for rule in grants.granted]
-    lines += [f"Always asked for: {rule}" for rule in rules.ask]
-    lines += [f"Refused, do not try: {rule}" for rule in rules.deny]
+    lines += [f"Always needs approval: {rule}" for rule in rules.ask]
+    lines += [f"Denied, do not try: {rule}" for rule in rules.deny]
     open_questions = (*grants.unanswered, *grants.pending)
     lines += [f"The user was asked about this and has not answered: {one}" for one in open_questions]
     if len(lines) > 1 or grants.mode != "ask":

@@ -38,7 +38,7 @@ from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.entries import Said
 from sevenfold.record.window import Window
-from sevenfold.session.factory import Store
+from sevenfold.session.factory import SessionParts
 
 SKILL_FOLDERS = (".sevenfold/skills", ".claude/skills", ".agents/skills")
 """Where a project keeps its skills; the user's are in ``skills`` next to the user's settings."""
@@ -53,11 +53,11 @@ BYTES_PER_TOKEN = 3
 SHORT_DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "Read": "Shows lines of a file with their numbers, from offset on.",
-        "Edit": "Replaces old, which must stand in the file once and exactly, by new. Read the file first.",
-        "Write": "Writes a whole file. Read it first if it is there.",
+        "Edit": "Replaces old, which must occur exactly once in the file, with new. Read the file first.",
+        "Write": "Writes a whole file. Read it first if it exists.",
         "Shell": "Runs a bash command without input; timeout in seconds.",
-        "Grep": "Finds a regular expression in files; show: files, lines or counts.",
-        "Recall": "Finds what has left the view by words, or shows a record by its id.",
+        "Grep": "Searches files for a regular expression; show: files, lines or counts.",
+        "Recall": "Finds what has left your view by words, or shows a record by its id.",
     }
 )
 LEFT_OUT: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -147,7 +147,7 @@ class Fit(Struct, frozen=True):
 class StoreRecall:
     """Recall for the tool of that name, from the store of a session."""
 
-    def __init__(self, store: Store, result: Callable[[str], bytes]) -> None:
+    def __init__(self, store: SessionParts, result: Callable[[str], bytes]) -> None:
         """``result`` fetches a stored tool result."""
         self._store = store
         self._result = result

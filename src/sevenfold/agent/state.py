@@ -145,7 +145,7 @@ class StateFile:
             self._written = self._path.read_bytes()
             found = msgspec.json.decode(self._written, type=SavedState)
         except (OSError, msgspec.DecodeError) as error:
-            self.problem = f"{self._path}: cannot be read ({error}); permissions and to-dos start anew"
+            self.problem = f"{self._path}: cannot be read ({error}); permissions and to-dos start empty"
             return SavedState()
         return found if found.version == VERSION else SavedState()
 
@@ -342,7 +342,7 @@ class AgentState:
         """Ask the user to approve a plan, like anything else that needs consent."""
         if self._consent is None:
             free = self.grants.after_planning == "autonomous"
-            return PlanVerdict(free, "" if free else "Nobody can be asked in this session.")
+            return PlanVerdict(free, "" if free else "No user is available in this session.")
         asked = Asked(
             ToolCall("", "PlanReady", {"plan": plan}),
             PermissionRequest("PlanReady", "call", str(self.plans.path)),

@@ -91,11 +91,11 @@ def run(options: argparse.Namespace) -> int:
         client.close()
     if options.json:
         print_json(_as_json(result))
-    elif isinstance(result, Plan):
+    elif isinstance(result, CompactionPlan):
         _print_plan(result)
     else:
         _print_compaction(result, summary=options.show)
-    lost = isinstance(result, Compaction) and result.did.score.total.lost
+    lost = isinstance(result, CompactionReport) and result.did.score.total.lost
     return SOMETHING_LOST if lost else 0
 
 
@@ -106,7 +106,7 @@ class CutPoint(Struct, frozen=True):
     says: str
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class CompactionPlan(Struct, frozen=True, kw_only=True):
     """What a compaction would do."""
 
     recorded: RecordedSession
@@ -118,7 +118,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     places: tuple[CutPoint, ...]
 
 
-class Compaction(Struct, frozen=True, kw_only=True):
+class CompactionReport(Struct, frozen=True, kw_only=True):
     """What a compaction did."""
 
     recorded: RecordedSession
@@ -138,10 +138,10 @@ class Compaction(Struct, frozen=True, kw_only=True):
     """Whether the notes were brought up to date first."""
 
 
-def _plan(recorded: RecordedSession, client: Client, options: argparse.Namespace) -> Plan:
+def _plan(recorded: RecordedSession, client: Client, options: argparse.Namespace) -> CompactionPlan:
     with recorded_sessions.open_draft(recorded, client, recorded.path) as (session, _):
         asked = _request(session, recorded, client, options)
-        return Plan(
+        return CompactionPlan(
             recorded=recorded,
             note=session.conversation.profile.note,
             offline=is_offline(client),
@@ -151,7 +151,7 @@ def _plan(recorded: RecordedSession, client: Client, options: argparse.Namespace
         )
 
 
-def _write(recorded: RecordedSession, client: Client, options: argparse.Namespace) -> Compaction:
+def _write(recorded: RecordedSession, client: Client, options: argparse.Namespace) -> CompactionReport:
     """Compact, and write the result to the file or a new one."""
     if options.in_place:
         _warn_if_fresh(recorded.path)
@@ -171,7 +171,7 @@ def _write(recorded: RecordedSession, client: Client, options: argparse.Namespac
 
 def _compact(
     recorded: RecordedSession, client: Client, target: Path, options: argparse.Namespace
-) -> tuple[Compaction, DraftLog]:
+) -> tuple[CompactionReport, DraftLog]:
     with (
         recorded_sessions.open_draft(recorded, client, target, recall=True) as (session, draft),
         spinner("summarising"),
@@ -183,7 +183,7 @@ def _compact(
         if did is None:
             raise Refused(f"{recorded.path}: the compaction was vetoed, so nothing was written")
         offline, paid_now = is_offline(client), session.gauge.usd
-        done = Compaction(
+        done = CompactionReport(
             recorded=recorded,
             note=session.conversation.profile.note,
             offline=offline,
@@ -361,15 +361,15 @@ def _tokens_by_category(session: Session, *, own: bool) -> dict[str, int]:
     return found if rest <= 0 else {**found, OPENING if own else NOT_IN_FILE: rest}
 
 
-def _as_json(result: Compaction | Plan) -> dict[str, object]:
+def _as_json(result: CompactionReport | CompactionPlan) -> dict[str, object]:
     common: dict[str, object] = {
         "file": str(result.recorded.path),
         "model": result.recorded.model,
         "offline": result.offline,
-        "dry_run": isinstance(result, Plan),
+        "dry_run": isinstance(result, CompactionPlan),
         "left": result.left,
     }
-    if isinstance(result, Plan):
+    if isinstance(result, CompactionPlan):
         return {**common, "preview": result.preview, "places": result.places}
     did, total = result.did, result.did.score.total
     return {
@@ -400,7 +400,7 @@ def _as_json(result: Compaction | Plan) -> dict[str, object]:
     }
 
 
-def _print_compaction(done: Compaction, *, summary: bool) -> None:
+def _print_compaction(done: CompactionReport, *, summary: bool) -> None:
     parts = [_title(done), _sizes(done.before, done.after), _facts(done)]
     if summary:
         parts.append(Group(heading("The summary"), Text(printable(done.did.summary))))
@@ -408,7 +408,7 @@ def _print_compaction(done: Compaction, *, summary: bool) -> None:
     ReportConsole().print(sections([*parts, Group(where, Text(f"boundary {done.did.boundary}"))]))
 
 
-def _print_plan(plan: Plan) -> None:
+def _print_plan(plan: CompactionPlan) -> None:
     seen, grid = plan.preview, _grid()
     before, after = seen.tokens_hidden + seen.tokens_kept, seen.tokens_summary + seen.tokens_kept
     grid.add_row("messages", f"{count(before)} tokens in {plural(plan.recorded.records, 'record')}")
@@ -432,7 +432,7 @@ def _print_plan(plan: Plan) -> None:
     ReportConsole().print(sections([*parts, Text("Nothing was changed.", style="bold")]))
 
 
-def _title(result: Compaction | Plan) -> RenderableType:
+def _title(result: CompactionReport | CompactionPlan) -> RenderableType:
     recorded = result.recorded
     whose = "Sevenfold's" if recorded.own else "another tool's"
     words = f"{recorded.model} · {plural(recorded.records, 'record')} in view · {whose} transcript"
@@ -472,7 +472,7 @@ def _sizes(before: Mapping[str, int], after: Mapping[str, int]) -> RenderableTyp
     return Group(heading("Tokens", note), table, *(grown if now > was else []))
 
 
-def _facts(done: Compaction) -> RenderableType:
+def _facts(done: CompactionReport) -> RenderableType:
     did, grid = done.did, _grid()
     grid.add_row("summarised", plural(did.summarised, "record"))
     grid.add_row("kept", f"{plural(did.kept, 'record')}, verbatim" if did.kept else "no record verbatim")
@@ -497,7 +497,7 @@ def _facts(done: Compaction) -> RenderableType:
     return Group(heading("What happened"), grid)
 
 
-def _paid(done: Compaction) -> str:
+def _paid(done: CompactionReport) -> str:
     calls, cached = done.did.calls + done.noted, done.did.cached_share
     if not calls:
         return "nothing, no request was made"
@@ -507,7 +507,7 @@ def _paid(done: Compaction) -> str:
     return f"{plural(calls, 'request')}, {money(done.usd)}{read}"
 
 
-def _engine(used: str, result: Compaction | Plan) -> Text:
+def _engine(used: str, result: CompactionReport | CompactionPlan) -> Text:
     """The engine, whether the stand-in answered for the model, and why other engines were not used."""
     stand_in = result.offline and used in ASK_A_MODEL
     text = Text(f"{used}, with the offline stand-in instead of the model" if stand_in else used)

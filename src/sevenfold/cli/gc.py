@@ -10,7 +10,7 @@ from sevenfold.cli.text import plural
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.resume import resume
 from sevenfold.stores.home import user_home
-from sevenfold.stores.jsonl.gc import Limits, collect
+from sevenfold.stores.jsonl.gc import RetentionLimits, collect
 from sevenfold.stores.settings_files import load
 
 HELP = """\
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     settings = load().settings
     days = settings.keep_results_days if options.days is None else options.days
     megabytes = settings.keep_results_megabytes if options.megabytes is None else options.megabytes
-    limits = Limits(days, megabytes)
+    limits = RetentionLimits(days, megabytes)
     result = collect(user_home(), limits, SystemClock().now(), resume, dry_run=options.dry_run)
     for one in result.gone:
         sys.stdout.write(f"{one.path}  {one.size:,} bytes, {one.why}\n")

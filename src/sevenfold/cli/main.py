@@ -19,7 +19,7 @@ import sevenfold as package
 from sevenfold.errors import UserError
 
 
-class Command(Protocol):
+class CommandModule(Protocol):
     """A module that implements a command."""
 
     HELP: str
@@ -60,7 +60,6 @@ UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errn
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
-    options = parser(next((one for one in given if not one.startswith("-")), "")).parse_args(given)
     if sys.stdout is None or sys.stderr is None:
         # The parent process closed them.
         nowhere = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
@@ -68,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
     try:
+        # Loading the command takes a moment too, in which the user may press Ctrl-C.
+        options = parser(next((one for one in given if not one.startswith("-")), "")).parse_args(given)
         code = _module(options.command).run(options)
         sys.stdout.flush()
     except UserError as error:
@@ -89,9 +90,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _module(name: str) -> Command:
+def _module(name: str) -> CommandModule:
     """The module of a command."""
-    return cast(Command, import_module(f"sevenfold.cli.{'chat.command' if name == 'chat' else name}"))
+    return cast(CommandModule, import_module(f"sevenfold.cli.{'chat.command' if name == 'chat' else name}"))
 
 
 def _discard_output() -> None:

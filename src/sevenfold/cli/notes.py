@@ -26,7 +26,7 @@ from sevenfold.ports import Client
 from sevenfold.providers.registry import client_for
 from sevenfold.session.session import Session
 from sevenfold.stores.jsonl.log import JsonlLog
-from sevenfold.stores.jsonl.store import FileDocument
+from sevenfold.stores.jsonl.store import FileText
 
 NO_NOTES = 1
 """The exit code if there are none."""
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     recorded = recorded_sessions.inspect(transcripts.find(options.file), options.model)
     done = _update(recorded) if options.update else ""
-    text = FileDocument(recorded.notes).read()
+    text = FileText(recorded.notes).read()
     sections = {name: words for name, words in read(text or "").sections.items() if words.strip()}
     if options.json:
         print_json(

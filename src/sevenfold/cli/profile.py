@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     named = [transcripts.find(str(path)) for path in options.paths]
     found = files.find([*named, *([coding_session()] if options.example else [])])
     with _progress(len(found.files)) as progress:
-        profile = _cut(files.profile(found, jobs=options.jobs, progress=progress), options.top)
+        profile = keep_largest(files.profile(found, jobs=options.jobs, progress=progress), options.top)
     if options.html and profile.sessions:
         _write_page(profile, options.html)
     if options.json:
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     return FAILED
 
 
-def _cut(profile: ProfileReport, top: int) -> ProfileReport:
+def keep_largest(profile: ProfileReport, top: int) -> ProfileReport:
     """Keep only as many of the largest items as were asked for."""
     return structs.replace(
         profile,
@@ -126,7 +126,7 @@ def _print_report(profile: ProfileReport, options: argparse.Namespace) -> None:
     from sevenfold.cli.profile_terminal import show
 
     console = ReportConsole()
-    show(profile, console, top=options.top, limit=options.limit, each=options.each)
+    show(profile, console, limit=options.limit, each=options.each)
     if options.html:
         console.print(f" The page is in {options.html}", soft_wrap=True)
 

@@ -48,19 +48,19 @@ MOST_EVENTS = 8
 MOST_ERRORS = 10
 
 
-def show(profile: ProfileReport, console: Console, *, top: int, limit: int, each: bool) -> None:
+def show(profile: ProfileReport, console: Console, *, limit: int, each: bool) -> None:
     """Print the profile."""
     one = len(profile.sessions) == 1
     for session in profile.sessions if one or each else ():
-        console.print(session_page(session, console.width, top))
+        console.print(session_page(session, console.width))
     if profile.sessions and not one:
-        console.print(_total_page(profile, console.width, top, limit))
+        console.print(_total_page(profile, console.width, limit))
     if profile.errors:
         console.print(_errors(profile))
     console.print()
 
 
-def session_page(session: SessionProfile, width: int, top: int) -> RenderableType:
+def session_page(session: SessionProfile, width: int) -> RenderableType:
     """Everything about one session."""
     calls = plural(session.api_calls, "API call")
     if session.side_calls:
@@ -74,13 +74,13 @@ def session_page(session: SessionProfile, width: int, top: int) -> RenderableTyp
             _categories(session, width),
             _shrinkings(session),
             _breaks(session),
-            _largest(session.largest_items[:top], width),
+            _largest(session.largest_items, width),
             _remarks(session),
         ]
     )
 
 
-def _total_page(profile: ProfileReport, width: int, top: int, limit: int) -> RenderableType:
+def _total_page(profile: ProfileReport, width: int, limit: int) -> RenderableType:
     total = profile.total
     models = ", ".join(list(total.models)[:4]) + (" …" if len(total.models) > 4 else "")
     return sections(
@@ -89,7 +89,7 @@ def _total_page(profile: ProfileReport, width: int, top: int, limit: int) -> Ren
             _headline(total),
             _categories(total, width),
             _breaks(total),
-            _largest(total.largest_items[:top], width),
+            _largest(total.largest_items, width),
             _remarks(total),
             _sessions(profile.sessions, width, limit),
         ]

@@ -29,12 +29,12 @@ from sevenfold.record.blocks import read_field
 from sevenfold.record.decisions import Segment
 from sevenfold.record.view import View
 from sevenfold.session import factory
-from sevenfold.session.factory import Lifetime, Options, Store, Tool
+from sevenfold.session.factory import Lifetime, Options, SessionParts, Tool
 from sevenfold.session.session import Session
 from sevenfold.stores.files import Staged
 from sevenfold.stores.home import side_file, user_home
 from sevenfold.stores.jsonl.log import DraftLog, JsonlLog
-from sevenfold.stores.jsonl.store import FileDocument, FileResults
+from sevenfold.stores.jsonl.store import FileResults, FileText
 from sevenfold.stores.settings_files import FileSource
 
 NO_MODEL = "<synthetic>"
@@ -101,12 +101,12 @@ def open_draft(
     recalled = SessionRecall(log, None, results, index=partial(_index, recorded, log, results))
     if recall:
         recalled.catch_up()
-    store = Store(
+    store = SessionParts(
         name=recorded.session,
         log=log,
         results=results,
         settings=FileSource(recorded.folder),
-        notes=FileDocument(recorded.notes),
+        notes=FileText(recorded.notes),
         recall=recalled,
         cwd=str(recorded.folder),
         path=str(shown.absolute()),

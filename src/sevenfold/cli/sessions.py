@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from sevenfold.cli.chat.history import SessionFile, sessions
+from sevenfold.cli.chat.history import KeptSession, sessions
 from sevenfold.cli.options import confirm, print_json
 from sevenfold.cli.output import ReportConsole, plain_table
 from sevenfold.cli.text import plural, size
@@ -87,7 +87,7 @@ def _delete(options: argparse.Namespace) -> int:
     return 0
 
 
-def _print(kept: list[SessionFile]) -> None:
+def _print(kept: list[KeptSession]) -> None:
     if not kept:
         sys.stdout.write("No sessions in this folder yet; 'sevenfold chat' starts one.\n")
         return

@@ -118,7 +118,7 @@ def whole(log: Log) -> View:
 
 
 def holds(log: Log, uuid: str) -> bool:
-    """Is there something said under this id, in the conversation itself?"""
+    """Is there a message with this id, in the conversation itself?"""
     match log.record(uuid):
         case (_, Said(sidechain=False)):
             return True

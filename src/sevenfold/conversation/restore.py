@@ -22,6 +22,10 @@ from sevenfold.record.layout import Item
 
 BYTES_PER_TOKEN = 3
 """For cutting a text to a budget before it is weighed."""
+MOST_FILES = 5
+"""Files that come back at most."""
+MOST_ANNOUNCED = 5_000
+"""Tokens that announcements of one kind may take."""
 LEAST = 50
 """Tokens below which a piece of something is not worth its frame."""
 
@@ -139,14 +143,13 @@ class FilesSlot:
         *,
         may_read: Callable[[str], bool] = lambda path: True,
         own: Callable[[str], bool] = lambda path: False,
-        most: int = 5,
         each: int = 5_000,
         together: int = 50_000,
     ) -> None:
         self._recent = recent
         self._read = read
         self._own = own
-        self._most, self._each, self._together = most, each, together
+        self._each, self._together = each, together
         self.may_read = may_read
         """Whoever grants permissions may put a stricter rule here."""
 
@@ -173,7 +176,7 @@ class FilesSlot:
 
     def _wanted(self, moment: Moment) -> list[Seen]:
         found = (seen for seen in self._recent() if not self._own(seen.path))
-        return [seen for seen in found if not moment.shows(seen.call)][: self._most]
+        return [seen for seen in found if not moment.shows(seen.call)][:MOST_FILES]
 
     def _text(self, path: str, moment: Moment) -> tuple[str, str]:
         """The file as it is put back, or why it is not."""
@@ -210,15 +213,15 @@ class StateSlot:
         each: int | None = None,
         together: int | None = None,
         needed: bool = False,
-        kind: str = "",
-        other_kinds: Iterable[str] = (),
+        kinds: Sequence[str] = (),
     ) -> None:
+        """``kinds`` are the kinds of its attachments, the usual one first; none: its name."""
         self.name = name
         self.needed = needed
-        self.kinds = frozenset({kind or name, *other_kinds})
+        self.kinds = frozenset(kinds or (name,))
         self._states = states
         self._each, self._together = each, together
-        self._kind = kind or name
+        self._kind = kinds[0] if kinds else name
 
     def restore(self, moment: Moment) -> Restored:
         """All states in order, each cut to its budget with a note where the rest is, while there is room."""
@@ -279,7 +282,7 @@ class WorkSlot(StateSlot):
             # What is cut is the end, so the newest comes first.
             return [State(title, "\n".join(reversed(found)))] if found else []
 
-        super().__init__(name, states, each=each, needed=True, kind=kind)
+        super().__init__(name, states, each=each, needed=True, kinds=(kind,) if kind else ())
 
 
 class AnnouncedSlot:
@@ -299,17 +302,15 @@ class AnnouncedSlot:
         facts: Callable[[Mapping[str, str]], Mapping[str, object]],
         *,
         kind: str,
-        most: int = 5_000,
     ) -> None:
         self.name = name
         self.kinds = frozenset({kind})
         self._announced, self._piece, self._whole, self._facts = announced, piece, whole, facts
         self._kind = kind
-        self._most = most
 
     def restore(self, moment: Moment) -> Restored:
         """Only what would be missing, in the order it was announced; what finds no room is named."""
-        room = min(moment.room, moment.budget(self._most))
+        room = min(moment.room, moment.budget(MOST_ANNOUNCED))
         missing = {
             name: words
             for name, words in self._announced().items()

@@ -82,7 +82,7 @@ def _start_of_view(log: Log, boundary: Boundary, position: int) -> int | None:
 
 
 def _recall_epoch(log: Log, view: View) -> None:
-    """The epoch's bytes may stand before the boundary: the carry says where."""
+    """The epoch's record may come before the boundary: the carry says where."""
     if view.epoch is None and view.carry is not None and view.carry.epoch_offset is not None:
         match next(read(log, view.carry.epoch_offset), None):
             case (_, Decision(made=Epoch() as epoch)):

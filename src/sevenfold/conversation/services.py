@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 from msgspec import Struct
 
 from sevenfold.events import Listener
-from sevenfold.ports import Clock, Recall, Results
+from sevenfold.ports import Clock, Recall, Results, StoredText
 from sevenfold.settings import Source
-
-
-class NotesFile(Protocol):
-    """Where session notes are kept."""
-
-    path: str
-
-    def read(self) -> str | None:
-        """Their text, or None if there are none yet."""
-        ...
-
-    def write(self, text: str) -> None:
-        """Replace them as a whole."""
-        ...
 
 
 class Services(Struct, frozen=True, kw_only=True):
@@ -34,7 +19,7 @@ class Services(Struct, frozen=True, kw_only=True):
     results: Results
     listeners: Iterable[Listener] = ()
     recall: Recall | None = None
-    notes: NotesFile | None = None
+    notes: StoredText | None = None
     """The file of the session notes; None: there are none."""
     read_file: Callable[[str], str] | None = None
     """Reads a file that is to be restored after a compaction; None: files are not restored."""

@@ -38,7 +38,7 @@ Made = TypeVar("Made", bound=OwnDecision)
 
 
 class Attachment(Struct, frozen=True):
-    """Something that is put behind a summary: what the work needs at hand."""
+    """Something the model is given besides messages: a file, instructions, what a hook adds."""
 
     kind: str
     blocks: tuple[Block, ...]
@@ -97,7 +97,7 @@ class Transcript:
         return calls.distinct(answer, self._taken, self._ids.new)
 
     def _taken(self, call: str) -> bool:
-        """Is there another call of this name? One that is drawn by lot and left behind on a branch is the same."""
+        """Is there another call with this id? One with a random id on an abandoned branch is the same call."""
         known = self.view.asked(call)
         if known is not None and self.view.item(known) is not None:
             return True
@@ -108,7 +108,7 @@ class Transcript:
     def attach(
         self, kind: str, facts: dict[str, object], blocks: Sequence[Block], *, role: str = "user"
     ) -> str:
-        """Record something put beside the conversation, as it will be sent."""
+        """Record an attachment, as it will be sent."""
         uuid = self._ids.new()
         written = lines.attached(
             self.place, uuid, self.view.tip, self._now(), kind, facts, _some(blocks), role=role
@@ -117,7 +117,7 @@ class Transcript:
         return uuid
 
     def again(self, said: Said) -> str:
-        """Record once more, at the newest place, what was said before on the user's side."""
+        """Record a message of the user's side once more, as the newest."""
         if said.attachment:
             return self.attach(said.attachment, {}, said.blocks, role=said.role)
         return self.user(said.blocks, meta=said.meta, key=said.key, stored=said.stored)
@@ -148,7 +148,7 @@ class Transcript:
         *,
         boundary: str = "",
         anchor: str = "",
-        beside: Sequence[Attachment] = (),
+        attachments: Sequence[Attachment] = (),
         epoch: Epoch | None = None,
         signed: bytes | None = None,
         carry: Carry | None = None,
@@ -156,10 +156,10 @@ class Transcript:
     ) -> str:
         """Record a compaction in one write that counts only as a whole; returns the boundary's id.
 
-        ``boundary`` and ``anchor`` are ids given out beforehand, when ``about`` keeps messages that must be
-        told where they now stand: behind the summary (``anchor``) or behind the boundary. ``beside`` comes
-        behind everything else; ``epoch`` opens with it; ``signed`` is the provider's own summary, for its model;
-        ``carry`` holds what must be known on this side of the boundary too, ``known_by`` the session's labels.
+        ``boundary`` and ``anchor`` are ids given out beforehand, when ``about`` keeps messages and must name what
+        they follow: the summary (``anchor``) or the boundary. ``attachments`` come after everything else; ``epoch``
+        opens with it; ``signed`` is the provider's own summary, for its model; ``carry`` holds what must be known
+        on this side of the boundary too, ``known_by`` the session's labels.
         """
         segment = about.preserved_segment
         if segment and not self.view.begins_round(segment.head_uuid):
@@ -175,7 +175,7 @@ class Transcript:
             written.append(lines.decided(replace(block, id=self._ids.new(), at=boundary, timestamp=now)))
         written.append(lines.said_by_user(self.place, anchor, boundary, now, _some(summary), summary=True))
         parent = anchor
-        for one in beside:
+        for one in attachments:
             uuid = self._ids.new()
             written.append(
                 lines.attached(

@@ -26,8 +26,8 @@ from sevenfold.errors import InputError, TranscriptError
 from sevenfold.ports import Log
 from sevenfold.recall import ranking
 from sevenfold.recall.passages import CALL, EDIT, ERROR, RESULT, Passage, passages, pieces, tidy
-from sevenfold.recall.ranking import Place
-from sevenfold.recall.search import Hit, Piece, Row, Scorer, Search, SearchOptions, kinds
+from sevenfold.recall.ranking import RecordPlace
+from sevenfold.recall.search import Hit, IndexedPiece, Row, Scorer, Search, SearchOptions, kinds
 from sevenfold.record import entries
 from sevenfold.record.decisions import Offload
 from sevenfold.record.entries import Decision, Entry, Said
@@ -407,14 +407,14 @@ class Tables:
         found = self._db.execute("SELECT rowid FROM words WHERE words MATCH ? LIMIT ?", (phrase, most))
         return [piece for (piece,) in found]
 
-    def piece(self, piece: int) -> Piece:
+    def piece(self, piece: int) -> IndexedPiece:
         """The piece with this number."""
         kind, tool, text, lane, place, timestamp, position = self._one(
             "SELECT kind, tool, text, lane, place, timestamp, offset"
             " FROM piece JOIN record ON record.id = piece.record WHERE piece.id = ?",
             piece,
         )
-        return Piece(kind, tool, text, Place(lane, place), timestamp, position)
+        return IndexedPiece(kind, tool, text, RecordPlace(lane, place), timestamp, position)
 
     def text(self, piece: int) -> str:
         """Its text alone."""
@@ -461,7 +461,7 @@ class Tables:
 
 def _row(found: Sequence[Any]) -> Row:
     piece, record, uuid, kind, size, lane, number = found
-    return Row(piece, record, uuid, kind, size, Place(lane, number))
+    return Row(piece, record, uuid, kind, size, RecordPlace(lane, number))
 
 
 def _some(lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:

@@ -1,8 +1,8 @@
 """What of a record can be searched for.
 
 A record gives one passage for each block that says something: its words, what kind of saying it is, and
-the tool it concerns. Reasoning is left out: nobody looks for it, and what it came to is in the answer.
-Long passages are cut into overlapping pieces, so that any `NEEDLE` characters of a passage stand together
+the tool it concerns. Reasoning is left out: it is not searched for, and its outcome is in the answer.
+Long passages are cut into overlapping pieces, so that any `NEEDLE` characters of a passage are together
 in at least one of its pieces.
 """
 
@@ -24,7 +24,7 @@ USER, ASSISTANT, SUMMARY, ATTACHMENT = "user", "assistant", "summary", "attachme
 CALL, EDIT, RESULT, ERROR = "tool_use", "edit", "tool_result", "error"
 KINDS = (USER, ASSISTANT, CALL, EDIT, RESULT, ERROR, SUMMARY, ATTACHMENT)
 """The user's words, the model's, calls, those among them that change a file, results, failures (of tools and
-of the provider), summaries of what came before, and what was put beside the conversation."""
+of the provider), summaries of what came before, and attachments."""
 
 NEEDLE = 200
 """Characters, each run of white space counted as one, that never fall between two pieces."""

@@ -70,15 +70,17 @@ class Query(Struct, frozen=True):
         return cls(_needles(units), _features(units))
 
 
-class Place(Struct, frozen=True):
+class RecordPlace(Struct, frozen=True):
     """A record by its conversation, and its number in it."""
 
     lane: int
     number: int
 
-    def around(self, distance: int) -> tuple[Place, Place]:
+    def around(self, distance: int) -> tuple[RecordPlace, RecordPlace]:
         """The places that far before and after."""
-        return Place(self.lane, self.number - distance), Place(self.lane, self.number + distance)
+        return RecordPlace(self.lane, self.number - distance), RecordPlace(
+            self.lane, self.number + distance
+        )
 
 
 class Match(Struct, frozen=True):
@@ -172,7 +174,7 @@ def _terms(word: str) -> list[str]:
 
 
 def rarity(holding: int, total: int) -> float:
-    """What a feature counts that so many of all pieces hold; most if none does."""
+    """What a feature counts that ``holding`` of all pieces have; most if none does."""
     return math.log(1 + (total - holding + 0.5) / (holding + 0.5))
 
 
@@ -192,7 +194,7 @@ def for_length(score: float, size: int, usual: float) -> float:
     return score / (1 - LONG_TEXTS_COUNT_LESS + LONG_TEXTS_COUNT_LESS * size / max(1.0, usual))
 
 
-def smoothed(found: Mapping[Place, Match]) -> dict[Place, float]:
+def smoothed(found: Mapping[RecordPlace, Match]) -> dict[RecordPlace, float]:
     """Scores with the neighbours' help."""
     return {
         place: match.score + NEAR * _best_of(found, place, 1) + NEXT * _best_of(found, place, 2)
@@ -200,7 +202,7 @@ def smoothed(found: Mapping[Place, Match]) -> dict[Place, float]:
     }
 
 
-def lent(found: Mapping[Place, Match], place: Place) -> int:
+def lent(found: Mapping[RecordPlace, Match], place: RecordPlace) -> int:
     """The features that a record's neighbours hold."""
     near = (other for distance in (1, 2) for other in place.around(distance))
     return reduce(or_, (found[other].held for other in near if other in found), 0)
@@ -234,7 +236,7 @@ def worth(bits: int, weights: Sequence[float]) -> float:
     return sum(weight for number, weight in enumerate(weights) if bits >> number & 1)
 
 
-def _best_of(found: Mapping[Place, Match], place: Place, distance: int) -> float:
+def _best_of(found: Mapping[RecordPlace, Match], place: RecordPlace, distance: int) -> float:
     return max((found[other].score for other in place.around(distance) if other in found), default=0.0)
 
 

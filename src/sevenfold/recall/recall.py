@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from time import perf_counter
 
-from sevenfold.ports import Found, Log, Results
+from sevenfold.ports import FoundRecord, Log, Results
 from sevenfold.recall.index import RecallIndex
 from sevenfold.recall.meaning import ByMeaning, Way
 from sevenfold.recall.search import Hit
@@ -117,10 +117,10 @@ class SessionRecall:
         self.catch_up()
         return self.index.search(query, kind=kind, k=k, scorers=scorers, words=by != "meaning")
 
-    def found(self, query: str, kinds: Sequence[str], most: int) -> Sequence[Found]:
+    def found(self, query: str, kinds: Sequence[str], most: int) -> Sequence[FoundRecord]:
         """The records that fit best, of these kinds."""
         hits = self.index.search(query, kind=kinds or None, k=most, around=0)
-        return [Found(hit.uuid, hit.exact) for hit in hits]
+        return [FoundRecord(hit.uuid, hit.exact) for hit in hits]
 
     def close(self) -> None:
         """Stop following, and close the index."""

@@ -11,7 +11,7 @@ from msgspec import Struct
 from sevenfold.errors import InputError
 from sevenfold.recall import ranking
 from sevenfold.recall.passages import CALL, EDIT, ERROR, KINDS, RESULT
-from sevenfold.recall.ranking import DENSE_RUN, Match, Place, Query, stem, together
+from sevenfold.recall.ranking import DENSE_RUN, Match, Query, RecordPlace, stem, together
 
 LOOKED_AT = 20_000
 """Pieces whose text is compared with the query at most; the shortest first."""
@@ -74,16 +74,16 @@ class Row(Struct, frozen=True):
     uuid: str
     kind: str
     size: int
-    place: Place
+    place: RecordPlace
 
 
-class Piece(Struct, frozen=True):
+class IndexedPiece(Struct, frozen=True):
     """A stretch of what a record says."""
 
     kind: str
     tool: str
     text: str
-    place: Place
+    place: RecordPlace
     timestamp: str
     position: int
     """Where the record is in the log."""
@@ -112,7 +112,7 @@ class Pieces(Protocol):
         """The numbers of pieces that have these words in a row."""
         ...
 
-    def piece(self, piece: int) -> Piece:
+    def piece(self, piece: int) -> IndexedPiece:
         """The piece with this number."""
         ...
 
@@ -149,7 +149,7 @@ class Scorer(Protocol):
     """Scores what fits in another way than by words: by meaning, for example."""
 
     name: str
-    """What a hit is said to be matched by."""
+    """What a hit names as its match."""
     weight: float
     """How much it counts, where the words count 1."""
 
@@ -283,13 +283,15 @@ class Search:
                 self._pieces.setdefault(row.uuid, row.piece)
         return words
 
-    def _records(self, pieces: Mapping[int, Match]) -> tuple[dict[Place, Match], dict[Place, Row]]:
+    def _records(
+        self, pieces: Mapping[int, Match]
+    ) -> tuple[dict[RecordPlace, Match], dict[RecordPlace, Row]]:
         """The best pieces by the records they are of, and the piece of each that would be shown."""
         best = sorted(pieces, key=lambda piece: -pieces[piece].score)[:CANDIDATES]
         rows = self._index.among(best)
         usual = sum(row.size for row in rows) / max(1, len(rows))
-        places: dict[Place, Match] = {}
-        shown: dict[Place, Row] = {}
+        places: dict[RecordPlace, Match] = {}
+        shown: dict[RecordPlace, Row] = {}
         for row in rows:
             match, place = pieces[row.piece], row.place
             score = ranking.for_length(match.score, row.size, usual)

@@ -20,8 +20,7 @@ from sevenfold.conversation.status import Health, Reading
 from sevenfold.events import Listener, Proposed
 from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
 from sevenfold.layers.notes.layer import compact
-from sevenfold.ports import AsyncClient, Call, Watcher
-from sevenfold.ports import Store as SessionStore
+from sevenfold.ports import AsyncClient, Call, Store, Watcher
 from sevenfold.providers.models import Lister, ListingClient
 from sevenfold.providers.registry import async_client_for, async_client_of, error_of, provider_for
 from sevenfold.recall.search import Hit
@@ -86,7 +85,7 @@ class AsyncSession:
         model: str,
         folder: Path | str | None = None,
         file: Path | str | None = None,
-        store: SessionStore | Path | str | None = None,
+        store: Store | Path | str | None = None,
         lock_wait: float = 0.0,
         branch: str | None = None,
         **options: Unpack[Options],

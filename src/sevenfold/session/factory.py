@@ -15,13 +15,12 @@ from sevenfold.conversation.fork import begin_branch
 from sevenfold.conversation.layer import Layer
 from sevenfold.conversation.options import RequestOptions
 from sevenfold.conversation.provider_edits import REPRODUCIBLE
-from sevenfold.conversation.services import NotesFile, Services
+from sevenfold.conversation.services import Services
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import InputError
 from sevenfold.events import Listener
 from sevenfold.layers.ladder import STANDARD, Ladder
-from sevenfold.ports import Clock, Ids, Log, Results
-from sevenfold.ports import Store as SessionStore
+from sevenfold.ports import Clock, Ids, Log, Results, Store, StoredText
 from sevenfold.profiles import Profile
 from sevenfold.providers.models import Lister, ListingCache, Listings
 from sevenfold.providers.openai.chat import from_function
@@ -105,14 +104,14 @@ class Options(TypedDict, total=False):
     """The layers that keep it within the window, cheapest first; `sevenfold.layers.ladder.STANDARD` unless given."""
 
 
-class Store(Struct, frozen=True):
-    """Where a session is kept."""
+class SessionParts(Struct, frozen=True):
+    """What a session reads and writes: its log and what belongs to it, opened."""
 
     name: str
     log: Log
     results: Results
     settings: Source
-    notes: NotesFile
+    notes: StoredText
     recall: SessionRecall
     cwd: str = ""
     path: str = ""
@@ -136,9 +135,9 @@ def on_disk(
     file: Path | str | None,
     settings: Mapping[str, object] | Source | None,
     lock_wait: float,
-    store: SessionStore | Path | str | None = None,
+    store: Store | Path | str | None = None,
     branch: str | None = None,
-) -> Store:
+) -> SessionParts:
     """A session in the user's home, in a file, or in a store of the caller's choice."""
     project = Path(folder) if folder is not None else Path.cwd()
     source = (
@@ -149,7 +148,7 @@ def on_disk(
     if file is not None and store is not None:
         raise InputError("a session is kept in a file or in a store; give one of the two")
     home, sync = user_home(), Sync(source.current().fsync)
-    place: SessionStore
+    place: Store
     if store is not None:
         place = open_store(store, sync=sync)
     elif file is not None:
@@ -162,7 +161,7 @@ def on_disk(
     else:
         # Notes and the index of the session itself are about another conversation.
         log, notes = place.branch(name, branch, wait=lock_wait), MemoryStore().notes(name)
-    return Store(
+    return SessionParts(
         name=name,
         log=log,
         results=results,
@@ -179,12 +178,12 @@ def on_disk(
     )
 
 
-def in_memory(name: str, settings: Mapping[str, object] | Source | None) -> Store:
+def in_memory(name: str, settings: Mapping[str, object] | Source | None) -> SessionParts:
     """A session that is kept nowhere; files and environment do not touch its settings."""
     source = _only(settings or {}) if settings is None or isinstance(settings, Mapping) else settings
     place = MemoryStore()
     log, results = place.open(name), place.results(name)
-    return Store(
+    return SessionParts(
         name=name,
         log=log,
         results=results,
@@ -195,7 +194,7 @@ def in_memory(name: str, settings: Mapping[str, object] | Source | None) -> Stor
 
 
 def conversation(
-    store: Store, model: str, options: Options, profile: Profile | None = None
+    store: SessionParts, model: str, options: Options, profile: Profile | None = None
 ) -> Conversation:
     """The conversation of a session; if it fails, the store is closed."""
     try:
@@ -211,19 +210,19 @@ def read_text(path: str) -> str:
     return Path(path).read_text(encoding="utf-8")
 
 
-def profile_for(store: Store, model: str, client: Any, wire: str | None = None) -> Profile:
+def profile_for(store: SessionParts, model: str, client: Any, wire: str | None = None) -> Profile:
     """What is known of a model: by our table, and by what whoever answers for it here has listed."""
     asked = client if client is None or isinstance(client, Lister) else client_of(client, wire)
     address = asked.address if isinstance(asked, Lister) else address_for(model, wire)
     return listings(store).profile(model, address, asked)
 
 
-def listings(store: Store) -> Listings:
+def listings(store: SessionParts) -> Listings:
     """Where a session looks models up."""
     return Listings(ListingCache(store.models), switched_on=store.settings.current().model_listing)
 
 
-def _conversation(store: Store, model: str, options: Options, profile: Profile) -> Conversation:
+def _conversation(store: SessionParts, model: str, options: Options, profile: Profile) -> Conversation:
     clock = options.get("clock") or SystemClock()
     place = Place(store.name, store.cwd, f"{VERSION}{sevenfold.__version__}")
     transcript = Transcript(store.log, place, clock=clock, ids=options.get("ids") or RandomIds())
@@ -297,7 +296,7 @@ def _system(given: object) -> tuple[bytes, ...]:
     return tuple(blocks.text(words).raw for words in found if words.strip())
 
 
-def _sinks(store: Store) -> list[Listener]:
+def _sinks(store: SessionParts) -> list[Listener]:
     words: Callable[[str], str] = _masked
     match store.settings.current().telemetry:
         case "jsonl" if store.telemetry is not None:

@@ -19,8 +19,7 @@ from sevenfold.events import Listener, Proposed
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
 from sevenfold.layers.notes.layer import compact
-from sevenfold.ports import Call, Client, Watcher
-from sevenfold.ports import Store as SessionStore
+from sevenfold.ports import Call, Client, Store, Watcher
 from sevenfold.providers.models import ListingClient
 from sevenfold.providers.registry import client_for, client_of, error_of, provider_for
 from sevenfold.recall.search import Hit
@@ -28,7 +27,7 @@ from sevenfold.record.log import title_of
 from sevenfold.session import factory as opened
 from sevenfold.session import replies
 from sevenfold.session.close import finish
-from sevenfold.session.factory import Options, Store
+from sevenfold.session.factory import Options, SessionParts
 from sevenfold.session.options import checked
 from sevenfold.session.request import Request
 from sevenfold.session.results import (
@@ -69,7 +68,7 @@ class Session:
     def __init__(
         self,
         conversation: Conversation,
-        store: Store,
+        store: SessionParts,
         client: Any = None,
         hooks: HookRunner | None = None,
         wire: str | None = None,
@@ -95,7 +94,7 @@ class Session:
         model: str,
         folder: Path | str | None = None,
         file: Path | str | None = None,
-        store: SessionStore | Path | str | None = None,
+        store: Store | Path | str | None = None,
         lock_wait: float = 0.0,
         branch: str | None = None,
         **options: Unpack[Options],
@@ -120,7 +119,7 @@ class Session:
         return cls._of(store, model, options)
 
     @classmethod
-    def _of(cls, store: Store, model: str, options: Options) -> Self:
+    def _of(cls, store: SessionParts, model: str, options: Options) -> Self:
         conversation = opened.conversation(store, model, options)
         try:
             given = options.get("client")

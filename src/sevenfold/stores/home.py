@@ -4,16 +4,16 @@
         purged.jsonl                    what was purged, and when
         chat-history.jsonl              what was typed in the chat
         telemetry.jsonl                 events, if that is switched on, and the generation before
-        models.json                     what servers said last of their models
-        projects/<project>/             one folder for each folder somebody worked in
-            <session>.jsonl             a transcript, its lock and its index beside it
+        models.json                     the model lists of servers, as of their last answer
+        projects/<project>/             one folder for each folder a session worked in
+            <session>.jsonl             a transcript, with its lock and its index
             tool-results/<session>/     results that were too big for the context
             session-memory/<session>.md the notes
             branches/<session>/         what forks of it wrote that are kept
             agents/<session>/           what an agent keeps: its state, its plan, output of commands, scratch
             memory/                     what outlives a session
 
-Names are made from ids and paths so that two of them never share a file. Nothing here is made by looking.
+Names are made from ids and paths so that two of them never share a file. Looking something up here creates nothing.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _BRANCHES = "branches"
 _TRANSCRIPT = ".jsonl"
 _LOCK = ".lock"
 INDEX = ".recall.sqlite"
-"""How the name of a transcript's index ends; that of its journal goes on."""
+"""How the name of a transcript's index ends; that of its journal continues after it."""
 
 
-class SessionFile(Struct, frozen=True):
+class TranscriptFile(Struct, frozen=True):
     """A transcript that is there."""
 
     path: Path
@@ -88,11 +88,11 @@ class SessionFiles(Struct, frozen=True):
 
     @property
     def agent(self) -> Path:
-        """The folder of what an agent keeps to go on with."""
+        """The folder of what an agent needs to continue."""
         return self.folder / _AGENTS / self.name
 
     def texts(self) -> list[Path]:
-        """The files in which something that was said may stand."""
+        """The files that may hold something of the conversation."""
         there = [path for path in (self.transcript, self.notes) if path.is_file()]
         return [*there, *self.branch_files(), *self.stored_results(), *self.agent_files()]
 
@@ -115,7 +115,7 @@ class SessionFiles(Struct, frozen=True):
 
 
 class Project(Struct, frozen=True):
-    """The data of one folder somebody works in."""
+    """The data of one folder in which sessions work."""
 
     folder: Path
 
@@ -140,13 +140,13 @@ class Project(Struct, frozen=True):
         """Where a session's notes are."""
         return self.session(session).notes
 
-    def sessions(self) -> list[SessionFile]:
+    def sessions(self) -> list[TranscriptFile]:
         """The transcripts that are there, the newest first."""
         found = []
         for path in _files(self.folder):
             if path.suffix == _TRANSCRIPT:
                 state = path.stat()
-                found.append(SessionFile(path, state.st_mtime, state.st_size))
+                found.append(TranscriptFile(path, state.st_mtime, state.st_size))
         return sorted(found, key=lambda file: (-file.modified, file.path.name))
 
     def all_sessions(self) -> list[SessionFiles]:
@@ -203,7 +203,7 @@ class Home(Struct, frozen=True):
 
     @property
     def models(self) -> Path:
-        """What servers said last of their models."""
+        """The model lists of servers, as of their last answer."""
         return self.root / "models.json"
 
     def common_texts(self) -> list[Path]:
@@ -214,7 +214,7 @@ class Home(Struct, frozen=True):
         return [path for path in found if path.name.removeprefix(".").startswith(kept)]
 
     def texts(self) -> Iterator[Path]:
-        """Every file of ours in which something that was said may stand, in order."""
+        """Every file of ours that may hold something of a conversation, in order."""
         yield from self.common_texts()
         for project in self.projects():
             for session in project.all_sessions():

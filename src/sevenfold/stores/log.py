@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 import msgspec
 
 from sevenfold.errors import Refused
-from sevenfold.ports import Identity
+from sevenfold.ports import LogIdentity
 from sevenfold.record import entries
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import Commit, OwnDecision, Undone
@@ -51,7 +51,7 @@ class LineLog(ABC):
 
     def upto(self, position: int) -> LineLog:
         """The log as it was when it ended there; it cannot be written to."""
-        return Prefix(self, position)
+        return PrefixLog(self, position)
 
     # -- the queries -----------------------------------------------------------------------------
 
@@ -111,16 +111,16 @@ class LineLog(ABC):
         """Does anything that was said contain this text?"""
         return any(self._said(_quoted(text)[1:-1]))
 
-    def identity(self) -> Identity:
+    def identity(self) -> LogIdentity:
         """The session and its folder, as the newest record that names both has them."""
         for _, line in self.find(b'"sessionId"'):
             try:
-                named = msgspec.json.decode(line, type=Identity)
+                named = msgspec.json.decode(line, type=LogIdentity)
             except msgspec.MsgspecError:
                 continue
             if named.session and named.folder:
                 return named
-        return Identity()
+        return LogIdentity()
 
     def _entries(self, text: bytes, before: int | None = None) -> Iterator[tuple[int, Entry]]:
         return ((position, entries.read(line)) for position, line in self.find(text, before))
@@ -129,7 +129,7 @@ class LineLog(ABC):
         return (entry for _, entry in self._entries(text) if isinstance(entry, Said))
 
 
-class Prefix(LineLog):
+class PrefixLog(LineLog):
     """A log as it was when it was shorter."""
 
     def __init__(self, log: LineLog, end: int) -> None:
@@ -157,7 +157,7 @@ class Prefix(LineLog):
         """There is nothing to release."""
 
 
-class Branch(LineLog):
+class BranchLog(LineLog):
     """A log that begins with another one and continues in its own, whose first line is at position ``start``."""
 
     def __init__(self, base: LineLog, own: LineLog, start: int) -> None:

@@ -20,7 +20,7 @@ from sevenfold.errors import (
 )
 from sevenfold.ports import SessionInfo
 from sevenfold.stores.files import missing_result, result_name, result_names
-from sevenfold.stores.log import Branch, LineLog, positions
+from sevenfold.stores.log import BranchLog, LineLog, positions
 
 
 class MemoryLog(LineLog):
@@ -82,8 +82,8 @@ class MemoryResults:
             raise missing_result(path) from None
 
 
-class MemoryDocument:
-    """A text in memory; see `sevenfold.ports.Document`."""
+class MemoryText:
+    """A text in memory; see `sevenfold.ports.StoredText`."""
 
     def __init__(self, path: str = "memory/notes.md") -> None:
         self.path = path
@@ -106,8 +106,8 @@ class _Session(Struct):
     writing: bool = False
     modified: float = 0.0
     results: MemoryResults = field(default_factory=MemoryResults)
-    notes: MemoryDocument = field(default_factory=MemoryDocument)
-    agent: MemoryDocument = field(default_factory=lambda: MemoryDocument("memory/state.json"))
+    notes: MemoryText = field(default_factory=MemoryText)
+    agent: MemoryText = field(default_factory=lambda: MemoryText("memory/state.json"))
 
 
 class _Writer(MemoryLog):
@@ -168,7 +168,7 @@ class MemoryStore:
         start = parent.end if at is None else at
         start, kept = self._branches.setdefault((session, name), (start, _Session(MemoryLog(start=start))))
         own = self._opened(kept, f"{session}, branch {name}", wait, take)
-        return Branch(parent.upto(start), own, start)
+        return BranchLog(parent.upto(start), own, start)
 
     def branches(self, session: str) -> Sequence[str]:
         """The names of the session's branches."""
@@ -182,11 +182,11 @@ class MemoryStore:
         """The session's tool results."""
         return self._kept(session).results
 
-    def notes(self, session: str) -> MemoryDocument:
+    def notes(self, session: str) -> MemoryText:
         """The session's notes."""
         return self._kept(session).notes
 
-    def agent_state(self, session: str) -> MemoryDocument:
+    def agent_state(self, session: str) -> MemoryText:
         """The state of the session's agent."""
         return self._kept(session).agent
 

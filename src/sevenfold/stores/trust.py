@@ -1,7 +1,7 @@
 """The user's own folder, and which other folders the user trusts.
 
-What a project folder brings (settings, hooks, servers) counts only after the user said so once, because whoever
-wrote the project would otherwise decide what runs here. Trust is given to a folder by its real path, and to it
+What a project folder brings (settings, hooks, servers) counts only after the user agreed once, because the
+author of the project would otherwise decide what runs here. Trust is given to a folder by its real path, and to it
 alone: neither to what lies below it nor to another folder a link of the same name leads to later.
 """
 

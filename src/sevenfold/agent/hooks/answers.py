@@ -130,7 +130,7 @@ class _Reader:
         try:
             return _decoded(result.stdout)
         except (ValueError, msgspec.DecodeError, RecursionError) as error:
-            self.problems.append(f"its output begins like JSON and is none ({error})")
+            self.problems.append(f"its output begins like JSON but is not valid ({error})")
             return {}
 
     def _specific(self) -> Mapping[str, Any]:
@@ -197,7 +197,7 @@ class _Reader:
             return answer
         if given in ("allow", "ask", "deny") and self.event.rule.blocking == "deny":
             return msgspec.structs.replace(answer, verdict=given, reason=reason)
-        self.problems.append(f"{given!r:.60} is no permission decision at {self.event.__name__}")
+        self.problems.append(f"{given!r:.60} is not a permission decision at {self.event.__name__}")
         return answer
 
     def _decided(self, answer: HookAnswer) -> HookAnswer:
@@ -209,7 +209,7 @@ class _Reader:
             reason = self.text(self.said, "reason") or ""
             return msgspec.structs.replace(answer, verdict="allow", reason=reason)
         if given not in (None, "approve"):
-            self.problems.append(f'{given!r:.60} is no decision; there is only "block"')
+            self.problems.append(f'{given!r:.60} is not a decision; there is only "block"')
         return answer
 
 

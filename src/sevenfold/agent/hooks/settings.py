@@ -56,8 +56,8 @@ class Matcher(Struct, frozen=True):
             return cls(wanted, pattern=re.compile(wanted))
         except (re.error, OverflowError, RecursionError) as error:
             raise SettingError(
-                f"{where}: the matcher {text!r} is no valid regular expression ({error}); "
-                "mend it, or list exact names separated by |"
+                f"{where}: the matcher {text!r} is not a valid regular expression ({error}); "
+                "fix it, or list exact names separated by |"
             ) from error
 
     def matches(self, value: str | None) -> bool:
@@ -167,15 +167,15 @@ def _read(path: Path) -> Mapping[str, Any]:
         # A pipe or a device might block, or never end.
         if not path.is_file() or path.stat().st_size > MOST_BYTES:
             raise SettingError(
-                f"{path}: is no settings file (a plain file of at most {MOST_BYTES:,} bytes)"
+                f"{path}: is not a settings file (a plain file of at most {MOST_BYTES:,} bytes)"
             )
         content = msgspec.json.decode(path.read_bytes().removeprefix(b"\xef\xbb\xbf"))
     except OSError as error:
         raise SettingError(
-            f"{path}: cannot be read ({error.strerror or error}); check its rights"
+            f"{path}: cannot be read ({error.strerror or error}); check its permissions"
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise SettingError(f"{path}: is no valid JSON ({error}); mend it, or move it away") from error
+        raise SettingError(f"{path}: is not valid JSON ({error}); fix it, or move it away") from error
     return _mapping(content, str(path))
 
 
@@ -216,7 +216,7 @@ def _handler(
     if kind in _ELSEWHERE:
         return SkippedHook(source, event, kind, f"hooks of type {kind} are not supported; use a command")
     if kind != "command":
-        raise SettingError(f'{where}.type: {kind!r} is no type of hook; use "command"')
+        raise SettingError(f'{where}.type: {kind!r} is not a type of hook; use "command"')
     hook = Hook(event, which, _command(given, where), source)
     ignored = [field for field in _NOT_HONOURED if given.get(field)]
     if given.get("shell", "bash") != "bash":

@@ -86,7 +86,7 @@ def load_config(
 def _read(entries: Any, source: str, environ: Mapping[str, str], folder: Path) -> McpConfig:
     """The servers of a mapping."""
     if not isinstance(entries, Mapping):
-        return McpConfig(problems=(f"{source}: servers stand under their names",))
+        return McpConfig(problems=(f'{source}: "mcpServers" must map names to servers',))
     servers: dict[str, Server] = {}
     problems: list[str] = []
     for name, one in entries.items():

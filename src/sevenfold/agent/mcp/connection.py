@@ -112,7 +112,7 @@ class Connection:
             async with asyncio.timeout(most):
                 result = await client.call_tool(tool, dict(arguments), progress_callback=_report(progress))
         except TimeoutError:
-            raise Refused(f"{name} did not answer within {most:g} s, and was told to stop.") from None
+            raise Refused(f"{name} did not answer within {most:g} s and was asked to stop.") from None
         except MCPError as error:
             if client is not self._client or error.code == _CLOSED:
                 if client is self._client:
@@ -121,7 +121,7 @@ class Connection:
             self._list_again()
             raise Refused(f"{name} refused the call: {_short(error)}") from error
         except ValidationError as error:
-            raise Refused(f"{name} gave an answer that is none: {_short(error)}") from error
+            raise Refused(f"{name} returned an invalid answer: {_short(error)}") from error
         except Exception as error:
             self._list_again()
             raise Refused(f"{name} could not be asked: {_short(error)}") from error
@@ -135,7 +135,7 @@ class Connection:
             await asyncio.wait_for(self._settled.wait(), self._server.startup_seconds)
         if self._client is None:
             raise Refused(
-                f"The MCP server {self._server.name} is not there ({self.state.problem or self.state.status}). "
+                f"The MCP server {self._server.name} is not available ({self.state.problem or self.state.status}). "
                 "Do without it, or tell the user."
             )
         return self._client
@@ -143,8 +143,8 @@ class Connection:
     def _lost(self) -> str:
         log = self._tail.text()[-500:]
         return (
-            f"The MCP server {self._server.name} went away during the call; what it had done by then is done."
-            + (f" It said last: {log}" if log else "")
+            f"The MCP server {self._server.name} disconnected during the call; its effects so far remain."
+            + (f" Its last output: {log}" if log else "")
         )
 
     # -- from start to end ----------------------------------------------------------------------
@@ -174,7 +174,7 @@ class Connection:
             error = life.exception() if life.done() and not life.cancelled() else None
         if late:
             return False, f"it did not answer within {self._server.startup_seconds:g} s"
-        return self._was_ready, _short(error) if error is not None else "it went away"
+        return self._was_ready, _short(error) if error is not None else "it disconnected"
 
     async def _serve(self) -> None:
         async with self._connected() as client:

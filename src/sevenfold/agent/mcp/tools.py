@@ -176,7 +176,7 @@ def _tool(server: str, own: str, listed: Any, call: Caller) -> McpTool:
 
 def _description(server: str, words: Any) -> str:
     if not isinstance(words, str) or not words.strip():
-        return f"A tool of the server {server}, which says nothing about it."
+        return f"A tool of the server {server}, which does not describe it."
     shown = _visible(words.strip())
     kept = cut(shown, MOST_DESCRIPTION)
     return kept if kept == shown else f"{kept}\n[cut: the server says more than {MOST_DESCRIPTION:,} bytes]"
@@ -221,9 +221,9 @@ def _plain(given: Any) -> dict[str, Any]:
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InputError(f"its schema cannot be written as JSON ({error})") from error
     if len(raw) > MOST_SCHEMA_BYTES:
-        raise InputError(f"its schema has {len(raw):,} bytes; {MOST_SCHEMA_BYTES:,} are the most")
+        raise InputError(f"its schema has {len(raw):,} bytes; {MOST_SCHEMA_BYTES:,} are allowed")
     if not isinstance(schema, dict):
-        raise InputError("its schema is no object")
+        raise InputError("its schema is not an object")
     return schema
 
 
@@ -305,7 +305,7 @@ def output_of(result: Any) -> ToolOutput:
     Text is bounded by the session, which stores what is too large; pictures are bounded here.
     """
     if not isinstance(result, Mapping):
-        return ToolOutput("The server gave an answer that is none.", is_error=True)
+        return ToolOutput("The server returned an invalid answer.", is_error=True)
     content = result.get("content")
     blocks = _few_pictures([_block(one) for one in content] if isinstance(content, list) else [])
     structured = result.get("structuredContent")
@@ -333,7 +333,7 @@ def _block(part: Any) -> Block:
         case {"type": "resource", "resource": Mapping() as resource}:
             return _resource(resource)
         case _:
-            return _text("[a part of the answer that is of no known kind]")
+            return _text("[a part of the answer of unknown kind]")
 
 
 def _resource(resource: Mapping[str, Any]) -> Block:
@@ -345,7 +345,7 @@ def _resource(resource: Mapping[str, Any]) -> Block:
             return _picture(data, str(kind))
         case {"blob": str() as data}:
             return _text(
-                f"[resource {uri}, {kind or 'of no known kind'}, about {len(data) * 3 // 4:,} bytes]"
+                f"[resource {uri}, {kind or 'of unknown kind'}, about {len(data) * 3 // 4:,} bytes]"
             )
         case _:
             return _text(f"[resource {uri} without content]")
@@ -359,9 +359,9 @@ def _picture(data: str, kind: str) -> Block:
     try:
         raw = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        return _text("[picture that is damaged]")
+        return _text("[damaged picture]")
     if picture(raw) != kind:
-        return _text(f"[picture that is no {kind}]")
+        return _text(f"[picture that is not {kind}]")
     return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
 
 
@@ -373,7 +373,7 @@ def _few_pictures(blocks: list[Block]) -> list[Block]:
             number, size = number + 1, size + len(block["source"]["data"])
             if number > MOST_IMAGES or size > MOST_ALL_IMAGES:
                 size -= len(block["source"]["data"])
-                block = _text("[a picture too many; ask for fewer at a time]")
+                block = _text("[too many pictures; ask for fewer at a time]")
         kept.append(block)
     return kept
 

@@ -104,11 +104,11 @@ class Permissions(Struct, frozen=True, kw_only=True):
         """Allow the request, deny it, or have the user asked."""
         line = parse(request.subject) if request.action == "run" else None
         if rule := self._touching(self.rules.deny, request, line):
-            return PermissionDecision("deny", f"The rule {rule} forbids this.", str(rule))
+            return PermissionDecision("deny", f"Rule {rule} forbids this.", str(rule))
         if self.mode == "plan" and (denied := self._while_planning(request, line)):
             return denied
         if rule := self._touching(self.rules.ask, request, line):
-            return PermissionDecision("ask", f"The rule {rule} wants this to be asked.", str(rule))
+            return PermissionDecision("ask", f"Rule {rule} requires approval.", str(rule))
         allowed = self._by_rule(request) if line is None else self._by_command_rules(request, line)
         return allowed or self._by_mode(request, line)
 
@@ -145,14 +145,14 @@ class Permissions(Struct, frozen=True, kw_only=True):
         guard = self._guard(request.subject).casefold() if request.action == "write" else ""
         allowing = (one for one in self.rules.allow if guard in one.pattern.casefold())
         rule = next((one for one in allowing if one.allows(request, self._scope)), None)
-        return PermissionDecision("allow", f"The rule {rule} allows this.", str(rule)) if rule else None
+        return PermissionDecision("allow", f"Rule {rule} allows this.", str(rule)) if rule else None
 
     def _by_command_rules(self, request: PermissionRequest, line: ShellLine) -> PermissionDecision | None:
         """Every command of a line must be allowed; a line that is not plain only by a rule with that very line."""
         rules = [rule for rule in self.rules.allow if rule.concerns(request)]
         for rule in rules:
             if rule.pattern == request.subject.strip() or (not rule.pattern and not self._unsure(line)):
-                return PermissionDecision("allow", f"The rule {rule} allows this.", str(rule))
+                return PermissionDecision("allow", f"Rule {rule} allows this.", str(rule))
         if not line.plain or not line.commands or self._unsure(line):
             return None
         used, looking = [], not _changes_folder(line)
@@ -162,7 +162,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
                 return None
             used += [str(matching)] if matching else []
         if not used:
-            return PermissionDecision("allow", "It only looks at things in the workspace.")
+            return PermissionDecision("allow", "It only reads from the workspace.")
         return PermissionDecision("allow", f"Allowed by {', '.join(dict.fromkeys(used))}.", used[0])
 
     def _only_looks(self, command: SimpleCommand, request: PermissionRequest) -> bool:
@@ -188,24 +188,24 @@ class Permissions(Struct, frozen=True, kw_only=True):
         self, request: PermissionRequest, line: ShellLine | None
     ) -> PermissionDecision | None:
         if request.action == "write" and request.subject != self.plan:
-            return PermissionDecision("deny", "While planning nothing is changed but the plan itself.")
+            return PermissionDecision("deny", "While planning, nothing but the plan itself may be changed.")
         if request.action == "call":
-            return PermissionDecision("deny", "While planning only tools that change nothing may be used.")
+            return PermissionDecision("deny", "While planning, only tools that change nothing may be used.")
         if line is not None:
             looking = line.plain and not _changes_folder(line)
             if not (looking and all(self._only_looks(one, request) for one in line.commands)):
                 return PermissionDecision(
-                    "deny", "While planning only commands that change nothing may be run."
+                    "deny", "While planning, only commands that change nothing may be run."
                 )
         return None
 
     def _by_mode(self, request: PermissionRequest, line: ShellLine | None) -> PermissionDecision:
         match request.action:
             case "none":
-                return PermissionDecision("allow", "Nobody need be asked about this.")
+                return PermissionDecision("allow", "No permission needed.")
             case "read":
                 if self._inside(request.subject, *self.readable):
-                    return PermissionDecision("allow", "It lies in the workspace.")
+                    return PermissionDecision("allow", "It is inside the workspace.")
                 return self._ask(request, self._outside(request))
             case "write":
                 return self._writing(request)
@@ -213,19 +213,20 @@ class Permissions(Struct, frozen=True, kw_only=True):
                 return self._running(request, line or parse(request.subject))
             case _:
                 if self.mode == "autonomous":
-                    return PermissionDecision("allow", "This is free in this mode.")
-                return self._ask(request, "This is asked for in this mode.")
+                    return PermissionDecision("allow", "This needs no approval in this mode.")
+                return self._ask(request, "This requires approval in this mode.")
 
     def _running(self, request: PermissionRequest, line: ShellLine) -> PermissionDecision:
         if self.mode != "autonomous":
             return self._ask(
-                request, f"Commands are asked for{f'; this one has {line.why}' if line.why else ''}."
+                request,
+                f"Commands require approval in this mode{f'; this one has {line.why}' if line.why else ''}.",
             )
         if self._unsure(line):
-            return self._ask(request, f"The line does not show all it runs ({hidden_part(line)}).")
+            return self._ask(request, f"The command hides part of what it runs ({hidden_part(line)}).")
         if guarded := next(filter(self._guard, request.writes), None):
-            return self._ask(request, f"It writes {guarded}, which decides what runs later.")
-        return PermissionDecision("allow", "Commands are free in this mode.")
+            return self._ask(request, f"It writes {guarded}, which can change what runs later.")
+        return PermissionDecision("allow", "Commands need no approval in this mode.")
 
     def _writing(self, request: PermissionRequest) -> PermissionDecision:
         if self.mode == "plan":
@@ -233,13 +234,13 @@ class Permissions(Struct, frozen=True, kw_only=True):
         if not self._inside(request.subject):
             return self._ask(request, self._outside(request))
         if self._guard(request.subject):
-            return self._ask(request, f"{request.subject} decides what runs later, or as whom.")
+            return self._ask(request, f"{request.subject} can change what runs later, or as which user.")
         if self.mode in ("accept_edits", "autonomous"):
             return PermissionDecision("allow", "Files in the workspace may be changed in this mode.")
-        return self._ask(request, "Changes are asked for in this mode.")
+        return self._ask(request, "Edits require approval in this mode.")
 
     def _outside(self, request: PermissionRequest) -> str:
-        return f"{request.subject} lies outside the workspace {self.workspace}."
+        return f"{request.subject} is outside the workspace {self.workspace}."
 
     def _ask(self, request: PermissionRequest, why: str) -> PermissionDecision:
         guard = self._guard(request.subject) if request.action == "write" else ""

@@ -104,7 +104,7 @@ class PermissionRule(Struct, frozen=True):
         found = _RULE.fullmatch(text.strip())
         if not found:
             raise InputError(
-                f"{text!r} is no permission rule; write Tool or Tool(pattern), for example Shell(git status:*)"
+                f"{text!r} is not a permission rule; write Tool or Tool(pattern), for example Shell(git status:*)"
             )
         tool, pattern = _OTHER_NAMES.get(found[1], found[1]), (found[2] or "").strip()
         if tool in _FAMILIES.values():
@@ -241,7 +241,7 @@ def unknown_rules(rules: PermissionRules, known: Collection[str]) -> Iterator[st
             continue
         near = get_close_matches(rule.tool.lower(), letters, 1)
         hint = f"did you mean {letters[near[0]]}?" if near else f"there are {', '.join(sorted(known))}"
-        yield f"the rule {rule} has no effect, for no tool is called {rule.tool}: {hint}"
+        yield f"the rule {rule} has no effect, because there is no tool called {rule.tool}: {hint}"
 
 
 def suggest_rules(request: PermissionRequest, workspace: str, *, guarded: bool = False) -> tuple[str, ...]:

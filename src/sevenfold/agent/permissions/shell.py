@@ -143,7 +143,7 @@ class _Parser:
         if sign in (">&", "<&") and re.fullmatch(r"[0-9]+|-", target):
             return
         if not target or not literal:
-            raise _NotPlain("a redirection to a place not written out")
+            raise _NotPlain("a redirection to an unnamed target")
         if target.startswith(_NETWORK):
             raise _NotPlain("a network connection")
         if target not in _HARMLESS_FILES:
@@ -179,7 +179,7 @@ class _Parser:
                 literal = False
             else:
                 if sign.isspace():
-                    raise _NotPlain("a blank that shells do not agree about")
+                    raise _NotPlain("a blank that shells treat differently")
                 literal = literal and sign not in "*?[{" and not (sign == "~" and self._expands_home(start))
                 word.append(sign)
                 self._at += 1
@@ -304,7 +304,7 @@ def _hidden_in(command: SimpleCommand) -> str:
     shell = max((place for place, word in enumerate(words) if _program(word) in _SHELLS), default=-1)
     shell = 0 if words[0] in _SOURCES else shell
     if launches and shell >= 0 and _reads_its_input(words[shell + 1 :]):
-        return f"what {_program(words[shell])} is told from elsewhere"
+        return f"what {_program(words[shell])} reads from elsewhere"
     return ""
 
 

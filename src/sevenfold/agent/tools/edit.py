@@ -24,7 +24,7 @@ from sevenfold.errors import InputError, Refused
 
 _NUMBERED = re.compile(r"^ *\d+\t", re.MULTILINE)
 _MOST_COUNTED = 10_000
-_PATH = Meta(description="The file: absolute, or from the working directory.")
+_PATH = Meta(description="The file: absolute, or relative to the working directory.")
 DIFF_CONTEXT = 3
 """Unchanged lines shown around each change."""
 MOST_DIFF_LINES = 400
@@ -39,7 +39,7 @@ class EditInput(Struct, forbid_unknown_fields=True):
     path: Annotated[str, _PATH]
     old: Annotated[
         str,
-        Meta(description="The text to replace, exactly as it stands in the file, without line numbers."),
+        Meta(description="The text to replace, exactly as in the file, without line numbers."),
     ]
     new: Annotated[str, Meta(description="The text to put in its place.")]
     replace_all: Annotated[bool, Meta(description="Replace every occurrence instead of the only one.")] = (
@@ -48,7 +48,7 @@ class EditInput(Struct, forbid_unknown_fields=True):
 
 
 class WriteInput(Struct, forbid_unknown_fields=True):
-    """A file and all it is to hold."""
+    """The file and its content."""
 
     path: Annotated[str, _PATH]
     content: Annotated[str, Meta(description="The whole text of the file.")]
@@ -69,7 +69,7 @@ class EditTool(StandardTool[EditInput]):
         """Replace the text, if it is clear which."""
         old, new = _encoded(given.old, "old"), _encoded(given.new, "new")
         if not old:
-            raise InputError("old is empty; say what is to be replaced, or use Write to make a file.")
+            raise InputError("old is empty; say what to replace, or use Write to create a file.")
         path = files.permitted_path(given.path, context)
         with context.desk.changing:
             before = files.content(path)
@@ -101,7 +101,7 @@ class WriteTool(StandardTool[WriteInput]):
             before = files.content(path)
             if not _must_be_known(path, before, context):
                 raise Refused(
-                    f"Only a part of {path} was read; writing would lose the rest. Read it whole, or use Edit."
+                    f"Only part of {path} was read; writing would lose the rest. Read all of it, or use Edit."
                 )
             return _done(path, before, after, context, whole=True)
 
@@ -112,8 +112,10 @@ def _done(path: str, before: bytes | None, after: bytes, context: Context, *, wh
     files.write(path, after, None if before is None else files.version(before))
     context.desk.know(path, version, whole=whole)
     change = diff(_text(before or b""), _text(after), path)
-    counts = f"{change.added:,} lines added, {change.removed:,} removed"
-    words = f"{path} was made." if before is None else f"{path} was changed: {counts}."
+    counts = (
+        f"{change.added:,} {'line' if change.added == 1 else 'lines'} added, {change.removed:,} removed"
+    )
+    words = f"{path} was created." if before is None else f"{path} was changed: {counts}."
     fact = FileChanged(path, version, change.text, change.added, change.removed, created=before is None)
     return ToolOutput(words, facts=(fact,))
 
@@ -131,7 +133,8 @@ def replaced(before: bytes, old: bytes, new: bytes, *, everywhere: bool, path: s
         )
     if places > 1 and not everywhere:
         raise Refused(
-            f"old occurs {_counted(places)} times in {path}. Add lines around it until one fits, or set replace_all."
+            f"old occurs {_counted(places)} times in {path}. "
+            "Add surrounding lines until it is unique, or set replace_all."
         )
     return before.replace(old, new)
 
@@ -141,7 +144,7 @@ def _must_be_known(path: str, found: bytes, context: Context) -> bool:
     known = context.desk.known(path)
     if known is None:
         raise Refused(
-            f"{path} has not been read yet. Read it first, so that the change fits what is there."
+            f"{path} has not been read yet. Read it first, so that the change matches its content."
         )
     if known.version != files.version(found):
         raise Refused(f"{path} has changed since it was read. Read it again, then make the change.")
@@ -164,11 +167,11 @@ def _counted(places: int) -> str:
 def _hint(content: bytes, old: bytes) -> str:
     wanted = old.decode(errors="replace")
     if _NUMBERED.search(wanted):
-        return " It seems to hold line numbers, which are not part of the file."
+        return " It seems to contain line numbers, which are not part of the file."
     lines = [" ".join(line.split()) for line in content.decode(errors="replace").splitlines()]
     first = next((" ".join(line.split()) for line in wanted.splitlines() if line.strip()), "")
     if first and first in lines:
-        return f" Line {lines.index(first) + 1:,} is like its first line; compare white space and what follows."
+        return f" Line {lines.index(first) + 1:,} resembles its first line; compare whitespace and what follows."
     return ""
 
 
@@ -177,7 +180,7 @@ def _encoded(words: str, field: str) -> bytes:
         return words.encode()
     except UnicodeEncodeError as error:
         raise InputError(
-            f"{field} holds half a character at {error.start}; send whole characters."
+            f"{field} contains an incomplete character at {error.start}; send whole characters."
         ) from None
 
 
@@ -220,8 +223,8 @@ def diff(before: str, after: str, path: str) -> Diff:
                 lines += [_line("+", line) for line in new[new_start:new_end]]
                 removed += old_end - old_start
                 added += new_end - new_start
-    if len(lines) > MOST_DIFF_LINES:
-        lines = [*lines[:MOST_DIFF_LINES], f"… {len(lines) - MOST_DIFF_LINES:,} more lines"]
+    if (left := len(lines) - MOST_DIFF_LINES) > 0:
+        lines = [*lines[:MOST_DIFF_LINES], f"… {left:,} more {'line' if left == 1 else 'lines'}"]
     return Diff("\n".join(lines), added, removed)
 
 

@@ -49,14 +49,14 @@ def resolve(path: str, context: Context) -> FilePath:
     Raises `InputError` for what cannot be a path.
     """
     if "\0" in path or not path:
-        raise InputError(f"{path!r} cannot be a path; give a file's path without NUL characters")
+        raise InputError(f"{path!r} is not a valid path; give a file's path without NUL characters")
     try:
         path.encode()
     except UnicodeEncodeError:
-        raise InputError(f"{path!r} cannot be a path: it holds half a character") from None
+        raise InputError(f"{path!r} is not a valid path: incomplete character") from None
     named = os.path.normpath(context.desk.cwd / Path(path).expanduser())
     if len(os.fsencode(named)) > LONGEST_PATH:
-        raise InputError(f"{path[:100]!r}… cannot be a path: it has more than {LONGEST_PATH:,} bytes")
+        raise InputError(f"{path[:100]!r}… is not a valid path: it has more than {LONGEST_PATH:,} bytes")
     # Not of the normalised path: behind a link, ".." leads elsewhere than the words say.
     return FilePath(named, os.path.realpath(context.desk.cwd / Path(path).expanduser()))
 
@@ -94,7 +94,7 @@ def opened(real: str) -> Iterator[BinaryIO]:
 def must_be_stored(real: str) -> None:
     """Raise `Refused` for virtual files: they say what the system, or this very program, is doing just now."""
     if any(f"{real}/".startswith(f"{folder}/") for folder in _VIRTUAL):
-        raise Refused(f"{real} is no stored file but made up by the system; look at it with a command.")
+        raise Refused(f"{real} is a virtual file; look at it with a command.")
 
 
 def content(real: str) -> bytes:
@@ -149,7 +149,7 @@ def write(real: str, new: bytes, before: str | None) -> None:
 def _expect(real: str, before: str | None) -> None:
     found = version(content(real)) if exists(real) else None
     if found != before:
-        raise Refused(f"{real} was changed by somebody else just now; nothing was written. Read it again.")
+        raise Refused(f"{real} was changed by another program; nothing was written. Read it again.")
 
 
 def _mode(name: str, folder: int | None, real: str) -> int | None:
@@ -193,7 +193,7 @@ def _step(part: str, folder: int, real: str, *, make: bool) -> int:
     except FileNotFoundError:
         raise Refused(_missing(real)) from None
     except OSError as error:
-        raise Refused(f"{real}: {part} is no folder that can be entered ({error.strerror}).") from error
+        raise Refused(f"{real}: {part} is not a folder that can be opened ({error.strerror}).") from error
 
 
 def _missing(real: str) -> str:
@@ -202,7 +202,7 @@ def _missing(real: str) -> str:
     try:
         others = sorted(one.name for one in path.parent.iterdir())
     except OSError:
-        return f"There is no file {real}, nor a folder {path.parent} it could be in."
+        return f"There is no file {real}, and no folder {path.parent}."
     near = get_close_matches(path.name, others, 3, 0.5)
     near += [name for name in others if Path(name).stem == path.stem and name not in near][:3]
     return f"There is no file {real}." + (

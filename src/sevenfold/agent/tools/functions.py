@@ -448,10 +448,10 @@ def _shown(came: Any) -> ToolOutput:
         return ToolOutput(_text_of(came))
     except RecursionError:
         return failed(
-            f"It gave back a {_named(came)} that holds itself, or is nested too deeply to be shown."
+            f"It returned a {_named(came)} that contains itself, or is nested too deeply to show."
         )
     except (TypeError, ValueError, OverflowError) as error:
-        return failed(f"It gave back a {_named(came)} that cannot be shown: {error}")
+        return failed(f"It returned a {_named(came)} that cannot be shown: {error}")
 
 
 def _text_of(came: Any) -> str:
@@ -479,7 +479,7 @@ def _plainer(one: Any) -> Any:
             return dump(**options)
     if getattr(type(one), "__str__", None) is not getattr(object, "__str__", None):
         return str(one)
-    raise TypeError(f"a {_named(one)} has no form in JSON; give back text, or what it holds")
+    raise TypeError(f"a {_named(one)} has no form in JSON; return text, or its contents")
 
 
 def _plain(tree: Any) -> Any:
@@ -496,7 +496,7 @@ def _plain(tree: Any) -> Any:
             try:
                 return raw.decode()
             except UnicodeDecodeError:
-                return f"[{len(raw):,} bytes that are no text]"
+                return f"[{len(raw):,} bytes that are not text]"
         case float() if not math.isfinite(tree):
             return str(tree)
         case _:

@@ -53,7 +53,7 @@ def _alternatives(pattern: str) -> list[str]:
             done.append(one)
         if len(waiting) + len(done) > MOST_ALTERNATIVES:
             raise InputError(
-                f"{pattern!r} stands for more than {MOST_ALTERNATIVES} patterns; use a simpler one"
+                f"{pattern!r} expands to more than {MOST_ALTERNATIVES} patterns; use a simpler one"
             )
     return done
 

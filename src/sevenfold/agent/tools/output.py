@@ -121,7 +121,7 @@ def sendable(came: Any, tool: str) -> ToolOutput:
     what is no result at all becomes an error result that says so.
     """
     if not isinstance(came, ToolOutput):
-        return failed(f"{tool} gave back a {type(came).__name__} where a ToolOutput belongs.")
+        return failed(f"{tool} returned {type(came).__name__} instead of ToolOutput.")
     try:
         content = _clean(came.content)
         encode_json(content)
@@ -133,7 +133,7 @@ def sendable(came: Any, tool: str) -> ToolOutput:
             # Providers take nothing but text in an error result.
             content = "\n".join(str(part.get("text", f"[{part['type']}]")) for part in content)
     elif not isinstance(content, str):
-        return failed(f"{tool} gave back something that is neither text nor a list of content blocks.")
+        return failed(f"{tool} returned something that is neither text nor a list of content blocks.")
     return came if content == came.content else replace(came, content=content)
 
 

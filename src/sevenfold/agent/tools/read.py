@@ -44,7 +44,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 class ReadInput(Struct, forbid_unknown_fields=True):
     """What to read."""
 
-    path: Annotated[str, Meta(description="The file: absolute, or from the working directory.")]
+    path: Annotated[str, Meta(description="The file: absolute, or relative to the working directory.")]
     offset: Annotated[int, Meta(ge=1, description="The first line to show, counted from 1.")] | None = None
     limit: Annotated[int, Meta(ge=1, description="How many lines to show.")] | None = None
 
@@ -87,7 +87,7 @@ def _text(file: BinaryIO, path: str, given: ReadInput, context: Context) -> Tool
 
     def pass_on(piece: bytes) -> None:
         if context.abort.is_set():
-            raise Refused("The reading was stopped.")
+            raise Refused("The read was stopped.")
         if small:
             digest.update(piece)
 
@@ -109,7 +109,8 @@ def _shown(
     if asked_whole and (call := context.unchanged(path, version)):
         context.desk.know(path, version, whole=True)
         words = (
-            f"{path} has not changed since call {call} showed it, whole. Look there: it is still in view."
+            f"{path} has not changed since call {call} showed all of it. "
+            "See that result; it is still in your context."
         )
         return ToolOutput(words, facts=(FileRead(path, version, again=call),))
     whole = window.whole and ended
@@ -156,18 +157,18 @@ class LineWindow:
         """The lines, and how to see more."""
         if not self._seen:
             return f"{path} is empty."
-        total = f"{self._seen:,} lines" if ended else "more lines"
+        total = f"{self._seen:,} {'line' if self._seen == 1 else 'lines'}" if ended else "more lines"
         if not self._shown:
-            return f"{path} has only {total}; line {self._first:,} is behind its end."
+            return f"{path} has only {total}; line {self._first:,} is past its end."
         last = self._first + len(self._shown) - 1
         if last < self._seen:
-            note = f"(lines {self._first:,} to {last:,} of {total}; go on with offset={last + 1})"
+            note = f"(lines {self._first:,} to {last:,} of {total}; continue with offset={last + 1})"
             return "\n".join([*self._shown, note])
         return "\n".join(self._shown)
 
 
 def _short(line: str, most: int) -> str:
-    return line if len(line) <= most else f"{line[:most]}… (a long line, cut here)"
+    return line if len(line) <= most else f"{line[:most]}… (long line, cut here)"
 
 
 def _lines(file: BinaryIO, pass_on: Callable[[bytes], None]) -> Iterator[tuple[int, str]]:
@@ -232,11 +233,11 @@ def image_block(raw: bytes, kind: str) -> dict[str, Any]:
 def _refuse_binary(head: bytes, path: str) -> None:
     if head.startswith(b"%PDF-"):
         raise Refused(
-            f"{path} is a PDF, which is not shown here; turn it into text with a command such as pdftotext."
+            f"{path} is a PDF, which cannot be shown here; convert it to text with a command such as pdftotext."
         )
     if b"\0" in head and not head.startswith(_UTF16):
         raise Refused(
-            f"{path} is no text (it begins with {head[:8].hex(' ')}); look at it with a command such as file or xxd."
+            f"{path} is not text (it begins with {head[:8].hex(' ')}); look at it with a command such as file or xxd."
         )
 
 
@@ -253,9 +254,7 @@ def _cells(raw: bytes, path: str) -> str:
         cells = json.loads(raw)["cells"]
         shown = [_cell(number, cell) for number, cell in enumerate(cells)]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Refused(
-            f"{path} is no notebook that can be read ({error}); read it with a command."
-        ) from error
+        raise Refused(f"{path} is not a readable notebook ({error}); read it with a command.") from error
     return "\n\n".join(shown) or "(a notebook without cells)"
 
 

@@ -31,7 +31,7 @@ _BOUNDS = {
     "exclusiveMinimum": "above",
     "exclusiveMaximum": "below",
 }
-_UNITS = {"minLength": "characters", "maxLength": "characters", "minItems": "items", "maxItems": "items"}
+_UNITS = {"minLength": "character", "maxLength": "character", "minItems": "item", "maxItems": "item"}
 
 
 # -- making --------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def _additional(validator: Any, further: Any, instance: Any, schema: Any) -> Ite
             yield from validator.descend(value, further, path=name)
             continue
         near = get_close_matches(name, known, 1)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known) or 'none'}"
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known) or 'none'}"
         yield ValidationError(f"is unknown; {hint}", path=[name])
 
 
@@ -221,15 +221,20 @@ def _words(error: Any) -> str:
         case keyword if keyword in _BOUNDS:
             return f"must be {_BOUNDS[keyword]} {limit}, not {_shown(value)}"
         case "minLength" | "minItems" as keyword:
-            return f"must have at least {limit} {_UNITS[keyword]}"
+            return f"must have at least {limit} {_UNITS[keyword]}{_s(limit)}"
         case "maxLength" | "maxItems" as keyword:
-            return f"must have at most {limit} {_UNITS[keyword]}, not {len(value)}"
+            return f"must have at most {limit} {_UNITS[keyword]}{_s(limit)}, not {len(value)}"
         case "pattern":
             return f"must match {limit}"
         case "required" | "additionalProperties":
             return str(error.message)
         case _:
             return f"is not allowed: {error.message[:_LONGEST_MESSAGE]}"
+
+
+def _s(count: int) -> str:
+    """The ending of the plural."""
+    return "" if count == 1 else "s"
 
 
 def _shown(value: Any) -> str:

@@ -67,18 +67,18 @@ class GrepInput(Struct, forbid_unknown_fields=True):
 
     pattern: Annotated[str, Meta(min_length=1, description="A regular expression.")]
     path: Annotated[
-        str, Meta(description="The folder or file to search; the working directory unless you say.")
+        str, Meta(description="The folder or file to search; defaults to the working directory.")
     ] = "."
     glob: Annotated[
-        str, Meta(description="Only files whose path fits, such as *.py or src/**/*.{ts,tsx}.")
+        str, Meta(description="Only files whose path matches, such as *.py or src/**/*.{ts,tsx}.")
     ] = ""
     show: Annotated[
         Literal["files", "lines", "counts"],
-        Meta(description="The files that hold it, the lines, or how many lines each file has."),
+        Meta(description="The matching files, the lines, or the number of lines per file."),
     ] = "files"
-    ignore_case: Annotated[bool, Meta(description="Upper and lower case are the same.")] = False
-    context: Annotated[int, Meta(ge=0, le=50, description="Lines to show around each one found.")] = 0
-    multiline: Annotated[bool, Meta(description="The pattern may reach across line ends.")] = False
+    ignore_case: Annotated[bool, Meta(description="Ignore case.")] = False
+    context: Annotated[int, Meta(ge=0, le=50, description="Lines to show around each match.")] = 0
+    multiline: Annotated[bool, Meta(description="The pattern may span lines.")] = False
     limit: Annotated[int, Meta(ge=1, le=5_000, description="How many files or lines to show at most.")] = (
         LINES_SHOWN
     )
@@ -120,16 +120,14 @@ class GrepTool(StandardTool[GrepInput]):
                 shown = (f"{_short(path, context)}: {number}" for path, number in _counts(found))
             case _:
                 shown = (_short(path, context) for path, _ in _counts(found))
-        return ToolOutput(_bounded(shown, given.limit, context.room) or "Nothing was found.")
+        return ToolOutput(_bounded(shown, given.limit, context.room) or "No matches.")
 
 
 class GlobInput(Struct, forbid_unknown_fields=True):
     """Which files to find."""
 
     pattern: Annotated[str, Meta(min_length=1, description="A path pattern, such as **/*.py or docs/*.md.")]
-    path: Annotated[
-        str, Meta(description="The folder to look in; the working directory unless you say.")
-    ] = "."
+    path: Annotated[str, Meta(description="The folder to search; defaults to the working directory.")] = "."
 
 
 class GlobTool(StandardTool[GlobInput]):
@@ -152,7 +150,7 @@ class GlobTool(StandardTool[GlobInput]):
         """The files that match, those changed last first."""
         root = _root(given.path, context)
         if not Path(root).is_dir():
-            raise Refused(f"{root} is no folder.")
+            raise Refused(f"{root} is not a folder.")
         glob = Glob(given.pattern.removeprefix(root + "/"))
         matching = [
             path
@@ -164,8 +162,8 @@ class GlobTool(StandardTool[GlobInput]):
             (_short(path, context) for path in matching[:FILES_SHOWN]), FILES_SHOWN, context.room
         )
         if len(matching) > FILES_SHOWN:
-            shown += f"\n({FILES_SHOWN} of {len(matching):,} files, the newest first; narrow the pattern for the rest)"
-        return ToolOutput(shown or "No file fits.")
+            shown += f"\n({FILES_SHOWN} of {len(matching):,} files, newest first; narrow the pattern for the rest)"
+        return ToolOutput(shown or "No files match.")
 
 
 def _root(path: str, context: Context) -> str:
@@ -204,7 +202,7 @@ def _bounded(lines: Iterator[str], most: int, room: int) -> str:
     for line in lines:
         room -= len(line) + 1
         if len(shown) >= most or room < 0:
-            return "\n".join([*shown, "(there is more; narrow the search, or raise limit)"])
+            return "\n".join([*shown, "(more results; narrow the search, or raise limit)"])
         shown.append(line)
     return "\n".join(shown)
 

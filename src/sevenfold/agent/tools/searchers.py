@@ -162,7 +162,7 @@ def _found(query: SearchQuery) -> Iterator[FoundLine]:
     try:
         pattern = re.compile(query.pattern, flags)
     except (re.error, OverflowError, RecursionError) as error:
-        raise InputError(f"{query.pattern!r} is no regular expression: {error}.") from error
+        raise InputError(f"{query.pattern!r} is not a valid regular expression: {error}.") from error
     glob = Glob(query.glob) if query.glob else None
     root = query.root
     for path in [root] if Path(root).is_file() else sorted(_files(root)):
@@ -299,8 +299,6 @@ def _pieces(
             *whole, rest = (rest + chunk).split(separator)
             yield from whole
             if len(rest) > _LONGEST:
-                raise Refused(
-                    "The search came upon a line too long to be read; leave that file out with a glob."
-                )
+                raise Refused("The search met a line too long to read; exclude that file with a glob.")
     if rest:
         yield rest

@@ -35,7 +35,7 @@ _EXCERPT = 1_500
 _NEAR = 200
 _MATCHED: dict[tuple[str, ...], str] = {
     ("exact",): "the exact text",
-    ("meaning",): "alike in meaning only, perhaps about something else",
+    ("meaning",): "similar in meaning only, perhaps about something else",
 }
 
 
@@ -57,7 +57,7 @@ class QuestionInput(Struct, forbid_unknown_fields=True):
     ]
     options: Annotated[
         list[OptionInput],
-        Meta(max_length=8, description="Answers to choose from; the user may also say something else."),
+        Meta(max_length=8, description="Answers to choose from; the user may also give another."),
     ] = []
     several: Annotated[bool, Meta(description="More than one may be chosen.")] = False
 
@@ -78,7 +78,7 @@ class AskUserTool(StandardTool[AskInput]):
         """Ask, and wait for the answers."""
         if context.ask is None:
             raise Refused(
-                "There is nobody to ask in this session; decide yourself, and say what you assumed."
+                "No user is available in this session; decide yourself, and say what you assumed."
             )
         questions = [
             Question(
@@ -90,7 +90,9 @@ class AskUserTool(StandardTool[AskInput]):
         ]
         answers = context.ask(questions, context.abort)
         if answers is None:
-            return failed("The user did not answer. Go on without, or stop and say what you need to know.")
+            return failed(
+                "The user did not answer. Continue without an answer, or stop and say what you need to know."
+            )
         pairs = zip(questions, answers, strict=True)
         return ToolOutput("\n\n".join(f"{one.question}\n> {answer}" for one, answer in pairs))
 
@@ -102,7 +104,7 @@ class TodoEntry(Struct, forbid_unknown_fields=True):
     """One thing to do."""
 
     content: Annotated[
-        str, Meta(min_length=1, max_length=1_000, description="What is to be done, as an order.")
+        str, Meta(min_length=1, max_length=1_000, description="The task, in the imperative.")
     ]
     status: Literal["pending", "in_progress", "completed"]
 
@@ -110,9 +112,7 @@ class TodoEntry(Struct, forbid_unknown_fields=True):
 class TodoInput(Struct, forbid_unknown_fields=True):
     """The list from now on."""
 
-    todos: Annotated[
-        list[TodoEntry], Meta(max_length=200, description="All entries, in the order of work.")
-    ]
+    todos: Annotated[list[TodoEntry], Meta(max_length=200, description="All entries, in working order.")]
 
 
 class TodoTool(StandardTool[TodoInput]):
@@ -124,7 +124,7 @@ class TodoTool(StandardTool[TodoInput]):
     def act(self, given: TodoInput, context: Context) -> ToolOutput:
         """Replace the list, and show it."""
         if context.todos is None:
-            raise Refused("There is no list of things to do in this session.")
+            raise Refused("There is no to-do list in this session.")
         todos = [Todo(entry.content, entry.status) for entry in given.todos]
         context.todos.set(todos)
         done = sum(todo.status == "completed" for todo in todos)
@@ -180,7 +180,7 @@ class PlanStartTool(StandardTool[StartInput]):
         plans = _plans(context)
         plans.enter()
         words = (
-            "You are planning now: look around, change nothing. Notes for the plan may be written to "
+            "You are planning now: explore, but change nothing. Notes for the plan may be written to "
             f"{plans.path}. When the plan is complete, hand it over with PlanReady."
         )
         return ToolOutput(words, facts=(PlanChanged(True, str(plans.path)),))
@@ -196,12 +196,12 @@ class PlanReadyTool(StandardTool[ReadyInput]):
         """Ask for approval."""
         plans = _plans(context)
         if not plans.planning:
-            raise Refused("No plan is being made; begin with PlanStart, or simply do the work.")
+            raise Refused("You are not planning; begin with PlanStart, or simply do the work.")
         verdict = plans.submit(given.plan, context.abort)
         fact = PlanChanged(plans.planning, str(plans.path))
         remark = f" The user says: {verdict.remark}" if verdict.remark else ""
         if not verdict.approved:
-            words = f"The plan was not approved.{remark} Go on planning, and hand it over again."
+            words = f"The plan was not approved.{remark} Revise it, and submit it again."
             return ToolOutput(words, is_error=True, facts=(fact,))
         return ToolOutput(
             f"The plan is approved; it is in {plans.path}. Carry it out.{remark}", facts=(fact,)
@@ -268,14 +268,14 @@ class RecallInput(Struct, forbid_unknown_fields=True):
         Annotated[
             Literal["user", "assistant", "tool_use", "edit", "tool_result", "error", "summary"],
             Meta(
-                description="Only what the user said, what you said, calls (edit: changes of files), results or errors."
+                description="Only what the user said, what you said, calls (edit: file changes), results or errors."
             ),
         ]
         | None
     ) = None
-    record: Annotated[str, Meta(description="The id of a record found before: it is shown whole.")] = ""
+    record: Annotated[str, Meta(description="The id of a record found earlier, to show it in full.")] = ""
     limit: Annotated[int, Meta(ge=1, le=30, description="How many records to show.")] = 8
-    offset: Annotated[int, Meta(ge=0, description="Where to go on in a long record, in characters.")] = 0
+    offset: Annotated[int, Meta(ge=0, description="Where to continue in a long record, in characters.")] = 0
 
 
 class RecallTool(StandardTool[RecallInput]):
@@ -306,7 +306,7 @@ def _record(recall: RecallService, given: RecallInput, room: int) -> str:
 
 def _hits(hits: Sequence[Hit], room: int) -> str:
     if not hits:
-        return "Nothing fits. Try fewer or other words: names, paths, numbers or error texts work best."
+        return "No matches. Try fewer or different words: names, paths, numbers or error texts work best."
     shown: list[str] = []
     most = room
     for hit in hits:

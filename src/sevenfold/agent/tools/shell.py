@@ -60,11 +60,11 @@ class ShellInput(Struct, forbid_unknown_fields=True):
     command: Annotated[str, Meta(min_length=1, description="The command line, for bash.")]
     timeout: Annotated[
         float,
-        Meta(gt=0, le=MOST_SECONDS, description="Seconds after which it is ended, 120 unless you say."),
+        Meta(gt=0, le=MOST_SECONDS, description="Seconds after which it is killed; defaults to 120."),
     ] = SECONDS
     background: Annotated[
         bool,
-        Meta(description="Start it and go on; its output is had with ShellOutput. It has no time limit."),
+        Meta(description="Start it and continue; read its output with ShellOutput. It has no time limit."),
     ] = False
     description: Annotated[str, Meta(description="What it does, in five to ten words, for the user.")] = ""
 
@@ -83,7 +83,7 @@ class ShellTool(StandardTool[ShellInput]):
     def requires(self, given: ShellInput, context: Context) -> PermissionRequest:
         """Permission to run the line."""
         if "\0" in given.command:
-            raise Refused("The command holds a NUL character, which no shell takes.")
+            raise Refused("The command contains a NUL character, which no shell accepts.")
         found = named_files(given.command, str(context.desk.cwd), context.environ, context.inside)
         return PermissionRequest(
             self.name,
@@ -101,7 +101,7 @@ class ShellTool(StandardTool[ShellInput]):
         cwd = str(context.desk.cwd)
         if given.background:
             task = self._processes.start(given.command, cwd=cwd, environ=environ)
-            words = f"{note}Started as {task.id}; its output goes to {task.path}. ShellOutput shows how it gets on."
+            words = f"{note}Started as {task.id}; its output goes to {task.path}. Use ShellOutput to check on it."
             return ToolOutput(words, facts=(_fact(task),))
         ran = self._processes.run(
             given.command,
@@ -122,7 +122,7 @@ class OutputInput(Struct, forbid_unknown_fields=True):
     task: Annotated[str, Meta(description="The task's name, as Shell gave it.")]
     wait: Annotated[
         float,
-        Meta(ge=0, le=MOST_SECONDS, description="Seconds to wait for its end before looking; 0: none."),
+        Meta(ge=0, le=MOST_SECONDS, description="Seconds to wait for it to end; 0: none."),
     ] = 0.0
 
 
@@ -181,7 +181,7 @@ def _move(cwd: str, context: Context) -> str:
     if not cwd or cwd == str(context.desk.cwd):
         return ""
     if not context.inside(os.path.realpath(cwd)):
-        return f"\n({cwd} lies outside the workspace; the working directory stays {context.desk.cwd}.)"
+        return f"\n({cwd} is outside the workspace; the working directory stays {context.desk.cwd}.)"
     context.desk.cwd = Path(cwd)
     return f"\n(The working directory is now {cwd}.)"
 
@@ -189,7 +189,7 @@ def _move(cwd: str, context: Context) -> str:
 def _shown(ran: FinishedCommand) -> str:
     output = ran.output.rstrip("\n")
     if ran.problem:
-        return f"{output}\n(The command did not end by itself: {ran.problem}.)".lstrip("\n")
+        return f"{output}\n(The command did not finish: {ran.problem}.)".lstrip("\n")
     if ran.code:
         return f"Exit code {ran.code}\n{output}".rstrip("\n")
     return output or "(no output)"

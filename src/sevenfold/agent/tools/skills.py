@@ -68,11 +68,9 @@ def _read(file: Path) -> Skill:
     head, _ = _parts(files.content(real).decode(errors="replace"))
     name, description = head.get("name") or file.parent.name, head.get("description", "")
     if not _NAME.fullmatch(name):
-        raise InputError(
-            f"{name!r} cannot be the name of a skill: letters, digits, dot, dash and underscore."
-        )
+        raise InputError(f"{name!r} is not a valid skill name: letters, digits, dot, dash and underscore.")
     if not description:
-        raise InputError("it says nowhere what it is for; give it a head with a description.")
+        raise InputError("it has no description; add a header with one.")
     return Skill(name, description, real)
 
 
@@ -102,7 +100,7 @@ class SkillInput(Struct, forbid_unknown_fields=True):
 
     skill: Annotated[str, Meta(description="Its name.")]
     arguments: Annotated[
-        str, Meta(max_length=10_000, description="What to use it on, where it takes something.")
+        str, Meta(max_length=10_000, description="What to use it on, if it takes arguments.")
     ] = ""
 
 
@@ -128,7 +126,7 @@ class SkillTool(StandardTool[SkillInput]):
         if len(body) > (most := min(LONGEST_BODY, context.room)):
             body = f"{body[:most]}\n(There is more: read {skill.path}.)"
         lines = [
-            f"Skill {skill.name}, from {Path(skill.path).parent}. Files it names are in that folder.",
+            f"Skill {skill.name}, from {Path(skill.path).parent}. Files it mentions are in that folder.",
             "",
         ]
         lines += [body.strip()] + ([f"\nArguments: {given.arguments}"] if given.arguments else [])

@@ -217,7 +217,7 @@ class Toolbox:
             return _failure(tool, error)
         if isinstance(request, PermissionRequest):
             return request
-        return failed(f"{name} does not say what it is about to do, so it cannot be permitted.")
+        return failed(f"{name} does not say what it will do, so it cannot be permitted.")
 
     def run(self, name: str, given: Any, context: Context) -> ToolOutput:
         """Carry out a call; ``context.permitted`` is what was permitted."""
@@ -260,7 +260,7 @@ class Toolbox:
             given = without_nulls(given, tool.schema)
         wrong = list(islice(problems(given, tool.schema), MOST_PROBLEMS))
         if wrong:
-            return failed(f"The input does not fit {name}: {'; '.join(wrong)}. Correct it and call again.")
+            return failed(f"Invalid input for {name}: {'; '.join(wrong)}. Correct it and call again.")
         return tool, given
 
 
@@ -297,7 +297,7 @@ def _failure(tool: Tool, error: BaseException) -> ToolOutput:
         where = f" ({error.filename})" if error.filename else ""
         return failed(f"{tool.name}: the system says: {error.strerror}{where}.")
     if isinstance(error, msgspec.ValidationError):
-        return failed(f"The input does not fit {tool.name}: {error}. Correct it and call again.")
+        return failed(f"Invalid input for {tool.name}: {error}. Correct it and call again.")
     try:
         words = f": {error}" if str(error) else ""
     except Exception:  # noqa: BLE001 (an error of any class may fail even at saying what it is)

@@ -128,7 +128,7 @@ class WebFetchTool(StandardTool[FetchInput]):
                     f"{wanted.url} redirects to another host; fetch {following.url} if you want that."
                 )
             wanted = following
-        raise Refused(f"{first} redirects more than {MOST_REDIRECTIONS} times; it leads nowhere.")
+        raise Refused(f"{first} redirects more than {MOST_REDIRECTIONS} times; not fetched.")
 
     def _ask(
         self, client: httpx2.Client, wanted: WebAddress, deadline: float, stopped: Callable[[], bool]
@@ -155,9 +155,11 @@ class WebFetchTool(StandardTool[FetchInput]):
         body, cut = bytearray(), False
         for chunk in reply.iter_bytes():
             if stopped():
-                raise Refused("The fetching was stopped.")
+                raise Refused("The fetch was stopped.")
             if time.monotonic() > deadline:
-                raise Refused(f"{wanted.url} took longer than {self._seconds:g} s; it was given up.")
+                raise Refused(
+                    f"{wanted.url} took longer than {self._seconds:g} s; the fetch was abandoned."
+                )
             body += chunk
             if len(body) > self._most:
                 del body[self._most :]
@@ -178,9 +180,9 @@ def _client_library() -> Any:
 
 
 def _shown(page: _Page) -> str:
-    lines = [page.url if page.status == 200 else f"{page.url} answers with status {page.status}."]
+    lines = [page.url if page.status == 200 else f"{page.url} returned status {page.status}."]
     if page.kind and not page.kind.startswith("text/") and not page.kind.endswith(_TEXTUAL):
-        return f"{lines[0]}\n{page.kind}, {len(page.body):,} bytes: no text, so it is not shown."
+        return f"{lines[0]}\n{page.kind}, {len(page.body):,} bytes: not text, so it is not shown."
     try:
         words = page.body.decode(page.charset, errors="replace")
     except LookupError:
@@ -191,7 +193,7 @@ def _shown(page: _Page) -> str:
         title, words = page_text(words)
         lines += [f"Title: {title}"] if title else []
     if page.cut or len(words) > MOST_CHARACTERS:
-        words = f"{words[:MOST_CHARACTERS]}\n(The page goes on; only its beginning was taken.)"
+        words = f"{words[:MOST_CHARACTERS]}\n(The page continues; only its beginning is shown.)"
     return "\n".join([*lines, "", words.strip() or "(nothing to read)"])
 
 
@@ -218,24 +220,26 @@ class WebAddress(Struct, frozen=True):
 def parse_address(address: str) -> WebAddress:
     """Take an http or https address apart; raises `InputError` for anything that could be read in two ways."""
     if any(sign <= " " or sign in "\\\x7f" for sign in address):
-        raise InputError(f"{address!r} is no address: it holds blanks, control characters or backslashes.")
+        raise InputError(
+            f"{address!r} is not a valid address: it contains blanks, control characters or backslashes."
+        )
     try:
         parts = urlsplit(address)
         port = parts.port
     except ValueError as error:
-        raise InputError(f"{address!r} is no address: {error}.") from None
+        raise InputError(f"{address!r} is not a valid address: {error}.") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InputError(
             f"{address!r} cannot be fetched: give an address that begins with http:// or https://."
         )
     if "@" in parts.netloc:
-        raise InputError(f"{address!r} holds a user name, which is not sent; leave it out.")
+        raise InputError(f"{address!r} contains a user name, which is not sent; leave it out.")
     host = (parts.hostname or "").rstrip(".")
     try:
         if not _is_machine(host):
             host = host.encode("idna").decode("ascii").lower()
     except UnicodeError:
-        raise InputError(f"{host!r} is no name of a host.") from None
+        raise InputError(f"{host!r} is not a valid host name.") from None
     secure = parts.scheme == "https"
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     made = WebAddress("", host, port or (443 if secure else 80), secure, path)
@@ -253,9 +257,7 @@ def public_machine(wanted: WebAddress, resolve: Resolve, allowed: Callable[[str]
     if not allowed(wanted.host):
         for one in machines:
             if not is_public(one):
-                raise Refused(
-                    f"{wanted.host} leads to {one}, not on the public internet; that is not fetched."
-                )
+                raise Refused(f"{wanted.host} resolves to {one}, which is not public; not fetched.")
     return machines[0]
 
 

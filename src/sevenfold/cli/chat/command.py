@@ -12,7 +12,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sevenfold import __version__
 from sevenfold.cli.options import number, positive
+from sevenfold.cli.text import clean, plural
 from sevenfold.errors import Refused, UserError
 
 if TYPE_CHECKING:
@@ -125,10 +127,11 @@ def _screen() -> InlineScreen | PlainScreen:
 
     colours, signs = colours_of(os.environ), signs_for(sys.stdout.encoding)
     if colours == "none":
-        from sevenfold.cli.chat.plain import PlainScreen
+        from sevenfold.cli.chat.plain import PlainScreen  # loads the agent
 
         return PlainScreen(Renderer(colours), signs)
     try:
+        # It needs an extra, and takes longer to load than everything above.
         from sevenfold.cli.chat.inline import InlineScreen, terminal
     except ModuleNotFoundError as error:
         raise UserError(
@@ -140,9 +143,6 @@ def _screen() -> InlineScreen | PlainScreen:
 def _greet(screen: InlineScreen | PlainScreen, folder: Path) -> None:
     from rich.text import Text
 
-    from sevenfold import __version__
-    from sevenfold.cli.text import clean
-
     words = f"{screen.signs.note} sevenfold {__version__} in {clean(str(folder))}; /help lists commands, Ctrl-D leaves"
     screen.show(Text(words, style="dim"))
 
@@ -153,7 +153,6 @@ def _open(options: argparse.Namespace, folder: Path, screen: InlineScreen | Plai
     from sevenfold.cli.chat import start
     from sevenfold.cli.chat.chat import Chat
     from sevenfold.cli.chat.slash_commands import show_resumed
-    from sevenfold.cli.text import plural
 
     start.ask_for_trust(screen, folder)
     chat = Chat(screen, start.open_agent, start.choose(options, folder, screen))

@@ -35,7 +35,7 @@ _FENCE = "````"
 # -- the sessions of a folder ----------------------------------------------------------------
 
 
-class SessionFile(Struct, frozen=True):
+class KeptSession(Struct, frozen=True):
     """A session on disk."""
 
     name: str
@@ -49,10 +49,10 @@ class SessionFile(Struct, frozen=True):
         return f"{duration(max(0.0, now - self.modified))} ago"
 
 
-def sessions(project: Project) -> list[SessionFile]:
+def sessions(project: Project) -> list[KeptSession]:
     """The sessions of a project that have any messages, the newest first."""
     found = (
-        SessionFile(file.path.stem, title(file.path), file.modified, file.size, file.path)
+        KeptSession(file.path.stem, title(file.path), file.modified, file.size, file.path)
         for file in project.sessions()
     )
     return [one for one in found if one.title]

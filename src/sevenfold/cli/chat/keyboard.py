@@ -44,18 +44,9 @@ def _always(app: InlineScreen) -> KeyBindings:
         elif app.pressed_twice():
             app.leave()
 
-    @keys.add("c-o")
-    def open_last(event: KeyPressEvent) -> None:
-        app.command("/show")
-
-    @keys.add("c-l")
-    def clear_screen(event: KeyPressEvent) -> None:
-        event.app.renderer.clear()
-
-    @keys.add("c-z")
-    def suspend(event: KeyPressEvent) -> None:
-        event.app.suspend_to_background()
-
+    keys.add("c-o")(lambda event: app.command("/show"))
+    keys.add("c-l")(lambda event: event.app.renderer.clear())
+    keys.add("c-z")(lambda event: event.app.suspend_to_background())
     return keys
 
 
@@ -75,10 +66,6 @@ def _typing(app: InlineScreen) -> KeyBindings:
         text = app.typed.text
         app.typed.reset(append_to_history=bool(text.strip()))
         app.submit(app.pastes.expand(text))
-
-    @keys.add("<bracketed-paste>", filter=typed)
-    def paste(event: KeyPressEvent) -> None:
-        app.typed.insert_text(app.pastes.fold(event.data))
 
     @keys.add("escape", "enter", filter=typed)
     @keys.add("c-j", filter=typed)
@@ -101,14 +88,11 @@ def _typing(app: InlineScreen) -> KeyBindings:
         elif not app.typed.text:
             app.command("/rewind")
 
-    @keys.add("c-d", filter=typed & empty)
-    def end(event: KeyPressEvent) -> None:
-        app.leave()
-
-    @keys.add("s-tab", filter=free)
-    def mode(event: KeyPressEvent) -> None:
-        app.next_mode()
-
+    keys.add("<bracketed-paste>", filter=typed)(
+        lambda event: app.typed.insert_text(app.pastes.fold(event.data))
+    )
+    keys.add("c-d", filter=typed & empty)(lambda event: app.leave())
+    keys.add("s-tab", filter=free)(lambda event: app.next_mode())
     return keys
 
 

@@ -246,7 +246,7 @@ class WindowItem(Struct, frozen=True):
         return _name(self.category)
 
 
-class WindowContents(Struct, frozen=True):
+class WindowBreakdown(Struct, frozen=True):
     """Everything in the window.
 
     Providers report only the size of whole prompts, so each item is estimated and all are scaled to the gauge.
@@ -256,7 +256,7 @@ class WindowContents(Struct, frozen=True):
     gauge: Reading
 
     @classmethod
-    def of(cls, conversation: Conversation) -> WindowContents:
+    def of(cls, conversation: Conversation) -> WindowBreakdown:
         """What is in a conversation's window now."""
         with conversation.lock:
             gauge, frame = conversation.reading, conversation.frame
@@ -283,7 +283,7 @@ class WindowContents(Struct, frozen=True):
         return sorted(sums.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
-def window_page(held: WindowContents, signs: Signs, width: int) -> RenderableType:
+def window_page(held: WindowBreakdown, signs: Signs, width: int) -> RenderableType:
     """The window drawn to scale, its categories, and its largest items."""
     gauge, sums = held.gauge, [(name, size) for name, size in held.by_category() if size]
     letters = _letters([name for name, _ in sums])

@@ -22,7 +22,7 @@ from sevenfold.cli.chat import history, pages
 from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.chat.menu import Menu, MenuItem
-from sevenfold.cli.chat.pages import WindowContents
+from sevenfold.cli.chat.pages import WindowBreakdown
 from sevenfold.cli.chat.start import MOST_LISTED, session_menu
 from sevenfold.cli.chat.status import Spending
 from sevenfold.cli.config import entry
@@ -166,7 +166,7 @@ def _quit(chat: Chat, rest: str) -> None:
     chat.screen.changed()
 
 
-def sessions_of(folder: Path) -> list[history.SessionFile]:
+def sessions_of(folder: Path) -> list[history.KeptSession]:
     """The sessions of a folder, the newest first."""
     return history.sessions(user_home().project(folder))
 
@@ -232,7 +232,7 @@ def _help(chat: Chat, rest: str) -> None:
 
 
 def _context(chat: Chat, rest: str) -> None:
-    contents = WindowContents.of(chat.agent.session.conversation)
+    contents = WindowBreakdown.of(chat.agent.session.conversation)
     chat.screen.show(pages.window_page(contents, chat.screen.signs, chat.screen.width))
 
 

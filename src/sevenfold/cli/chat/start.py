@@ -19,7 +19,7 @@ from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.agent.hooks.settings import load
 from sevenfold.agent.mcp.config import PROJECT_FILE, USER_FILE
 from sevenfold.agent.permissions.engine import Mode
-from sevenfold.cli.chat.history import SessionFile, new_name, sessions, title
+from sevenfold.cli.chat.history import KeptSession, new_name, sessions, title
 from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.chat.screen import Screen
 from sevenfold.cli.text import one_line, size
@@ -91,7 +91,7 @@ def choose(given: argparse.Namespace, folder: Path, screen: Screen | None) -> Ch
     )
 
 
-def _chosen(given: argparse.Namespace, folder: Path, screen: Screen | None) -> SessionFile | None:
+def _chosen(given: argparse.Namespace, folder: Path, screen: Screen | None) -> KeptSession | None:
     """The session to continue; None for a new one."""
     if given.resume is None and not given.newest:
         return None
@@ -113,7 +113,7 @@ def _chosen(given: argparse.Namespace, folder: Path, screen: Screen | None) -> S
     return kept[answer.place]
 
 
-def session_menu(kept: list[SessionFile]) -> Menu:
+def session_menu(kept: list[KeptSession]) -> Menu:
     """Ask which session to continue."""
     now = time.time()
     items = tuple(

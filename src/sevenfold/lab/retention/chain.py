@@ -31,7 +31,7 @@ from sevenfold.ports import Client, Log
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 from sevenfold.session import factory
-from sevenfold.session.factory import Store
+from sevenfold.session.factory import SessionParts
 from sevenfold.session.session import Session
 
 PASSING = frozenset({"current_step", "pending_task"})
@@ -129,7 +129,11 @@ def _say(session: Session, words: str, *calls: Mapping[str, Any]) -> None:
 
 
 def _link(
-    session: Session, store: Store, engine: EngineName, facts: dict[tuple[str, str], Probe], written: Facts
+    session: Session,
+    store: SessionParts,
+    engine: EngineName,
+    facts: dict[tuple[str, str], Probe],
+    written: Facts,
 ) -> tuple[ChainLink, Facts]:
     before = list(session.conversation.transcript.view.items)
     done = session.compact(engine=engine)

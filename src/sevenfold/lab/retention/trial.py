@@ -32,7 +32,7 @@ from sevenfold.profiles import find
 from sevenfold.record.layout import Item
 from sevenfold.record.rules import RuleFacts, refusals
 from sevenfold.session import factory
-from sevenfold.session.factory import Store, tool
+from sevenfold.session.factory import SessionParts, tool
 from sevenfold.session.session import Session
 
 MODEL = "claude-sonnet-5-5"
@@ -152,7 +152,7 @@ def open_session(
     model: str = MODEL,
     clock: Clock | None = None,
     listen: Iterable[Listener] = (),
-) -> tuple[Session, Store]:
+) -> tuple[Session, SessionParts]:
     """The session in memory, as it was before the call, with the tools it uses."""
     store = factory.in_memory(cut.name, ALONE)
     store.log.append(cut.lines)
@@ -180,7 +180,7 @@ def _next_body(session: Session) -> bytes:
 def _looked_at(
     name: str,
     session: Session,
-    store: Store,
+    store: SessionParts,
     done: Compacted,
     bodies: tuple[bytes, bytes],
     items: tuple[Sequence[Item], Sequence[Item]],

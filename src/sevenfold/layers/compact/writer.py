@@ -72,7 +72,7 @@ def compaction(c: Conversation, made: Result) -> str:
         [blocks.text(said(c, made.request, divided, made.verdict.text))],
         boundary=boundary,
         anchor=anchor,
-        beside=made.beside,
+        attachments=made.beside,
         epoch=epoch,
         signed=block,
         known_by=renew_labels(script.view.labels, script.view.items, _masked),

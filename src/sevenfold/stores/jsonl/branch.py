@@ -16,7 +16,7 @@ from sevenfold.errors import InputError, TranscriptError, TranscriptForeign
 from sevenfold.stores.files import private_folder, write_whole
 from sevenfold.stores.home import SessionFiles
 from sevenfold.stores.jsonl.log import JsonlLog, Sync, end_of, line_before, scan
-from sevenfold.stores.log import Branch, LineLog
+from sevenfold.stores.log import BranchLog, LineLog
 
 
 class BranchPoint(Struct, frozen=True, tag="branch", tag_field="type"):
@@ -89,4 +89,4 @@ def _joined(files: SessionFiles, point: BranchPoint, own: LineLog) -> LineLog:
         raise TranscriptError(
             f"{files.transcript}: it is not what its branch began with; if a purge was interrupted, run it again"
         )
-    return Branch(JsonlLog(files.transcript).upto(point.start), own, point.start)
+    return BranchLog(JsonlLog(files.transcript).upto(point.start), own, point.start)

@@ -1,7 +1,7 @@
 """Collecting stored results that will not be asked for again.
 
 A result lives as long as its transcript. Once that is gone the result goes too, unless another transcript
-(a fork) refers to it. Limits of age and size, where they are set, remove more, the oldest first, but never
+(a fork) refers to it. RetentionLimits of age and size, where they are set, remove more, the oldest first, but never
 what is **needed**. Needed is what the view of any transcript refers to, what its pinned records refer to, and
 all that undoing its last compaction would bring back: everything recorded since the compaction before that, or
 since the start where there is none. A transcript whose last compaction is not one of ours, or that a newer
@@ -39,7 +39,7 @@ Views = Callable[[LineLog], View]
 """Gives the view of a transcript, or of a branch."""
 
 
-class Limits(Struct, frozen=True):
+class RetentionLimits(Struct, frozen=True):
     """How long and how much is kept; None: without limit."""
 
     days: float | None = None
@@ -74,7 +74,9 @@ class _Result(Struct, frozen=True):
     spared: bool
 
 
-def collect(home: Home, limits: Limits, now: float, views: Views, *, dry_run: bool = False) -> Collection:
+def collect(
+    home: Home, limits: RetentionLimits, now: float, views: Views, *, dry_run: bool = False
+) -> Collection:
     """Remove what may go, or, on a dry run, only say what that is."""
     with ExitStack() as locks:
         busy = _lock_all(home, locks)
@@ -131,7 +133,7 @@ def _unfinished_beside(project: Project) -> list[Path]:
     return [path for folder in sorted(folders) for path in folder.glob(".*") if is_temporary(path)]
 
 
-def _choose(results: list[_Result], limits: Limits, now: float) -> Iterator[Collected]:
+def _choose(results: list[_Result], limits: RetentionLimits, now: float) -> Iterator[Collected]:
     left = sum(one.size for one in results)
     for one in sorted(results, key=lambda one: (not one.orphan, one.modified, one.key)):
         why = "" if one.spared else _reason(one, limits, now, left)
@@ -140,7 +142,7 @@ def _choose(results: list[_Result], limits: Limits, now: float) -> Iterator[Coll
             yield Collected(one.path, one.size, why)
 
 
-def _reason(result: _Result, limits: Limits, now: float, left: int) -> str:
+def _reason(result: _Result, limits: RetentionLimits, now: float, left: int) -> str:
     if result.orphan:
         return "orphan"
     if limits.days is not None and now - result.modified > limits.days * SECONDS_A_DAY:

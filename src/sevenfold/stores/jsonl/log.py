@@ -21,7 +21,7 @@ from msgspec import Struct
 from sevenfold.errors import TranscriptError, TranscriptLocked
 from sevenfold.stores.files import explain, opened
 from sevenfold.stores.jsonl.lock import FileLock, exclusive, lock_file, unlock_file
-from sevenfold.stores.log import Branch, LineLog, positions
+from sevenfold.stores.log import BranchLog, LineLog, positions
 from sevenfold.stores.memory import MemoryLog
 
 LINE_LIMIT = 64 * 1024 * 1024
@@ -237,7 +237,7 @@ def _locked(path: Path, wait: float, take: bool) -> FileLock:
         os.close(fd)
 
 
-class DraftLog(Branch):
+class DraftLog(BranchLog):
     """A file's lines, followed by those that were appended here: what a session would write, before that is kept.
 
     The file is read as it was when the draft began and never touched. Positions are those the new lines will have

@@ -28,7 +28,7 @@ from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog, Sync, scan
 from sevenfold.stores.log import LineLog
 
-LARGEST_DOCUMENT = 4 * 1024 * 1024
+LARGEST_TEXT = 4 * 1024 * 1024
 _READING = (
     os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 )
@@ -80,8 +80,8 @@ class FileResults:
             return file.read()
 
 
-class FileDocument:
-    """A text in a file that only its owner can read, replaced as a whole; see `sevenfold.ports.Document`."""
+class FileText:
+    """A text in a file that only its owner can read, replaced as a whole; see `sevenfold.ports.StoredText`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -91,7 +91,7 @@ class FileDocument:
         """The text, or None if there is none yet."""
         try:
             with self._path.open("rb") as file:
-                return file.read(LARGEST_DOCUMENT).decode(errors="replace")
+                return file.read(LARGEST_TEXT).decode(errors="replace")
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -143,13 +143,13 @@ class JsonlStore:
         """The session's tool results."""
         return FileResults(self.files(session).results)
 
-    def notes(self, session: str) -> FileDocument:
+    def notes(self, session: str) -> FileText:
         """The session's notes."""
-        return FileDocument(self.files(session).notes)
+        return FileText(self.files(session).notes)
 
-    def agent_state(self, session: str) -> FileDocument:
+    def agent_state(self, session: str) -> FileText:
         """The state of the session's agent."""
-        return FileDocument(self.files(session).agent / "state.json")
+        return FileText(self.files(session).agent / "state.json")
 
     @contextmanager
     def lock(self, name: str, *, wait: float = 0.0) -> Iterator[None]:
@@ -199,9 +199,9 @@ class FileStore(JsonlStore):
         """The log for writing; its folder is the user's and stays as it is."""
         return JsonlLog.open(self._path, wait=wait, take=take, sync=self._sync)
 
-    def notes(self, session: str) -> FileDocument:
+    def notes(self, session: str) -> FileText:
         """The session's notes."""
-        return FileDocument(self._project.session(session).notes)
+        return FileText(self._project.session(session).notes)
 
 
 def _name_of(transcript: Path) -> str:

@@ -1,0 +1,196 @@
+"""Would the tests notice? Small faults in the engine's core, each run against the tests that cover its line.
+
+A copy of the tree is tested once, with coverage, for a map from lines to tests. Then each fault is put into a copy
+and up to `MOST_TESTS` of the tests that run its line are run, those that run the fewest lines first: they are about
+it. The map is kept in `.dev/` until the sources or the tests change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import Queue
+from typing import BinaryIO
+
+import msgspec
+import pytest
+from coverage import CoverageData
+
+from bench.points import Outcome, Point, is_quick
+from bench.points.faults import Fault, choose
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+KEPT = ROOT / ".dev" / "mutation"
+CORE = tuple(f"src/sevenfold/{name}" for name in ("record", "request", "conversation", "layers"))
+TESTS = (
+    *(f"tests/{name}" for name in ("record", "request", "layers", "compaction", "engine", "session")),
+    *(f"tests/test_{name}.py" for name in ("gauge", "price", "rules", "tokens", "window", "wiring")),
+)
+"""The tests that are about the core."""
+SEED, NUMBER, FEW = 7, 40, 10
+BAR = 0.8
+MOST_TESTS = 40
+CPU_SECONDS = 60
+"""What no selection of tests needs: a run that takes longer goes round in circles."""
+PATIENCE = 240
+"""Seconds until a run that does nothing counts as one that hangs."""
+COPIES = 2
+
+LineTests = dict[str, dict[int, list[str]]]
+"""For each file and line, the tests that run it, the most particular first."""
+
+
+def copy_tree(folder: Path) -> Path:
+    """The files under version control, in a folder of their own, with the times they have here."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    for name in filter(None, listed.decode().split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    return folder
+
+
+def run_tests(
+    tree: Path,
+    arguments: Sequence[str],
+    *,
+    limited: bool = False,
+    output: BinaryIO | None = None,
+    **more: str,
+) -> int:
+    """Run pytest in a copy; returns its exit code, or one below zero when it was stopped."""
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "SEVENFOLD_PROVE": "faults", **more}
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *arguments]
+    with subprocess.Popen(
+        command,
+        cwd=tree,
+        env=environment,
+        stdout=output or subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=limit if limited else None,
+        start_new_session=True,
+    ) as child:
+        try:
+            return child.wait(PATIENCE if limited else None)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            return -1
+
+
+def line_tests(tree: Path) -> LineTests:
+    """Which tests run which lines of the core: as it is kept, or measured now."""
+    names = [
+        path for name in (*CORE, *TESTS) for path in [tree / name, *sorted((tree / name).rglob("*.py"))]
+    ]
+    digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in names if path.is_file())).hexdigest()
+    kept = KEPT / f"{digest[:16]}.json"
+    if kept.exists():
+        return msgspec.json.decode(kept.read_bytes(), type=LineTests)
+    for old in KEPT.glob("*.json"):
+        old.unlink()
+    cover = ["-n", "2", "--maxfail=20", "--cov", "--cov-context=test", "--cov-report="]
+    data_file, report = tree / "measured", tree / "report"
+    with report.open("wb") as output:
+        code = run_tests(tree, [*cover, "-rfE", *TESTS], output=output, COVERAGE_FILE=str(data_file))
+    shown = report.read_text(encoding="utf-8", errors="replace")
+    if code > pytest.ExitCode.TESTS_FAILED:
+        raise RuntimeError(f"without any fault, the tests end with exit code {code}: {shown[-2_000:]}")
+    # One that fails without a fault can tell of none.
+    found = _read_map(tree, data_file, set(re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", shown, re.M)))
+    KEPT.mkdir(parents=True, exist_ok=True)
+    kept.write_bytes(msgspec.json.encode(found))
+    return found
+
+
+def _read_map(tree: Path, data_file: Path, without: set[str]) -> LineTests:
+    data = CoverageData(str(data_file))
+    data.read()
+    lines = {
+        str(path): {
+            line: sorted({context.rpartition("|")[0] for context in contexts} - {"", *without})
+            for line, contexts in data.contexts_by_lineno(str(path)).items()
+        }
+        for path in map(Path, data.measured_files())
+    }
+    runs = Counter(test for each in lines.values() for tests in each.values() for test in tests)
+    return {
+        str(Path(path).relative_to(tree)): {
+            line: sorted(tests, key=lambda test: (runs[test], test)) for line, tests in each.items()
+        }
+        for path, each in lines.items()
+    }
+
+
+def tests_for(fault: Fault, mapped: LineTests) -> list[str]:
+    """The tests to run against a fault: the most particular, and some of the rest."""
+    lines = mapped.get(fault.path, {})
+    tests = lines.get(fault.line) or sorted({test for tests in lines.values() for test in tests})
+    near, far = tests[: MOST_TESTS // 2], tests[MOST_TESTS // 2 :]
+    return [*near, *random.Random(fault.line).sample(far, min(len(far), MOST_TESTS - len(near)))]
+
+
+def is_noticed(tree: Path, fault: Fault, tests: Sequence[str]) -> bool:
+    """Does any of the tests fail, or never end, with the fault in the copy?"""
+    path = tree / fault.path
+    source, stat = path.read_bytes(), path.stat()
+    path.write_bytes(fault.applied(source))
+    try:
+        # Bytecode of the file with a fault in it must not outlive it.
+        code = run_tests(tree, tests, limited=True, PYTHONDONTWRITEBYTECODE="1") if tests else 0
+    finally:
+        path.write_bytes(source)
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    # Nothing was run: because of the fault, or because a test is not called what it was when it was mapped.
+    return run_tests(tree, tests, limited=True) == 0 if code >= pytest.ExitCode.INTERRUPTED else code != 0
+
+
+def unnoticed(number: int, seed: int = SEED) -> list[Fault]:
+    """Those of so many faults that no test notices."""
+    with tempfile.TemporaryDirectory() as folder:
+        trees = [copy_tree(Path(folder, str(index))) for index in range(COPIES)]
+        mapped = line_tests(trees[0])
+        free: Queue[Path] = Queue()
+        for tree in trees:
+            free.put(tree)
+
+        def tried(fault: Fault) -> bool:
+            tree = free.get()
+            try:
+                return is_noticed(tree, fault, tests_for(fault, mapped))
+            finally:
+                free.put(tree)
+
+        faults = choose(trees[0], CORE, number, seed)
+        with ThreadPoolExecutor(COPIES) as pool:
+            return [
+                fault for fault, noticed in zip(faults, pool.map(tried, faults), strict=True) if not noticed
+            ]
+
+
+def noticing(_: Path | None) -> list[Outcome]:
+    """The share of small faults in the core that the tests notice."""
+    number = FEW if is_quick() else NUMBER
+    missed = unnoticed(number)
+    for fault in missed:
+        print(f"      not noticed: {fault}", flush=True)
+    share = 1 - len(missed) / number
+    figure = f"{number - len(missed)} of {number}"
+    return [Outcome("faults in the core that tests notice", share >= BAR, figure, f"at least {BAR:.0%}")]
+
+
+POINTS: list[Point] = [("small faults in the core", noticing)]

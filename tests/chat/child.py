@@ -1,0 +1,56 @@
+"""The app as a child of a process that has imported the SDK already, which takes longer than all else it does."""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import runpy
+import sys
+import termios
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+_context = get_context("forkserver")
+# Other people's modules alone: ours are imported by each child, in the environment it was given.
+_context.set_forkserver_preload(["anthropic", "msgspec", "prompt_toolkit", "rich.console", "rich.markdown"])
+
+
+def start(
+    options: tuple[str, ...], terminal: str, environ: dict[str, str], folder: Path
+) -> ForkServerProcess:
+    """Start `sevenfold chat` in front of a terminal; returns once it has that terminal open."""
+    reader, writer = _context.Pipe(duplex=False)
+    with reader, writer:
+        given = (options, terminal, environ, str(folder), writer)
+        child = _context.Process(target=_become_app, args=given, daemon=True)
+        child.start()
+        reader.recv()
+    return child
+
+
+def _become_app(
+    options: tuple[str, ...], terminal: str, environ: dict[str, str], folder: str, ready: Connection
+) -> None:
+    os.environ.clear()
+    os.environ.update(environ)
+    os.chdir(folder)
+    os.setsid()
+    inside = os.open(terminal, os.O_RDWR)
+    fcntl.ioctl(inside, termios.TIOCSCTTY, 0)
+    for number in range(3):
+        os.dup2(inside, number)
+    os.close(inside)
+    ready.send(True)
+    ready.close()
+    # Those there are were made for whatever the first process had.
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
+    sys.argv = ["sevenfold", "chat", *options]
+    try:
+        runpy.run_module("sevenfold", run_name="__main__", alter_sys=True)
+    finally:
+        atexit._run_exitfuncs()

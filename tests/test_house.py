@@ -1,0 +1,120 @@
+"""Figures of the source tree: how large its parts are, how deep its imports go, what its things are called.
+
+Each ceiling is what has been reached; it may be lowered, never raised.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SRC = ROOT / "src"
+
+MODULES = 330
+CODE_LINES = 43_000
+IMPORT_CHAIN = 26
+CLASS_NAMES_TWICE = 47
+PARTICIPLES = 8
+MODULE_LINES_OF_NINE_IN_TEN = 350
+PARAMETERS = 6
+PARTICIPLE = re.compile(r"(ing|ed)$")
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Every module by its dotted name."""
+    found = {}
+    for path in (SRC / "sevenfold").rglob("*.py"):
+        name = ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__")
+        found[name] = ast.parse(path.read_text(encoding="utf-8"))
+    return found
+
+
+def imports(tree: ast.Module) -> set[str]:
+    """The modules of ours that are loaded when this one is; imports for types only are not."""
+    found: set[str] = set()
+    waiting: list[ast.stmt] = list(tree.body)
+    while waiting:
+        match waiting.pop():
+            case ast.If(test=test, body=body, orelse=orelse):
+                waiting += orelse if "TYPE_CHECKING" in ast.dump(test) else [*body, *orelse]
+            case ast.Try(body=body):
+                waiting += body
+            case ast.ImportFrom(module=str(module), names=names) if module.startswith("sevenfold"):
+                for alias in names:
+                    full = f"{module}.{alias.name}"
+                    found.add(full if full in trees() else module)
+            case ast.Import(names=names):
+                found.update(alias.name for alias in names)
+            case _:
+                pass
+    return found & trees().keys()
+
+
+def chain(name: str, depths: dict[str, int]) -> int:
+    if name not in depths:
+        depths[name] = 0  # a module that imports itself through others counts once
+        loaded = imports(trees()[name]) - {name}
+        depths[name] = 1 + max((chain(one, depths) for one in loaded), default=0)
+    return depths[name]
+
+
+def code_lines(tree: ast.Module) -> int:
+    """Lines that hold a statement or a part of one; docstrings do not count."""
+    held: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and not (
+            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        ):
+            inner = [one.lineno for one in ast.iter_child_nodes(node) if isinstance(one, ast.stmt)]
+            held.update(range(node.lineno, min([*inner, (node.end_lineno or node.lineno) + 1])))
+    return len(held)
+
+
+def test_there_are_few_modules_and_nine_in_ten_are_short() -> None:
+    sizes = sorted(path.read_text(encoding="utf-8").count("\n") for path in SRC.rglob("*.py"))
+    assert len(sizes) <= MODULES
+    assert sizes[int(len(sizes) * 0.9)] <= MODULE_LINES_OF_NINE_IN_TEN
+
+
+def test_the_code_does_not_grow() -> None:
+    assert sum(map(code_lines, trees().values())) <= CODE_LINES
+
+
+def test_imports_do_not_go_deep() -> None:
+    depths: dict[str, int] = {}
+    deepest = max(trees(), key=lambda name: chain(name, depths))
+    assert depths[deepest] <= IMPORT_CHAIN, deepest
+
+
+def test_a_class_name_means_one_thing() -> None:
+    homes = [
+        (node.name, name.split(".")[1] if "." in name else name)
+        for name, tree in trees().items()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+    twice = {name for name, times in Counter(name for name, _ in homes).items() if times > 1}
+    assert len(twice) <= CLASS_NAMES_TWICE, sorted(twice)
+
+
+def test_a_module_is_named_by_a_noun() -> None:
+    found = [name for name in trees() if PARTICIPLE.search(name.rpartition(".")[2])]
+    assert len(found) <= PARTICIPLES, found
+
+
+def test_constructors_take_few_parameters() -> None:
+    many = {
+        f"{name}.{node.name}": len(made.args.args) + len(made.args.kwonlyargs) - 1
+        for name, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for made in node.body
+        if isinstance(made, ast.FunctionDef) and made.name == "__init__"
+    }
+    del many["sevenfold.session.flags.FlagSource"]  # public, and each is a keyword with a default
+    assert {name: count for name, count in many.items() if count > PARAMETERS} == {}
