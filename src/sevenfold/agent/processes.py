@@ -162,9 +162,9 @@ class ChildProcess:
         self, selector: selectors.BaseSelector, deadline: float | None, stopped: Callable[[], bool]
     ) -> str:
         while self.child.poll() is None:
-            left = _TICK if deadline is None else min(_TICK, deadline - time.monotonic())
             if stopped():
                 return STOPPED
+            left = _TICK if deadline is None else min(_TICK, deadline - time.monotonic())
             if left <= 0:
                 return TIMED_OUT
             if not selector.get_map():
