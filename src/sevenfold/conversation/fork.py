@@ -13,23 +13,26 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw
 
 from sevenfold.conversation import events, intake
-from sevenfold.conversation.flow import Ask, Flow
+from sevenfold.conversation.flow import Ask
 from sevenfold.conversation.request import Outcome, Prepared
 from sevenfold.errors import InputError, ModelError
-from sevenfold.ports import Call, Reply
+from sevenfold.ports import Call
 from sevenfold.record import blocks
-from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import Billed, Forked, Request
 from sevenfold.record.usage import Usage
 from sevenfold.record.wire import Message
 from sevenfold.request import price
-from sevenfold.request.frame import Body, assemble
+from sevenfold.request.frame import assemble
 from sevenfold.request.plan import plan
 from sevenfold.request.sources import source as rules_of
 from sevenfold.request.watch import Sent
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
+    from sevenfold.conversation.flow import Flow
+    from sevenfold.ports import Reply
+    from sevenfold.record.blocks import Block
+    from sevenfold.request.frame import Body
 
 UNDER_WAY = "[The result of this call is not known here: it is still under way in the main conversation]"
 

@@ -8,29 +8,35 @@ from functools import partial
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 from sevenfold.conversation import turn
 from sevenfold.conversation.background import TaskRunner
-from sevenfold.conversation.conversation import Conversation
-from sevenfold.conversation.flow import AsyncHookRunner, drive_async
-from sevenfold.conversation.fork import Fork
-from sevenfold.conversation.intake import Content
-from sevenfold.conversation.status import Health, Reading
-from sevenfold.events import Listener, Proposed
-from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
+from sevenfold.conversation.flow import drive_async
+from sevenfold.layers.compact.request import CompactionRequest
 from sevenfold.layers.notes.layer import compact
-from sevenfold.ports import AsyncClient, Call, Store, Watcher
+from sevenfold.ports import Call
 from sevenfold.providers.models import Lister, ListingClient
 from sevenfold.providers.registry import async_client_for, async_client_of, error_of, provider_for
-from sevenfold.recall.search import Hit
 from sevenfold.session import replies
 from sevenfold.session.close import finish_async
 from sevenfold.session.factory import Options
 from sevenfold.session.options import checked
 from sevenfold.session.request import Request
-from sevenfold.session.results import Completion, Explanation, Wishes, completed
+from sevenfold.session.results import completed
 from sevenfold.session.session import Session
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
+    from sevenfold.conversation.flow import AsyncHookRunner
+    from sevenfold.conversation.fork import Fork
+    from sevenfold.conversation.intake import Content
+    from sevenfold.conversation.status import Health, Reading
+    from sevenfold.events import Listener, Proposed
+    from sevenfold.layers.compact.request import Compacted, Preview
+    from sevenfold.ports import AsyncClient, Store, Watcher
+    from sevenfold.recall.search import Hit
+    from sevenfold.session.results import Completion, Explanation, Wishes
 
 S = TypeVar("S", bound="AsyncSession")
 

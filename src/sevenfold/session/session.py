@@ -6,28 +6,23 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from sevenfold.conversation import edits, sync, turn
 from sevenfold.conversation.background import Threads
-from sevenfold.conversation.conversation import Conversation
-from sevenfold.conversation.flow import HookRunner, drive
-from sevenfold.conversation.fork import Fork, fork
-from sevenfold.conversation.intake import Content
-from sevenfold.conversation.status import Health, Reading
-from sevenfold.events import Listener, Proposed
+from sevenfold.conversation.flow import drive
+from sevenfold.conversation.fork import fork
 from sevenfold.layers.compact.compactor import Compactor
-from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
+from sevenfold.layers.compact.request import CompactionRequest
 from sevenfold.layers.notes.layer import compact
-from sevenfold.ports import Call, Client, Store, Watcher
+from sevenfold.ports import Call
 from sevenfold.providers.models import ListingClient
 from sevenfold.providers.registry import client_for, client_of, error_of, provider_for
-from sevenfold.recall.search import Hit
 from sevenfold.record.log import title_of
 from sevenfold.session import factory as opened
 from sevenfold.session import replies
 from sevenfold.session.close import finish
-from sevenfold.session.factory import Options, SessionParts
+from sevenfold.session.factory import Options
 from sevenfold.session.options import checked
 from sevenfold.session.request import Request
 from sevenfold.session.results import (
@@ -38,6 +33,18 @@ from sevenfold.session.results import (
     completed,
     explained,
 )
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
+    from sevenfold.conversation.flow import HookRunner
+    from sevenfold.conversation.fork import Fork
+    from sevenfold.conversation.intake import Content
+    from sevenfold.conversation.status import Health, Reading
+    from sevenfold.events import Listener, Proposed
+    from sevenfold.layers.compact.request import Compacted, Preview
+    from sevenfold.ports import Client, Store, Watcher
+    from sevenfold.recall.search import Hit
+    from sevenfold.session.factory import SessionParts
 
 __all__ = ["Completion", "Explanation", "Session", "ToolCall", "Wishes"]
 

@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING
 from sevenfold.conversation.flow import Ask
 from sevenfold.errors import ModelError
 from sevenfold.events import Answered, Failed, Sending
-from sevenfold.layers.compact.engines import Asking, Got
-from sevenfold.ports import Call, Reply
-from sevenfold.profiles import Profile
 from sevenfold.record.blocks import read_fields
 from sevenfold.record.decisions import Billed
 from sevenfold.record.tokens import Estimator
@@ -23,6 +20,9 @@ from sevenfold.request import price
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
+    from sevenfold.layers.compact.engines import Asking, Got
+    from sevenfold.ports import Call, Reply
+    from sevenfold.profiles import Profile
 
 
 def billed(c: Conversation, flow: Asking, model: Profile) -> Asking:

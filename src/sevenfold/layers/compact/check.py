@@ -8,28 +8,32 @@ from typing import TYPE_CHECKING, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation.flow import Flow, in_thread
+from sevenfold.conversation.flow import in_thread
 from sevenfold.conversation.resume import read
 from sevenfold.errors import Aborted
 from sevenfold.events import SteppedAside
 from sevenfold.layers.compact import coverage, summary
-from sevenfold.layers.compact.coverage import Coverage, Fact
-from sevenfold.layers.compact.engines import Got
+from sevenfold.layers.compact.coverage import Coverage
 from sevenfold.layers.compact.extract import facts as facts_of
-from sevenfold.layers.compact.extract.facts import Facts, Kind
+from sevenfold.layers.compact.extract.facts import Kind
 from sevenfold.layers.compact.extract.words import whole_text
-from sevenfold.layers.compact.scope import Scope
-from sevenfold.layers.compact.summary import Evidence, Failure, Summary
+from sevenfold.layers.compact.summary import Evidence, Failure
 from sevenfold.prompts.context import Unsupported
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Compaction
 from sevenfold.record.decisions import Fold
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
-from sevenfold.record.view import View
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
+    from sevenfold.conversation.flow import Flow
+    from sevenfold.layers.compact.coverage import Fact
+    from sevenfold.layers.compact.engines import Got
+    from sevenfold.layers.compact.extract.facts import Facts
+    from sevenfold.layers.compact.scope import Scope
+    from sevenfold.layers.compact.summary import Summary
+    from sevenfold.record.view import View
 
 MISSING_TOKENS = 1_000
 """For facts that found no place in the summary."""

@@ -9,22 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.fork import fork
 from sevenfold.events import SteppedAside
 from sevenfold.layers import breaker
 from sevenfold.layers.compact import engines
 from sevenfold.layers.compact.bills import billed
-from sevenfold.layers.compact.engines import OUTPUT_CAP, Got, Task
+from sevenfold.layers.compact.engines import OUTPUT_CAP, Got
 from sevenfold.layers.compact.request import CompactionRequest, EngineName, Left
-from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.summary import Draft, Failure
-from sevenfold.record.gauge import Size
 from sevenfold.record.weight import NOTHING
 from sevenfold.request.watch import SECONDS
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
+    from sevenfold.conversation.flow import Flow
+    from sevenfold.layers.compact.engines import SummaryTask
+    from sevenfold.layers.compact.scope import Scope
+    from sevenfold.record.gauge import Size
 
 Drafted = tuple[Got, EngineName, tuple[Left, ...]]
 COLLAPSE = "collapse"
@@ -52,7 +53,7 @@ class EngineChooser:
         """Are models no longer asked by themselves, because they failed too often?"""
         return breaker.opened(self.failures)
 
-    def draft(self, task: Task, request: CompactionRequest) -> Flow[Drafted]:
+    def draft(self, task: SummaryTask, request: CompactionRequest) -> Flow[Drafted]:
         """Ask one engine after the other until one has a summary."""
         left: list[Left] = []
         spent = Got(Failure("no_summary", "nothing was asked"))
@@ -171,7 +172,7 @@ class EngineChooser:
         return size * there.input + OUTPUT_CAP * there.output < ours
 
     def _asked(
-        self, engine: EngineName, task: Task, request: CompactionRequest, over: int | None
+        self, engine: EngineName, task: SummaryTask, request: CompactionRequest, over: int | None
     ) -> engines.Asking:
         match engine:
             case "provider":
@@ -183,7 +184,7 @@ class EngineChooser:
             case _:
                 return (yield from self._plain(task, over))
 
-    def _plain(self, task: Task, over: int | None) -> engines.Asking:
+    def _plain(self, task: SummaryTask, over: int | None) -> engines.Asking:
         """The second model if there is one, and the session's own where that has no summary either."""
         own, second = self._c.profile, self._second
         if second is None:

@@ -28,7 +28,7 @@ from sevenfold.layers.breaker import Pass, Progress
 from sevenfold.layers.compact import forecast, scope, writer
 from sevenfold.layers.compact.check import Checker, Verdict, folded
 from sevenfold.layers.compact.chooser import Drafted, EngineChooser
-from sevenfold.layers.compact.engines import SOURCE, Got, Task
+from sevenfold.layers.compact.engines import SOURCE, Got, SummaryTask
 from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.summary import Draft
@@ -328,14 +328,14 @@ class Compactor:
         view = self._c.transcript.view
         return Stamp(view.tip, view.boundary, view.epoch.id if view.epoch else "")
 
-    def task(self, divided: Scope, request: CompactionRequest, hooks: str) -> Task:
+    def task(self, divided: Scope, request: CompactionRequest, hooks: str) -> SummaryTask:
         """What the engines get."""
         c = self._c
         whole = divided.span == "from" or not divided.kept
         shown = (*divided.front, *divided.hidden)
         prefix = c.transcript.view.messages() if whole else scope.messages(shown)
         markers = plan(c.frame, prefix, c.profile.cache, c.sizes(), c.lifetimes, shared=len(prefix))
-        return Task(
+        return SummaryTask(
             scope=divided,
             profile=c.profile,
             frame=c.frame,

@@ -10,29 +10,33 @@ extractive  no model at all
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.conversation.flow import Ask, Flow
-from sevenfold.conversation.fork import Fork
 from sevenfold.errors import Aborted, ModelError, PromptTooLong
 from sevenfold.layers.compact import shorten, summary
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.summary import Draft, Failure
-from sevenfold.ports import Call, Reply
+from sevenfold.ports import Call
 from sevenfold.profiles import Profile
 from sevenfold.prompts.compact import Compact, Summariser
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Compaction
-from sevenfold.record.layout import Item, rounds
+from sevenfold.record.layout import rounds
 from sevenfold.record.usage import Usage
 from sevenfold.record.weight import Weight
 from sevenfold.record.wire import Message
 from sevenfold.request import price
 from sevenfold.request.frame import Frame, Marker, assemble
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.fork import Fork
+    from sevenfold.ports import Reply
+    from sevenfold.record.layout import Item
 
 SOURCE = "compact"
 OUTPUT_CAP = 20_000
@@ -88,7 +92,7 @@ class Got(Struct, frozen=True):
 Asking: TypeAlias = Flow[Got]
 
 
-class Task(Struct, frozen=True, kw_only=True):
+class SummaryTask(Struct, frozen=True, kw_only=True):
     """What all engines are given."""
 
     scope: Scope
@@ -117,7 +121,7 @@ class Task(Struct, frozen=True, kw_only=True):
         ).render()
 
 
-def by_provider(task: Task) -> Asking:
+def by_provider(task: SummaryTask) -> Asking:
     """Have the provider summarise what it is shown; the rest keeps its reasoning."""
     frame = _without_edits(task.frame, task.profile)
     wish = {"type": "summarize"}
@@ -129,7 +133,7 @@ def by_provider(task: Task) -> Asking:
     return got
 
 
-def by_fork(task: Task, fork: Fork) -> Asking:
+def by_fork(task: SummaryTask, fork: Fork) -> Asking:
     """Ask in the session's own words, behind its own prefix."""
     fork.user(task.instruction())
     try:
@@ -142,7 +146,7 @@ def by_fork(task: Task, fork: Fork) -> Asking:
     return Got(summary.read(answer.blocks, answer.stop_reason), outcome.usage, outcome.cost, 1)
 
 
-def by_plain_call(task: Task, model: Profile, over: int | None = None) -> Asking:
+def by_plain_call(task: SummaryTask, model: Profile, over: int | None = None) -> Asking:
     """Ask in a request of its own; too long, its oldest rounds go, and at last it is read in parts.
 
     ``over`` is by how many tokens the conversation is known to be too long; what fits no request of this model at
@@ -171,7 +175,7 @@ def by_plain_call(task: Task, model: Profile, over: int | None = None) -> Asking
     return got.then((yield from _in_parts(task, lean, model, room)))
 
 
-def _in_parts(task: Task, lean: Sequence[Item], model: Profile, room: int) -> Asking:
+def _in_parts(task: SummaryTask, lean: Sequence[Item], model: Profile, room: int) -> Asking:
     """Summarise part by part, each knowing the summaries of those before it; together they are one."""
     parts = shorten.chunks(lean, max(1_000, room // 2), task.tokens)
     got = Got(Failure("no_summary", "there was nothing to summarise"))

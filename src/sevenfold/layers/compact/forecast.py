@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sevenfold.layers.compact.engines import OUTPUT_CAP
-from sevenfold.layers.compact.request import EngineName, Preview
-from sevenfold.layers.compact.scope import Scope
-from sevenfold.profiles import Price
+from sevenfold.layers.compact.request import Preview
 from sevenfold.record import blocks
-from sevenfold.record.gauge import Gauge
-from sevenfold.record.layout import Item
 from sevenfold.record.weight import measure
 from sevenfold.request.watch import SECONDS
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
+    from sevenfold.layers.compact.request import EngineName
+    from sevenfold.layers.compact.scope import Scope
+    from sevenfold.profiles import Price
+    from sevenfold.record.gauge import Gauge
+    from sevenfold.record.layout import Item
 
 ANSWER_SHARE = 1.5
 """What a model writes for a summary, its analysis included, in lengths of that summary."""

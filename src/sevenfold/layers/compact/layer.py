@@ -15,23 +15,27 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sevenfold.conversation.flow import Flow
-from sevenfold.conversation.layer import Offer, TooFull
-from sevenfold.conversation.restore import FilesSlot, PinsSlot, Seen, Slot
-from sevenfold.errors import BodyTooLarge, ContextFull, ModelError, PromptTooLong, Refused
+from sevenfold.conversation.layer import Offer
+from sevenfold.conversation.restore import FilesSlot, PinsSlot, Seen
+from sevenfold.errors import BodyTooLarge, ContextFull, PromptTooLong, Refused
 from sevenfold.events import SteppedAside
 from sevenfold.layers.compact import scope
-from sevenfold.layers.compact.chooser import Drafted
 from sevenfold.layers.compact.compactor import AUTO, Compactor
 from sevenfold.layers.compact.engines import SOURCE
 from sevenfold.layers.compact.request import CompactionRequest
 from sevenfold.layers.compact.scope import Scope
-from sevenfold.record.layout import Item, rounds
-from sevenfold.record.window import Window
-from sevenfold.settings import Settings
+from sevenfold.record.layout import rounds
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
+    from sevenfold.conversation.flow import Flow
+    from sevenfold.conversation.layer import TooFull
+    from sevenfold.conversation.restore import Slot
+    from sevenfold.errors import ModelError
+    from sevenfold.layers.compact.chooser import Drafted
+    from sevenfold.record.layout import Item
+    from sevenfold.record.window import Window
+    from sevenfold.settings import Settings
 
 FRESH = 0.1
 """Of the threshold, how much must have been said since a compaction before another is prepared ahead of need."""

@@ -19,11 +19,11 @@ from sevenfold.prompts.context import Folded
 from sevenfold.record import blocks, redact
 from sevenfold.record.decisions import Carry, CompactionChain, CompactMetadata, Fidelity, Fold, Segment
 from sevenfold.record.log import renew_labels
-from sevenfold.record.view import View
 from sevenfold.request.frame import tool_name
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
+    from sevenfold.record.view import View
 
 
 class Result(Struct, frozen=True, kw_only=True):

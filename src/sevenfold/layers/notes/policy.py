@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
-from sevenfold.layers.compact.extract.identifiers import Source, identifiers
+from sevenfold.layers.compact.extract.identifiers import IdentifierSource, identifiers
 from sevenfold.layers.compact.summary import Failure
 from sevenfold.prompts.compact import KeepShort, NotesUpdate
 from sevenfold.record.layout import Item
@@ -155,7 +155,9 @@ def as_summary(notes: NotesText, path: str, window: Window, count: Count) -> str
 def names(notes: NotesText) -> list[str]:
     """What the notes name to the letter and cannot have from themselves: paths, addresses, ids."""
     lines = "\n".join(notes.sections.values()).splitlines()
-    found = identifiers(Source(line, str(number), by_user=True) for number, line in enumerate(lines))
+    found = identifiers(
+        IdentifierSource(line, str(number), by_user=True) for number, line in enumerate(lines)
+    )
     return [one.text for one in found if one.kind in _LITERAL]
 
 

@@ -25,7 +25,7 @@ from sevenfold.layers.compact.extract.facts import (
     Task,
     Words,
 )
-from sevenfold.layers.compact.extract.identifiers import Source, identifiers
+from sevenfold.layers.compact.extract.identifiers import IdentifierSource, identifiers
 from sevenfold.layers.compact.extract.state import (
     announced,
     last_words,
@@ -145,17 +145,19 @@ def _still_true(prose: Mapping[int, str], items: Sequence[Item], made: Sequence[
     return {number: text for number, text in now.items() if number < 8 and text.strip()}
 
 
-def _sources(items: Iterable[Item], made: Iterable[Call], met: Iterable[Problem]) -> Iterator[Source]:
-    asked: dict[str, list[Source]] = {}
+def _sources(
+    items: Iterable[Item], made: Iterable[Call], met: Iterable[Problem]
+) -> Iterator[IdentifierSource]:
+    asked: dict[str, list[IdentifierSource]] = {}
     for call in made:
-        asked.setdefault(call.record, []).append(Source(call.about, call.record, from_tool=True))
+        asked.setdefault(call.record, []).append(IdentifierSource(call.about, call.record, from_tool=True))
     for problem in met:
-        asked.setdefault(problem.record, []).append(Source(problem.lines, problem.record))
+        asked.setdefault(problem.record, []).append(IdentifierSource(problem.lines, problem.record))
     for item in items:
         if words := users_words(item):
-            yield Source(words, item.said.uuid, by_user=True)
+            yield IdentifierSource(words, item.said.uuid, by_user=True)
         elif words := models_words(item):
-            yield Source(words, item.said.uuid)
+            yield IdentifierSource(words, item.said.uuid)
         yield from asked.get(item.said.uuid, ())
 
 

@@ -52,7 +52,7 @@ _NAMING = re.compile(r"[_.:()\d-]|[a-z][A-Z]")
 _PASSING = frozenset({"flag", "figure", "path"})
 
 
-class Source(Struct, frozen=True):
+class IdentifierSource(Struct, frozen=True):
     """A text to look in."""
 
     text: str
@@ -70,7 +70,9 @@ class _Seen:
 
 
 def identifiers(
-    sources: Iterable[Source], known: Iterable[Identifier] = (), besides: frozenset[str] = frozenset()
+    sources: Iterable[IdentifierSource],
+    known: Iterable[Identifier] = (),
+    besides: frozenset[str] = frozenset(),
 ) -> list[Identifier]:
     """The identifiers in these texts, oldest text first, added to those known from before."""
     seen: dict[str, _Seen] = {}

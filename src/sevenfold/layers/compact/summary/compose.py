@@ -11,7 +11,7 @@ from msgspec import Struct
 from sevenfold.layers.compact.extract import notation
 from sevenfold.layers.compact.extract.facts import Facts
 from sevenfold.layers.compact.extract.outline import TITLES, heading
-from sevenfold.layers.compact.summary.fit import Count, Entries, Told, fit_messages, share_out
+from sevenfold.layers.compact.summary.fit import Count, Entries, FittedText, fit_messages, share_out
 
 _FOR_MESSAGES = 0.6
 """The part of the room the user's messages may one before anything else."""
@@ -36,7 +36,7 @@ def compose(
     facts: Facts, lists: Sequence[Entries], budget: int, count: Count, titles: Mapping[int, str] = TITLES
 ) -> Summary:
     """The summary these lists make, never larger than the budget."""
-    frame = count(_text(facts, Told(()), lists, [[] for _ in lists], titles)) + 12 * len(lists)
+    frame = count(_text(facts, FittedText(()), lists, [[] for _ in lists], titles)) + 12 * len(lists)
     room = int(_FILLED * budget) - frame
     for _ in range(_TRIES):
         if room <= 0:
@@ -66,7 +66,7 @@ def paragraphs(text: str) -> tuple[str, ...]:
 
 def _choose(
     facts: Facts, lists: Sequence[Entries], room: int, count: Count
-) -> tuple[Told, list[list[str]]]:
+) -> tuple[FittedText, list[list[str]]]:
     """Messages first, then everything else; what that leaves goes back to the messages."""
     wanted = sum(count(entry) + 1 for one in lists for entry in one.entries[: one.most])
     told = fit_messages(facts, max(int(_FOR_MESSAGES * room), room - wanted), count)
@@ -77,13 +77,13 @@ def _choose(
     return told, chosen
 
 
-def _used(told: Told, facts: Facts, count: Count) -> int:
+def _used(told: FittedText, facts: Facts, count: Count) -> int:
     return sum(count(notation.said(words, facts)) + 1 for words in told.words)
 
 
 def _text(
     facts: Facts,
-    told: Told,
+    told: FittedText,
     lists: Sequence[Entries],
     chosen: Sequence[Sequence[str]],
     titles: Mapping[int, str],
@@ -112,7 +112,7 @@ def _shown(one: Entries, entries: Sequence[str], facts: Facts) -> str:
 
 
 def _missing(
-    facts: Facts, told: Told, lists: Sequence[Entries], chosen: Sequence[Sequence[str]]
+    facts: Facts, told: FittedText, lists: Sequence[Entries], chosen: Sequence[Sequence[str]]
 ) -> Iterable[str]:
     """What is not in the summary, in words."""
     if gone := told.left_out + facts.left_out.get("messages", 0):
@@ -134,7 +134,7 @@ def _bare(
 ) -> Summary:
     """What can be said where there is no room at all: that there is more, cut to what fits."""
     nothing: list[list[str]] = [[] for _ in lists]
-    told = Told((), len(facts.messages))
+    told = FittedText((), len(facts.messages))
     text = _text(facts, told, lists, nothing, titles)
     while text and count(text) > budget:
         text = text[: len(text) * 3 // 4]

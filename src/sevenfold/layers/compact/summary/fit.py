@@ -44,7 +44,7 @@ class Entries(Struct, frozen=True):
     """Shown in the order of the conversation, though the newest are the most wanted."""
 
 
-class Told(Struct, frozen=True):
+class FittedText(Struct, frozen=True):
     """The user's messages as they fit, and how many did not."""
 
     words: tuple[Words, ...]
@@ -70,12 +70,12 @@ def share_out(claims: Sequence[Entries], room: int, count: Count) -> list[list[s
     ]
 
 
-def fit_messages(facts: Facts, room: int, count: Count) -> Told:
+def fit_messages(facts: Facts, room: int, count: Count) -> FittedText:
     """The user's messages in this room: whole if possible, else cut, the oldest left out at worst."""
     messages = facts.messages
     sizes = [_size(words, facts, count) for words in messages]
     if sum(sizes) <= room:
-        return Told(messages)
+        return FittedText(messages)
     most = max(_level(sizes, room), _SHORT)
     cut = [_cut(words, size, most) for words, size in zip(messages, sizes, strict=True)]
     sizes = [
@@ -86,8 +86,8 @@ def fit_messages(facts: Facts, room: int, count: Count) -> Told:
         # Even alone it is too large as it is: then it is all there is, and both its ends are shown.
         newest = _cut(messages[-1], _size(messages[-1], facts, count), room)
         fits = room > _FRAME and _size(newest, facts, count) <= room
-        return Told((newest,) if fits else (), len(messages) - fits)
-    return Told(tuple(cut)) if sum(sizes) <= room else _newest(cut, sizes, room)
+        return FittedText((newest,) if fits else (), len(messages) - fits)
+    return FittedText(tuple(cut)) if sum(sizes) <= room else _newest(cut, sizes, room)
 
 
 def _size(words: Words, facts: Facts, count: Count) -> int:
@@ -106,7 +106,7 @@ def _level(sizes: Sequence[int], room: int) -> int:
     return low
 
 
-def _newest(messages: Sequence[Words], sizes: Sequence[int], room: int) -> Told:
+def _newest(messages: Sequence[Words], sizes: Sequence[int], room: int) -> FittedText:
     """The newest message, the first, which says what it is all about, and as many before the newest as fit."""
     left = room - sizes[-1]
     first = 1 if len(messages) > 1 and sizes[0] <= left * _FOR_THE_FIRST else 0
@@ -116,7 +116,7 @@ def _newest(messages: Sequence[Words], sizes: Sequence[int], room: int) -> Told:
         start -= 1
         left -= sizes[start]
     chosen = (*messages[:first], *messages[start:])
-    return Told(chosen, len(messages) - len(chosen))
+    return FittedText(chosen, len(messages) - len(chosen))
 
 
 def _cut(words: Words, size: int, most: int) -> Words:
