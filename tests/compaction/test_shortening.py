@@ -145,4 +145,4 @@ def test_a_round_of_which_nothing_fits_is_named():
     story = Story()
     story.assistant(*(call(f"t{number}") for number in range(100)))
     (part,) = chunks(story.view().items, 300, tokens)
-    assert "A round of 100 blocks stood here" in json.dumps(sent(part))
+    assert "A round of 100 blocks was here" in json.dumps(sent(part))
