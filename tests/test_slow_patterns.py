@@ -40,7 +40,7 @@ from sevenfold.layers.compact.extract.facts import Facts, Words
 from sevenfold.layers.compact.summary import Evidence, mark
 mark({5: text}, Evidence(Facts(messages=(Words("u", "push it"), Words("v", text))), []))
 """,
-    "searched for": "from sevenfold.recall.recall import Query; Query.of(text)",
+    "searched for": "from sevenfold.recall.ranking import Query; Query.of(text)",
     "compacted": """
 import sevenfold
 read = sevenfold.tool({"name": "read", "input_schema": {"type": "object"}}, kind="read")

@@ -154,17 +154,17 @@ class Sessions(RuleBasedStateMachine):
         assert self.session.at(-1) == body
         self.records += uuids(self.session)[-3:]
 
-    @precondition(lambda self: self.session.conversation.transcript.view.pending_calls)
+    @precondition(lambda self: self.session.conversation.waiting)
     @rule(size=st.sampled_from([1, 50, 400]), every=st.booleans())
     def tools_answer(self, size: int, every: bool) -> None:
-        waiting = self.session.conversation.transcript.view.pending_calls
+        waiting = self.session.conversation.waiting
         for call in waiting if every else waiting[:1]:
             self.session.tool_results({call: f"line of {call}\n" * size})
 
     @rule(times=st.integers(1, 4), size=st.sampled_from([1, 50, 400]))
     def the_agent_works(self, times: int, size: int) -> None:
         for _ in range(times):
-            if self.session.conversation.transcript.view.pending_calls:
+            if self.session.conversation.waiting:
                 self.tools_answer(size, every=True)
             if not self.may_ask():
                 self.session.user("go on")
