@@ -1,7 +1,7 @@
-"""Work beside the session: a flow driven in a thread of its own, or in a task, that tells when it is done.
+"""Background work: a flow driven in a thread or in a task, with a callback when it is done.
 
 What the flow itself does, and what is done with its outcome, happens under the session's lock; only the waiting
-does not. Nothing that goes wrong here is ever raised: whoever began the work is told of it.
+does not. No error is raised here: the callback gets it.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def message(content: Content) -> list[Block]:
 
 
 def blocks_in(content: Content) -> list[Block]:
-    """The blocks of a message, whoever says it; those without a visible character are left out."""
+    """The blocks of a message from either side; those without a visible character are left out."""
     parts = [content] if isinstance(content, str | Block | Mapping) else _listed(content, "a message")
     found = [_block(part, f"content[{place}]") for place, part in enumerate(parts)]
     spoken = [block for block in found if not block.blank]

@@ -109,7 +109,7 @@ def write_request(c: Conversation, why: Why | None) -> Prepared:
 def _mind_reasoning(c: Conversation, forecast: Forecast) -> None:
     """Reasoning behind a changed part would be refused, so go on without it.
 
-    Unless whoever made the change vouched that what is left is valid.
+    Unless the caller that made the change vouched that what is left is valid.
     """
     thinks = c.profile.thinking.bound and c.transcript.view.weight.thoughts
     if forecast.change and thinks and not c.vouched:

@@ -243,7 +243,7 @@ class StateSlot:
 
 
 class Work(Struct, frozen=True):
-    """Something that goes on beside the conversation: a command in the background, a sub-agent."""
+    """Background work: a command, a sub-agent."""
 
     id: str
     what: str
@@ -263,7 +263,7 @@ class Work(Struct, frozen=True):
 
 
 class WorkSlot(StateSlot):
-    """What goes on beside the conversation, or ended and was not looked at, so that it is not started twice.
+    """Background work that runs, or ended and was not looked at, so that it is not started twice.
 
     Whoever runs such work, commands now and sub-agents one day, brings a list of it, the newest last.
     """

@@ -23,7 +23,7 @@ ASSUMED = ("family", "default")
 
 
 class Limits(Struct, frozen=True):
-    """The most bytes and pictures a request may have; None: nobody says."""
+    """The most bytes and pictures a request may have; None: no limit is known."""
 
     wire: int | None
     images: int | None

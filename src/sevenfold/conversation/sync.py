@@ -212,5 +212,5 @@ def equal(ours: Block, theirs: Block, item: Item) -> bool:
 
 
 def cleared(block: Block) -> bool:
-    """Is it the line that stands for a result that was cleared?"""
+    """Is it the placeholder of a cleared result?"""
     return blocks.words_of(block) == PLACEHOLDER_CLEARED

@@ -1,4 +1,4 @@
-"""The calls of engines that ask in a request of their own: each is told of, and is on the session's bill.
+"""The calls of engines that ask in a request of their own: each is reported, and is on the session's bill.
 
 A fork's requests are on record by themselves. These cannot be made again from the transcript, so only what they cost is
 written down.

@@ -1,7 +1,7 @@
 """The ways to a summary. Each is a flow: it yields what it must ask, and returns what it got.
 
 provider    the provider's own: one block that stands for everything it was shown. Signed, it can be read and
-            goes in place of our text; encrypted, nobody can check it, and our text, made by code, goes with it
+            goes in place of our text; encrypted, it cannot be checked, and our text, made by code, goes with it
 fork        the session's own prefix and one instruction, so that almost all of it is read from the cache
 plain       a small request of its own, to this or another model, shortened until it fits
 extractive  no model at all
@@ -61,7 +61,7 @@ class Got(Struct, frozen=True):
     signed: bytes | None = None
     """The provider's block, which is sent in place of the text."""
     opaque: bytes | None = None
-    """The provider's block, which nobody can read: it is sent in front of the text, and code writes that."""
+    """The provider's block, which cannot be read: it is sent in front of the text, and code writes that."""
     gap: int | None = None
     """By how many tokens the request was too long, where the provider said so."""
     retries: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ class SummaryTask(Struct, frozen=True, kw_only=True):
     """Kinds of attachments that come back by themselves."""
 
     def instruction(self, part: str | None = None) -> str:
-        """What the model is told to do."""
+        """The instruction for the model."""
         first = self.scope.hidden[0]
         begins = next((words for block in first.said.blocks if (words := blocks.words_of(block))), "")
         return Compact.of(

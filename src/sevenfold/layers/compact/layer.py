@@ -184,7 +184,7 @@ class AheadJob(Struct, frozen=True):
     """A summary that is being made."""
 
     records: tuple[str, ...]
-    """What it stands for."""
+    """The records it replaces."""
     boundary: str | None
     epoch: str
 
@@ -228,7 +228,7 @@ class AheadSummary:
         self._c.run_aside(self._work(divided), self._done)
 
     def swap(self) -> Flow[None]:
-        """Use a summary that is ready, if it still stands for the beginning of the conversation."""
+        """Use a summary that is ready, if it still covers the beginning of the conversation."""
         if self._job is None:
             return
         job, ready, items = self._job, self._ready, self._c.transcript.view.items

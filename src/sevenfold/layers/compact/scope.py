@@ -26,7 +26,7 @@ class Scope(Struct, frozen=True):
     """A conversation divided."""
 
     hidden: tuple[Item, ...]
-    """What the summary stands for."""
+    """What the summary replaces."""
     kept: tuple[Item, ...] = ()
     span: Span = "whole"
     before: int = 0

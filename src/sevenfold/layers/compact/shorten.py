@@ -26,14 +26,14 @@ Tokens = Callable[[Weight], float]
 """Tells how many tokens a weight is."""
 
 _SHARE = 0.2
-"""The part of the rounds to drop when nobody says how many tokens are too many."""
+"""The share of rounds to drop when it is not known how many tokens are too many."""
 _LONGEST = 1 << 24
 
 
 def lean(items: Iterable[Item], restored: frozenset[str] = frozenset()) -> list[Item]:
     """The records without pictures, reasoning and errors of ours, and without what is restored anyway.
 
-    What a program put on the user's side is marked as such, so that nobody takes it for the user's words.
+    What a program put on the user's side is marked as such, so that it is not taken for the user's words.
     ``restored`` names the kinds of attachments that a compaction puts back from their source.
     """
     kept: list[Item] = []

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 SOURCE = "session_memory"
 WAIT_SECONDS = 15.0
-"""How long a compaction waits for an update that is under way…"""
+"""How long a compaction waits for an update that is under way."""
 DEAD_SECONDS = 60.0
-"""…unless it has been under way for so long that nobody believes in it any more."""
+"""After so long an update counts as dead, and is not waited for."""
 
 
 class Notes:
@@ -208,7 +208,7 @@ class NotesKeeper:
         return changed if isinstance(changed, Failure) else Updated(changed, covered, boundary)
 
     def extract(self) -> Updated | Failure:
-        """An update that asks nobody: what code finds in the record."""
+        """An update without a model call: what code finds in the record."""
         view = self._c.transcript.view
         found = notes.apply(NotesText(), notes_of(view.items))
         if isinstance(found, Failure):
@@ -344,7 +344,7 @@ class NotesKeeper:
             yield from self._look(found)
 
     def would_serve(self, most: int) -> bool:
-        """Would they serve, as far as is known? What is not known yet is found out beside the conversation."""
+        """Would they serve, as far as is known? What is not known yet is looked up in the background."""
         found = self._candidate(most)
         if isinstance(found, str):
             return False

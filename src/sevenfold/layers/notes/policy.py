@@ -46,7 +46,7 @@ SECTIONS: Mapping[str, str] = {
     "Worklog": "Step by step what was done, a few words each.",
 }
 _LITERAL = frozenset({"path", "address", "id", "hash", "mail", "ticket"})
-"""Kinds of identifiers nobody works out or rounds: they were read somewhere."""
+"""Kinds of identifiers that are read somewhere, never computed or rounded."""
 _HEADER = re.compile(r"^# (.+?)\s*$", re.MULTILINE)
 _CHANGED = re.compile(r'<section name="([^"\n]{1,80})">\n?(.*?)\n?</section>', re.DOTALL)
 _NO_CHANGE = re.compile(r"<no-changes\s*/?>", re.IGNORECASE)
@@ -74,7 +74,7 @@ class NotesText(Struct, frozen=True):
 
 
 def read(text: str) -> NotesText:
-    """Notes from a file, whatever was done to it: what stands under a known header is its section's."""
+    """Notes from a file, whatever was done to it: what is under a known header belongs to its section."""
     found: dict[str, str] = {}
     headers = list(_HEADER.finditer(text))
     for place, header in enumerate(headers):
@@ -117,7 +117,7 @@ def due(since: Since, window: Window, pause: int = 1) -> bool:
 
 
 def instruction(notes: NotesText, window: Window, count: Count) -> str:
-    """What the model is told when the notes are to be brought up to date."""
+    """The instruction for an update of the notes."""
     return NotesUpdate(
         limit=window.budget(SECTION_TOKENS),
         total=window.budget(TOTAL_TOKENS),
