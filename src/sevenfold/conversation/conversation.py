@@ -38,6 +38,7 @@ from sevenfold.conversation.options import (
     lifetimes_for,
     window_for,
 )
+from sevenfold.conversation.provider_edits import EDITS, asking
 from sevenfold.conversation.queries import Finder
 from sevenfold.conversation.reads import Reads
 from sevenfold.conversation.request import (
@@ -137,7 +138,7 @@ class Conversation:
         self.autonomous: Callable[[], bool] = lambda: False
         """Does the work go on with no user to answer questions?"""
         self._begin_epoch(
-            frame or frame_for(options, profile, self.window, self.settings, self.kinds),
+            frame or frame_for(options, profile, self.settings),
             lifetimes_for(options, profile, self._current),
         )
         self.seen = self.size()
@@ -189,6 +190,8 @@ class Conversation:
         view = self.transcript.view
         kept = Lifetimes(**view.epoch.lifetimes) if view.epoch else lifetimes
         cold = self.idle_seconds() > SECONDS[kept.tail]
+        if view.epoch is not None and EDITS in view.epoch.settings:
+            frame = asking(self, frame)
         return enter(view, frame, lifetimes, self.profile, cold=cold)
 
     def refresh(self) -> None:
@@ -397,6 +400,7 @@ class Conversation:
         """Open a new epoch with other parts before the messages; the loss of the cache is announced."""
         self.frame, self.lifetimes = frame, lifetimes or self.lifetimes
         self.wanted, self.amended = frame, None
+        self.edited = self.cleared_uses = 0
         self.gauge = self.gauge.opened(*frame.tools, *frame.system)
         self.open_epoch(reason, drops_thinking=self.profile.thinking.bound)
 

@@ -27,6 +27,18 @@ class OldResult(Struct, frozen=True):
     """Tokens that remain of it when it is cleared."""
 
 
+class ProviderCut(Struct, frozen=True):
+    """What the provider would clear if it were asked to from now on."""
+
+    tokens: int
+    behind: int
+    """Tokens behind the last result it clears: they are written again whenever the cut moves."""
+    growth: int
+    """Tokens that a request adds, about."""
+    moves: float
+    """How often the cut moves, per request."""
+
+
 class ClearingMoment(Struct, frozen=True, kw_only=True):
     """Everything the planner looks at."""
 
@@ -62,6 +74,10 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
     """The provider clears by itself in this epoch…"""
     edited: int = 0
     """…and leaves out so many tokens already: of the oldest results, which go first here as well."""
+    near: bool = False
+    """The provider could be asked to clear in this epoch, and the size at which it would has come."""
+    cut: ProviderCut | None = None
+    """What it would clear then; None if that is too little."""
     compacts: bool = False
     """A compaction could be made instead."""
     wire: int = 0
@@ -86,7 +102,7 @@ class Plan(Struct, frozen=True):
     rule: str
     chosen: str = "nothing"
     cause: str = ""
-    """Which of the rules above it was: room, full, pause or size."""
+    """Which rule it was: room, full, pause, provider or size."""
     targets: tuple[str, ...] = ()
     tokens: int = 0
     usd: float | None = None

@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.conversation.flow import Ask, Flow
+from sevenfold.conversation.provider_edits import EDITS
 from sevenfold.errors import Aborted, ModelError, PromptTooLong
 from sevenfold.layers.compact import shorten, summary
 from sevenfold.layers.compact.scope import Scope
@@ -247,7 +248,7 @@ def _plain(model: Profile, messages: Sequence[bytes]) -> Call:
 def _without_edits(frame: Frame, profile: Profile) -> Frame:
     """The provider takes its own edits and a compaction not together."""
     betas = {*frame.betas, *filter(None, [profile.betas.on_demand_compaction])} - {profile.betas.edits}
-    kept = tuple((name, raw) for name, raw in frame.settings if name != "context_management")
+    kept = tuple((name, raw) for name, raw in frame.settings if name != EDITS)
     return replace(frame, settings=kept, betas=tuple(sorted(betas)))
 
 
