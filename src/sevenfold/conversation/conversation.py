@@ -392,8 +392,8 @@ class Conversation:
             self._due = None
             if again:
                 self._out = None
-            keeps = isinstance(error, Aborted) and self.keeps_cut_off
-            self.cut_off = _spoken(error.partial) if keeps else None
+            keeps, partial = isinstance(error, Aborted) and self.keeps_cut_off, error.partial
+            self.cut_off = partial if keeps and isinstance(partial, Answer) and not partial.blank else None
             if self.cut_off is not None:
                 self.interrupted(self.cut_off)
             events.failed(self, error, request, again=again, kept=self.cut_off is not None)
@@ -594,9 +594,3 @@ class Conversation:
     def close(self) -> None:
         """Let others write."""
         self.transcript.close()
-
-
-def _spoken(partial: object) -> Answer | None:
-    """The beginning of an answer, if anything can be kept of it."""
-    spoke = isinstance(partial, Answer) and not all(block.blank for block in partial.blocks)
-    return partial if spoke and isinstance(partial, Answer) else None
