@@ -88,6 +88,11 @@ UNDER_WAY = (
 class Conversation:
     """What a user and a model say to each other, kept within the window. Thread-safe, one call at a time."""
 
+    keeps_cut_off = False
+    """Whether the beginning of an answer the user interrupts becomes part of the conversation."""
+    cut_off: Answer | None = None
+    """What was kept of the last answer, if it was interrupted."""
+
     def __init__(
         self,
         transcript: Transcript,
@@ -134,10 +139,6 @@ class Conversation:
         self._due: Pending | None = None
         self._out: tuple[Pending, Prepared] | None = None
         self._flagged = transcript.view.boundary or ""
-        self.keeps_cut_off = False
-        """Whether the beginning of an answer the user interrupts becomes part of the conversation."""
-        self.cut_off: Answer | None = None
-        """What was kept of the last answer, if it was interrupted."""
         self.autonomous: Callable[[], bool] = lambda: False
         """Does the work go on with no user to answer questions?"""
         self._begin_epoch(
