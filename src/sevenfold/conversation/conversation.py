@@ -38,7 +38,7 @@ from sevenfold.conversation.options import (
     lifetimes_for,
     window_for,
 )
-from sevenfold.conversation.provider_edits import EDITS, asking
+from sevenfold.conversation.provider_edits import asking
 from sevenfold.conversation.queries import Finder
 from sevenfold.conversation.reads import Reads
 from sevenfold.conversation.request import (
@@ -69,7 +69,7 @@ from sevenfold.record.log import Answer
 from sevenfold.record.tokens import Estimator
 from sevenfold.record.weight import NOTHING, Weight, measure, opening
 from sevenfold.request import price
-from sevenfold.request.frame import Frame
+from sevenfold.request.frame import EDITS, Frame
 from sevenfold.request.plan import Lifetimes, Sizes, Tail
 from sevenfold.request.sources import source as rules_of
 from sevenfold.request.watch import SECONDS, Watched

@@ -15,7 +15,6 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation.provider_edits import EDITS, spared
 from sevenfold.profiles import Profile
 from sevenfold.prompts.context import Replaced
 from sevenfold.record import blocks
@@ -24,7 +23,7 @@ from sevenfold.record.decisions import Amended, Epoch, MicrocompactMetadata
 from sevenfold.record.gauge import Gauge
 from sevenfold.record.layout import Measured
 from sevenfold.record.view import View
-from sevenfold.request.frame import Frame, tool_name
+from sevenfold.request.frame import EDITS, Frame, spared, tool_name
 from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import BETWEEN, announcement
 

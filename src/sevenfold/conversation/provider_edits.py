@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec.structs import replace
 
 from sevenfold.ports import Reply
@@ -20,15 +19,13 @@ from sevenfold.record.decisions import Epoch
 from sevenfold.record.usage import counted
 from sevenfold.record.window import Window
 from sevenfold.record.wire import Message
-from sevenfold.request.frame import Frame
+from sevenfold.request.frame import EDITS, Frame, spared
 from sevenfold.request.plan import Tail, edge_of
 from sevenfold.settings import Settings
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
-EDITS = "context_management"
-"""The field of a request that asks for it."""
 REPRODUCIBLE = frozenset({"read", "shell", "search", "web", "edit", "write"})
 """Kinds of tools whose results can be had again; what any other tool said stays."""
 BULKY_INPUTS = frozenset({"edit", "write"})
@@ -101,12 +98,6 @@ def protect_results(c: Conversation) -> None:
     held = dict(c.frame.settings).get(EDITS)
     if managed is not None and held is not None and spared(encode_json(managed)) - spared(held):
         ask(c, "settings")
-
-
-def spared(edits: bytes) -> set[str]:
-    """Tools whose results the provider leaves alone."""
-    decoded: dict[str, Any] = msgspec.json.decode(edits)
-    return {name for edit in decoded.get("edits") or () for name in edit.get("exclude_tools") or ()}
 
 
 def taken_out(reply: Reply) -> int:

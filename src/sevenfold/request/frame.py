@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -17,6 +18,9 @@ from sevenfold.errors import InputError
 from sevenfold.record.blocks import THINKING, Block, encode_json, read_field
 from sevenfold.record.wire import Message
 from sevenfold.request.sections import SystemPrompt
+
+EDITS = "context_management"
+"""The setting that asks the provider to clear by itself."""
 
 
 class Marker(Struct, frozen=True):
@@ -137,6 +141,12 @@ def marked(block: bytes, ttl: str) -> bytes:
 def markable(block: Block) -> bool:
     """May a marker stand on this block?"""
     return block.kind not in THINKING and block.kind != "cache_edits" and not block.blank
+
+
+def spared(edits: bytes) -> set[str]:
+    """Tools whose results the provider's own edits leave alone."""
+    decoded: dict[str, Any] = msgspec.json.decode(edits)
+    return {name for edit in decoded.get("edits") or () for name in edit.get("exclude_tools") or ()}
 
 
 def tool_name(raw: bytes) -> str:

@@ -17,7 +17,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.conversation.flow import Ask, Flow
-from sevenfold.conversation.provider_edits import EDITS
 from sevenfold.errors import Aborted, ModelError, PromptTooLong
 from sevenfold.layers.compact import shorten, summary
 from sevenfold.layers.compact.scope import Scope
@@ -32,7 +31,7 @@ from sevenfold.record.usage import Usage
 from sevenfold.record.weight import Weight
 from sevenfold.record.wire import Message
 from sevenfold.request import price
-from sevenfold.request.frame import Frame, Marker, assemble
+from sevenfold.request.frame import EDITS, Frame, Marker, assemble
 
 if TYPE_CHECKING:
     from sevenfold.conversation.fork import Fork
