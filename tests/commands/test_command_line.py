@@ -18,6 +18,7 @@ Capsys = pytest.CaptureFixture[str]
 READERS = [
     ("recall", "{}", "tide"),
     ("audit", "{}"),
+    ("diff-request", "{}", "{}"),
     ("compact", "{}"),
     ("compact", "{}", "--in-place"),
     ("notes", "{}", "--update"),

@@ -30,7 +30,15 @@ from sevenfold.conversation.epoch import (
 )
 from sevenfold.conversation.events import Events
 from sevenfold.conversation.flow import Flow
-from sevenfold.conversation.history import Account, Past, answered_at, last_tail, past
+from sevenfold.conversation.history import (
+    Account,
+    LastRequest,
+    Past,
+    answered_at,
+    last_request,
+    last_sent,
+    past,
+)
 from sevenfold.conversation.options import (
     RequestOptions,
     against_long_lifetime,
@@ -62,7 +70,6 @@ from sevenfold.record import calls, redact
 from sevenfold.record.blocks import Block, read_field
 from sevenfold.record.blocks import text as block_of
 from sevenfold.record.decisions import Epoch, Request, Why
-from sevenfold.record.entries import Clearing
 from sevenfold.record.gauge import Check, Gauge, Size
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
@@ -164,7 +171,9 @@ class Conversation:
         transcript, log = self.transcript, self.transcript.log
         self.billed: price.Call | None = None
         self.watched = Watched()
-        self.tail: Tail | None = last_tail(log)
+        self.resumed: LastRequest | None = last_request(log)
+        """The newest request of an earlier run: what the first of this one is compared with. None once it was."""
+        self.tail: Tail | None = self.resumed.tail if self.resumed else None
         """Where the last answered request had its last cache marker."""
         self.account = Account.of(log)
         self.own_usd = 0.0
@@ -187,7 +196,7 @@ class Conversation:
         if entered.opens == ADOPTED:
             self.gauge = replace(self.gauge, overhead=None)
         if entered.opens and not transcript.read_only:
-            self.open_epoch(entered.opens, drops_thinking=entered.drops_thinking)
+            self.open_epoch(entered.opens, drops_thinking=entered.drops_thinking, announced=False)
             if entered.anew:
                 withdraw_changes(transcript)
 
@@ -406,12 +415,12 @@ class Conversation:
     # -- the epoch -------------------------------------------------------------------------------
 
     def reframe(self, frame: Frame, reason: str, *, lifetimes: Lifetimes | None = None) -> None:
-        """Open a new epoch with other parts before the messages; the loss of the cache is announced."""
+        """Open a new epoch with other parts before the messages."""
         self.frame, self.lifetimes = frame, lifetimes or self.lifetimes
         self.wanted, self.amended = frame, None
         self.edited = self.cleared_uses = 0
         self.gauge = self.gauge.opened(*frame.tools, *frame.system)
-        self.open_epoch(reason, drops_thinking=self.profile.thinking.bound)
+        self.open_epoch(reason, drops_thinking=self.profile.thinking.bound, announced=False)
 
     def return_to(self, epoch: Epoch) -> None:
         """Send again what preceded the messages in an earlier epoch of the same model."""
@@ -432,9 +441,15 @@ class Conversation:
         drops_thinking: bool = False,
         after: str | None = None,
         before: str | None = None,
+        announced: bool = True,
     ) -> Epoch:
-        """Open an epoch; reasoning is dropped if asked for, except up to ``after`` and from ``before`` on."""
-        self.announce(reason)
+        """Open an epoch; reasoning is dropped if asked for, except up to ``after`` and from ``before`` on.
+
+        ``announced`` is False for what a caller changed: then the cache watch names the part that differs.
+        """
+        if announced:
+            self.announce(reason)
+        self.billed = None
         made = epoch_record(self.frame, self.lifetimes, reason, drops_thinking)
         epoch = self.transcript.decide(
             replace(made, drops_thinking_after=after, drops_thinking_before=before)
@@ -467,14 +482,16 @@ class Conversation:
         self.announce("compact")
         self.frame = frame_of(epoch)
         self.gauge = self.gauge.opened(*self.frame.tools, *self.frame.system)
-        self.forget_tail()
+        self.tail = None
         self.edited = self.cleared_uses = 0
         self.opened.append(epoch)
         self.vouch()
 
-    def forget_tail(self) -> None:
-        """The messages are others now: where the last marker was says nothing any more."""
-        self.tail = None
+    def resume_watch(self, last: LastRequest) -> None:
+        """Let the cache watch go on from the last request of an earlier run."""
+        self.resumed = None
+        sent = last_sent(self.transcript.log, self.transcript.view, last)
+        self.watched = self.watched.resume(sent, last.usage)
 
     # -- the bill --------------------------------------------------------------------------------
 
@@ -539,22 +556,6 @@ class Conversation:
             return self.clock.now() - datetime.fromisoformat(self.answered_at).timestamp()
         except ValueError:
             return inf
-
-    def unsent(self) -> list[Item]:
-        """What no request has held yet."""
-        view = self.transcript.view
-        self.stock.follow(view)
-        newest = view.items_from(self.stock.answered + 1)
-        tip = self.account.tip
-        while isinstance(entry := view.entry(tip or ""), Clearing):
-            tip = entry.parent
-        sent = next((place for place, item in enumerate(newest) if item.said.uuid == tip), -1)
-        return newest[sent + 1 :]
-
-    def unsent_results(self) -> list[Block]:
-        """Tool results that no request has held yet."""
-        found = (block for item in self.unsent() if item.said.answers for block in item.shown)
-        return [block for block in found if block.kind == "tool_result"]
 
     # -- looking ---------------------------------------------------------------------------------
 

@@ -335,7 +335,7 @@ def _undo_compaction(c: Conversation) -> str:
     if before is not None:
         c.return_to(before)
     c.open_epoch("undo", drops_thinking=c.profile.thinking.bound, after=entry.logical_parent)
-    c.forget_tail()
+    c.tail = None
     return entry.uuid
 
 
@@ -356,7 +356,7 @@ def _redo_compaction(c: Conversation, boundary: str) -> None:
     if meanwhile is not None:
         # Last, so that cut off anywhere before it the request has too little reasoning, and is still a legal one.
         c.transcript.decide(Undone(decision=meanwhile.id))
-    c.forget_tail()
+    c.tail = None
 
 
 def _meanwhile(view: View, own: Epoch) -> Epoch | None:

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
 
+BINDING = frozenset({"model", "tool", "tool_order", "system", "message"})
+"""Causes of a change that make reasoning behind it invalid; it is not bound to settings or lifetimes."""
+
+
 class Considered(Struct, frozen=True):
     """What was weighed before a request, and what was chosen."""
 
@@ -112,7 +116,7 @@ def _mind_reasoning(c: Conversation, forecast: Forecast) -> None:
     Unless the caller that made the change vouched that what is left is valid.
     """
     thinks = c.profile.thinking.bound and c.transcript.view.weight.thoughts
-    if forecast.change and thinks and not c.vouched:
+    if forecast.change and forecast.change.cause in BINDING and thinks and not c.vouched:
         c.open_epoch(f"{forecast.change.part} changed", drops_thinking=True)
 
 
@@ -140,6 +144,8 @@ def _amend(c: Conversation) -> None:
 
 
 def _look(c: Conversation, markers: tuple[Marker, ...] = ()) -> Forecast:
+    if c.resumed is not None:
+        c.resume_watch(c.resumed)
     messages = tuple(c.transcript.view.messages())
     sending = Sent(c.frame, messages, c.lifetimes, c.clock.now(), markers)
     c.watched = c.watched.look(sending, c.profile)

@@ -80,10 +80,12 @@ class Frame(Struct, frozen=True):
 
     def parts(self) -> list[tuple[str, bytes]]:
         """Every part by name, in the order the cache sees them."""
-        named = [("model", self.model.encode()), ("betas", ",".join(self.betas).encode())]
-        named += [(f"setting {name}", raw) for name, raw in self.settings]
+        named = [("model", self.model.encode())]
         named += [(f"tool {tool_name(raw)}", raw) for raw in self.tools]
         named += [(f"system block {place + 1}", raw) for place, raw in enumerate(self.system)]
+        # A change of these leaves what is cached of tools and system, on providers that say so.
+        named.append(("betas", ",".join(self.betas).encode()))
+        named += [(f"setting {name}", raw) for name, raw in self.settings]
         return named
 
 
