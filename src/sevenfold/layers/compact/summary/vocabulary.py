@@ -1,4 +1,4 @@
-"""The one list of English words by which a claim is recognised: acts that are hard to take back, and words of leave.
+"""The one list of English words by which a claim is recognised: words of leave, acts, and what acts are done to.
 
 Entries are patterns set apart by white space; an underscore stands for a space. Other languages have no list.
 """
@@ -7,109 +7,132 @@ from __future__ import annotations
 
 import re
 
-# What an act must be done to for it to count (anything, or one of the OBJECTS), its verbs | its nouns. Behind a slash
-# is an irregular participle; a plus joins a verb and the particle that may follow its object.
+# One kind of act per line: its verbs | its nouns. With "!" it counts whatever it is done to, with "?" only if that is
+# SENSITIVE, else if it is one of the ASSETS, too, or leave was given; with "." also where nothing is said of that. A
+# slash: the participle; a plus: a particle. A line that is indented continues the one before it.
 ACTS = """
-any       delete erase wipe purge destroy truncate shred decommission | deletion removal erasure destruction
-data      remove drop clear empty prune discard abandon flush get/got+rid+of throw/thrown+away archive | cleanup
-any       push force-push                                             | push force-push
-branches  merge squash rebase amend rewrite/rewritten                 | merge
-any       deploy redeploy ship publish launch release open-source roll+out go+live | deployment deploy rollout release
-any       migrate                                                     | migration
-data      revert reset/reset restore roll+back withdraw/withdrawn downgrade | rollback
-any       overwrite/overwritten anonymise anonymize bulk-update leak  |
-any       email mail tweet reply announce                             |
-public    send/sent post forward upload export sync share paste hand  |
-any       pay/paid buy/bought purchase refund wire spend/spent sell/sold donate charge | purchase payment payout refund
-any       transfer                                                    | transfer charges
-contracts order book submit file provision subscribe accept sign      | submission acceptance
-any       cancel terminate unsubscribe ban suspend                    | cancellation termination
-tracker   close lock approve self-approve answer vote                 | closure
-machines  stop kill abort shut/shut+down take/taken+down take/taken+offline restart reboot bounce | shutdown restart
-any       revoke rotate invalidate deactivate                         | revocation rotation
-access    change replace set/set point switch grant give/given raise expose reveal print commit make/made open |
-machines  move upgrade double scale                                   | upgrade
-guards    disable turn+off switch+off bypass skip ignore override silence mute waive dismiss lift remove drop |
-system    install uninstall execute run/run pipe format reformat upgrade | upgrade
+delete remove erase wipe purge destroy truncate shred hard-delete! drop clear empty prune discard abandon flush
+    archive retire decommission! scrub get/got+rid throw/thrown+away tear/torn+down blow/blown+away pull+from
+    unpublish! | deletion removal erasure destruction purge cleanup
+push. force-push! merge. squash rebase amend rewrite/rewritten | push force-push! merge
+deploy! redeploy! ship! publish! republish! launch release roll+out! go+live! open-source! | deployment! deploy!
+    rollout! release launch
+migrate | migration
+revert reset/reset restore roll+back withdraw/withdrawn downgrade | rollback!
+overwrite/overwritten anonymise anonymize bulk-update! reinstall flash leak! | reinstall
+email! mail! tweet! announce! message reply? send/sent? post? forward? upload? share? paste? export? sync? hand?
+    print? reveal? disclose expose | announcement
+pay? buy/bought! purchase! refund! reimburse! wire! spend/spent sell/sold! donate! charge transfer order? book?
+    hire! | purchase! payment payout! refund! transfer charges
+accept sign submit provision subscribe renew | submission acceptance renewal
+cancel terminate unsubscribe! ban! suspend | cancellation termination suspension
+close lock approve self-approve! vote answer? mark? file? | closure
+stop kill abort shut/shut+down shut/shut+off take/taken+down take/taken+offline restart reboot! bounce halt |
+    shutdown restart reboot!
+revoke! rotate invalidate deactivate | revocation! rotation
+grant give/given? raise? make/made? open? change? replace? set/set? point? switch? swap? move? upgrade scale? |
+    upgrade
+disable turn+off switch+off bypass skip? ignore? override silence mute dismiss lift waive! | bypass
+install? uninstall execute run/run? pipe format reformat! | installation
 """
-OBJECTS = r"""
-data      file folder directory tree data database db schema table branch tag bucket backup snapshot volume disk
-data      server cluster instance account customer user log history queue cache redis job stash repo repository token
-data      secret credential password changes edits commit work uploads release main balance production store archive
-data      rule dump comments PATH
-branches  branch pr request main master develop trunk upstream commit history customers duplicates today everything
-branches  PATH
-public    key token password secret credential customer subscriber public vendor contractor supplier auditor press
-public    slack twitter forum channel newsletter list issue internet dump database log reminder name behalf account
-public    intern source_code customer_email
-contracts contract agreement terms licence license renewal tax tax_form flight laptop ticket complaint application app
-contracts machine review purchase policy insurance lease
-tracker   issue ticket pr request discussion thread account proposal prompt helpdesk
-machines  server host prod[\w-]* machine cluster node instance worker process job service site shop production
-machines  database region run session import export queue postgres plan tier capacity
-access    password key secret credential certificate token dns mx dns_record mx_record domain traffic admin owner root
-access    superuser rights access role permission price public world-readable internet firewall database .env PATH
-guards    authentication authorisation login tls ssl certificate verification encryption firewall protection
-guards    rate_limiting limiter 2fa mfa two-factor monitoring alert alarm pager rotation backup prompt confirmation
-guards    review scan scanner ci sandbox hook restriction approval antivirus ci_check health_check security_check
-guards    certificate_check
-system    system kernel sudo root binary untrusted unsigned sandbox bash antivirus dist-upgrade disk drive partition
-system    volume server host postgresql python script migration PATH
+# What may be lost or belongs to others…
+ASSETS = r"""
+data database db table schema index topic file folder directory bucket backup snapshot volume disk drive partition
+archive log trail history queue cache dump branch tag develop trunk remote repo repository commit pr
+(pull|merge|change)_request project organisation workspace stash ticket issue discussion thread comments server host
+machine laptop device vm instance cluster node worker environment staging region service site shop website app network
+job process session experiment system kernel firmware gateway broker package release record account tenant user
+document article calendar meeting flight hotel order tax_form paper application complaint proposal binary sandbox
+alert alarm pager rule review scan scanner ci hook changes edits work limiter limiting everything all
+[~.\w-]*/[\w./*-]+
+"""
+# …and what hurts wherever it is touched: what is live, money, credentials and rights, safeguards, the world outside.
+SENSITIVE = r"""
+production prod[\w-]* live customer client subscriber patient employee staff company vendor supplier contractor
+partner auditor press journalist lawyer candidate landlord agency bank everyone everybody public world internet
+twitter linkedin slack facebook forum channel newsletter mailing_list intranet behalf money invoice euro dollar
+[$€£][\d.,]+ card balance bill licence license seat subscription contract agreement terms quote lease insurance tier
+capacity password passphrase key secret credential certificate token .env role right access admin owner root superuser
+world-readable dns mx domain traffic firewall authentication authorisation authorization login tls ssl verification
+encryption protection 2fa mfa two-factor vpn monitoring restriction prompt safeguard freeze antivirus main master
+upstream origin sudo commandline unsigned untrusted downloaded
+"""
+# What work on a program or a text produces. None of it is lost for good, and a claim about it is none.
+PRODUCTS = r"""
+function method class module variable parameter argument import line comment docstring constant field column row cell
+label button icon page dialog modal panel menu header footer title heading section paragraph sentence word wording
+text typo style colour color theme layout font padding animation chart plot diagram axis widget component window view
+tests? suite fixture mock case script helper parser linter plugin type interface api endpoint handler callback
+template snippet example demo draft docs? documentation readme changelog notes guide tutorial summary description
+checklist plan strategy approach design idea naming option flag setting value default loop counter timer timeout
+statement call expression string number array dict dictionary element item stack socket connection cursor handle lock
+buffer event bus output input selection focus warning error exception message query filter syntax support dependency
+local(ly)? dev dry mock dummy simulation container spreadsheet sort way reason copy
 """
 COMMANDS = r"""
-\brm_-\w*[rf]\w* \bgit_push\b.*(--force|-f\b) \bgit_(reset_--hard|clean_-\w*f|checkout_\.) \bfilter-branch --force\b
+\brm_-\w*[rf]\w* \bgit_push\b.*(--force|-f\b) \bgit_(reset_--hard|clean_-\w*f|checkout_\.) \bfilter-branch\b --force\b
 --no-verify\b \b(drop|truncate)_(table|database|schema)\b \bterraform_destroy\b \bkubectl_delete\b \bchmod_(-R_)?777\b
 \b(curl|wget)\b.*\|\s*(ba|z)?sh\b \bdd_if= \bmkfs \bsudo\b
 """
+# Verbs by which the user gives leave, and by which they ask, decide or say.
 GIVES = """
-approve[sd]? authori[sz]e[sd]? allow(s|ed)? permit(s|ted)? ok(ay)?(s|'?e?d)? clear(s|ed) agree[sd]? consent(s|ed)?
-confirm(s|ed)? accept(s|ed)? sign(s|ed)?_off decide[sd]? trust(s|ed)? green-?lit delegated let_us_know
-(is|was|are|were)_(fine|ok|okay|happy) has_no_(objections?|problems?|issues?)
+approve[sd]?(_of)? authori[sz]e[sd]? allow(s|ed)? permit(s|ted)? ok(ay)?(s|'?e?d) clear(s|ed) consent(s|ed)?
+sign(s|ed)?_off(_on)? green-?lit green-?lights? trust(s|ed)? delegate[sd]? grant(s|ed)?
 """
-ORDERS = """
+ASKS = """
 ask(s|ed)? request(s|ed)? tells? told instruct(s|ed)? order(s|ed)? direct(s|ed)? want(s|ed)? wish(es|ed)? cho(se|oses)
-demand(s|ed)? insist(s|ed)? would_like
+demand(s|ed)? insist(s|ed)? would_like decide[sd]? agree[sd]? confirm(s|ed)? accept(s|ed)? let_(us|me)_know sa(id|ys)
+stated wrote answered replied indicated signal+ed
+((is|was|are|were)_)?(fine|ok|okay|happy|good|comfortable|on_board|all_right)_(with|for|if|to)
+has_no_(objections?|problems?|issues?)
 """
-SAYS = "sa(id|ys) stated wrote writes answered replied mentioned indicated signal+ed"
 LEAVE = """
-permission approvals? authori[sz]ation consent go-ahead green_light sign-?off clearance the_ok(ay)? blessing leave nod
-authority instructions? orders?_(to|from|by) request decisions? thumbs_up agreement consensus wish all-clear free_hand
-autonomy waiver
+permissions? approvals? authori[sz]ation consent go-ahead green_light sign-?off clearance the_ok(ay)? their_ok(ay)?
+user's_ok(ay)? blessing ok(ay)? leave nod authority thumbs_up all-clear free_hand autonomy waiver the_go the_right
 """
-HAS = """
-ga?ve gives? given granted got ha[sv]e? obtained with received there_is user('s)? by per under on at earlier following
-"""
-BLANKET = "waived free_hand full_autonomy carte_blanche whatever_is_needed approval_for_everything"
+WISH = "instructions? requests? orders? decisions? wish(es)? agreement direction"
+BLANKET = (
+    "waived free_hand full_autonomy carte_blanche whatever_is_needed any_command approval_for_everything"
+)
+# What makes a sentence deny, ask or suppose rather than claim.
 DENIES = r"""
-not? never neither nor none nothing nobody without_(the_user|user|any|approval|permission|consent) reject\w+ \w+n't
-den(y|ies|ied) declin\w+ refus\w+ forb\w+ veto\w* prohibit\w* disallow\w* object\w* oppose\w* yet_to lacks?
-(is|are|was|were)_against (is|are|still)_outstanding await\w* ruled_out off_limits left_alone hold_off held_off
-stopped prevent\w* postpon\w+ would_rather rather_not mistake turned_down wait_for unclear clarified wonder\w*
-withdrew to_be_asked (get|seek|need)_the_user's
-(needs?|requires?|required)_(the|an?|explicit|user|confirmation|approval)
-(user_asks?|user_asked|know)(_\w+){0,2}_(whether|if|how|why|what|who|which|when|where|about|before)
+not? never neither nor none nothing nobody \w+n't without_(the_user|user|any|approval|permission|consent) cannot
+lacks? yet_to (still_)?open: den(y|ies|ied) declin\w+ refus\w+ reject\w+ forb\w+ veto\w* prohibit\w* withdrew
+ruled_out outstanding (still|is)_pending await\w* wait\w*
+(needs?|requires?|required|get|seek|ask_for)_((the|an?|explicit|user|user's)_)*(confirmation|approval|permission|consent|order|ok)
 """
 DENIES_NOTHING = r"""
 no_(objections?|problems?|issues?) no_((further|more)_)?(confirmations?|approvals?)_(is|are)_(needed|required)
-without_(asking|waiting|((a|any)_)?(review|fix|confirmation|approval)) (not|\w+n't)_(mind|care|only|just)
+without_(asking|waiting|((a|any)_)?(further_)?(review|fix|confirmation|approval)) (not|\w+n't)_(mind|care|only|just)
 """
-# Words that may follow a noun that ends its phrase, and a verb that is not part of a noun.
-AFTER_A_NOUN = r"""
-and or but of on in from to for with that which who at by before after older over as into under without outside
-against right now today tonight tomorrow is are was were be can may could should will has have had so again once until
-when if whenever while via about anyway off down out public offline straight myself made taken withdrawn rewritten
-this the they we i it you because not even_though next last through during #?\d+ \w+ed \w+ly
+SUPPOSES = (
+    "if once unless until when whenever whether after before as_soon_as in_case provided should would must"
+)
+# Words that end a phrase, and those that begin a clause of its own.
+SMALL = r"""
+a an the this that these those all every any some each both and or but of on in from to for with at by over under as
+into onto out off up down through during against via about per than is are was were be been being can may could should
+will must shall has have had do does did get gets i me my we us our you your it its they them their he she his her so
+too also again now today tonight tomorrow yesterday soon anyway immediately right straight public offline once until
+when if whenever while before after because older newer longer more less without outside across between around along
 """
-AFTER_A_VERB = "the an? it them this that all every to with anyway now today everything and or as"
-# Words between a verb of asking and what is asked for.
-BETWEEN = r"""
-me us we i you it that the an? any all this these to for on of with over so yes please go ahead and just then now also
-assistant agent is was fine right okay ok have using use run running do apply \w+ly (plan|proposal|decision|idea)_to
-feel_free
+TURNS = """
+whether if how why what who which when where while before after because since until unless once so_that instead rather
+than whenever
 """
+NEGATIONS = "no not never nothing none neither cannot against"
+AGAINST = "without stop avoid before until unless dont ask"
+# After these a word is a verb and no noun; with these a participle is passive, or is not; these begin a statement.
+INTO = "to can may could should must will shall and or then please just ahead"
+DOING = "of with us me for on to it"
+BE = "be being been get gets getting have"
+WAS = "be being been get gets getting have is are was were i we"
+NO_PASSIVE = "the a an all is are was were has had have"
+STATES = "is are was were has had"
+FILLERS = "go ahead please just yes sure"
+PLANS = "plan proposal idea suggestion decision"
 # Small words by which English is told from other languages.
 ENGLISH = "the a to of and is it for with that this user you please can do yes no ok go"
-SUPPOSES = "if once unless until when whenever whether after before as_soon_as in_case provided"
 
 
 def any_of(entries: str) -> str:
