@@ -16,9 +16,8 @@ from msgspec import Struct
 
 from sevenfold.layers.compact.summary import vocabulary
 from sevenfold.layers.compact.summary.vocabulary import any_of
+from sevenfold.layers.compact.summary.vocabulary import word_set as _set
 
-COMMAND: Final = re.compile(any_of(vocabulary.COMMANDS), re.IGNORECASE)
-"""Command lines that do such a thing, whatever is said about them."""
 _COMMANDED: Final = "commandline"
 _TOKEN: Final = re.compile(r"[$€£]?\w(?:[\w'./#*+-]*\w)?|\.env|[~.]?/[\w./*-]+|[^\w\s]")
 _WORD: Final = re.compile("[a-z'-]+")
@@ -61,7 +60,7 @@ class Phrase:
     """The words of a sentence, or of a part of one, and whether they give ``leave`` or only ask."""
 
     def __init__(self, text: str, *, leave: bool = False) -> None:
-        text = _FORCE_PUSH.sub("force-push", COMMAND.sub(f" {_COMMANDED} ", text))
+        text = _FORCE_PUSH.sub("force-push", command().sub(f" {_COMMANDED} ", text))
         self._words = _TOKEN.findall(text.lower().replace("’", "'"))
         self._leave = leave
 
@@ -217,14 +216,21 @@ class Phrase:
         """Refunds are a feature, a refund is an act, and so is the migration if nothing is stated about it."""
         near = self._words[max(0, place - 3) : place]
         several = self._words[place].endswith("s") and not (_set("SMALL") - _set("INTO")).intersection(near)
-        return (several and not self._leave) or self._words[place + 1 : place + 2] in _STATED
+        return (several and not self._leave) or not _set("STATES").isdisjoint(
+            self._words[place + 1 : place + 2]
+        )
 
     def _clause(self, place: int) -> int:
         return next((n + 1 for n in range(place - 1, -1, -1) if self._words[n] in ".;:,"), 0)
 
 
 _DETERMINED: Final = [[word] for word in ("the", "a", "an", "our", "my", "this")]
-_STATED: Final = [[word] for word in vocabulary.STATES.split()]
+
+
+@cache
+def command() -> re.Pattern[str]:
+    """Command lines that do such a thing, whatever is said about them."""
+    return re.compile(any_of("COMMANDS"), re.IGNORECASE)
 
 
 def _negates(word: str) -> bool:
@@ -236,18 +242,9 @@ def _content(word: str) -> bool:
 
 
 @cache
-def _set(name: str) -> frozenset[str]:
-    return frozenset(getattr(vocabulary, name).split())
-
-
-@cache
 def _nouns() -> tuple[tuple[int, re.Pattern[str]], ...]:
-    lists = (
-        (SENSITIVE, vocabulary.SENSITIVE),
-        (PRODUCT, vocabulary.PRODUCTS),
-        (VALUED, vocabulary.ASSETS),
-    )
-    return tuple((value, re.compile(rf"{any_of(entries)}(?:e?s)?")) for value, entries in lists)
+    lists = ((SENSITIVE, "SENSITIVE"), (PRODUCT, "PRODUCTS"), (VALUED, "ASSETS"))
+    return tuple((value, re.compile(rf"{any_of(name)}(?:e?s)?")) for value, name in lists)
 
 
 @cache
@@ -259,7 +256,7 @@ def _worth(words: str) -> int:
 def _acts() -> Mapping[str, Sequence[Act]]:
     """Every form of every word of the list."""
     found: dict[str, list[Act]] = {}
-    for line in re.sub(r"\n +", " ", vocabulary.ACTS.strip()).splitlines():
+    for line in re.sub(r"\n +", " ", vocabulary.text("ACTS")).splitlines():
         verbs, _, nouns = line.partition("|")
         kind = Kind(tuple({name[:5].rstrip("e") for name in re.findall(r"(?<![/+])\b[a-z-]{3,}", line)}))
         for entry in verbs.split():

@@ -13,64 +13,15 @@ from functools import partial
 
 from msgspec import Struct
 
-from sevenfold.layers.compact.summary import quotations, vocabulary
-from sevenfold.layers.compact.summary.acts import COMMAND, Found, Phrase
+from sevenfold.layers.compact.summary import quotations
+from sevenfold.layers.compact.summary.acts import Found, Phrase, command
 from sevenfold.layers.compact.summary.evidence import Evidence, in_english
 from sevenfold.layers.compact.summary.quotations import Quotation, substituted
-from sevenfold.layers.compact.summary.vocabulary import any_of, words
+from sevenfold.layers.compact.summary.vocabulary import phrase, word
 
 MARK = "[not in the record]"
 
 
-def _pattern(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(patterns), re.IGNORECASE)
-
-
-_GIVES, _ASKS = any_of(vocabulary.GIVES), any_of(vocabulary.ASKS)
-_LEAVE, _WISH = any_of(vocabulary.LEAVE), any_of(vocabulary.WISH)
-_USER = r"\b(?:the )?user(?:'s)?\b"
-_WHO = rf"(?:{_USER}|\bthey\b|\bshe\b|\bhe\b)"
-_BARELY = r"(?:(?:has|have|had|already|also|then|now|just|later|again|since|'ve|\w+ly|\([^)]*\))\s+)*"
-_IS = r"\b(?:is|are|was|were|been)\s+(?:\w+ly\s+|already\s+)?"
-_TO = r"(?:\s+[\w'-]+){0,3}?\s+"
-_SPEAKS = _pattern(
-    rf"{_WHO}\s+{_BARELY}(?:ga?ve|gives|given|granted)\b(?:{_TO})?\b{_LEAVE}\b(?P<gives>)",
-    rf"{_WHO}\s+{_BARELY}(?:(?P<leave>{_GIVES})|{_ASKS})\b",
-    rf"(?:\b(?:we|i)\s+(?:were|was|have been|am|are)|\b(?:i|we)'(?:ve been|m|re))\s+(?:\w+ly\s+)?"
-    rf"(?:(?P<let>{_GIVES}|given(?:{_TO})?\b{_LEAVE})|{_ASKS})\b(?: by the user)?",
-    r"\b(?:(?:is|'s)\s+)?(?:ok|okay|fine|all right|agreed|decided) (?:with|by) the user\b(?P<fine>)",
-    rf"(?:{_USER}\W*|\bfrom the user\W*)(?:[\w-]+\s+)?(?:{_LEAVE}|{_WISH})(?: from the user)?"
-    rf"(?:\s+(?:is|was)(?: clear)?|\s+covers?)?\b(?P<wish>)",
-    rf"\b(?:{_LEAVE}|{_WISH}) from the user\b|{_USER}\W{{0,3}}(?=:)",
-)
-"""Somebody with authority speaks; what follows is what is asked for or allowed."""
-_GIVEN = _pattern(
-    rf"\b(?:ga?ve|gives?|given|granted|got|ha[sv]e?|obtained|with|received|there is|by|per|under|on|at|"
-    rf"following|has)(?:\s+[\w']+){{0,4}}?\s+(?:{_LEAVE}|{_WISH})\b",
-    rf"{_USER}\s+(?:\w+\s+)?(?:{_LEAVE}|{_WISH})\b",
-    rf"\b(?:{_LEAVE}|{_WISH})(?: so far| granted| given| \(user\))?[\s*]*:",
-    rf"\b{_LEAVE}\b.{{0,60}}?\b(?:obtained|given|granted|received|came|delegated|in place)\b",
-    r"(?:\b(?:is|are|was|were|been)\s+(?:\w+ly\s+)?|[:(–—-]\s*|\A\W*)"
-    r"(?:approved|authori[sz]ed|signed off|okayed|agreed|settled|understood)\b",
-    rf"(?:{_IS}(?:{_GIVES}|{_ASKS}|given)\b.{{0,20}}|(?:{_ASKS}|{_GIVES})\W{{0,3}}(?:by |\()){_USER}",
-    rf"\bwhich\s+{_WHO}\s+{_BARELY}(?:{_ASKS}|{_GIVES})\b|\baccording to the user\b",
-    rf"\b(?:permitted|allowed)\b[^.]*{_USER}",
-    rf"(?<!soon )\b(?:as|per)\b(?! soon)[^,.;]{{0,15}}(?:{_USER}|\b(?:discussed|{_GIVES}|{_ASKS})\b)",
-    r"\bno (?:further |more )?(?:confirmation|approval) is (?:needed|required)\b|\buser-(?:approved|requested)\b",
-)
-"""Leave is said to have been given, somewhere in the sentence."""
-_WISHED = re.compile(rf"\b(?:{_WISH}|{_ASKS})\b", re.IGNORECASE)
-_IT = _pattern(
-    rf"{_WHO}\s+{_BARELY}(?:{_GIVES}|{_ASKS})(?: to| with)? (?:it|this|that|so|yes)(?=\W*(?:\Z|[.,;:)]))",
-    r"\band got it\b",
-)
-"""Leave for what was spoken of before."""
-_BLANKET = _pattern(rf"{_USER}.{{0,40}}\b{any_of(vocabulary.BLANKET)}\b")
-_DENIES = words(vocabulary.DENIES)
-_DENIES_NOTHING = _pattern(rf"\b{any_of(vocabulary.DENIES_NOTHING)}\b", r"`[^`\n]*`|(?<!\S)--?\w[\w-]*")
-_SUPPOSES = _pattern(rf"(?:\b{any_of(vocabulary.SUPPOSES)})\b[^,.;:]*\Z")
-_QUOTES = _pattern(rf"{_USER}(?:\s+{_BARELY}(?:{_GIVES}|{_ASKS}))?\W*\Z|{_LEAVE}\W*\Z")
-_QUOTED = _pattern(rf"\W*{_USER} {_ASKS}")
 _CODE = re.compile(r"`[^`\n]*`")
 _COPIES = re.compile(r"(<said\b[^>\n]*>)(.*?)(</said>|\Z)", re.DOTALL)
 _FRAMES = re.compile(r"<(?=/?(?:said|recorded)\b)")
@@ -154,11 +105,11 @@ def claimed(sentence: str, before: str = "") -> Found | str | None:
     """
     sentence = sentence[:_LONGEST]
     said = _CODE.sub(_command, substituted(sentence, partial(_speech, sentence)))
-    if said.rstrip(" *_").endswith("?") or _SUPPOSES.match(said):
+    if said.rstrip(" *_").endswith("?") or phrase("CONDITION").match(said):
         return None
-    for speaks in _SPEAKS.finditer(said):
+    for speaks in phrase("SPEAKS").finditer(said):
         follows = said[speaks.end() :]
-        if _SUPPOSES.search(said[: speaks.start()]) or _denies(said[: speaks.end()]):
+        if phrase("CONDITION").search(said[: speaks.start()]) or _denies(said[: speaks.end()]):
             continue
         if speaks.lastgroup == "wish" and _denies(said):
             continue
@@ -166,13 +117,13 @@ def claimed(sentence: str, before: str = "") -> Found | str | None:
             return found
     if _denies(said):
         return None
-    if _BLANKET.search(said):
+    if phrase("BLANKETS").search(said):
         return said
-    for pattern, about in ((_GIVEN, said), (_IT, f"{before} {said}")):
-        given = pattern.search(said)
-        if not given or _SUPPOSES.search(said[: given.start()]):
+    for name, about in (("GIVEN", said), ("IT", f"{before} {said}")):
+        given = phrase(name).search(said)
+        if not given or phrase("CONDITION").search(said[: given.start()]):
             continue
-        if found := Phrase(about, leave=not _WISHED.search(given[0])).named():
+        if found := Phrase(about, leave=not phrase("WISHED").search(given[0])).named():
             return found
     return None
 
@@ -180,22 +131,24 @@ def claimed(sentence: str, before: str = "") -> Found | str | None:
 def _listed(entry: str, lead: str) -> Found | None:
     """The act an entry names, in a list that is led up to by "the user agreed to:"."""
     entry, lead = entry[:_LONGEST], lead[-_LONGEST:]
-    authority = _SPEAKS.search(lead) or _GIVEN.search(lead)
+    authority = phrase("SPEAKS").search(lead) or phrase("GIVEN").search(lead)
     if not authority or len(lead[authority.end() :].split()) > 3 or _denies(lead) or _denies(entry):
         return None
     return Phrase(_ENTRY.sub("", entry), leave=True).named()
 
 
 def _denies(text: str) -> bool:
-    return bool(_DENIES.search(_DENIES_NOTHING.sub(" ", substituted(text, lambda _: " "))))
+    return bool(word("DENIES").search(phrase("NO_DENIAL").sub(" ", substituted(text, lambda _: " "))))
 
 
 def _speech(sentence: str, quote: Quotation) -> str:
     """A quotation is part of what is claimed only where the user is said to have said it."""
-    users = _QUOTES.search(sentence[: quote.start]) or _QUOTED.match(sentence[quote.end :])
+    users = phrase("QUOTES").search(sentence[: quote.start]) or phrase("QUOTED").match(
+        sentence[quote.end :]
+    )
     return f"user: {quote.words}" if users else " … "
 
 
 def _command(code: re.Match[str]) -> str:
-    found = COMMAND.search(code[0])
+    found = command().search(code[0])
     return f" {found[0]} " if found else " … "
