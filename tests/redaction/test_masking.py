@@ -99,7 +99,7 @@ DISGUISED = {
 }
 
 
-@pytest.mark.spec("S11.1")
+@pytest.mark.spec("S12.1")
 @pytest.mark.parametrize("disguised", DISGUISED.values(), ids=DISGUISED)
 def test_a_secret_is_found_whatever_is_around_it_or_in_it(disguised):
     for seed in range(5):
@@ -134,7 +134,7 @@ HARMLESS = {
 }
 
 
-@pytest.mark.spec("S11.1")
+@pytest.mark.spec("S12.1")
 @pytest.mark.parametrize("text", HARMLESS.values(), ids=HARMLESS)
 def test_what_only_looks_random_is_left_alone(text):
     assert mask(text).findings == ()
