@@ -85,6 +85,21 @@ UNDER_WAY = (
 )
 
 
+_DECIDED = (
+    "frame",
+    "wanted",
+    "amended",
+    "lifetimes",
+    "gauge",
+    "watched",
+    "billed",
+    "tail",
+    "opened",
+    "vouched",
+)
+"""What decisions change besides the transcript; each value is replaced and never changed in place."""
+
+
 class Conversation:
     """What a user and a model say to each other, kept within the window. Thread-safe, one call at a time."""
 
@@ -166,7 +181,7 @@ class Conversation:
         self.cleared_uses = 0
         self.edited = 0
         """Tokens that the provider's own edits took out of the last request."""
-        self.opened: list[Epoch] = []
+        self.opened: tuple[Epoch, ...] = ()
         """Epochs not yet reported."""
         self.wanted = frame
         """What is to precede the messages as soon as it can be changed at no loss."""
@@ -181,9 +196,10 @@ class Conversation:
         if entered.opens == ADOPTED:
             self.gauge = replace(self.gauge, overhead=None)
         if entered.opens and not transcript.read_only:
-            self.open_epoch(entered.opens, drops_thinking=entered.drops_thinking)
-            if entered.anew:
-                withdraw_changes(transcript)
+            with transcript.together():
+                self.open_epoch(entered.opens, drops_thinking=entered.drops_thinking)
+                if entered.anew:
+                    withdraw_changes(transcript)
 
     def _enter(self, frame: Frame, lifetimes: Lifetimes) -> Entry:
         view = self.transcript.view
@@ -393,6 +409,19 @@ class Conversation:
 
     # -- the epoch -------------------------------------------------------------------------------
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is decided in here counts whole or not at all, in the log and in this object."""
+        with self.lock:
+            before = {name: getattr(self, name) for name in _DECIDED}
+            try:
+                with self.transcript.together():
+                    yield
+            except BaseException:
+                for name, value in before.items():
+                    setattr(self, name, value)
+                raise
+
     def reframe(self, frame: Frame, reason: str, *, lifetimes: Lifetimes | None = None) -> None:
         """Open a new epoch with other parts before the messages; the loss of the cache is announced."""
         self.frame, self.lifetimes = frame, lifetimes or self.lifetimes
@@ -426,7 +455,7 @@ class Conversation:
         epoch = self.transcript.decide(
             replace(made, drops_thinking_after=after, drops_thinking_before=before)
         )
-        self.opened.append(epoch)
+        self.opened += (epoch,)
         if after is not None:
             self.vouch()
         return epoch
@@ -456,7 +485,7 @@ class Conversation:
         self.gauge = self.gauge.opened(*self.frame.tools, *self.frame.system)
         self.forget_tail()
         self.edited = self.cleared_uses = 0
-        self.opened.append(epoch)
+        self.opened += (epoch,)
         self.vouch()
 
     def forget_tail(self) -> None:

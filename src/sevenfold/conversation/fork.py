@@ -58,9 +58,10 @@ def begin_branch(c: Conversation, name: str) -> None:
     with c.lock:
         if any(made.name == name for _, made in c.transcript.log.decisions(Forked)):
             return
-        c.transcript.decide(Forked(name=name, source=c.source.name))
-        if calls := c.transcript.view.pending_calls:
-            c.tool_results([blocks.result(call, UNDER_WAY) for call in calls])
+        with c.together():
+            c.transcript.decide(Forked(name=name, source=c.source.name))
+            if calls := c.transcript.view.pending_calls:
+                c.tool_results([blocks.result(call, UNDER_WAY) for call in calls])
 
 
 class Fork:

@@ -132,11 +132,12 @@ def _amend(c: Conversation) -> None:
     looking_at = view, view.version, c.wanted
     if looking_at == c.amended:
         return
-    c.amended = looking_at
     cold = c.idle_seconds() > SECONDS[c.lifetimes.tail]
-    if not tell_changes(c.transcript, c.frame, c.wanted, c.profile, cold=cold):
-        c.reframe(c.wanted, "system or tools")
-        withdraw_changes(c.transcript)
+    with c.together():
+        c.amended = looking_at
+        if not tell_changes(c.transcript, c.frame, c.wanted, c.profile, cold=cold):
+            c.reframe(c.wanted, "system or tools")
+            withdraw_changes(c.transcript)
 
 
 def _look(c: Conversation, markers: tuple[Marker, ...] = ()) -> Forecast:
@@ -186,19 +187,20 @@ def _answer(c: Conversation, prepared: Prepared, reply: Reply) -> Measured | Non
     """Record the answer behind what it answers: what was said in the meantime comes after it."""
     transcript = c.transcript
     late = _behind(transcript.view.items, prepared.last)
-    if not late:
-        measured = transcript.model(reply.answer)
-    else:
-        c.announce("said meanwhile")
-        transcript.decide(Rewound(to=prepared.last))
+    if not late and transcript.view.version == prepared.version:
+        return transcript.model(reply.answer)
+    with c.together():
+        if late:
+            c.announce("said meanwhile")
+            transcript.decide(Rewound(to=prepared.last))
         measured = transcript.model(reply.answer)
         for item in late:
             transcript.again(item.said)
-    thinks = any(block.kind in THINKING for block in reply.answer.blocks)
-    if thinks and c.profile.thinking.bound and transcript.view.version != prepared.version:
-        now = transcript.view.messages()[: len(prepared.messages)]
-        if tuple(now) != prepared.messages:
-            c.open_epoch("changed while the model answered", drops_thinking=True)
+        thinks = any(block.kind in THINKING for block in reply.answer.blocks)
+        if thinks and c.profile.thinking.bound:
+            now = transcript.view.messages()[: len(prepared.messages)]
+            if tuple(now) != prepared.messages:
+                c.open_epoch("changed while the model answered", drops_thinking=True)
     return measured
 
 

@@ -147,7 +147,8 @@ class Clearer:
         if not self._c.events.may(proposed):
             return replace(plan, rule=f"{plan.rule}; refused by a listener", chosen="nothing")
         before = self._c.size().tokens
-        reference = self._write_clearing(plan, before)
+        with self._c.together():
+            reference = self._write_clearing(plan, before)
         after = self._c.size().tokens
         if plan.cause != "pause":
             requests = self._c.account.requests
@@ -169,7 +170,6 @@ class Clearer:
         return plan
 
     def _write_clearing(self, plan: Plan, before: int) -> str:
-        """The epoch first, if reasoning goes: cut off between the two, the request is still a legal one."""
         reference = ""
         if plan.drops_thinking:
             kept = self._last_turn() if not plan.drops_all_thinking else None
