@@ -21,7 +21,6 @@ from sevenfold.conversation import events, intake
 from sevenfold.conversation.background import Runner
 from sevenfold.conversation.epoch import (
     ADOPTED,
-    Entry,
     enter,
     epoch_record,
     frame_of,
@@ -54,7 +53,7 @@ from sevenfold.conversation.status import Reading, Tally
 from sevenfold.conversation.stock import Stock
 from sevenfold.conversation.transcript import Attachment, Transcript
 from sevenfold.errors import InputError, ModelError, Refused
-from sevenfold.events import Listener, Masked, SteppedAside
+from sevenfold.events import Masked, SteppedAside
 from sevenfold.ports import Reply
 from sevenfold.profiles import Profile
 from sevenfold.record import calls, redact
@@ -161,9 +160,6 @@ class Conversation:
         """Called after a compaction, to forget what is no longer in view."""
         self.slots: list[Slot] = [slot for layer in ladder.restores for slot in layer.slots(self)]
         """What comes back after a compaction, the most important first."""
-        self._report_opening(options)
-
-    def _report_opening(self, options: RequestOptions) -> None:
         events.epochs(self)
         against = against_long_lifetime(options.source, self.profile, self._current)
         if against and options.lifetimes not in (None, Lifetimes()):
@@ -174,7 +170,7 @@ class Conversation:
         self.billed: price.Call | None = None
         self.watched = Watched()
         self.tail: Tail | None = last_tail(log)
-        """Where the last answered request had its last cache marker."""
+        """Where the last answered request had its last cache marker; None if the messages are others now."""
         self.account = Account.of(log)
         self.own_usd = 0.0
         """What the engine's own calls have cost since it was opened."""
@@ -187,8 +183,11 @@ class Conversation:
         """What is to precede the messages as soon as it can be changed at no loss."""
         self.amended: object = None
         self.vouched = False
+        """Is what changed before reasoning in view what that reasoning was produced after?"""
         self.answered_at = answered_at(log)
-        entered = self._enter(frame, lifetimes)
+        kept = Lifetimes(**transcript.view.epoch.lifetimes) if transcript.view.epoch else lifetimes
+        cold = self.idle_seconds() > SECONDS[kept.tail]
+        entered = enter(transcript.view, frame, lifetimes, self.profile, cold=cold)
         self.frame, self.lifetimes = entered.frame, entered.lifetimes
         self.gauge: Gauge = learned(
             self.profile, transcript.size_reports, *self.frame.tools, *self.frame.system
@@ -200,12 +199,6 @@ class Conversation:
                 self.open_epoch(entered.opens, drops_thinking=entered.drops_thinking)
                 if entered.anew:
                     withdraw_changes(transcript)
-
-    def _enter(self, frame: Frame, lifetimes: Lifetimes) -> Entry:
-        view = self.transcript.view
-        kept = Lifetimes(**view.epoch.lifetimes) if view.epoch else lifetimes
-        cold = self.idle_seconds() > SECONDS[kept.tail]
-        return enter(view, frame, lifetimes, self.profile, cold=cold)
 
     def refresh(self) -> None:
         """Read the settings again: switches take effect from here on, without a restart."""
@@ -360,10 +353,6 @@ class Conversation:
         with self.lock:
             return self._out[1].body.raw if self._out else b""
 
-    def vouch(self) -> None:
-        """What changed before reasoning in view is what that reasoning was produced after."""
-        self.vouched = True
-
     def sizes(self) -> Sizes:
         """Tokens up to the end of each part, by a rule that is the same before and after a resume."""
         count = Estimator.of(self.profile.tokenizer).tokens
@@ -457,7 +446,7 @@ class Conversation:
         )
         self.opened += (epoch,)
         if after is not None:
-            self.vouch()
+            self.vouched = True
         return epoch
 
     def system_after_compaction(self, *, keeps_frame: bool) -> str:
@@ -483,14 +472,10 @@ class Conversation:
         self.announce("compact")
         self.frame = frame_of(epoch)
         self.gauge = self.gauge.opened(*self.frame.tools, *self.frame.system)
-        self.forget_tail()
+        self.tail = None
         self.edited = self.cleared_uses = 0
         self.opened += (epoch,)
-        self.vouch()
-
-    def forget_tail(self) -> None:
-        """The messages are others now: where the last marker was says nothing any more."""
-        self.tail = None
+        self.vouched = True
 
     # -- the bill --------------------------------------------------------------------------------
 
@@ -603,10 +588,6 @@ class Conversation:
                 # The provider has cleared results, and does not say which.
                 return None
             return self.reads.unchanged(path, version, self.transcript.view)
-
-    def listen(self, listener: Listener) -> None:
-        """Add a listener."""
-        self.events.listen(listener)
 
     def forget_request(self) -> None:
         """The request under way no longer belongs to the conversation."""

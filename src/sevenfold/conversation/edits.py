@@ -104,7 +104,7 @@ def rewind(c: Conversation, record: str | None) -> None:
             c.announce("rewound")
             transcript.decide(Rewound(to=record))
             if _begins(before, transcript.view.messages()):
-                c.vouch()
+                c.vouched = True
             elif c.profile.thinking.bound and transcript.view.weight.thoughts:
                 # Other decisions hold there, so reasoning would follow other bytes than it was produced behind.
                 c.open_epoch("rewound", drops_thinking=True)
@@ -339,7 +339,7 @@ def _undo_compaction(c: Conversation) -> str:
     if before is not None:
         c.return_to(before)
     c.open_epoch("undo", drops_thinking=c.profile.thinking.bound, after=entry.logical_parent)
-    c.forget_tail()
+    c.tail = None
     return entry.uuid
 
 
@@ -359,7 +359,7 @@ def _redo_compaction(c: Conversation, boundary: str) -> None:
     c.open_epoch("redo", drops_thinking=c.profile.thinking.bound, after=last)
     if meanwhile is not None:
         c.transcript.decide(Undone(decision=meanwhile.id))
-    c.forget_tail()
+    c.tail = None
 
 
 def _meanwhile(view: View, own: Epoch) -> Epoch | None:

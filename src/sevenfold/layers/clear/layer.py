@@ -176,7 +176,7 @@ class Clearer:
             reference = self._c.open_epoch("clear", drops_thinking=True, before=kept).id
             if kept is not None:
                 # Only reasoning went, from the start on: what is left of it is as valid as before.
-                self._c.vouch()
+                self._c.vouched = True
         else:
             self._c.announce("clear")
         if plan.targets:
