@@ -52,7 +52,7 @@ from sevenfold.conversation.services import Services
 from sevenfold.conversation.status import Reading, Tally
 from sevenfold.conversation.stock import Stock
 from sevenfold.conversation.transcript import Attachment, Transcript
-from sevenfold.errors import InputError, ModelError, Refused
+from sevenfold.errors import Aborted, InputError, ModelError, Refused
 from sevenfold.events import Masked, SteppedAside
 from sevenfold.ports import Reply
 from sevenfold.profiles import Profile
@@ -64,8 +64,7 @@ from sevenfold.record.entries import Clearing
 from sevenfold.record.gauge import Check, Gauge, Size
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
-from sevenfold.record.tokens import Estimator
-from sevenfold.record.weight import NOTHING, Weight, measure, opening
+from sevenfold.record.weight import NOTHING, Weight, measure
 from sevenfold.request import price
 from sevenfold.request.frame import Frame
 from sevenfold.request.plan import Lifetimes, Sizes, Tail
@@ -101,6 +100,11 @@ _DECIDED = (
 
 class Conversation:
     """What a user and a model say to each other, kept within the window. Thread-safe, one call at a time."""
+
+    keeps_cut_off = False
+    """Whether the beginning of an answer the user interrupts becomes part of the conversation."""
+    cut_off: Answer | None = None
+    """What was kept of the last answer, if it was interrupted."""
 
     def __init__(
         self,
@@ -182,6 +186,8 @@ class Conversation:
         self.wanted = frame
         """What is to precede the messages as soon as it can be changed at no loss."""
         self.amended: object = None
+        self.measured: tuple[Frame, Sizes] | None = None
+        """What precedes the messages, and how large its parts are."""
         self.vouched = False
         """Is what changed before reasoning in view what that reasoning was produced after?"""
         self.answered_at = answered_at(log)
@@ -353,16 +359,6 @@ class Conversation:
         with self.lock:
             return self._out[1].body.raw if self._out else b""
 
-    def sizes(self) -> Sizes:
-        """Tokens up to the end of each part, by a rule that is the same before and after a resume."""
-        count = Estimator.of(self.profile.tokenizer).tokens
-        tools = round(count(opening(*self.frame.tools)))
-        ends, running = [], tools
-        for part in self.frame.system:
-            running += round(count(opening(part)))
-            ends.append(running)
-        return Sizes(tools, tuple(ends), running + round(count(self.transcript.view.weight)))
-
     # -- the answer ------------------------------------------------------------------------------
 
     def observe(self, reply: Reply) -> Outcome:
@@ -393,7 +389,11 @@ class Conversation:
             self._due = None
             if again:
                 self._out = None
-            events.failed(self, error, request, again=again)
+            keeps, partial = isinstance(error, Aborted) and self.keeps_cut_off, error.partial
+            self.cut_off = partial if keeps and isinstance(partial, Answer) and not partial.blank else None
+            if self.cut_off is not None:
+                self.interrupted(self.cut_off)
+            events.failed(self, error, request, again=again, kept=self.cut_off is not None)
             events.epochs(self)
 
     # -- the epoch -------------------------------------------------------------------------------
@@ -485,10 +485,10 @@ class Conversation:
         self.account = replace(before, requests=before.requests + 1)
         return replace(request, number=before.requests, spent=before.usd)
 
-    def charge(self, usd: float | None) -> None:
-        """A call of the engine's own is on this session's bill."""
+    def charge(self, usd: float | None, *, own: bool = True) -> None:
+        """Put a call on this session's bill; ``own``: one the engine made for itself."""
         self.account = self.account.billed(usd)
-        self.own_usd += usd or 0.0
+        self.own_usd += (usd or 0.0) if own else 0.0
 
     def may_ask(self, runner: Runner) -> None:
         """From now on there is a model to ask; ``runner`` does background work."""

@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from sevenfold.conversation import events, intake
 from sevenfold.conversation.flow import Ask
-from sevenfold.conversation.request import Outcome, Prepared
+from sevenfold.conversation.request import Outcome, Prepared, part_sizes
 from sevenfold.errors import InputError, ModelError
 from sevenfold.ports import Call
 from sevenfold.record import blocks
@@ -106,7 +106,7 @@ class Fork:
             self._frame,
             messages,
             parent.profile.cache,
-            parent.sizes(),
+            part_sizes(parent),
             self._lifetimes,
             before=parent.tail,
             shared=shared,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -15,11 +16,13 @@ from sevenfold.record.blocks import THINKING, read_fields
 from sevenfold.record.decisions import Option, Request, Rewound, Why
 from sevenfold.record.gauge import Size
 from sevenfold.record.layout import Item, Measured
+from sevenfold.record.tokens import Estimator
 from sevenfold.record.usage import Usage
+from sevenfold.record.weight import opening
 from sevenfold.record.wire import Message
 from sevenfold.request import price
 from sevenfold.request.frame import Body, Marker, assemble
-from sevenfold.request.plan import plan, tail_of
+from sevenfold.request.plan import Sizes, plan, tail_of
 from sevenfold.request.watch import SECONDS, Break, Forecast, Sent
 
 if TYPE_CHECKING:
@@ -85,7 +88,7 @@ def write_request(c: Conversation, why: Why | None) -> Prepared:
         c.frame,
         messages,
         c.profile.cache,
-        c.sizes(),
+        part_sizes(c),
         c.lifetimes,
         before=c.tail,
         edge=provider_edits.edge(c.frame, messages, c.cleared_uses),
@@ -104,6 +107,17 @@ def write_request(c: Conversation, why: Why | None) -> Prepared:
         newest[0].said.uuid if newest else None,
         view.version,
     )
+
+
+def part_sizes(c: Conversation) -> Sizes:
+    """Tokens up to the end of each part, by a rule that is the same before and after a resume."""
+    count = Estimator.of(c.profile.tokenizer).tokens
+    if c.measured is None or c.measured[0] is not c.frame:
+        tools = round(count(opening(*c.frame.tools)))
+        ends = tuple(accumulate((round(count(opening(part))) for part in c.frame.system), initial=tools))
+        c.measured = c.frame, Sizes(tools, ends[1:], ends[-1])
+    fixed = c.measured[1]
+    return Sizes(fixed.tools, fixed.system, fixed.messages + round(count(c.transcript.view.weight)))
 
 
 def _mind_reasoning(c: Conversation, forecast: Forecast) -> None:
