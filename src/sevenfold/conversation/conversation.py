@@ -508,12 +508,6 @@ class Conversation:
         cap = self.settings.spending_cap_usd
         return self.background is not None and (cap is None or self.own_usd < cap)
 
-    def refreshed(self, fork: Watched) -> None:
-        """A fork has read what this conversation keeps in the cache, so it lives longer."""
-        sent, read = self.watched.sent, fork.pending
-        if sent is not None and sent is fork.sent and read is not None:
-            self.watched = replace(self.watched, sent=replace(sent, at=read.at))
-
     # -- size ------------------------------------------------------------------------------------
 
     def size(self) -> Size:

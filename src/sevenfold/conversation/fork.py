@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from sevenfold.conversation import events, intake
 from sevenfold.conversation.flow import Ask
@@ -25,7 +26,7 @@ from sevenfold.request import price
 from sevenfold.request.frame import assemble
 from sevenfold.request.plan import plan
 from sevenfold.request.sources import source as rules_of
-from sevenfold.request.watch import Sent
+from sevenfold.request.watch import Sent, Watched
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
@@ -131,7 +132,7 @@ class Fork:
         before = self._watched
         self._watched, broken = before.judge(usage, parent.profile, keeps=self._source.writes_tail)
         if broken is None:
-            parent.refreshed(before)
+            _renew_cache(parent, before)
         cost = price.cost(usage, parent.profile)
         parent.charge(cost)
         parent.transcript.decide(
@@ -185,3 +186,10 @@ class Fork:
             upto=self._upto,
         )
         return self._parent.transcript.decide(self._parent.numbered(made))
+
+
+def _renew_cache(parent: Conversation, fork: Watched) -> None:
+    """The fork has read what its parent keeps in the cache, so that lives longer."""
+    sent, read = parent.watched.sent, fork.pending
+    if sent is not None and sent is fork.sent and read is not None:
+        parent.watched = replace(parent.watched, sent=replace(sent, at=read.at))
