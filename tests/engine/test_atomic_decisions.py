@@ -173,7 +173,7 @@ def seen(file: Path) -> tuple[Any, ...]:
     return view.encoded(), view.tip, view.boundary, view.epoch, view.undone
 
 
-@pytest.mark.spec("S10.4", "S8.4", "S9.2")
+@pytest.mark.spec("S10.5", "S8.4", "S9.2")
 @pytest.mark.parametrize("model", MODELS if PROVING else [BOUND])
 @pytest.mark.parametrize("name", list(OPERATIONS))
 def test_cut_off_anywhere_the_next_request_is_accepted(name: str, model: str, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_cut_off_anywhere_the_next_request_is_accepted(name: str, model: str, tm
             trial.goes_on(trial.cut(size))
 
 
-@pytest.mark.spec("S10.4", "S10.1")
+@pytest.mark.spec("S10.5", "S10.1")
 @pytest.mark.parametrize("model", MODELS if PROVING else [BOUND])
 @pytest.mark.parametrize("name", [name for name in OPERATIONS if name.startswith(("undo", "redo", "snip"))])
 def test_taken_back_or_made_again_it_counts_whole_or_not_at_all(
@@ -220,7 +220,7 @@ class Disk:
         return self._write(handle, bytes(data)[:taken])
 
 
-@pytest.mark.spec("S10.4", "S8.5")
+@pytest.mark.spec("S10.5", "S8.5")
 @pytest.mark.parametrize("name", list(OPERATIONS))
 def test_on_a_full_disk_what_is_seen_is_what_is_on_record(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
