@@ -11,7 +11,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from sevenfold.record import ledger
-from sevenfold.record.chain import LINKED, Batch, Chain, Linked
+from sevenfold.record.batch import Batch
+from sevenfold.record.chain import LINKED, Chain, Linked
 from sevenfold.record.decisions import (
     Billed,
     Carry,
