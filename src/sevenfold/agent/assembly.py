@@ -204,7 +204,7 @@ class Assembly:
             if file.call:
                 self.conversation.remember_read(file.path, file.call, file.version)
         self._fill_slots()
-        self.conversation.listen(self.reporter.listen)
+        self.conversation.events.listen(self.reporter.listen)
 
     def _check_usd(self, most: float | None) -> None:
         """Raise `InputError` if the limit in dollars cannot be kept."""
@@ -300,6 +300,7 @@ class Assembly:
             unchanged=self.conversation.unchanged,
             room=self.fit.room,
             may_read=lambda path: state.grants.now.may_read(path),
+            may_follow=lambda permitted, address: state.grants.now.may_follow(permitted, address),
             ask=self.options.get("ask"),
             recall=StoreRecall(self.store, self.conversation.fetch),
             todos=state.todos,

@@ -21,7 +21,6 @@ from sevenfold.conversation import events, intake
 from sevenfold.conversation.background import Runner
 from sevenfold.conversation.epoch import (
     ADOPTED,
-    Entry,
     enter,
     epoch_record,
     frame_of,
@@ -30,15 +29,7 @@ from sevenfold.conversation.epoch import (
 )
 from sevenfold.conversation.events import Events
 from sevenfold.conversation.flow import Flow
-from sevenfold.conversation.history import (
-    Account,
-    LastRequest,
-    Past,
-    answered_at,
-    last_request,
-    last_sent,
-    past,
-)
+from sevenfold.conversation.history import Account, LastRequest, Past, answered_at, last_request, past
 from sevenfold.conversation.options import (
     RequestOptions,
     against_long_lifetime,
@@ -63,7 +54,7 @@ from sevenfold.conversation.status import Reading, Tally
 from sevenfold.conversation.stock import Stock
 from sevenfold.conversation.transcript import Attachment, Transcript
 from sevenfold.errors import Aborted, InputError, ModelError, Refused
-from sevenfold.events import Listener, Masked, SteppedAside
+from sevenfold.events import Masked, SteppedAside
 from sevenfold.ports import Reply
 from sevenfold.profiles import Profile
 from sevenfold.record import calls, redact
@@ -73,8 +64,7 @@ from sevenfold.record.decisions import Epoch, Request, Why
 from sevenfold.record.gauge import Check, Gauge, Size
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
-from sevenfold.record.tokens import Estimator
-from sevenfold.record.weight import NOTHING, Weight, measure, opening
+from sevenfold.record.weight import NOTHING, Weight, measure
 from sevenfold.request import price
 from sevenfold.request.frame import EDITS, Frame
 from sevenfold.request.plan import Lifetimes, Sizes, Tail
@@ -91,6 +81,23 @@ UNDER_WAY = (
     "another request of this session is under way, and a conversation has one next answer: wait for that one, or ask "
     "beside it with fork()"
 )
+
+
+_DECIDED = (
+    "frame",
+    "wanted",
+    "amended",
+    "lifetimes",
+    "gauge",
+    "watched",
+    "billed",
+    "tail",
+    "edited",
+    "cleared_uses",
+    "opened",
+    "vouched",
+)
+"""What decisions change besides the transcript; each value is replaced and never changed in place."""
 
 
 class Conversation:
@@ -174,21 +181,29 @@ class Conversation:
         self.resumed: LastRequest | None = last_request(log)
         """The newest request of an earlier run: what the first of this one is compared with. None once it was."""
         self.tail: Tail | None = self.resumed.tail if self.resumed else None
-        """Where the last answered request had its last cache marker."""
+        """Where the last answered request had its last cache marker; None if the messages are others now."""
         self.account = Account.of(log)
         self.own_usd = 0.0
         """What the engine's own calls have cost since it was opened."""
         self.cleared_uses = 0
         self.edited = 0
         """Tokens that the provider's own edits took out of the last request."""
-        self.opened: list[Epoch] = []
+        self.opened: tuple[Epoch, ...] = ()
         """Epochs not yet reported."""
         self.wanted = frame
         """What is to precede the messages as soon as it can be changed at no loss."""
         self.amended: object = None
+        self.measured: tuple[Frame, Sizes] | None = None
+        """What precedes the messages, and how large its parts are."""
         self.vouched = False
+        """Is what changed before reasoning in view what that reasoning was produced after?"""
         self.answered_at = answered_at(log)
-        entered = self._enter(frame, lifetimes)
+        epoch = transcript.view.epoch
+        kept = Lifetimes(**epoch.lifetimes) if epoch else lifetimes
+        cold = self.idle_seconds() > SECONDS[kept.tail]
+        if epoch is not None and EDITS in epoch.settings:
+            frame = asking(self, frame)
+        entered = enter(transcript.view, frame, lifetimes, self.profile, cold=cold)
         self.frame, self.lifetimes = entered.frame, entered.lifetimes
         self.gauge: Gauge = learned(
             self.profile, transcript.size_reports, *self.frame.tools, *self.frame.system
@@ -196,17 +211,10 @@ class Conversation:
         if entered.opens == ADOPTED:
             self.gauge = replace(self.gauge, overhead=None)
         if entered.opens and not transcript.read_only:
-            self.open_epoch(entered.opens, drops_thinking=entered.drops_thinking, announced=False)
-            if entered.anew:
-                withdraw_changes(transcript)
-
-    def _enter(self, frame: Frame, lifetimes: Lifetimes) -> Entry:
-        view = self.transcript.view
-        kept = Lifetimes(**view.epoch.lifetimes) if view.epoch else lifetimes
-        cold = self.idle_seconds() > SECONDS[kept.tail]
-        if view.epoch is not None and EDITS in view.epoch.settings:
-            frame = asking(self, frame)
-        return enter(view, frame, lifetimes, self.profile, cold=cold)
+            with transcript.together():
+                self.open_epoch(entered.opens, drops_thinking=entered.drops_thinking, announced=False)
+                if entered.anew:
+                    withdraw_changes(transcript)
 
     def refresh(self) -> None:
         """Read the settings again: switches take effect from here on, without a restart."""
@@ -361,20 +369,6 @@ class Conversation:
         with self.lock:
             return self._out[1].body.raw if self._out else b""
 
-    def vouch(self) -> None:
-        """What changed before reasoning in view is what that reasoning was produced after."""
-        self.vouched = True
-
-    def sizes(self) -> Sizes:
-        """Tokens up to the end of each part, by a rule that is the same before and after a resume."""
-        count = Estimator.of(self.profile.tokenizer).tokens
-        tools = round(count(opening(*self.frame.tools)))
-        ends, running = [], tools
-        for part in self.frame.system:
-            running += round(count(opening(part)))
-            ends.append(running)
-        return Sizes(tools, tuple(ends), running + round(count(self.transcript.view.weight)))
-
     # -- the answer ------------------------------------------------------------------------------
 
     def observe(self, reply: Reply) -> Outcome:
@@ -413,6 +407,19 @@ class Conversation:
             events.epochs(self)
 
     # -- the epoch -------------------------------------------------------------------------------
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is decided in here counts whole or not at all, in the log and in this object."""
+        with self.lock:
+            before = {name: getattr(self, name) for name in _DECIDED}
+            try:
+                with self.transcript.together():
+                    yield
+            except BaseException:
+                for name, value in before.items():
+                    setattr(self, name, value)
+                raise
 
     def reframe(self, frame: Frame, reason: str, *, lifetimes: Lifetimes | None = None) -> None:
         """Open a new epoch with other parts before the messages."""
@@ -454,9 +461,9 @@ class Conversation:
         epoch = self.transcript.decide(
             replace(made, drops_thinking_after=after, drops_thinking_before=before)
         )
-        self.opened.append(epoch)
+        self.opened += (epoch,)
         if after is not None:
-            self.vouch()
+            self.vouched = True
         return epoch
 
     def system_after_compaction(self, *, keeps_frame: bool) -> str:
@@ -484,14 +491,8 @@ class Conversation:
         self.gauge = self.gauge.opened(*self.frame.tools, *self.frame.system)
         self.tail = None
         self.edited = self.cleared_uses = 0
-        self.opened.append(epoch)
-        self.vouch()
-
-    def resume_watch(self, last: LastRequest) -> None:
-        """Let the cache watch go on from the last request of an earlier run."""
-        self.resumed = None
-        sent = last_sent(self.transcript.log, self.transcript.view, last)
-        self.watched = self.watched.resume(sent, last.usage)
+        self.opened += (epoch,)
+        self.vouched = True
 
     # -- the bill --------------------------------------------------------------------------------
 
@@ -520,12 +521,6 @@ class Conversation:
         """May the engine make calls of its own?"""
         cap = self.settings.spending_cap_usd
         return self.background is not None and (cap is None or self.own_usd < cap)
-
-    def refreshed(self, fork: Watched) -> None:
-        """A fork has read what this conversation keeps in the cache, so it lives longer."""
-        sent, read = self.watched.sent, fork.pending
-        if sent is not None and sent is fork.sent and read is not None:
-            self.watched = replace(self.watched, sent=replace(sent, at=read.at))
 
     # -- size ------------------------------------------------------------------------------------
 
@@ -588,10 +583,6 @@ class Conversation:
                 # The provider has cleared results, and does not say which.
                 return None
             return self.reads.unchanged(path, version, self.transcript.view)
-
-    def listen(self, listener: Listener) -> None:
-        """Add a listener."""
-        self.events.listen(listener)
 
     def forget_request(self) -> None:
         """The request under way no longer belongs to the conversation."""

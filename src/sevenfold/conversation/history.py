@@ -104,6 +104,20 @@ class LastRequest(Struct, frozen=True):
         """Where its last cache marker was."""
         return tail_of([Marker(*mark) for mark in self.record.markers])
 
+    def sent(self, log: Log, view: View) -> Sent | None:
+        """The request as the cache knows it; None where it cannot be told from what is in view."""
+        epoch = next((made for _, made in log.decisions(Epoch) if made.id == self.record.epoch), None)
+        upto = view.said_at(self.record.tip)
+        if self.changed or epoch is None or upto is None or view.item(upto) is None:
+            return None
+        return Sent(
+            frame_of(epoch),
+            tuple(_messages(view, upto)),
+            Lifetimes(**epoch.lifetimes),
+            datetime.fromisoformat(self.record.timestamp).timestamp(),
+            tuple(Marker(*mark) for mark in self.record.markers),
+        )
+
 
 def last_request(log: Log) -> LastRequest | None:
     """The newest request that was answered; None before the first, and after a compaction."""
@@ -122,21 +136,6 @@ def last_request(log: Log) -> LastRequest | None:
         if found is not None:
             return found
     return None
-
-
-def last_sent(log: Log, view: View, last: LastRequest) -> Sent | None:
-    """The newest request as the cache knows it; None where it cannot be told from what is in view."""
-    epoch = next((made for _, made in log.decisions(Epoch) if made.id == last.record.epoch), None)
-    upto = view.said_at(last.record.tip)
-    if last.changed or epoch is None or upto is None or view.item(upto) is None:
-        return None
-    return Sent(
-        frame_of(epoch),
-        tuple(_messages(view, upto)),
-        Lifetimes(**epoch.lifetimes),
-        datetime.fromisoformat(last.record.timestamp).timestamp(),
-        tuple(Marker(*mark) for mark in last.record.markers),
-    )
 
 
 def whole(log: Log) -> View:

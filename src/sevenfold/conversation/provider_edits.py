@@ -88,7 +88,7 @@ def ask(c: Conversation, reason: str = "provider edits") -> Epoch:
     c.frame = asking(c, replace(c.frame, settings=others))
     epoch = c.open_epoch(reason)
     # Reasoning is not bound to how a provider shortens what reaches the model.
-    c.vouch()
+    c.vouched = True
     return epoch
 
 

@@ -156,11 +156,11 @@ class Clearer:
                 self._edits_refused = self._epoch
             return replace(plan, rule=f"{plan.rule}; refused by a listener", chosen="nothing")
         before = self._c.size().tokens
-        if by_provider:
-            reference, after = provider_edits.ask(self._c).id, before - plan.tokens
-        else:
-            reference = self._write_clearing(plan, before)
-            after = self._c.size().tokens
+        with self._c.together():
+            reference = (
+                provider_edits.ask(self._c).id if by_provider else self._write_clearing(plan, before)
+            )
+        after = before - plan.tokens if by_provider else self._c.size().tokens
         if plan.cause in ("room", "full", "size"):
             requests = self._c.account.requests
             self._progress = self._progress.after(Pass("clear", requests, before - after, after))
@@ -182,14 +182,13 @@ class Clearer:
         return plan
 
     def _write_clearing(self, plan: Plan, before: int) -> str:
-        """The epoch first, if reasoning goes: cut off between the two, the request is still a legal one."""
         reference = ""
         if plan.drops_thinking:
             kept = self._last_turn() if not plan.drops_all_thinking else None
             reference = self._c.open_epoch("clear", drops_thinking=True, before=kept).id
             if kept is not None:
                 # Only reasoning went, from the start on: what is left of it is as valid as before.
-                self._c.vouch()
+                self._c.vouched = True
         else:
             self._c.announce("clear")
         if plan.targets:
