@@ -212,7 +212,8 @@ class Conversation:
             self.gauge = replace(self.gauge, overhead=None)
         if entered.opens and not transcript.read_only:
             with transcript.together():
-                self.open_epoch(entered.opens, drops_thinking=entered.drops_thinking, announced=False)
+                begins = entered.opens in ("start", ADOPTED)
+                self.open_epoch(entered.opens, drops_thinking=entered.drops_thinking, announced=begins)
                 if entered.anew:
                     withdraw_changes(transcript)
 

@@ -17,8 +17,8 @@ from sevenfold.errors import BodyTooLarge, ModelError, PromptTooLong
 from sevenfold.events import Acted, Proposed
 from sevenfold.layers.breaker import Pass, Progress
 from sevenfold.layers.clear import policy as clear
-from sevenfold.layers.clear.moment import ClearingMoment, OldResult, Plan, ProviderCut, Stake
 from sevenfold.layers.clear.pinned import PinnedEdits
+from sevenfold.layers.clear.policy import ClearingMoment, OldResult, Plan, ProviderCut, Stake
 from sevenfold.record import blocks
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED
 from sevenfold.record.decisions import MicrocompactMetadata
