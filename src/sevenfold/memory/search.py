@@ -1,0 +1,56 @@
+"""The few entries that fit what the user just said.
+
+An entry fits if it shares at least two telling words with the message, or one name, path, flag or figure. That is a
+floor: where nothing fits, nothing is recalled. Scores by meaning can lift an entry over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import log
+
+from msgspec import Struct
+
+from sevenfold.memory.memory import KnownEntry
+from sevenfold.memory.words import names_something, telling
+
+MOST = 3
+LEAST_WORDS = 2
+NAME_COUNTS = 2.0
+"""A name counts as much as this many words."""
+
+
+class Fit(Struct, frozen=True):
+    """An entry that fits, and why."""
+
+    known: KnownEntry
+    score: float
+    shared: tuple[str, ...]
+
+
+def fitting(
+    query: str,
+    known: Sequence[KnownEntry],
+    today: str,
+    *,
+    most: int = MOST,
+    lift: Mapping[str, float] | None = None,
+) -> list[Fit]:
+    """The entries that fit best, the best first; those whose validity is over do not."""
+    asked = telling(query)
+    words = {
+        one.entry.file: telling(f"{one.entry.name.replace('-', ' ')}\n{one.entry.body}") for one in known
+    }
+    found = []
+    for one in known:
+        if one.entry.until and one.entry.until < today:
+            continue
+        shared = asked & words[one.entry.file]
+        weight = sum(NAME_COUNTS if names_something(word) else 1.0 for word in shared)
+        raised = (lift or {}).get(one.entry.file, 0.0)
+        if weight < LEAST_WORDS and not raised:
+            continue
+        holding = [sum(word in other for other in words.values()) for word in shared]
+        rare = sum(log(1 + len(known) / count) for count in holding)
+        found.append(Fit(one, rare + raised, tuple(sorted(shared))))
+    return sorted(found, key=lambda fit: (-fit.score, fit.known.entry.file))[:most]
