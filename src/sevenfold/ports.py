@@ -254,6 +254,15 @@ class Store(Protocol):
         ...
 
 
+@runtime_checkable
+class RemembersStore(Store, Protocol):
+    """A store that also keeps what outlives its sessions; without this, sessions in it have no lasting memory."""
+
+    def memory(self) -> Folder:
+        """What outlives the sessions."""
+        ...
+
+
 class FoundRecord(Struct, frozen=True):
     """A record that recall found."""
 

@@ -28,9 +28,10 @@ from sevenfold.layers.clear.layer import Clear
 from sevenfold.layers.compact.layer import Ahead, AheadSummary, Compact
 from sevenfold.layers.notes.layer import Notes, keeper_of
 from sevenfold.layers.offload.layer import Offload
+from sevenfold.layers.remember.layer import Remember
 from sevenfold.record.blocks import Block
 
-STANDARD: tuple[Layer, ...] = (Offload(), Ahead(), Clear(), Notes(), Compact())
+STANDARD: tuple[Layer, ...] = (Offload(), Ahead(), Clear(), Notes(), Compact(), Remember())
 
 
 def background_work(c: Conversation) -> tuple[str, ...]:

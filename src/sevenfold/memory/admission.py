@@ -42,6 +42,8 @@ class Seen(Struct, frozen=True):
 
     said: Mapping[str, str]
     """What the user said, by record."""
+    new: frozenset[str] = frozenset()
+    """Which of these records were not looked at before; empty: all of them."""
     session: str = ""
     least: Origin = "model"
     """The least trusted source of anything else there."""
@@ -88,6 +90,8 @@ def _judge(memory: Memory, fact: Fact, seen: Seen, now: float) -> tuple[MemoryEn
     found = {
         " ".join(words.split()): record for words in fact.quotations if (record := _record(words, seen))
     }
+    if found and seen.new and seen.new.isdisjoint(found.values()):
+        return "it was said earlier, and looked at then"
     note = fact.note.strip()[:MOST_NOTE]
     text = "\n".join(found or fact.quotations) or note
     if not text.strip():

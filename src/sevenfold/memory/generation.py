@@ -13,7 +13,7 @@ from typing import Literal, get_args
 import msgspec
 from msgspec import Struct
 
-Origin = Literal["user", "file", "tool", "web", "agent", "model", "import", "outside"]
+Origin = Literal["user", "model", "file", "tool", "web", "agent", "import", "outside"]
 """Whose words carry a fact. ``model``: a conclusion of the model's own. ``outside``: written by something unknown."""
 
 MOST_TRUSTED_FIRST: tuple[Origin, ...] = get_args(Origin)

@@ -70,7 +70,7 @@ class Memory:
         """``today`` gives the date as YYYY-MM-DD; ``refuse`` says what must not be stored."""
         self._folder = folder
         self._clock = clock
-        self._today = today
+        self.today = today
         self._refuse = refuse or (lambda content: "")
         self.path = folder.path
 
@@ -97,7 +97,7 @@ class Memory:
 
     def index(self) -> str:
         """The index, as the prompt has it."""
-        return index.index(((one.entry, one.stamp) for one in self.entries()), self._today())
+        return index.index(((one.entry, one.stamp) for one in self.entries()), self.today())
 
     def generation(self) -> Generation:
         """What counts now; changes made to the files by others are taken in first."""
@@ -351,7 +351,7 @@ class Memory:
         listed = (
             (read_entry(file, self._object(stamp.sha256)), stamp) for file, stamp in now.entries.items()
         )
-        text = index.index(listed, self._today()).encode()
+        text = index.index(listed, self.today()).encode()
         if text != (self._folder.read(index.FILE) or b""):
             self._folder.write(index.FILE, text)
         self._folder.write(APPLIED, now.id.encode())

@@ -12,7 +12,7 @@ from math import log
 from msgspec import Struct
 
 from sevenfold.memory.memory import KnownEntry
-from sevenfold.memory.words import names_something, telling
+from sevenfold.memory.words import names_something, shared, telling
 
 MOST = 3
 LEAST_WORDS = 2
@@ -25,7 +25,8 @@ class Fit(Struct, frozen=True):
 
     known: KnownEntry
     score: float
-    shared: tuple[str, ...]
+    words: tuple[str, ...]
+    """What the entry and the message share."""
 
 
 def fitting(
@@ -45,12 +46,12 @@ def fitting(
     for one in known:
         if one.entry.until and one.entry.until < today:
             continue
-        shared = asked & words[one.entry.file]
-        weight = sum(NAME_COUNTS if names_something(word) else 1.0 for word in shared)
+        both = shared(words[one.entry.file], asked)
+        weight = sum(NAME_COUNTS if names_something(word) else 1.0 for word in both)
         raised = (lift or {}).get(one.entry.file, 0.0)
         if weight < LEAST_WORDS and not raised:
             continue
-        holding = [sum(word in other for other in words.values()) for word in shared]
+        holding = [sum(word in other for other in words.values()) for word in both]
         rare = sum(log(1 + len(known) / count) for count in holding)
-        found.append(Fit(one, rare + raised, tuple(sorted(shared))))
+        found.append(Fit(one, rare + raised, tuple(sorted(both))))
     return sorted(found, key=lambda fit: (-fit.score, fit.known.entry.file))[:most]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
-from sevenfold.recall.ranking import DENSE_RUN, FILLERS, folded, stem
+from sevenfold.recall.ranking import DENSE_RUN, FILLERS, folded
 
 _WORD = re.compile(r"\w+(?:[./:@-]\w+)*")
 _NUMBER = re.compile(r"\d")
+ROOT = 4
+"""Letters that two forms of a word have in common at least."""
+ENDING = 3
+"""Letters in which they may differ at the end."""
 _NEGATION = re.compile(r"\b(?:no|not|never|none|without|nor|cannot|\w+n['’]t)\b", re.IGNORECASE)
 
 
@@ -17,11 +22,33 @@ def holds(text: str, words: str) -> bool:
 
 
 def telling(text: str) -> frozenset[str]:
-    """The words that carry a text, without their endings; of scripts without spaces, all pairs of characters."""
-    found = {stem(word) for word in _WORD.findall(text.casefold()) if word not in FILLERS and len(word) > 1}
+    """The words that carry a text; of scripts without spaces, all pairs of characters."""
+    found = {word for word in _WORD.findall(text.casefold()) if word not in FILLERS and len(word) > 1}
     for run in DENSE_RUN.findall(text):
         found |= {run[place : place + 2] for place in range(len(run) - 1)}
     return frozenset(found)
+
+
+def shared(some: Iterable[str], others: Iterable[str]) -> frozenset[str]:
+    """Those of the first words that the others hold as well, whatever their endings."""
+    beginnings: dict[str, list[str]] = {}
+    for word in others:
+        beginnings.setdefault(word[:ROOT], []).append(word)
+    return frozenset(
+        word for word in some if any(_alike(word, other) for other in beginnings.get(word[:ROOT], ()))
+    )
+
+
+def _alike(one: str, other: str) -> bool:
+    """Are these the same word, or two forms of it?"""
+    if one == other:
+        return True
+    if names_something(one) or names_something(other) or min(len(one), len(other)) < ROOT:
+        return False
+    return (
+        one[: max(ROOT, len(one) - ENDING)] == other[: max(ROOT, len(one) - ENDING)]
+        and abs(len(one) - len(other)) <= ENDING
+    )
 
 
 def names_something(word: str) -> bool:
@@ -37,7 +64,8 @@ def same_fact(one: str, other: str) -> bool:
     if folded(one) == folded(other):
         return True
     left, right = telling(one), telling(other)
-    apart = left ^ right
+    both = shared(left, right)
+    apart = (left - both) | (right - shared(right, left))
     if any(map(names_something, apart)) or bool(_NEGATION.search(one)) != bool(_NEGATION.search(other)):
         return False
-    return len(left & right) >= 3 and len(apart) <= len(left | right) * 0.25
+    return len(both) >= 3 and len(apart) <= (len(both) + len(apart)) * 0.25
