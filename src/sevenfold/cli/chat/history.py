@@ -15,6 +15,7 @@ from sevenfold.cli.text import clean, duration, one_line
 from sevenfold.conversation import history
 from sevenfold.errors import InputError, TranscriptError, UserError
 from sevenfold.record import blocks, entries
+from sevenfold.record.authorship import users_words
 from sevenfold.record.blocks import ToolResult, ToolUse
 from sevenfold.record.entries import Label, Said
 from sevenfold.record.log import title_of
@@ -77,9 +78,8 @@ def title(path: Path) -> str:
             return one_line(labelled, LONGEST_TITLE)
         for line in JsonlLog(path).head(LOOKED_AT):
             match entries.read(line):
-                case Said(role="user", meta=False, summary=False, sidechain=False, attachment="") as said:
-                    if words := _texts(said):
-                        return one_line(words, LONGEST_TITLE)
+                case Said(sidechain=False) as said if words := users_words(said):
+                    return one_line(words, LONGEST_TITLE)
     except (TranscriptError, OSError) as error:
         return f"(cannot be read: {one_line(str(error), 80)})"
     return ""
@@ -93,20 +93,13 @@ def _label(path: Path) -> str:
     return title_of({one.kind: one.text for one in found if isinstance(one, Label)})
 
 
-def _texts(said: Said) -> str:
-    """The user's own words in a record; empty for tool results."""
-    if said.answers:
-        return ""
-    texts = (blocks.words_of(block) for block in said.blocks if block.kind == "text")
-    return "\n".join(text for text in texts if text.strip())
-
-
 # -- rewinding -------------------------------------------------------------------------------
 
 
 class RewindPoint(Struct, frozen=True):
     """A message of the user that a conversation can go back to."""
 
+    record: str
     before: str | None
     """The record to continue from; None is the beginning."""
     words: str
@@ -128,7 +121,7 @@ def rewind_points(log: Log, view: View) -> list[RewindPoint]:
             said, previous = item.said, items[place - 1].said.uuid if place else None
             before = _hidden_parent(log, whole, said) or previous
             gone = view.item(said.uuid) is None
-            found.append(RewindPoint(before, words, said.timestamp, len(items) - place, gone))
+            found.append(RewindPoint(said.uuid, before, words, said.timestamp, len(items) - place, gone))
     return found[::-1]
 
 
@@ -138,9 +131,8 @@ def last_words(view: View) -> str:
 
 
 def _own_words(item: Item) -> str:
-    said = item.said
-    ours = said.role != "user" or said.meta or said.summary or said.attachment or item.hidden_by
-    return "" if ours else _texts(said)
+    elsewhere = item.hidden_by or item.said.attachment or item.said.answers
+    return "" if elsewhere else users_words(item.said)
 
 
 def _hidden_parent(log: Log, whole: View, said: Said) -> str | None:
