@@ -14,7 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 
-MODULES = 320
+MODULES = 320 + 17
+"""The engine, the agent, the commands and the lab, and then lasting memory."""
 CODE_LINES = 43_000
 IMPORT_CHAIN = 20
 CLASS_NAMES_TWICE = 15

@@ -15,8 +15,8 @@ from sevenfold.clock import ManualClock
 from sevenfold.errors import InputError, Refused, SevenfoldError, TranscriptError
 from sevenfold.memory.entry import MOST_BYTES, write_entry
 from sevenfold.memory.front_matter import split
-from sevenfold.memory.generation import Stamp, digest
-from sevenfold.memory.memory import Edit, Memory
+from sevenfold.memory.generation import Provenance, digest
+from sevenfold.memory.memory import EntryEdit, Memory
 from sevenfold.stores.folder import FileFolder, MemoryFolder
 
 
@@ -46,7 +46,7 @@ def test_an_entry_is_a_file_with_front_matter_and_a_line_in_the_index(tmp_path):
 def test_the_index_keeps_to_its_limits_and_says_what_it_cuts(folder):
     held = memory(folder)
     made = [write_entry(f"fact-{n}", "project", "é" * 140, "é" * 140) for n in range(320)]
-    edits = {one.file: Edit(one.render(), Stamp(digest(one.render()), "user")) for one in made}
+    edits = {one.file: EntryEdit(one.render(), Provenance(digest(one.render()), "user")) for one in made}
     held.commit(edits, "user", "many")
     index = held.index()
     assert len(index.encode()) <= 25_000
@@ -246,8 +246,8 @@ def test_killed_at_any_write_a_change_is_there_as_a_whole_or_not_at_all(tmp_path
     new = write_entry("new", "project", "New.", "New.")
     changed = tabs("Use spaces.")
     edits = {
-        "tabs.md": Edit(changed.render(), Stamp(digest(changed.render()), "user")),
-        "new.md": Edit(new.render(), Stamp(digest(new.render()), "user")),
+        "tabs.md": EntryEdit(changed.render(), Provenance(digest(changed.render()), "user")),
+        "new.md": EntryEdit(new.render(), Provenance(digest(new.render()), "user")),
         "old.md": None,
     }
     killed = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 import pytest
 
@@ -16,10 +17,10 @@ def home(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def said(capsys, *arguments: str, code: int = 0) -> str:
+def said(capsys: Any, *arguments: str, code: int = 0) -> str:
     assert main(["memory", *arguments]) == code
     shown = capsys.readouterr()
-    return shown.out + shown.err
+    return str(shown.out + shown.err)
 
 
 def test_an_entry_is_added_listed_shown_forgotten_and_brought_back(capsys):

@@ -19,11 +19,9 @@ from sevenfold.clock import SystemClock
 from sevenfold.errors import InputError
 from sevenfold.memory import exchange
 from sevenfold.memory.entry import KINDS, MemoryEntry, read_entry, slug, write_entry
-from sevenfold.memory.generation import Change
+from sevenfold.memory.generation import MemoryChange
 from sevenfold.memory.memory import KnownEntry, Memory
-from sevenfold.session.factory import lasting
-from sevenfold.stores.folder import FileFolder
-from sevenfold.stores.home import user_home
+from sevenfold.session.factory import open_memory
 
 HELP = """\
 Show and change what outlives a session: the facts that sessions in this folder, or in every folder (--user), remember.
@@ -81,10 +79,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    home = user_home()
-    folder = home.memory if options.user else home.project(options.folder).memory
-    memory = lasting(FileFolder(folder), SystemClock())
-    assert memory is not None
+    memory = open_memory(options.folder, user=options.user)
     return _ACTIONS[options.action or "list"](memory, options)
 
 
@@ -282,16 +277,20 @@ def _check(memory: Memory, options: argparse.Namespace) -> int:
 
 _ACTIONS: MappingProxyType[str, Callable[[Memory, argparse.Namespace], int]] = MappingProxyType(
     {
-
-            "list": _list,
-            "show": _show,
-            "add": _add,
-            "edit": _edit,
-            "forget": _forget,
-            "confirm": _confirm
-        ,
-        "pin": _pin, "unpin": _pin, "log": _log, "diff": _diff, "undo": _undo,
-        "import": _import, "export": _export, "check": _check,
+        "list": _list,
+        "show": _show,
+        "add": _add,
+        "edit": _edit,
+        "forget": _forget,
+        "confirm": _confirm,
+        "pin": _pin,
+        "unpin": _pin,
+        "log": _log,
+        "diff": _diff,
+        "undo": _undo,
+        "import": _import,
+        "export": _export,
+        "check": _check,
     }
 )
 
@@ -317,7 +316,7 @@ def _origin(one: KnownEntry) -> str:
     return f"{one.stamp.origin} {one.stamp.source}".strip()
 
 
-def _files(change: Change) -> str:
+def _files(change: MemoryChange) -> str:
     return ", ".join(file.removesuffix(".md") for file in list(change.entries)[:4]) + ", …" * (
         len(change.entries) > 4
     )

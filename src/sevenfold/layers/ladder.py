@@ -31,7 +31,9 @@ from sevenfold.layers.offload.layer import Offload
 from sevenfold.layers.remember.layer import Remember
 from sevenfold.record.blocks import Block
 
-STANDARD: tuple[Layer, ...] = (Offload(), Ahead(), Clear(), Notes(), Compact(), Remember())
+STANDARD: tuple[Layer, ...] = (Offload(), Ahead(), Clear(), Notes(), Compact())
+REMEMBERING: tuple[Layer, ...] = (*STANDARD, Remember())
+"""With lasting memory, where a session has one."""
 
 
 def background_work(c: Conversation) -> tuple[str, ...]:

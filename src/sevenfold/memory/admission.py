@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from sevenfold.errors import Refused
 from sevenfold.memory.entry import Kind, MemoryEntry, quoted, shortened, slug, write_entry
-from sevenfold.memory.generation import Origin, Stamp, digest, least_trusted
-from sevenfold.memory.memory import Edit, Memory
+from sevenfold.memory.generation import Origin, Provenance, digest, least_trusted
+from sevenfold.memory.memory import EntryEdit, Memory
 from sevenfold.memory.words import holds, same_fact
 
 LEAST_CHARACTERS = 8
@@ -26,7 +26,7 @@ TRIES = 8
 """How often a change is made again because another process was quicker."""
 
 
-class Fact(Struct, frozen=True):
+class LastingFact(Struct, frozen=True):
     """Something worth remembering, as it was proposed."""
 
     quotations: tuple[str, ...]
@@ -37,7 +37,7 @@ class Fact(Struct, frozen=True):
     until: str = ""
 
 
-class Seen(Struct, frozen=True):
+class Witness(Struct, frozen=True):
     """What the one who proposes facts could read."""
 
     said: Mapping[str, str]
@@ -51,10 +51,10 @@ class Seen(Struct, frozen=True):
     """Texts the model is given in every session: instruction files, the system prompt, what was recalled."""
 
 
-class Admitted(Struct, frozen=True):
+class Admission(Struct, frozen=True):
     """What became of a fact."""
 
-    fact: Fact
+    fact: LastingFact
     file: str = ""
     """The entry that holds it now; empty if it was refused."""
     new: bool = False
@@ -62,17 +62,17 @@ class Admitted(Struct, frozen=True):
     """Why it was not stored."""
 
 
-def admit(memory: Memory, facts: Sequence[Fact], seen: Seen, now: float) -> list[Admitted]:
+def admit(memory: Memory, facts: Sequence[LastingFact], seen: Witness, now: float) -> list[Admission]:
     """Store facts, all in one change; returns what became of each."""
     for _ in range(TRIES):
         base = memory.generation()
         there = {one.entry.file: (one.entry, one.stamp) for one in memory.entries()}
-        edits: dict[str, Edit] = {}
+        edits: dict[str, EntryEdit] = {}
         results = []
         for fact in facts:
             judged = _judge(memory, fact, seen, now)
             results.append(
-                Admitted(fact, refused=judged)
+                Admission(fact, refused=judged)
                 if isinstance(judged, str)
                 else _place(fact, *judged, there, edits)
             )
@@ -85,7 +85,9 @@ def admit(memory: Memory, facts: Sequence[Fact], seen: Seen, now: float) -> list
     raise Refused("other processes keep changing memory; try again later")
 
 
-def _judge(memory: Memory, fact: Fact, seen: Seen, now: float) -> tuple[MemoryEntry, Stamp] | str:
+def _judge(
+    memory: Memory, fact: LastingFact, seen: Witness, now: float
+) -> tuple[MemoryEntry, Provenance] | str:
     """The entry a fact would make, and its stamp; or why it is refused."""
     found = {
         " ".join(words.split()): record for words in fact.quotations if (record := _record(words, seen))
@@ -106,11 +108,11 @@ def _judge(memory: Memory, fact: Fact, seen: Seen, now: float) -> tuple[MemoryEn
         entry = entry.until_day(fact.until)
     evidence = tuple(dict.fromkeys(f"{seen.session}/{record}" for record in found.values()))
     if not found:
-        return entry, Stamp("", least_trusted("model", seen.least), created=now)
-    return entry, Stamp("", "user", evidence, created=now, verified=now)
+        return entry, Provenance("", least_trusted("model", seen.least), created=now)
+    return entry, Provenance("", "user", evidence, created=now, verified=now)
 
 
-def _record(words: str, seen: Seen) -> str:
+def _record(words: str, seen: Witness) -> str:
     """The newest record of the user's that holds these words; empty if none does."""
     if len(words.strip()) < LEAST_CHARACTERS:
         return ""
@@ -118,12 +120,12 @@ def _record(words: str, seen: Seen) -> str:
 
 
 def _place(
-    fact: Fact,
+    fact: LastingFact,
     entry: MemoryEntry,
-    stamp: Stamp,
-    there: dict[str, tuple[MemoryEntry, Stamp]],
-    edits: dict[str, Edit],
-) -> Admitted:
+    stamp: Provenance,
+    there: dict[str, tuple[MemoryEntry, Provenance]],
+    edits: dict[str, EntryEdit],
+) -> Admission:
     """Add the fact's evidence to an entry that says the same, or make one of its own."""
     for file, (known, before) in there.items():
         as_trusted = least_trusted(before.origin, stamp.origin) == stamp.origin
@@ -132,16 +134,16 @@ def _place(
             if evidence != before.evidence and not known.pinned:
                 verified = max(before.verified, stamp.verified)
                 again = msgspec.structs.replace(before, evidence=evidence, verified=verified)
-                there[file], edits[file] = (known, again), Edit(known.render(), again)
-            return Admitted(fact, file)
+                there[file], edits[file] = (known, again), EntryEdit(known.render(), again)
+            return Admission(fact, file)
     file, number = entry.file, 2
     while file in there:
         file, number = f"{entry.name}-{number}.md", number + 1
     entry = MemoryEntry(file, entry.page.with_value("name", file.removesuffix(".md")))
     content = entry.render()
     stamp = msgspec.structs.replace(stamp, sha256=digest(content))
-    there[file], edits[file] = (entry, stamp), Edit(content, stamp)
-    return Admitted(fact, file, new=True)
+    there[file], edits[file] = (entry, stamp), EntryEdit(content, stamp)
+    return Admission(fact, file, new=True)
 
 
 def _carried(entry: MemoryEntry) -> str:

@@ -19,8 +19,8 @@ from msgspec import Struct
 from sevenfold.errors import InputError
 from sevenfold.memory import index
 from sevenfold.memory.entry import MOST_BYTES, PINNED, is_entry, slug
-from sevenfold.memory.generation import Stamp, digest
-from sevenfold.memory.memory import Edit, KnownEntry, Memory
+from sevenfold.memory.generation import Provenance, digest
+from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
 
 TOOLS: Mapping[str, str] = MappingProxyType(
     {
@@ -51,7 +51,7 @@ def take_in(memory: Memory, tool: str, files: Mapping[str, bytes], now: float) -
     """Import files of another tool, by their path below its folder, in one change."""
     there = {one.entry.file: one.stamp for one in memory.entries()}
     by_source = {stamp.source: file for file, stamp in there.items()}
-    edits: dict[str, Edit] = {}
+    edits: dict[str, EntryEdit] = {}
     known, left = list[str](), dict[str, str]()
     for path, content in sorted(files.items()):
         source = f"{tool}:{path}"
@@ -62,7 +62,9 @@ def take_in(memory: Memory, tool: str, files: Mapping[str, bytes], now: float) -
         elif file in there and there[file].sha256 == digest(content):
             known.append(path)
         else:
-            edits[file] = Edit(content, Stamp(digest(content), "import", source=source, created=now))
+            edits[file] = EntryEdit(
+                content, Provenance(digest(content), "import", source=source, created=now)
+            )
     if edits:
         memory.commit(edits, "import", f"imported from {tool}: {len(edits)} files")
     return Imported(tuple(edits), tuple(known), left)

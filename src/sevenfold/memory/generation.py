@@ -27,7 +27,7 @@ def least_trusted(*origins: Origin) -> Origin:
     return max(origins, key=MOST_TRUSTED_FIRST.index)
 
 
-class Stamp(Struct, frozen=True, omit_defaults=True):
+class Provenance(Struct, frozen=True, omit_defaults=True):
     """What the engine knows of an entry; nothing in its file can change it."""
 
     sha256: str
@@ -54,9 +54,9 @@ class Generation(Struct, frozen=True):
     number: int = 0
     id: str = ""
     """Of the change that made it; empty before the first."""
-    entries: dict[str, Stamp] = {}
+    entries: dict[str, Provenance] = {}
 
-    def after(self, change: Change) -> Generation:
+    def after(self, change: MemoryChange) -> Generation:
         """The generation a change makes of this one."""
         entries = dict(self.entries)
         for file, (_, now) in change.entries.items():
@@ -67,7 +67,7 @@ class Generation(Struct, frozen=True):
         return Generation(change.number, change.id, dict(sorted(entries.items())))
 
 
-class Change(Struct, frozen=True, omit_defaults=True):
+class MemoryChange(Struct, frozen=True, omit_defaults=True):
     """One step from a generation to the next."""
 
     number: int
@@ -75,20 +75,20 @@ class Change(Struct, frozen=True, omit_defaults=True):
     at: float
     by: Author
     reason: str
-    entries: dict[str, tuple[Stamp | None, Stamp | None]]
+    entries: dict[str, tuple[Provenance | None, Provenance | None]]
     """What each entry was before, and what it is now."""
     session: str = ""
     id: str = ""
 
-    def identified(self) -> Change:
+    def identified(self) -> MemoryChange:
         """With an id that follows from everything it says."""
         bare = msgspec.structs.replace(self, id="")
         return msgspec.structs.replace(self, id=hashlib.sha256(encode(bare)).hexdigest()[:16])
 
-    def reversed(self, now: Mapping[str, Stamp], at: float, number: int, parent: str) -> Change:
+    def reversed(self, now: Mapping[str, Provenance], at: float, number: int, parent: str) -> MemoryChange:
         """The change that brings back what was before this one."""
         back = {file: (now.get(file), before) for file, (before, _) in self.entries.items()}
-        return Change(number, parent, at, "undo", f"undo {self.number}", back)
+        return MemoryChange(number, parent, at, "undo", f"undo {self.number}", back)
 
 
 def digest(content: bytes) -> str:
@@ -96,6 +96,6 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def encode(value: Change | Generation) -> bytes:
+def encode(value: MemoryChange | Generation) -> bytes:
     """As one line of JSON."""
     return msgspec.json.encode(value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sevenfold.memory.entry import MemoryEntry, shortened
-from sevenfold.memory.generation import Stamp
+from sevenfold.memory.generation import Provenance
 
 FILE = "MEMORY.md"
 MOST_LINES = 200
@@ -18,7 +18,7 @@ LINE = 150
 _HEADING = "# Memory\n\n"
 
 
-def index(entries: Iterable[tuple[MemoryEntry, Stamp]], today: str) -> str:
+def index(entries: Iterable[tuple[MemoryEntry, Provenance]], today: str) -> str:
     """The index of these entries; within its limits, with a note about what they cut off."""
     held = [(entry, stamp) for entry, stamp in entries if not entry.until or entry.until >= today]
     trusted = sorted(

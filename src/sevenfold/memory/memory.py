@@ -21,7 +21,7 @@ from msgspec import Struct
 from sevenfold.errors import InputError, Refused, TranscriptDenied, TranscriptTooNew
 from sevenfold.memory import index
 from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, read_entry
-from sevenfold.memory.generation import Author, Change, Generation, Stamp, digest, encode
+from sevenfold.memory.generation import Author, Generation, MemoryChange, Provenance, digest, encode
 from sevenfold.ports import Clock, Folder
 
 CURRENT = ".versions/current.json"
@@ -38,7 +38,7 @@ Checked = Callable[[bytes], str]
 """Says what keeps a content out of memory (a secret, for example); empty if nothing does."""
 
 
-class Usage(Struct, frozen=True):
+class EntryUse(Struct, frozen=True):
     """How often an entry was put before a model, and how often that turned out to help."""
 
     used: int = 0
@@ -50,15 +50,15 @@ class KnownEntry(Struct, frozen=True):
     """An entry with all that is known about it."""
 
     entry: MemoryEntry
-    stamp: Stamp
-    usage: Usage = Usage()
+    stamp: Provenance
+    usage: EntryUse = EntryUse()
 
 
-class Edit(Struct, frozen=True):
+class EntryEdit(Struct, frozen=True):
     """A new content of an entry, and where it comes from."""
 
     content: bytes
-    stamp: Stamp
+    stamp: Provenance
 
 
 class Memory:
@@ -83,7 +83,7 @@ class Memory:
         for file, stamp in now.entries.items():
             content = self._content(file, stamp)
             if content is not None:
-                found.append(KnownEntry(read_entry(file, content), stamp, usage.get(file, Usage())))
+                found.append(KnownEntry(read_entry(file, content), stamp, usage.get(file, EntryUse())))
         return found
 
     def entry(self, name: str) -> KnownEntry:
@@ -127,12 +127,12 @@ class Memory:
                 found.append(f"{file}: its content is missing or damaged; undo the change, or forget it")
         return found
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[MemoryChange]:
         """Every change, the newest first; one that was never completed is left out."""
-        by_id: dict[str, Change] = {}
+        by_id: dict[str, MemoryChange] = {}
         for line in (self._folder.read(CHANGES, most=LONGEST_HISTORY) or b"").splitlines():
             try:
-                change = msgspec.json.decode(line, type=Change)
+                change = msgspec.json.decode(line, type=MemoryChange)
             except msgspec.DecodeError:
                 continue
             by_id[change.id] = change
@@ -141,14 +141,14 @@ class Memory:
             yield by_id[at]
             at = by_id[at].parent
 
-    def change(self, number: int) -> Change:
+    def change(self, number: int) -> MemoryChange:
         """One change by its number; raises `InputError`."""
         for change in self.changes():
             if change.number == number:
                 return change
         raise InputError(f"there is no change {number}; `sevenfold memory log` lists them")
 
-    def diff(self, change: Change) -> str:
+    def diff(self, change: MemoryChange) -> str:
         """What a change did, as a unified diff."""
         parts = []
         for file, (before, after) in change.entries.items():
@@ -160,7 +160,7 @@ class Memory:
             parts.append("".join(lines) or f"{file}: only its origin changed\n")
         return "".join(parts)
 
-    def _lines(self, stamp: Stamp | None) -> list[str]:
+    def _lines(self, stamp: Provenance | None) -> list[str]:
         return (
             self._object(stamp.sha256).decode(errors="replace").splitlines(keepends=True) if stamp else []
         )
@@ -169,7 +169,7 @@ class Memory:
 
     def commit(
         self,
-        edits: Mapping[str, Edit | None],
+        edits: Mapping[str, EntryEdit | None],
         by: Author,
         reason: str,
         *,
@@ -202,17 +202,23 @@ class Memory:
                 if edit is not None:
                     self._keep(edit.content)
             return self._apply(
-                now, Change(now.number + 1, now.id, self._clock.now(), by, reason, made, session)
+                now, MemoryChange(now.number + 1, now.id, self._clock.now(), by, reason, made, session)
             )
 
     def write(
-        self, entry: MemoryEntry, by: Author, reason: str, *, stamp: Stamp | None = None, session: str = ""
+        self,
+        entry: MemoryEntry,
+        by: Author,
+        reason: str,
+        *,
+        stamp: Provenance | None = None,
+        session: str = "",
     ) -> Generation:
         """Write one entry. Without a stamp it is the user's own."""
         content, at = entry.render(), self._clock.now()
-        stamp = stamp or Stamp(digest(content), "user", created=at, verified=at)
+        stamp = stamp or Provenance(digest(content), "user", created=at, verified=at)
         stamp = msgspec.structs.replace(stamp, sha256=digest(content))
-        return self.commit({entry.file: Edit(content, stamp)}, by, reason, session=session)
+        return self.commit({entry.file: EntryEdit(content, stamp)}, by, reason, session=session)
 
     def forget(self, name: str, by: Author = "user", reason: str = "forgotten") -> Generation:
         """Remove an entry; its versions stay, so this can be undone."""
@@ -224,7 +230,7 @@ class Memory:
         at = self._clock.now()
         stamp = msgspec.structs.replace(known.stamp, origin="user", verified=at)
         return self.commit(
-            {known.entry.file: Edit(known.entry.render(), stamp)}, "user", f"confirmed {name}"
+            {known.entry.file: EntryEdit(known.entry.render(), stamp)}, "user", f"confirmed {name}"
         )
 
     def pin(self, name: str, *, pinned: bool = True) -> Generation:
@@ -233,7 +239,7 @@ class Memory:
         if known.entry.pinned == pinned:
             return self.generation()
         file = f"{PINNED if pinned else ''}{known.entry.name}.md"
-        edits = {known.entry.file: None, file: Edit(known.entry.render(), known.stamp)}
+        edits = {known.entry.file: None, file: EntryEdit(known.entry.render(), known.stamp)}
         return self.commit(edits, "user", f"{'pinned' if pinned else 'unpinned'} {name}")
 
     def undo(self, number: int | None = None) -> Generation:
@@ -259,13 +265,13 @@ class Memory:
         """Note that entries were put before a model, or that one of them helped."""
         usage = self._usage()
         for file in files:
-            was = usage.get(file, Usage())
-            usage[file] = Usage(was.used + (not helped), was.helped + helped, self._clock.now())
+            was = usage.get(file, EntryUse())
+            usage[file] = EntryUse(was.used + (not helped), was.helped + helped, self._clock.now())
         self._folder.write(USAGE, msgspec.json.encode(usage))
 
     # -- keeping files and generation together --------------------------------------------------------
 
-    def _check(self, file: str, edit: Edit | None, by: Author) -> None:
+    def _check(self, file: str, edit: EntryEdit | None, by: Author) -> None:
         if not is_entry(file):
             raise InputError(f"{file[:120]!r} is not a file of memory: a name, and .md")
         if file.startswith(PINNED) and by not in ("user", "undo", "import", "outside"):
@@ -290,9 +296,9 @@ class Memory:
         """Are the files what the generation says?"""
         return (self._folder.read(APPLIED) or b"").decode() == now.id and not self._outside(now)
 
-    def _outside(self, now: Generation) -> dict[str, Edit | None]:
+    def _outside(self, now: Generation) -> dict[str, EntryEdit | None]:
         """What something else changed in the files."""
-        at, found = self._clock.now(), dict[str, Edit | None]()
+        at, found = self._clock.now(), dict[str, EntryEdit | None]()
         there = {file for file in self._folder.names() if is_entry(file)}
         for file in there:
             content = self._folder.read(file)
@@ -300,8 +306,8 @@ class Memory:
                 continue
             before = now.entries.get(file)
             if before is None or before.sha256 != digest(content):
-                stamp = Stamp(digest(content), "outside", created=before.created if before else at)
-                found[file] = Edit(content, stamp)
+                stamp = Provenance(digest(content), "outside", created=before.created if before else at)
+                found[file] = EntryEdit(content, stamp)
         return found | {file: None for file in now.entries if file not in there}
 
     def _reconciled(self) -> Generation:
@@ -318,7 +324,9 @@ class Memory:
                 self._keep(edit.content)
             made[file] = (now.entries.get(file), edit.stamp if edit else None)
         reason = "changed outside Sevenfold"
-        return self._apply(now, Change(now.number + 1, now.id, self._clock.now(), "outside", reason, made))
+        return self._apply(
+            now, MemoryChange(now.number + 1, now.id, self._clock.now(), "outside", reason, made)
+        )
 
     def _complete(self, now: Generation) -> None:
         """Write out what a process did not get to after its change counted; what others wrote meanwhile stays."""
@@ -330,7 +338,7 @@ class Memory:
                 self._materialise(file, after)
         self._finish(now)
 
-    def _apply(self, now: Generation, change: Change) -> Generation:
+    def _apply(self, now: Generation, change: MemoryChange) -> Generation:
         """Make a change count, then write out its files. The lock is held."""
         change = change.identified()
         made = now.after(change)
@@ -341,7 +349,7 @@ class Memory:
         self._finish(made)
         return made
 
-    def _materialise(self, file: str, stamp: Stamp | None) -> None:
+    def _materialise(self, file: str, stamp: Provenance | None) -> None:
         if stamp is None:
             self._folder.remove(file)
         elif (content := self._object(stamp.sha256)) != self._folder.read(file):
@@ -356,17 +364,17 @@ class Memory:
             self._folder.write(index.FILE, text)
         self._folder.write(APPLIED, now.id.encode())
 
-    def _newest(self, made: str) -> Change | None:
+    def _newest(self, made: str) -> MemoryChange | None:
         for line in reversed((self._folder.read(CHANGES, most=LONGEST_HISTORY) or b"").splitlines()):
             try:
-                change = msgspec.json.decode(line, type=Change)
+                change = msgspec.json.decode(line, type=MemoryChange)
             except msgspec.DecodeError:
                 continue
             if change.id == made:
                 return change
         return None
 
-    def _last(self) -> Change:
+    def _last(self) -> MemoryChange:
         """The newest change that is neither undone nor an undo."""
         undone: set[str] = set()
         for change in self.changes():
@@ -389,15 +397,15 @@ class Memory:
             )
         return content
 
-    def _content(self, file: str, stamp: Stamp) -> bytes | None:
+    def _content(self, file: str, stamp: Provenance) -> bytes | None:
         """What an entry holds; None if that is lost."""
         for content in (self._folder.read(OBJECTS + stamp.sha256), self._folder.read(file)):
             if content is not None and digest(content) == stamp.sha256:
                 return content
         return None
 
-    def _usage(self) -> dict[str, Usage]:
+    def _usage(self) -> dict[str, EntryUse]:
         try:
-            return msgspec.json.decode(self._folder.read(USAGE) or b"{}", type=dict[str, Usage])
+            return msgspec.json.decode(self._folder.read(USAGE) or b"{}", type=dict[str, EntryUse])
         except msgspec.DecodeError:
             return {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from sevenfold.memory.admission import Fact
+from sevenfold.memory.admission import LastingFact
 from sevenfold.memory.entry import Kind
 
 MOST_CHARACTERS = 400
@@ -47,13 +47,13 @@ _PASSING = re.compile(
 )
 
 
-def facts(said: Mapping[str, str]) -> Iterator[Fact]:
+def facts(said: Mapping[str, str]) -> Iterator[LastingFact]:
     """The facts in what the user said, by record."""
     for words in said.values():
         for sentence in _sentences(words):
             kind = next((kind for kind, rule in _RULES if rule.search(sentence)), None)
             if kind is not None and not _PASSING.search(sentence):
-                yield Fact((sentence,), kind)
+                yield LastingFact((sentence,), kind)
 
 
 def _sentences(words: str) -> Iterator[str]:

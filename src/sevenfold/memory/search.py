@@ -20,7 +20,7 @@ NAME_COUNTS = 2.0
 """A name counts as much as this many words."""
 
 
-class Fit(Struct, frozen=True):
+class FittingEntry(Struct, frozen=True):
     """An entry that fits, and why."""
 
     known: KnownEntry
@@ -36,7 +36,7 @@ def fitting(
     *,
     most: int = MOST,
     lift: Mapping[str, float] | None = None,
-) -> list[Fit]:
+) -> list[FittingEntry]:
     """The entries that fit best, the best first; those whose validity is over do not."""
     asked = telling(query)
     words = {
@@ -53,5 +53,5 @@ def fitting(
             continue
         holding = [sum(word in other for other in words.values()) for word in both]
         rare = sum(log(1 + len(known) / count) for count in holding)
-        found.append(Fit(one, rare + raised, tuple(sorted(both))))
+        found.append(FittingEntry(one, rare + raised, tuple(sorted(both))))
     return sorted(found, key=lambda fit: (-fit.score, fit.known.entry.file))[:most]

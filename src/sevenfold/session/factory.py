@@ -22,7 +22,7 @@ from sevenfold.conversation.services import Services
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import InputError
 from sevenfold.events import Listener
-from sevenfold.layers.ladder import STANDARD, Ladder
+from sevenfold.layers.ladder import REMEMBERING, STANDARD, Ladder
 from sevenfold.memory.memory import Memory
 from sevenfold.ports import Clock, Folder, Ids, Log, RemembersStore, Results, Store, StoredText
 from sevenfold.profiles import Profile
@@ -50,7 +50,7 @@ from sevenfold.telemetry.jsonl import JsonlSink
 from sevenfold.telemetry.otel import OtelSink
 
 Lifetime = Literal["5m", "1h"]
-_LADDER = Ladder(STANDARD)
+_LADDER, _REMEMBERING = Ladder(STANDARD), Ladder(REMEMBERING)
 USUAL_ANSWER = 8_000
 """Tokens an answer may have if nobody says, and the model can give so many."""
 
@@ -216,10 +216,19 @@ def conversation(
         raise
 
 
+def open_memory(folder: Path | str | None = None, *, user: bool = False) -> Memory:
+    """The memory of the sessions in a folder (this one unless given), or with ``user`` what holds in every project."""
+    home = user_home()
+    place = home.memory if user else home.project(Path(folder) if folder is not None else Path.cwd()).memory
+    return _lasting(FileFolder(place), SystemClock())
+
+
 def lasting(folder: Folder | None, clock: Clock) -> Memory | None:
     """The memory in a folder; what holds a secret never enters it."""
-    if folder is None:
-        return None
+    return None if folder is None else _lasting(folder, clock)
+
+
+def _lasting(folder: Folder, clock: Clock) -> Memory:
     return Memory(folder, clock, lambda: datetime.fromtimestamp(clock.now()).date().isoformat(), _secret_in)
 
 
@@ -268,13 +277,14 @@ def _conversation(store: SessionParts, model: str, options: Options, profile: Pr
         there=partial(_is_there, Path(store.cwd)) if store.cwd else None,
         path=store.path,
     )
+    usual = _REMEMBERING if services.memory is not None else _LADDER
     layers = options.get("layers")
     made = Conversation(
         transcript,
         _request_options(profile, options),
         profile,
         services,
-        Ladder(layers) if layers is not None else _LADDER,
+        Ladder(layers) if layers is not None else usual,
     )
     if store.branch:
         begin_branch(made, store.branch)

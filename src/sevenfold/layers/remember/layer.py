@@ -15,13 +15,14 @@ from sevenfold.errors import ModelError, SevenfoldError
 from sevenfold.events import Acted, SteppedAside
 from sevenfold.layers import breaker
 from sevenfold.layers.remember import policy
-from sevenfold.layers.remember.policy import Span
-from sevenfold.memory.admission import Admitted, Fact, Seen, admit
+from sevenfold.layers.remember.policy import Stretch
+from sevenfold.memory.admission import Admission, LastingFact, Witness, admit
 from sevenfold.memory.entry import shortened
 from sevenfold.memory.memory import KnownEntry
 from sevenfold.memory.search import fitting
 from sevenfold.prompts.memory import Recalled, RememberFacts
 from sevenfold.record import blocks
+from sevenfold.record.authorship import users_words
 from sevenfold.record.blocks import read_field
 from sevenfold.record.decisions import Remembered
 from sevenfold.record.entries import Said
@@ -120,21 +121,20 @@ class MemoryKeeper:
             self._again = True
             return
         span = self._span()
-        free = newest.said.usage is not None and newest.said.usage.free
-        if not policy.due(span, free=free, pause=breaker.pause(self._failures)):
+        if not policy.due(span, pause=breaker.pause(self._failures)):
             return
         self._busy = True
         covered = newest.said.uuid
         self._c.run_aside(self._extract(span), lambda came: self._done(covered, came))
 
-    def _extract(self, span: Span) -> Flow[list[Admitted]]:
+    def _extract(self, span: Stretch) -> Flow[list[Admission]]:
         said = yield from self._ask(span)
         facts = policy.read_facts(said)
         if facts is None:
             raise ModelError("the answer does not keep to the format")
         return (yield from in_thread(partial(self._admit, facts, span)))
 
-    def _ask(self, span: Span) -> Flow[str]:
+    def _ask(self, span: Stretch) -> Flow[str]:
         """The model's answer; calls it makes instead are refused, a few times."""
         asked = fork(self._c, SOURCE)
         first = next(iter(span.said.values()), "")
@@ -148,16 +148,16 @@ class MemoryKeeper:
             asked.tool_results([blocks.result(call, NO_TOOLS) for call in calls])
         raise ModelError(f"it kept calling tools for {MOST_TURNS} turns")
 
-    def _admit(self, facts: list[Fact], span: Span) -> list[Admitted]:
+    def _admit(self, facts: list[LastingFact], span: Stretch) -> list[Admission]:
         c = self._c
         given = tuple(blocks.words_of(blocks.read(block)) for block in c.frame.system)
         said = {
             item.said.uuid: words for item in c.transcript.view.items if (words := _users_words(item.said))
         }
-        seen = Seen(said, frozenset(span.said), c.transcript.place.session, policy.least(span), given)
+        seen = Witness(said, frozenset(span.said), c.transcript.place.session, policy.least(span), given)
         return admit(self._memory, facts, seen, c.clock.now())
 
-    def _done(self, covered: str, came: list[Admitted] | Exception) -> None:
+    def _done(self, covered: str, came: list[Admission] | Exception) -> None:
         self._busy = False
         if isinstance(came, Exception):
             self._failures = breaker.after(self._failures, succeeded=False)
@@ -174,7 +174,7 @@ class MemoryKeeper:
             self._again = False
             self.check()
 
-    def _span(self) -> Span:
+    def _span(self) -> Stretch:
         """What happened since memory was last looked after."""
         view, known = self._c.transcript.view, self._covered()
         since: list[Item] = []
@@ -192,7 +192,7 @@ class MemoryKeeper:
             self._memory.path in call.raw.decode(errors="replace") for call in calls if call.id in recent
         )
         tokens = sum(map(self._c.item_tokens, since))
-        return Span(said, tokens, kinds, wrote=wrote and bool(self._memory.path))
+        return Stretch(said, tokens, kinds, wrote=wrote and bool(self._memory.path))
 
     def _covered(self) -> str | None:
         """The newest record that was looked at."""
@@ -219,6 +219,4 @@ class MemoryKeeper:
 
 
 def _users_words(said: Said) -> str:
-    if said.role != "user" or said.meta or said.summary or said.synthetic or said.attachment:
-        return ""
-    return "\n".join(blocks.words_of(block) for block in said.blocks if block.kind == "text")
+    return "" if said.attachment else users_words(said)

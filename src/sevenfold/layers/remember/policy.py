@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from sevenfold.memory.admission import Admitted, Fact
+from sevenfold.memory.admission import Admission, LastingFact
 from sevenfold.memory.entry import KINDS, Kind, shortened
 from sevenfold.memory.generation import Origin, least_trusted
 from sevenfold.memory.memory import KnownEntry
 from sevenfold.memory.rules import facts as stated
-from sevenfold.memory.search import Fit
+from sevenfold.memory.search import FittingEntry
 
 GROWTH = 6_000
 """Tokens of conversation after which the user's words are looked through, whatever they are."""
@@ -29,7 +29,7 @@ _UNTIL = re.compile(r'\buntil="(\d{4}-\d\d-\d\d)"')
 _NOTHING = re.compile(r"<nothing\s*/?>", re.IGNORECASE)
 _SPAN = re.compile(r"`([^`\n]{2,120})`")
 _PATH = re.compile(
-    r"(?<![\w/:.])(?:[\w.-]+/)+[\w.-]+|(?<![\w/])[\w-]+\.(?:py|js|ts|toml|json|ya?ml|md|sh|cfg|ini)\b"
+    r"(?<![\w/:.])(?:[\w.-]+/)+[\w.-]*\w|(?<![\w/])[\w-]+\.(?:py|js|ts|toml|json|ya?ml|md|sh|cfg|ini)\b"
 )
 _COMMAND = re.compile(r"[a-z][\w.+-]{1,40}")
 
@@ -37,7 +37,7 @@ ORIGINS: Mapping[str, Origin] = {"read": "file", "web": "web", "shell": "tool", 
 """Where the output of a tool of each kind comes from; that of any other tool counts as ``tool``."""
 
 
-class Span(Struct, frozen=True):
+class Stretch(Struct, frozen=True):
     """What happened since memory was last looked after."""
 
     said: Mapping[str, str]
@@ -49,25 +49,25 @@ class Span(Struct, frozen=True):
     """Did the agent write memory itself?"""
 
 
-def due(span: Span, *, free: bool, pause: int = 1) -> bool:
+def due(span: Stretch, *, pause: int = 1) -> bool:
     """Is it time to look for facts?
 
-    At once where that costs nothing, or the user said something that sounds lasting; otherwise when enough was said.
-    After failures it takes ``pause`` times as much.
+    At once if the user said something that sounds lasting, otherwise when enough was said; after failures ``pause``
+    times as much.
     """
     if span.wrote or not any(map(str.strip, span.said.values())):
         return False
-    if free or span.tokens >= GROWTH * pause:
+    if span.tokens >= GROWTH * pause:
         return True
     return pause == 1 and any(True for _ in stated(span.said))
 
 
-def least(span: Span) -> Origin:
+def least(span: Stretch) -> Origin:
     """The least trusted source of anything in view."""
     return least_trusted("model", *(ORIGINS.get(kind, "tool") for kind in span.tools))
 
 
-def read_facts(answer: str) -> list[Fact] | None:
+def read_facts(answer: str) -> list[LastingFact] | None:
     """The facts in a model's answer; None if it did not keep to the format."""
     found = []
     for attributes, inside in _FACT.findall(answer):
@@ -76,7 +76,7 @@ def read_facts(answer: str) -> list[Fact] | None:
         quotations = tuple(filter(None, map(_unwrapped, _QUOTE.findall(inside))))
         note = _NOTE.search(inside)
         found.append(
-            Fact(
+            LastingFact(
                 quotations,
                 _kind(kind[1] if kind else ""),
                 note[1].strip() if note else "",
@@ -88,18 +88,18 @@ def read_facts(answer: str) -> list[Fact] | None:
     return found[:MOST_FACTS]
 
 
-def outcome(admitted: Sequence[Admitted]) -> str:
+def outcome(admitted: Sequence[Admission]) -> str:
     """What became of the facts, in one line; empty if nothing did."""
     new = [one.file.removesuffix(".md") for one in admitted if one.new]
     return f"remembered: {', '.join(new)}" if new else ""
 
 
-def shown(fits: Sequence[Fit], there: Callable[[str], bool] | None) -> str:
+def shown(fits: Sequence[FittingEntry], there: Callable[[str], bool] | None) -> str:
     """Entries as the model reads them."""
     return "\n".join(line for fit in fits for line in _lines(fit.known, there))
 
 
-def reason(fit: Fit) -> str:
+def reason(fit: FittingEntry) -> str:
     """Why an entry was recalled."""
     return f"{fit.known.entry.name} (shares {', '.join(fit.words[:4]) or 'its meaning'})"
 
