@@ -29,7 +29,7 @@ from typing import Any
 from msgspec import Struct
 
 import sevenfold
-from sevenfold.errors import SevenfoldError
+from sevenfold.errors import RequestRefused, SevenfoldError
 from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply
 from sevenfold.lab.simulator.chat import complete
 from sevenfold.lab.simulator.clock import VirtualClock
@@ -49,9 +49,13 @@ MODELS = (
     ("responses", "gpt-5.6"),
 )
 SETTINGS = {
-    **{"notes": False, "background_compaction": False, "model_listing": False, "recall_ahead": False},
-    **{"offload_characters": 3_000, "preview_bytes": 300, "size_trigger_tokens": 2_000, "size_keep": 1},
-    **{"size_target_tokens": 500, "size_least_tokens": 300, "gap_keep": 1},
+    **dict.fromkeys(("notes", "background_compaction", "model_listing", "recall_ahead"), False),
+    **dict.fromkeys(("size_keep", "gap_keep"), 1),
+    "offload_characters": 3_000,
+    "preview_bytes": 300,
+    "size_trigger_tokens": 2_000,
+    "size_target_tokens": 500,
+    "size_least_tokens": 300,
 }
 TOOLS = [
     sevenfold.tool({"name": "Read", "input_schema": {"type": "object"}}, kind="read"),
@@ -107,6 +111,10 @@ class RandomBrain:
         """A random answer."""
         self.count += 1
         dice, said = self.dice, list[Json]()
+        last = prompt.messages[-1]
+        for block in last["content"] if last["role"] == "assistant" and dice.random() < 0.8 else ():
+            if block["type"] == "server_tool_use":
+                said.append({"type": "web_search_tool_result", "tool_use_id": block["id"], "content": []})
         if self.wire == "messages" and (prompt.body.get("thinking") or {}).get("type") == "adaptive":
             said += [{"type": "thinking", "thinking": f"step {self.count}"}] * dice.choice((0, 1, 1))
         if dice.random() < 0.8:
@@ -114,7 +122,9 @@ class RandomBrain:
         stop = None
         if self.wire == "messages" and dice.random() < 0.12:
             name = f"srvtoolu_{self.count}_{dice.randrange(10**9)}"
-            said.append({"type": "server_tool_use", "id": name, "name": "web_search", "input": {"query": "x"}})
+            said.append(
+                {"type": "server_tool_use", "id": name, "name": "web_search", "input": {"query": "x"}}
+            )
             if dice.random() < 0.5:
                 said.append({"type": "web_search_tool_result", "tool_use_id": name, "content": []})
             else:
@@ -165,6 +175,9 @@ class RandomConversation:
         self.found.steps += 1
         try:
             step()
+        except RequestRefused as error:
+            # What an API cannot express is refused before it is sent: no better for the caller.
+            self.found.refused.setdefault(_plain(str(error)), []).append(self.seed)
         except SevenfoldError:
             self.found.declined += 1
         except ApiError as error:
@@ -220,11 +233,14 @@ class RandomConversation:
         given = {call: self.value() for call in waiting}
         match self.dice.randrange(4):
             case 0:
-                listed = [{"role": "tool", "tool_call_id": call, "content": one} for call, one in given.items()]
+                listed = [
+                    {"role": "tool", "tool_call_id": call, "content": one} for call, one in given.items()
+                ]
                 self.session.tool_results(listed)
             case 1:
                 blocks = [
-                    {"type": "tool_result", "tool_use_id": call, "content": one} for call, one in given.items()
+                    {"type": "tool_result", "tool_use_id": call, "content": one}
+                    for call, one in given.items()
                 ]
                 self.session.tool_results(blocks)
             case _:
@@ -235,7 +251,7 @@ class RandomConversation:
         fork = self.session.fork()
         fork.user(self.content())
         prepared = fork.prepare()
-        provider = self.session._provider  # noqa: SLF001 (a fork's request is put by the session's provider)
+        provider = self.session._provider
         put = provider.put(prepared.call)
         self.sent(put.body, put.headers)
 
@@ -322,7 +338,12 @@ class RandomConversation:
                 {"type": "input_image", "image_url": "https://example.com/a.png"},
                 {"type": "input_text", "text": "words"},
                 {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}},
-                {"type": "search_result", "source": "a", "title": "b", "content": [{"type": "text", "text": "c"}]},
+                {
+                    "type": "search_result",
+                    "source": "a",
+                    "title": "b",
+                    "content": [{"type": "text", "text": "c"}],
+                },
                 {"type": "search_result", "source": "a"},
                 {"type": "bogus"},
                 {"type": "tool_use", "id": "x", "name": "y", "input": {}},
@@ -342,16 +363,28 @@ class RandomConversation:
         if depth < 3 and dice.random() < 0.3:
             inner = [self.value(depth + 1) for _ in range(dice.randint(0, 3))]
             return dice.choice(
-                (inner, tuple(inner), {f"k{n}": one for n, one in enumerate(inner)}, {1: inner}, iter(inner))
+                (
+                    inner,
+                    tuple(inner),
+                    {f"k{n}": one for n, one in enumerate(inner)},
+                    {1: inner},
+                    iter(inner),
+                )
             )
         if dice.random() < 0.3:
             return [self.block() for _ in range(dice.randint(1, 3))]
-        return dice.choice(
-            (None, True, False, 0, -7, 10**30, 1.5, math.nan, math.inf, b"raw \xff", bytearray(b"x"), {1, 2})
-            + (Row("a", 1), datetime.datetime(2026, 1, 1), decimal.Decimal("1.5"), Path("a/b"), uuid.UUID(int=1))
-            + (ValueError("no"), object, object(), range(3), {"rows": 3}, {"type": "text"}, {"type": "bogus"})
-            + (self.block(),)
+        plain = (None, True, 0, -7, 10**30, 1.5, math.nan, math.inf, b"raw \xff", bytearray(b"x"), {1, 2})
+        made = (Row("a", 1), datetime.datetime(2026, 1, 1), decimal.Decimal("1.5"), Path("a/b"))
+        odd = (
+            ValueError("no"),
+            object,
+            object(),
+            range(3),
+            {"rows": 3},
+            {"type": "text"},
+            {"type": "bogus"},
         )
+        return dice.choice((*plain, *made, *odd, uuid.UUID(int=1), self.block()))
 
     def foreign_messages(self, count: int) -> list[Any]:
         """A conversation in the shape of one of the APIs."""

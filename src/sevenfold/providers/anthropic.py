@@ -29,12 +29,11 @@ from sevenfold.providers.reader import (
     fields_of,
     opening,
     pieces_of,
-    tool_input,
     words_in,
 )
 from sevenfold.providers.sdk import AsyncSdkClient, SdkBase, SdkClient, SdkOptions, SdkProvider, Vendor
 from sevenfold.record import blocks
-from sevenfold.record.blocks import Block
+from sevenfold.record.blocks import Block, tool_input
 from sevenfold.record.log import Answer
 
 ANTHROPIC = Vendor(

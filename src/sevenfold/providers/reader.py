@@ -14,12 +14,9 @@ from msgspec.structs import replace
 from sevenfold.ports import Piece, Reply
 from sevenfold.providers import failures
 from sevenfold.providers.failures import ErrorAnswer, MalformedAnswer
-from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.log import Answer
 
-INVALID_INPUT = "INVALID_JSON"
-"""The only key of a tool input that was not a JSON object; its value is the text that came instead."""
 NULL = Raw(b"null")
 Fields = dict[str, Raw]
 """A JSON object whose values are still bytes."""
@@ -129,15 +126,6 @@ def error_answer(data: bytes) -> ErrorAnswer:
 def words_in(value: Raw) -> str:
     """The string in some JSON; empty if it is anything else."""
     return decoded(_string, value) if bytes(value).startswith(b'"') else ""
-
-
-def tool_input(text: str) -> bytes:
-    """The input of a tool call as a JSON object; anything else is wrapped, so that the call can be answered."""
-    try:
-        raw = blocks.minify(text.encode() or b"{}")
-    except (msgspec.DecodeError, RecursionError):
-        raw = b""
-    return raw if raw.startswith(b"{") else blocks.encode_json({INVALID_INPUT: text})
 
 
 def pieces_of(block: Block) -> list[Piece]:
