@@ -139,7 +139,7 @@ class Answered(Event, frozen=True, kw_only=True):
 
 
 class Failed(Event, frozen=True, kw_only=True):
-    """A model did not answer."""
+    """A model did not answer, or was cut off; tokens and dollars are those the provider had reported by then."""
 
     request: str
     model: str
@@ -149,6 +149,18 @@ class Failed(Event, frozen=True, kw_only=True):
     reason: str
     again: bool = False
     """Whether the request will be made again, changed."""
+    input_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    usd: float | None = 0.0
+    """None if something was reported and its price is unknown."""
+    uncached_usd: float | None = 0.0
+
+    @property
+    def prompt_tokens(self) -> int:
+        """All prompt tokens that were reported; 0 if nothing was."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
 
 
 class CacheBroke(Event, frozen=True, kw_only=True):

@@ -293,6 +293,15 @@ class Reply(Struct, frozen=True):
 Watcher = Callable[[Piece], None]
 
 
+@runtime_checkable
+class HeadWatcher(Protocol):
+    """A watcher that is also given the head of an answer, which has the usage reported so far."""
+
+    def begin(self, head: Answer) -> None:
+        """Take the head, before the first piece."""
+        ...
+
+
 class Client(Protocol):
     """Someone who answers; errors are of `sevenfold.errors.ModelError`, each with what was already said."""
 

@@ -128,7 +128,10 @@ class World:
 
     def agent(self, folder: Path | None = None, **more: Any) -> sevenfold.Agent:
         made = sevenfold.Agent(
-            more.pop("model", MODEL), client=self.sdk, clock=self.clock, **options(folder, more)
+            more.pop("model", MODEL),
+            client=more.pop("client", self.sdk),
+            clock=self.clock,
+            **options(folder, more),
         )
         made.assembly.loop.signals = lambda: Hurried(self)
         return made

@@ -58,11 +58,20 @@ def test_blocking_means_what_the_event_lets_it_mean(event, by):
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_plain_output_is_context_at_two_events_and_nothing_elsewhere(event):
+def test_plain_output_is_context_at_two_events_instructions_at_one_and_nothing_elsewhere(event):
     came = outcome(event, CommandResult(0, b"\n remember the milk \n"))
-    expected = ("remember the milk",) if event in {"SessionStart", "UserPromptSubmit"} else ()
-    assert came.context == expected
-    assert (came.instructions, came.blocked, came.failures) == ((), None, ())
+    words = ("remember the milk",)
+    assert came.context == (words if event in {"SessionStart", "UserPromptSubmit"} else ())
+    assert came.instructions == (words if event == "PreCompact" else ())
+    assert (came.blocked, came.failures) == (None, ())
+
+
+@pytest.mark.spec("S8.1")
+@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("code", [1, 2])
+def test_plain_output_of_a_hook_that_did_not_succeed_reaches_no_model(event, code):
+    came = outcome(event, CommandResult(code, b"remember the milk", b"no disk"))
+    assert "remember the milk" not in str((came.context, came.instructions))
 
 
 @pytest.mark.parametrize("event", EVENTS)
@@ -73,17 +82,27 @@ def test_additional_context_counts_where_the_event_takes_it_and_is_reported_else
 
 
 @pytest.mark.spec("S8.1")
-def test_a_compaction_is_steered_by_json_alone():
+def test_a_compaction_is_steered_by_json_and_by_plain_output():
     came = outcome(
         "PreCompact",
-        CommandResult(0, b"backup written to /tmp/x\n"),
+        CommandResult(0, b"keep the dates\n"),
         says(additionalInstructions="keep the numbers", systemMessage="saved"),
         specific("PreCompact", additionalInstructions="keep the names"),
     )
-    assert came.instructions == ("keep the numbers", "keep the names")
+    assert came.instructions == ("keep the dates", "keep the numbers", "keep the names")
     assert came.messages == ("saved",)
     assert came.context == ()
     assert came.failures == ()
+
+
+@pytest.mark.spec("S8.1")
+@pytest.mark.parametrize("by", ["plain output", "JSON"])
+def test_a_hook_steers_a_summary_with_two_thousand_characters_at_most(by):
+    words = "keep " * 1_000
+    said = CommandResult(0, words.encode()) if by == "plain output" else says(additionalInstructions=words)
+    (given,) = outcome("PreCompact", said).instructions
+    assert given.startswith(words[:2_000])
+    assert given.removeprefix(words[:2_000]) == "\n[cut: the first 2,000 of 4,999 characters]"
 
 
 @pytest.mark.parametrize("event", sorted(set(EVENTS) - {"PreCompact"}))

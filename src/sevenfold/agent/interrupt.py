@@ -15,6 +15,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from sevenfold.conversation.flow import Signal
 from sevenfold.errors import Aborted
 from sevenfold.ports import AsyncClient, Call, Client, Piece, Reply, Watcher
@@ -79,6 +81,11 @@ class _Listener:
         self._watch = watch if call.source.partition(":")[0] in SPOKEN else None
         self._stopped = stopped
         self._words: list[str] = []
+        self._begun = Answer("msg_interrupted", "", ())
+
+    def begin(self, head: Answer) -> None:
+        """The provider began to answer: ``head`` has the id, the model and the usage it reported."""
+        self._begun = head
 
     def __call__(self, piece: Piece) -> None:
         if self._stopped.wait(0):
@@ -91,8 +98,8 @@ class _Listener:
     def aborted(self) -> Aborted:
         """The error of a request that was left behind, with what it said."""
         words = "".join(self._words)
-        said = Answer("msg_interrupted", "", (blocks.text(words),)) if words.strip() else None
-        return Aborted("the call was stopped", partial=said)
+        said = (blocks.text(words),) if words.strip() else ()
+        return Aborted("the call was stopped", partial=replace(self._begun, blocks=said))
 
 
 class InterruptibleClient:

@@ -91,6 +91,7 @@ class Loop:
         self.stopped = Signal()
         """Happens when the current run is interrupted."""
         self._conversation = conversation
+        conversation.keeps_cut_off = True
         self._executor = executor
         self._hooks = hooks
         self._sources = sources
@@ -166,8 +167,8 @@ class Loop:
                 finished = yield from self._turn()
                 if finished is not None:
                     return finished
-        except Aborted as error:
-            self._keep_partial(error)
+        except Aborted:
+            self._close_answer()
             return self._finished("interrupted")
 
     def _turn(self) -> Flow[Finished | None]:
@@ -270,13 +271,12 @@ class Loop:
                 [blocks.result(call, NO_RESULT, is_error=True) for call in waiting]
             )
 
-    def _keep_partial(self, error: Aborted) -> None:
-        """Keep what the model said before it was interrupted, and answer the calls in it."""
-        partial = error.partial
-        if not isinstance(partial, Answer) or all(block.blank for block in partial.blocks):
+    def _close_answer(self) -> None:
+        """Answer the calls in what was kept of an interrupted answer, or say that it was interrupted."""
+        kept, self._conversation.cut_off = self._conversation.cut_off, None
+        if kept is None:
             return
-        self._conversation.interrupted(partial)
-        if calls := calls_of(partial):
+        if calls := calls_of(kept):
             self._conversation.tool_results([result_block(call, failed(NOT_DONE)) for call in calls])
         else:
             self._conversation.note(INTERRUPTED)

@@ -53,7 +53,7 @@ from sevenfold.conversation.services import Services
 from sevenfold.conversation.status import Reading, Tally
 from sevenfold.conversation.stock import Stock
 from sevenfold.conversation.transcript import Attachment, Transcript
-from sevenfold.errors import InputError, ModelError, Refused
+from sevenfold.errors import Aborted, InputError, ModelError, Refused
 from sevenfold.events import Listener, Masked, SteppedAside
 from sevenfold.ports import Reply
 from sevenfold.profiles import Profile
@@ -87,6 +87,11 @@ UNDER_WAY = (
 
 class Conversation:
     """What a user and a model say to each other, kept within the window. Thread-safe, one call at a time."""
+
+    keeps_cut_off = False
+    """Whether the beginning of an answer the user interrupts becomes part of the conversation."""
+    cut_off: Answer | None = None
+    """What was kept of the last answer, if it was interrupted."""
 
     def __init__(
         self,
@@ -388,7 +393,11 @@ class Conversation:
             self._due = None
             if again:
                 self._out = None
-            events.failed(self, error, request, again=again)
+            keeps, partial = isinstance(error, Aborted) and self.keeps_cut_off, error.partial
+            self.cut_off = partial if keeps and isinstance(partial, Answer) and not partial.blank else None
+            if self.cut_off is not None:
+                self.interrupted(self.cut_off)
+            events.failed(self, error, request, again=again, kept=self.cut_off is not None)
             events.epochs(self)
 
     # -- the epoch -------------------------------------------------------------------------------
@@ -471,10 +480,10 @@ class Conversation:
         self.account = replace(before, requests=before.requests + 1)
         return replace(request, number=before.requests, spent=before.usd)
 
-    def charge(self, usd: float | None) -> None:
-        """A call of the engine's own is on this session's bill."""
+    def charge(self, usd: float | None, *, own: bool = True) -> None:
+        """Put a call on this session's bill; ``own``: one the engine made for itself."""
         self.account = self.account.billed(usd)
-        self.own_usd += usd or 0.0
+        self.own_usd += (usd or 0.0) if own else 0.0
 
     def may_ask(self, runner: Runner) -> None:
         """From now on there is a model to ask; ``runner`` does background work."""

@@ -24,6 +24,11 @@ from sevenfold.events import (
     Vetoed,
 )
 from sevenfold.ports import Clock
+from sevenfold.profiles import Profile
+from sevenfold.record.decisions import Billed
+from sevenfold.record.log import Answer
+from sevenfold.record.usage import Usage
+from sevenfold.request import price
 from sevenfold.request.watch import SECONDS
 
 if TYPE_CHECKING:
@@ -182,18 +187,45 @@ def answered(c: Conversation, outcome: Outcome, source: str = MAIN) -> None:
 
 
 def failed(
-    c: Conversation, error: ModelError, request: str, *, again: bool = False, source: str = MAIN
+    c: Conversation,
+    error: ModelError,
+    request: str,
+    *,
+    again: bool = False,
+    kept: bool = False,
+    source: str = MAIN,
+    model: Profile | None = None,
 ) -> None:
-    """Report a request that got no answer."""
+    """Report a request that got no answer, and bill what the provider had reported of one.
+
+    ``kept``: the beginning of the answer is recorded with its usage, so the bill needs no record of its own.
+    """
     c.asked_at.pop(request, None)
+    profile, partial = model or c.profile, error.partial
+    usage = Usage()
+    usd: float | None = 0.0
+    uncached: float | None = 0.0
+    if isinstance(partial, Answer) and (read := Usage.read(partial.usage)).total:
+        usage, usd, uncached = read, price.cost(read, profile), price.uncached_cost(read, profile)
+        c.charge(usd, own=source != MAIN)
+        if not kept:
+            asker = c.source.name if source == MAIN else source
+            made = Billed(request=request, model=partial.model, usage=partial.usage, source=asker)
+            c.transcript.decide(made)
     c.events.tell(
         Failed(
             source=source,
             request=request,
-            model=c.frame.model,
-            provider=c.profile.provider,
+            model=model.model if model else c.frame.model,
+            provider=profile.provider,
             error=type(error).__name__,
             reason=str(error),
             again=again,
+            input_tokens=usage.input_tokens,
+            cache_read_tokens=usage.cache_read_input_tokens,
+            cache_write_tokens=usage.cache_creation_input_tokens,
+            output_tokens=usage.output_tokens,
+            usd=usd,
+            uncached_usd=uncached,
         )
     )

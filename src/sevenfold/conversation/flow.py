@@ -13,7 +13,7 @@ import contextvars
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from math import ceil
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, assert_never, final
@@ -245,6 +245,10 @@ def drive(
             except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
                 with guard:
                     effect = flow.throw(error)
+            except BaseException as stop:
+                with guard:
+                    _cut_off(flow, stop)
+                raise
             else:
                 with guard:
                     effect = flow.send(got)
@@ -288,6 +292,9 @@ async def drive_async(
                         assert_never(effect)
             except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
                 effect = flow.throw(error)
+            except BaseException as stop:
+                _cut_off(flow, stop)
+                raise
             else:
                 effect = flow.send(got)
     except StopIteration as end:
@@ -295,6 +302,13 @@ async def drive_async(
         return result
     finally:
         flow.close()
+
+
+def _cut_off(flow: Flow[R], stop: BaseException) -> None:
+    """Tell a flow that a model's answer was cut off by an interrupt or a cancellation: it bills what was reported."""
+    if isinstance(stop.__cause__, Aborted):
+        with suppress(Exception):
+            flow.throw(stop.__cause__)
 
 
 def _fired(event: HookInput, hooks: HookRunner | None, stopped: Signal | None) -> HookOutcome:

@@ -28,7 +28,7 @@ class HookRule(Struct, frozen=True):
     context: bool = False
     """Whether `additionalContext` reaches the model."""
     plain: bool = False
-    """Whether plain standard output reaches the model too."""
+    """Whether plain standard output counts too: as context, or as instructions where those have an effect."""
     instructions: bool = False
     """Whether `additionalInstructions` steer the summary."""
     seconds: float = 600.0
@@ -116,7 +116,7 @@ class PermissionRequest(HookInput, frozen=True, kw_only=True):
 class PreCompact(HookInput, frozen=True, kw_only=True):
     """A compaction is about to begin."""
 
-    rule = HookRule(matches="trigger", blocking="stop", instructions=True)
+    rule = HookRule(matches="trigger", blocking="stop", plain=True, instructions=True)
 
     trigger: Literal["manual", "auto"]
     custom_instructions: str = ""

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from importlib import import_module
-from typing import Any, Self, TypedDict
+from typing import Any, Self, TypedDict, cast
 
 import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import Aborted, ModelError, NotAuthenticated, SettingError
-from sevenfold.ports import Call, Piece, Reply, Watcher
+from sevenfold.ports import Call, HeadWatcher, Piece, Reply, Watcher
 from sevenfold.providers import failures
 from sevenfold.providers.failures import WITHOUT_A_KEY, Endpoint, MalformedAnswer, transport_of
 from sevenfold.providers.provider import Provider, Put, choose
@@ -223,6 +223,7 @@ class Incoming:
         self._lines = EventLines()
         self._body: list[bytes] | None = None
         self._request_id: str | None = None
+        self._begun = False
 
     def begin(self, headers: Mapping[str, str]) -> None:
         """Take the head of the answer; a server may answer in one piece although a stream was asked for."""
@@ -235,7 +236,12 @@ class Incoming:
             self._body.append(chunk)
             return
         for data in self._lines.feed(chunk):
-            self._show(self._reader.event(_checked(data)))
+            pieces = self._reader.event(_checked(data))
+            if not self._begun and (head := self._reader.partial(self._request_id)) is not None:
+                self._begun, watch = True, cast("object", self._watch)
+                if isinstance(watch, HeadWatcher):
+                    watch.begin(head)
+            self._show(pieces)
 
     @contextmanager
     def explained(self) -> Iterator[None]:

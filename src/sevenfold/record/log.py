@@ -78,6 +78,11 @@ class Answer(Struct, frozen=True, gc=False):
     stop_reason: str | None = None
     request_id: str | None = None
 
+    @property
+    def blank(self) -> bool:
+        """Whether it says nothing."""
+        return all(block.blank for block in self.blocks)
+
 
 class Written(Struct, frozen=True, gc=False):
     """A line to append, and the entry it holds."""

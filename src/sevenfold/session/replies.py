@@ -32,7 +32,10 @@ NOTHING_WHOLE = "nothing of this answer is whole, so there is nothing to keep; p
 
 
 def reply_of(given: Any, *, partial: bool = False, asked: bytes = b"") -> Reply:
-    """The answer in whatever came back for the request ``asked``; raises if there is none in it."""
+    """The answer in whatever came back for the request ``asked``; raises if there is none in it.
+
+    A ``partial`` answer of which nothing is whole has no blocks.
+    """
     if isinstance(given, Reply | Answer):
         reply = given if isinstance(given, Reply) else Reply(given)
         return _partial(reply) if partial else reply
@@ -136,8 +139,6 @@ def _spoken(reply: Reply) -> Reply:
     spoken = [block for block in reply.answer.blocks if not block.blank]
     while spoken and spoken[-1].kind in THINKING:
         spoken.pop()
-    if not spoken:
-        raise InputError(NOTHING_WHOLE)
     return msgspec.structs.replace(
         reply, answer=msgspec.structs.replace(reply.answer, blocks=tuple(spoken))
     )

@@ -12,6 +12,7 @@ from sevenfold.conversation import edits, sync, turn
 from sevenfold.conversation.background import Threads
 from sevenfold.conversation.flow import drive
 from sevenfold.conversation.fork import fork
+from sevenfold.errors import Aborted, InputError
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.compact.request import CompactionRequest
 from sevenfold.layers.notes.layer import compact
@@ -163,9 +164,13 @@ class Session:
     def observe(self, reply: Any, *, partial: bool = False) -> Completion:
         """Take in what your client answered: an SDK's object, a mapping, JSON, a stream, or the list of its events.
 
-        ``partial`` is for an answer that broke off: what is whole of it is kept.
+        ``partial`` is for an answer that broke off: what is whole of it is kept, and what the provider had reported
+        is billed even if nothing is.
         """
         read = replies.reply_of(reply, partial=partial, asked=self.conversation.asked)
+        if partial and not read.answer.blocks:
+            self.conversation.failed(Aborted(partial=read.answer), again=False)
+            raise InputError(replies.NOTHING_WHOLE)
         return completed(turn.answered(self.conversation, read))
 
     def failed(self, error: Exception) -> bool:

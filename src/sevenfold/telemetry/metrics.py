@@ -79,9 +79,13 @@ class Metrics:
         _add(self._cost, event.usd, {**asked, **_source(event)})
 
     def failed(self, event: Failed, sent: Sending | None) -> None:
-        """Time of a request that got no answer."""
+        """Time of a request that got no answer, and what the provider had reported of one."""
         asked = {**_asked(event, sent), names.ERROR: event.error}
         _record(self._duration, _between(sent, event), asked)
+        if event.prompt_tokens:
+            _record(self._usage, event.prompt_tokens, {**asked, names.TOKEN_TYPE: "input"})
+            _record(self._usage, event.output_tokens, {**asked, names.TOKEN_TYPE: "output"})
+            _add(self._cost, event.usd, {**asked, **_source(event)})
 
     def happened(self, event: Event) -> None:
         """Anything else that is counted."""

@@ -1,8 +1,8 @@
 """Reading what hooks answer: exit code and output of one hook, by the rules of its event, then of all hooks together.
 
 Exit code 0 is success, 2 blocks with standard error as the reason, any other is a failure without effect. Standard
-output is JSON if it begins with a brace; plain text counts only at the two events that take it as context, and never
-steers a compaction. An invalid field is reported; the others still count.
+output is JSON if it begins with a brace. Plain text counts on success only: as context at the two events that take
+it, as instructions for the summary at PreCompact. An invalid field is reported; the others still count.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from sevenfold.conversation.hooks import HookFailure, HookInput, HookOutcome, Ho
 
 MOST_CHARACTERS = 10_000
 """Longest text taken from a hook for the model or the user."""
+
+MOST_INSTRUCTIONS = 2_000
+"""Longest instructions a hook may give for a summary, in characters."""
 
 BLOCK = 2
 """The exit code that blocks."""
@@ -80,12 +83,12 @@ def text_of(printed: bytes) -> str:
     return bounded(printed.decode(errors="replace")).strip()
 
 
-def bounded(words: str) -> str:
-    """The text, cut to `MOST_CHARACTERS` with a note that says so."""
+def bounded(words: str, most: int = MOST_CHARACTERS) -> str:
+    """The text, cut to this many characters with a note that says so."""
     words = words.replace("\0", "\ufffd")
-    if len(words) <= MOST_CHARACTERS:
+    if len(words) <= most:
         return words
-    return f"{words[:MOST_CHARACTERS]}\n[cut: the first {MOST_CHARACTERS:,} of {len(words):,} characters]"
+    return f"{words[:most]}\n[cut: the first {most:,} of {len(words):,} characters]"
 
 
 class _Reader:
@@ -97,7 +100,7 @@ class _Reader:
         self.said: Mapping[str, Any] = {}
         if result.stdout.lstrip().startswith(b"{"):
             self.said = self._json(result)
-        elif event.rule.plain:
+        elif event.rule.plain and result.code == 0:
             self.plain = text_of(result.stdout)
         self.specific = self._specific()
 
@@ -162,12 +165,17 @@ class _Reader:
         given = self.text(self.specific, "additionalContext")
         if given and not self._has_effect("additionalContext", self.event.rule.context):
             given = None
-        return tuple(words for words in (self.plain, given) if words)
+        plain = self.plain if self.event.rule.context else ""
+        return tuple(words for words in (plain, given) if words)
 
     def _instructions(self) -> str | None:
         name = "additionalInstructions"
         given = self.text(self.specific, name) or self.text(self.said, name)
-        return given if given and self._has_effect(name, self.event.rule.instructions) else None
+        if given and not self._has_effect(name, self.event.rule.instructions):
+            given = None
+        if self.event.rule.instructions:
+            given = given or self.plain
+        return bounded(given, MOST_INSTRUCTIONS) if given else None
 
     def _updated_input(self) -> Mapping[str, Any] | None:
         given = self._permission().get("updatedInput", self.specific.get("updatedInput"))

@@ -13,7 +13,7 @@ from rich.text import Text
 from sevenfold.cli.text import fit, money, short_count
 from sevenfold.conversation.resume import read
 from sevenfold.conversation.status import Reading
-from sevenfold.events import Answered, CacheBroke
+from sevenfold.events import Answered, CacheBroke, Failed
 from sevenfold.profiles import find
 from sevenfold.record.decisions import Billed, Request
 from sevenfold.record.entries import Decision, Said
@@ -30,6 +30,7 @@ class Spending(Struct, frozen=True):
     """Sums over answers: of one run, added up from events, or of a whole session, read from its log."""
 
     answers: int = 0
+    """Those that were cut off too, if the provider had reported what they used."""
     uncached: int = 0
     """Prompt tokens neither read from the cache nor written to it."""
     read: int = 0
@@ -75,13 +76,15 @@ class Spending(Struct, frozen=True):
         """The sums after one more event."""
         match event:
             case Answered():
-                return self._add_answer(event)
+                return self._add(event, event.ideal_usd)
+            case Failed() if event.prompt_tokens:
+                return self._add(event, event.usd)
             case CacheBroke():
                 return replace(self, breaks=(*self.breaks, event))
             case _:
                 return self
 
-    def _add_answer(self, event: Answered) -> Spending:
+    def _add(self, event: Answered | Failed, ideal: float | None) -> Spending:
         before = self.by_source.get(event.source, 0.0)
         return replace(
             self,
@@ -92,7 +95,7 @@ class Spending(Struct, frozen=True):
             output=self.output + event.output_tokens,
             usd=_sum(self.usd, event.usd),
             uncached_usd=_sum(self.uncached_usd, event.uncached_usd),
-            ideal_usd=_sum(self.ideal_usd, event.ideal_usd),
+            ideal_usd=_sum(self.ideal_usd, ideal),
             by_source={**self.by_source, event.source: _sum(before, event.usd)},
         )
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sevenfold.conversation import events
 from sevenfold.conversation.flow import Ask
 from sevenfold.errors import ModelError
-from sevenfold.events import Answered, Failed, Sending
+from sevenfold.events import Answered, Sending
 from sevenfold.record.blocks import read_fields
 from sevenfold.record.decisions import Billed
 from sevenfold.record.tokens import Estimator
@@ -35,7 +36,7 @@ def billed(c: Conversation, flow: Asking, model: Profile) -> Asking:
             try:
                 reply = yield ask
             except ModelError as error:
-                _failed(c, sent, error)
+                events.failed(c, error, sent.request, source=sent.source, model=model)
                 ask = flow.throw(error)
             else:
                 _answered(c, sent, reply, model)
@@ -91,16 +92,3 @@ def _answered(c: Conversation, sent: Sending, reply: Reply, model: Profile) -> N
         seconds=c.events.stamped(sent).at - sent.at,
     )
     c.events.tell(told)
-
-
-def _failed(c: Conversation, sent: Sending, error: ModelError) -> None:
-    c.events.tell(
-        Failed(
-            source=sent.source,
-            request=sent.request,
-            model=sent.model,
-            provider=sent.provider,
-            error=type(error).__name__,
-            reason=str(error),
-        )
-    )
