@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 import sevenfold
-from sevenfold.lab.fidelity import reader as reading
 from sevenfold.layers.compact.extract.words import users_words
 from sevenfold.record import blocks
 from sevenfold.record.entries import Said
@@ -47,6 +46,5 @@ def test_in_the_records_of_other_tools_they_are_not_the_users(typed):
 
 def test_envelopes_are_taken_off_both_ends_however_many_there_are():
     behind = "<bash-stdout>out</bash-stdout>\n<bash-stderr></bash-stderr>\n"
-    said = record(f"<ide_opened_file>a.py</ide_opened_file> mend it {behind}", own=False)
-    assert users_words(Item.of(said, 0)) == "mend it"
-    assert "mend it" in reading.users_words(blocks.words_of(said.blocks[0]))
+    said = record(f"<ide_opened_file>a.py</ide_opened_file> repair it {behind}", own=False)
+    assert users_words(Item.of(said, 0)) == "repair it"

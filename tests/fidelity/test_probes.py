@@ -50,7 +50,10 @@ def test_what_the_user_typed_inside_an_envelope_or_before_a_torn_one_counts() ->
     story = Story()
     story.user("<command-name>/look</command-name>\n<command-args>at the lamp</command-args>")
     story.user("why does <system-reminder> show up in my lamp?")
-    assert facts(story, "user_message") == ["at the lamp", "why does <system-reminder> show up in my lamp?"]
+    assert facts(story, "user_message") == [
+        "/look at the lamp",
+        "why does <system-reminder> show up in my lamp?",
+    ]
 
 
 def test_the_reason_for_refusing_a_call_is_a_correction() -> None:

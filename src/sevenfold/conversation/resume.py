@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from sevenfold.ports import Log
 from sevenfold.record import entries
+from sevenfold.record.authorship import Queue
 from sevenfold.record.decisions import Carry, Commit, Epoch
 from sevenfold.record.entries import Boundary, Damaged, Decision, Entry
 from sevenfold.record.layout import Measured
@@ -48,9 +49,12 @@ def fold(log: Log, start: int = 0, reports: list[SizeReport] | None = None) -> V
 
 
 def read(log: Log, start: int = 0) -> Iterator[tuple[int, Entry]]:
-    """The entries of the log from ``start`` on, each with its position."""
+    """The entries of the log from ``start`` on, each with its position, and what users said in a queue alone."""
+    queue = Queue()
     for position, line in log.read(start):
-        yield position, entries.read(line) if line else Damaged("the line is too long to be read")
+        entry = entries.read(line) if line else Damaged("the line is too long to be read")
+        yield from queue.due(position, entry)
+        yield position, entry
 
 
 def _starting_points(log: Log) -> Iterator[int]:

@@ -29,10 +29,11 @@ from sevenfold.recall.passages import CALL, EDIT, ERROR, RESULT, Passage, passag
 from sevenfold.recall.ranking import RecordPlace
 from sevenfold.recall.search import Hit, IndexedPiece, Row, Scorer, Search, SearchOptions, kinds
 from sevenfold.record import entries
+from sevenfold.record.authorship import Queue
 from sevenfold.record.decisions import Offloaded
 from sevenfold.record.entries import Decision, Entry, Said
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Goes up whenever the tables, or what is put in them, change: an index of another version is made again."""
 WAIT_SECONDS = 5.0
 """How long to wait for a process that is just writing or reading."""
@@ -82,6 +83,7 @@ class RecallIndex:
         self._path = path
         self._fetch = fetch
         self._since = 0
+        self._queue = Queue()
         self._lock = RLock()
         self._tables = _opened(path)
 
@@ -204,10 +206,14 @@ class RecallIndex:
         return self._log.read(self._since)
 
     def _take(self, batch: Sequence[tuple[int, bytes]]) -> int:
-        found = ((position, entries.read(line)) for position, line in batch)
+        found = [one for position, line in batch for one in self._said(position, entries.read(line))]
         last = next(filter(_whole, reversed(batch)), None)
         reached = None if last is None else (last[0], _digest(last[1]))
         return self._tables.add(found, self._fetch, reached)
+
+    def _said(self, position: int, entry: Entry) -> Iterator[tuple[int, Entry]]:
+        yield from self._queue.due(position, entry)
+        yield position, entry
 
 
 class Tables:
@@ -300,7 +306,7 @@ class Tables:
         match entry:
             case Said(uuid=uuid, sidechain=aside, timestamp=timestamp):
                 row = (uuid, int(aside), timestamp, position)
-                return self._add_record(row, passages(entry), fetch)
+                return self._add_record(row, passages(entry, self._tool), fetch)
             case Decision(made=Offloaded(tool_use_id=call, path=path)):
                 self._db.execute(
                     "INSERT INTO call (id, path) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET path = excluded.path",

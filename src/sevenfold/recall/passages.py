@@ -9,13 +9,13 @@ in at least one of its pieces.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
-from sevenfold.record import blocks
+from sevenfold.record import authorship, blocks
 from sevenfold.record.blocks import Block, Compaction, Document, Opaque, Text, ToolResult, ToolUse
 from sevenfold.record.decisions import Fold
 from sevenfold.record.entries import Decision, Entry, Said
@@ -42,6 +42,7 @@ _CHANGES = frozenset(
 _NO_WORDS = frozenset(
     {"type", "id", "tool_use_id", "signature", "data", "encrypted_content", "cache_control"}
 )
+_KINDS = {"user": ATTACHMENT, "model": ASSISTANT, "program": ATTACHMENT, "summary": SUMMARY}
 _LONG_RUN = re.compile(r"\s\s\s+")
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
@@ -56,12 +57,12 @@ class Passage(Struct, frozen=True):
     """The id of the tool call it makes or answers."""
 
 
-def passages(entry: Entry) -> list[Passage]:
-    """What an entry says; nothing for most that are decided."""
+def passages(entry: Entry, tool_of: Callable[[str], str] = lambda call: "") -> list[Passage]:
+    """What an entry says; nothing for most that are decided. ``tool_of`` names the tool of a call."""
     match entry:
         case Said():
-            found = (_passage(entry, block) for block in entry.blocks)
-            return [passage for passage in found if passage and passage.text.strip()]
+            found = (passage for block in entry.blocks for passage in _passages(entry, block, tool_of))
+            return [passage for passage in found if passage.text.strip()]
         case Decision(made=Fold(summary=summary)) if summary.strip():
             return [Passage(SUMMARY, tidy(summary))]
         case _:
@@ -87,45 +88,36 @@ def pieces(text: str) -> Iterator[str]:
         start += PIECE - OVERLAP
 
 
-def _passage(said: Said, block: Block) -> Passage | None:
+def _passages(said: Said, block: Block, tool_of: Callable[[str], str]) -> Iterator[Passage]:
     match block.body():
         case Text(text=words):
-            return Passage(_speaker(said), tidy(words))
+            yield from _texts(said, block, words)
         case ToolUse(id=call, name=name, input=given):
             value = _value(given)
             edits = isinstance(value, dict) and _PATHS & value.keys() and _CHANGES & value.keys()
-            return Passage(EDIT if edits else CALL, tidy(f"{name}\n{readable(value)}"), name, call)
+            yield Passage(EDIT if edits else CALL, tidy(f"{name}\n{readable(value)}"), name, call)
         case ToolResult(tool_use_id=call, is_error=failed):
-            return Passage(ERROR if failed else RESULT, tidy(blocks.words_of(block)), "", call)
+            yield Passage(ERROR if failed else RESULT, tidy(blocks.words_of(block)), "", call)
+            yield Passage(USER, tidy(authorship.reply(block, tool_of(call))))
         case Compaction(content=str() as words):
-            return Passage(SUMMARY, tidy(words))
+            yield Passage(SUMMARY, tidy(words))
         case Document(source=source):
-            return _document(_value(source))
+            match _value(source):
+                case {"type": "text", "data": str() as words}:
+                    yield Passage(ATTACHMENT, tidy(words))
         case Opaque(type=kind):
-            said_to_be = (
-                RESULT if kind.endswith("_result") else CALL if kind.endswith("_use") else ATTACHMENT
-            )
-            return Passage(said_to_be, tidy(readable(_value(Raw(block.raw)))))
-        case _:
-            return None
+            said_as = RESULT if kind.endswith("_result") else CALL if kind.endswith("_use") else ATTACHMENT
+            yield Passage(said_as, tidy(readable(_value(Raw(block.raw)))))
 
 
-def _speaker(said: Said) -> str:
-    if said.summary:
-        return SUMMARY
-    if said.synthetic:
-        return ERROR
-    if said.meta or said.role not in (USER, ASSISTANT):
-        return ATTACHMENT
-    return said.role
-
-
-def _document(source: Any) -> Passage | None:
-    match source:
-        case {"type": "text", "data": str() as words}:
-            return Passage(ATTACHMENT, tidy(words))
-        case _:
-            return None
+def _texts(said: Said, block: Block, words: str) -> Iterator[Passage]:
+    """A text by its author; what a client put around the user's words is a passage of its own."""
+    author = authorship.author(said, block)
+    typed = authorship.typed(said, block) if author == "user" else ""
+    if typed:
+        yield Passage(USER, tidy(typed))
+    if typed != words:
+        yield Passage(ERROR if said.synthetic else _KINDS[author], tidy(words))
 
 
 def readable(value: Any) -> str:

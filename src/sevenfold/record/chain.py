@@ -75,6 +75,8 @@ class Chain:
         self._asked: dict[str, str] = {}
         self.kept: dict[str, _Kept] = {}
         """Compaction → the segment it keeps."""
+        self._interjections: dict[str, tuple[str, ...]] = {}
+        """Record → what the user said right after it, outside the chain of parents."""
 
     def add(self, seq: int, entry: Linked, offset: int = -1) -> bool:
         """Take a record into the tree; True if it is another record of an answer that is there already."""
@@ -93,6 +95,11 @@ class Chain:
         elif isinstance(entry, Boundary) and (segment := entry.about.preserved_segment):
             self.kept[uuid] = self._keep(uuid, segment)
         return bool(mates)
+
+    def interject(self, seq: int, said: Said, after: str, offset: int) -> None:
+        """Take in words that are part of no chain: they live as long as the record they were said after."""
+        self.nodes[said.uuid] = Node(seq, said, offset)
+        self._interjections[after] = (*self._interjections.get(after, ()), said.uuid)
 
     def asked(self, call: str) -> str | None:
         """The record that makes this tool call."""
@@ -182,6 +189,7 @@ class Chain:
         self.links = {uuid: parent for uuid, parent in self.links.items() if self.resolve(uuid) in kept}
         self._groups = _only(self._groups, kept)
         self._answers = _only(self._answers, kept)
+        self._interjections = _only(self._interjections, kept)
         self._asked = {call: uuid for call, uuid in self._asked.items() if uuid in kept}
         self.kept = {boundary: segment for boundary, segment in self.kept.items() if boundary in kept}
 
@@ -241,6 +249,9 @@ class Chain:
                 live.add(mate)
                 for call in self._calls(mate):
                     live.update(self._answers.get(call, ()))
+        for after, words in self._interjections.items():
+            if after in live:
+                live.update(words)
         return live
 
     def _ordered(self, live: set[str], boundary: str | None) -> list[str]:

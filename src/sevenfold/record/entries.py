@@ -4,6 +4,7 @@
     Boundary    a compaction; Clearing: old results taken out of sight   (shared shapes)
     Decision    one of our own records
     Link        not for the model, but other records name it as their parent
+    Queued      words typed while the agent was busy enter or leave the client's queue
     Label       a title, or what was said last, for lists of sessions
     Passed      kept, and of no concern to the view
     Damaged     a line that is no record; it is counted and stays where it is
@@ -13,6 +14,7 @@ Reading never fails: whatever a line holds, it becomes one of these.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from typing import Any
@@ -116,6 +118,14 @@ class Link(Struct, frozen=True, gc=False):
     parent: str | None
 
 
+class Queued(Struct, frozen=True, gc=False):
+    """An operation on the queue in which words typed while the agent is busy wait."""
+
+    operation: str
+    said: Said
+    """The words as a message without a parent; empty where the operation does not name them."""
+
+
 class Label(Struct, frozen=True, gc=False):
     """What a session is known by in a list: a title, or what the user said last."""
 
@@ -137,7 +147,7 @@ class Damaged(Struct, frozen=True, gc=False):
     parent: str | None = None
 
 
-Entry = Said | Boundary | Clearing | Decision | UnknownDecision | Link | Label | Passed | Damaged
+Entry = Said | Boundary | Clearing | Decision | UnknownDecision | Link | Queued | Label | Passed | Damaged
 
 
 _ABSENT = Raw(b"null")
@@ -168,6 +178,9 @@ class _Envelope(Struct, frozen=True, gc=False, rename="camel"):
     ai_title: str | None = None
     summary: str | None = None
     last_prompt: str | None = None
+    origin: Raw = _ABSENT
+    operation: Any = None
+    content: Raw = _ABSENT
 
 
 class _Message(Struct, frozen=True, gc=False):
@@ -195,8 +208,9 @@ _NOT_SENT = frozenset(
 )
 _FACTS = ("filename", "path", "hookName", "newDate", "planFilePath", "condition")
 _TEXTS = ("content", "snippet", "addedLines", "addedBlocks", "removedNames", "stderr", "files")
-USERS_WORDS = "queued_command"
+QUEUED_COMMAND = "queued_command"
 """The attachment that holds the user's own words: a prompt typed while the agent was busy."""
+_HUMAN = frozenset({None, "human"})
 
 SYNTHETIC_MODEL = "<synthetic>"
 VERSION = "sevenfold-"
@@ -282,6 +296,8 @@ def _read(line: bytes) -> Entry:
             return Label(head.type, head.summary or "")
         case "last-prompt":
             return Label(head.type, head.last_prompt or "")
+        case "queue-operation":
+            return Queued(str(head.operation or ""), _queued(head))
         case _:
             return Link(head.uuid, head.parent_uuid) if head.uuid else Passed(head.type or "")
 
@@ -304,7 +320,7 @@ def _said(head: _Envelope, uuid: str) -> Said:
         message.model or "",
         None if synthetic else read_usage(message.usage),
         bool(head.is_sidechain),
-        bool(head.is_meta) or kind not in ("", USERS_WORDS),
+        bool(head.is_meta) or kind not in ("", QUEUED_COMMAND) or not _human(head.origin),
         bool(head.is_compact_summary),
         synthetic,
         kind,
@@ -312,6 +328,27 @@ def _said(head: _Envelope, uuid: str) -> Said:
         head.stored or {},
         bytes(head.version).startswith(_OURS),
     )
+
+
+def _queued(head: _Envelope) -> Said:
+    """The words an operation on the queue names; their id is made of them and the time."""
+    words = _words(msgspec.json.decode(head.content))
+    name = hashlib.blake2b(f"{head.timestamp} {words}".encode(errors="replace"), digest_size=12).hexdigest()
+    said = (blocks.text(words),) if words else ()
+    return Said(f"queued-{name}", None, "user", said, head.timestamp or "", attachment=QUEUED_COMMAND)
+
+
+def _human(origin: Raw) -> bool:
+    """Does a message come from a person? Versions that say so name every other sender."""
+    return origin is _ABSENT or _origin_of({"origin": msgspec.json.decode(origin)}) in _HUMAN
+
+
+def _origin_of(fields: dict[str, Any]) -> str | None:
+    match fields.get("origin"):
+        case {"kind": str() as kind}:
+            return kind
+        case _:
+            return None
 
 
 def read_usage(reported: Raw) -> Usage | None:
@@ -346,8 +383,10 @@ def _read_attachment(raw: msgspec.Raw) -> tuple[str, str | None]:
     if not isinstance(fields, dict):
         return "unknown", None
     kind = str(fields.get("type") or "unknown")
-    if kind == USERS_WORDS:
-        return kind, _words(fields.get("prompt")) or None
+    if kind == QUEUED_COMMAND:
+        # A program's notice may wait in the queue too.
+        human = _origin_of(fields) in _HUMAN and fields.get("commandMode") != "task-notification"
+        return kind if human else "queued_notice", _words(fields.get("prompt")) or None
     if kind in _NOT_SENT or (kind == "hook_success" and not fields.get("content")):
         return kind, None
     said = "\n".join(filter(None, (_words(fields.get(name)) for name in _TEXTS)))

@@ -14,7 +14,8 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import force_setattr
 
-from sevenfold.record.blocks import Block, words_of
+from sevenfold.record.authorship import users_words
+from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import (
     FORMAT_VERSION,
     CompactMetadata,
@@ -306,7 +307,7 @@ def renew_labels(
 
     What is taken from the conversation goes through ``clean`` first: it leaves the place where it was said.
     """
-    said = [words for item in items if (words := shorten_label(clean(_said(item))))]
+    said = [words for item in items if (words := shorten_label(clean(users_words(item.said))))]
     kept = {kind: text for kind, text in labels.items() if kind != "summary"}
     if said:
         kept["last-prompt"] = said[-1]
@@ -322,11 +323,3 @@ def shorten_label(words: str) -> str:
         return line
     whole = line[:LONGEST_LABEL].rpartition(" ")[0]
     return f"{whole} …" if whole else ""
-
-
-def _said(item: Item) -> str:
-    """The user's own words in a record; empty if they are somebody else's."""
-    said = item.said
-    if said.role != "user" or said.meta or said.summary or said.answers:
-        return ""
-    return "\n".join(words_of(block) for block in said.blocks if block.kind == "text")

@@ -24,6 +24,7 @@ from sevenfold.record.decisions import (
     Segment,
 )
 from sevenfold.record.entries import (
+    QUEUED_COMMAND,
     Boundary,
     Clearing,
     Damaged,
@@ -333,8 +334,18 @@ class View:
         elif target in self._chain or not self._chain.complete:
             self._refold(target)
 
+    def _interject(self, said: Said, offset: int) -> None:
+        """Take in words typed while the agent was busy, which follow what is newest."""
+        assert self.tip is not None
+        said = replace(said, parent=self.tip)
+        self._chain.interject(self._seq, said, self.tip, offset)
+        self.layout.add(self._item(said, self._seq, self._effects))
+
     def _hear(self, entry: Said | Clearing, offset: int) -> Measured | None:
         parent = entry.parent
+        if parent is None and self.tip and isinstance(entry, Said) and entry.attachment == QUEUED_COMMAND:
+            self._interject(entry, offset)
+            return None
         if parent in self._chain.links:
             parent = self._chain.resolve(parent)
         grows = parent == self.tip or {parent, self.tip} <= self.layout.round

@@ -15,6 +15,7 @@ from sevenfold.cli.text import clean, duration, one_line
 from sevenfold.conversation import history
 from sevenfold.errors import InputError, TranscriptError, UserError
 from sevenfold.record import blocks, entries
+from sevenfold.record.authorship import users_words
 from sevenfold.record.blocks import ToolResult, ToolUse
 from sevenfold.record.entries import Label, Said
 from sevenfold.record.log import title_of
@@ -77,9 +78,8 @@ def title(path: Path) -> str:
             return one_line(labelled, LONGEST_TITLE)
         for line in JsonlLog(path).head(LOOKED_AT):
             match entries.read(line):
-                case Said(role="user", meta=False, summary=False, sidechain=False, attachment="") as said:
-                    if words := _texts(said):
-                        return one_line(words, LONGEST_TITLE)
+                case Said(sidechain=False) as said if words := users_words(said):
+                    return one_line(words, LONGEST_TITLE)
     except (TranscriptError, OSError) as error:
         return f"(cannot be read: {one_line(str(error), 80)})"
     return ""
@@ -91,14 +91,6 @@ def _label(path: Path) -> str:
         file.seek(max(0, path.stat().st_size - TAIL_BYTES))
         found = [entries.read(line) for line in file.read(TAIL_BYTES).splitlines() if b'title"' in line]
     return title_of({one.kind: one.text for one in found if isinstance(one, Label)})
-
-
-def _texts(said: Said) -> str:
-    """The user's own words in a record; empty for tool results."""
-    if said.answers:
-        return ""
-    texts = (blocks.words_of(block) for block in said.blocks if block.kind == "text")
-    return "\n".join(text for text in texts if text.strip())
 
 
 # -- rewinding -------------------------------------------------------------------------------
@@ -138,9 +130,8 @@ def last_words(view: View) -> str:
 
 
 def _own_words(item: Item) -> str:
-    said = item.said
-    ours = said.role != "user" or said.meta or said.summary or said.attachment or item.hidden_by
-    return "" if ours else _texts(said)
+    elsewhere = item.hidden_by or item.said.attachment or item.said.answers
+    return "" if elsewhere else users_words(item.said)
 
 
 def _hidden_parent(log: Log, whole: View, said: Said) -> str | None:

@@ -1,37 +1,18 @@
-"""Who said what in a stretch of records.
-
-A record on the user's side is not always the user speaking: clients wrap notices, command output and results of
-background work in tags and send them as user messages. Those envelopes are taken off, so that only the user's own
-words count as such. Words the user gave elsewhere, as the reason for refusing a call or the answer to a question,
-are the user's too.
-"""
+"""Who said what in a stretch of records, as `sevenfold.record.authorship` decides it."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
-from sevenfold.record import blocks
+from sevenfold.record import authorship, blocks
 from sevenfold.record.blocks import Block, Compaction, Text, ToolResult, ToolUse
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 
-_ENVELOPE = re.compile(
-    r"<(system-reminder|task-notification|command-(?:name|message|args|contents)|local-command-\w+"
-    r"|bash-(?:input|stdout|stderr)|ide_\w+|user-prompt-submit-hook|persisted-output)>"
-)
-_THE_USERS = frozenset({"command-args", "bash-input"})
-"""Envelopes around something the user typed."""
-_NOTICE = re.compile(r"\[Request interrupted by user[^\]]*\]")
-_REFUSED = re.compile(
-    r"(?:the user said:|the following reason for the rejection:)\s*(.*?)"
-    r"(?:\n\nNote: The user's next message may contain|\Z)",
-    re.S,
-)
 _REFUSAL = "The user doesn't want to proceed with this tool use"
 
 
@@ -60,6 +41,8 @@ class Account(Struct, frozen=True):
     """Among the user's words: why a call was not let through."""
     model: list[Told]
     calls: list[Call]
+    tools: dict[str, str]
+    """The tool of each call, by the call's id."""
     failures: list[Told]
     results: dict[str, Told]
     """Answers to calls, by the call's id."""
@@ -71,7 +54,7 @@ class Account(Struct, frozen=True):
 
 def account(items: Iterable[Item]) -> Account:
     """The records in view, read; those an earlier decision took out of sight are not part of it."""
-    told = Account([], [], [], [], [], {}, [], {})
+    told = Account([], [], [], [], {}, [], {}, [], {})
     for item in items:
         if not item.hidden_by:
             _enter(told, item.said)
@@ -81,26 +64,6 @@ def account(items: Iterable[Item]) -> Account:
 def texts(items: Iterable[Item]) -> list[str]:
     """What the model is shown of these records, a text for each block that says something."""
     return [said for item in items for block in item.shown if (said := _shown(block)).strip()]
-
-
-def users_words(text: str) -> list[str]:
-    """The stretches of a user message that the user typed."""
-    if "<" not in text:
-        return [text.strip()] if _typed(text) else []
-    found: list[str] = []
-    place = 0
-    for opening in _ENVELOPE.finditer(text):
-        if opening.start() < place:
-            continue
-        end = text.find(f"</{opening[1]}>", opening.end())
-        if end < 0:
-            # Without its end it may be part of what the user wrote, and that is never dropped.
-            continue
-        found.append(text[place : opening.start()])
-        if opening[1] in _THE_USERS:
-            found.append(text[opening.end() : end])
-        place = end + len(opening[1]) + 3
-    return [part.strip() for part in (*found, text[place:]) if _typed(part)]
 
 
 def strings(value: Any) -> Iterator[str]:
@@ -116,33 +79,31 @@ def strings(value: Any) -> Iterator[str]:
                 waiting.extend(reversed(parts))
 
 
-def _typed(text: str) -> bool:
-    return bool(text.strip()) and not _NOTICE.fullmatch(text.strip())
-
-
 def _enter(told: Account, said: Said) -> None:
     for block in said.blocks:
         match block.kind:
             case "text" if not said.synthetic:
-                _words(told, said, blocks.words_of(block))
+                _words(told, said, block)
             case "tool_use":
                 if (call := _call(said.uuid, block)) is not None:
                     told.calls.append(call)
+                    told.tools[call.id] = call.name
             case "tool_result":
                 _result(told, said.uuid, block)
 
 
-def _words(told: Account, said: Said, text: str) -> None:
-    if said.role == "assistant":
-        told.model.append(Told(said.uuid, text, "assistant"))
-    elif said.summary or said.meta:
-        told.beside.append(Told(said.uuid, text, "summary" if said.summary else "attachment"))
-    else:
-        # In our own records whatever a program put there is flagged, and tags are what the user typed.
-        for part in filter(None, [text.strip()]) if said.own else users_words(text):
-            told.user.append(Told(said.uuid, part, "user"))
+def _words(told: Account, said: Said, block: Block) -> None:
+    match authorship.author(said, block):
+        case "model":
+            told.model.append(Told(said.uuid, blocks.words_of(block), "assistant"))
+        case "user":
+            told.user.append(Told(said.uuid, authorship.typed(said, block).strip(), "user"))
             if told.model:
                 told.preceding[said.uuid] = told.model[-1]
+        case "summary":
+            told.beside.append(Told(said.uuid, blocks.words_of(block), "summary"))
+        case "program":
+            told.beside.append(Told(said.uuid, blocks.words_of(block), "attachment"))
 
 
 def _call(record: str, block: Block) -> Call | None:
@@ -158,14 +119,12 @@ def _result(told: Account, record: str, block: Block) -> None:
     body = block.body()
     if not isinstance(body, ToolResult):
         return
-    text = blocks.words_of(block)
+    text, reply = blocks.words_of(block), authorship.reply(block, told.tools.get(block.id, ""))
     if not body.is_error:
         told.results[block.id] = Told(record, text, "tool_result")
-    elif text.startswith(_REFUSAL):
-        for words in _REFUSED.findall(text):
-            if words.strip():
-                told.refusals.append(Told(record, words.strip(), "error"))
-    else:
+    elif reply:
+        told.refusals.append(Told(record, reply, "user"))
+    elif not text.startswith(_REFUSAL):
         told.failures.append(Told(record, text, "error"))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from sevenfold.record import blocks, entries
+from sevenfold.record import authorship, blocks
 from sevenfold.record.blocks import THINKING, Block, ToolUse
 from sevenfold.record.entries import Said
 from sevenfold.record.weight import Weight
@@ -102,6 +102,6 @@ def piece_of(said: Said, block: Block, weight: Weight, call: CallLabel | None) -
         return ContextPiece(IMAGES, weight, what=kind)
     if said.role == "assistant":
         return ContextPiece(ASSISTANT_TEXT if kind == "text" else OTHER, weight, what=words or kind)
-    if said.attachment not in ("", entries.USERS_WORDS) or said.meta or said.role == "system":
-        return ContextPiece(ATTACHMENTS, weight, said.attachment, words)
-    return ContextPiece(USER_TEXT, weight, what=words)
+    if authorship.from_user(said) and (kind != "text" or authorship.typed(said, block)):
+        return ContextPiece(USER_TEXT, weight, what=words)
+    return ContextPiece(ATTACHMENTS, weight, said.attachment, words)

@@ -18,6 +18,7 @@ from sevenfold.lab.profile.books import Books, Lane, seconds
 from sevenfold.lab.profile.cache import CallReport
 from sevenfold.lab.profile.labels import CallLabel, ContextPiece
 from sevenfold.record import entries
+from sevenfold.record.authorship import Queue
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import Rewound, Undone
 from sevenfold.record.entries import (
@@ -86,6 +87,7 @@ class TranscriptReader:
         self.session_ids: list[str] = []
         self.agent_ids: set[str] = set()
         self.call_ids: set[str] = set()
+        self._queue = Queue()
         self._main: _Conversation | None = None
         self._side: dict[str, _Conversation] = {}
         self._side_of: dict[str, str] = {}
@@ -100,6 +102,8 @@ class TranscriptReader:
             self.session_ids.append(head.session_id)
         self.agent_ids.add(head.agent_id or "")
         self._count(entry, head)
+        for _, said in self._queue.due(line.offset, entry):
+            self._conversation(said, _Head()).take(said, _Head())
         self._conversation(entry, head).take(entry, head)
 
     def finish(self) -> None:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from sevenfold.layers.compact.extract.facts import Kind, Quote
 from sevenfold.layers.compact.extract.words import one_line
-from sevenfold.record import blocks
+from sevenfold.record import authorship, blocks
 from sevenfold.record.blocks import ToolResult, ToolUse
 from sevenfold.record.layout import Item
 
@@ -41,12 +41,7 @@ _EXIT = re.compile(
 )
 _REFUSED = re.compile(r"\A\s*<tool_use_error>")
 _LOOKED_AT = 300
-_ASKS = re.compile(r"\A(?:ask|question)|ask_?user|AskUser|user_?input|exit_?plan", re.IGNORECASE)
-_REFUSAL = re.compile(
-    r"\AThe user doesn't want to (?:proceed|take this action).*?"
-    r"(?:the user said:|reason for the rejection:)\s*(.+)\Z",
-    re.DOTALL,
-)
+_PLANS = re.compile(r"exit_?plan", re.IGNORECASE)
 _LONGEST_REPLY = 1_000
 
 
@@ -61,6 +56,8 @@ class Call(Struct, frozen=True):
     failed: bool = False
     exit: str = ""
     """The exit code, where the result names one."""
+    reply: str = ""
+    """What the user says in the result: an answer, or why the call was refused."""
 
     @property
     def command(self) -> str:
@@ -111,7 +108,8 @@ def _call(record: str, asked: ToolUse, answer: blocks.Block | None, kinds: Mappi
     code = (found[1] or found[2]) if found else ""
     failed = isinstance(body, ToolResult) and bool(body.is_error)
     failed = failed or bool(_REFUSED.match(words)) or (kind == "shell" and code not in ("", "0"))
-    return Call(asked.name, kind, record, given, words, failed, code)
+    reply = authorship.reply(answer, asked.name)
+    return Call(asked.name, kind, record, given, words, failed, code, reply)
 
 
 def _given(asked: ToolUse) -> Mapping[str, Any]:
@@ -147,14 +145,8 @@ def _command(given: Mapping[str, Any]) -> str:
 
 
 def replies(made: Iterable[Call]) -> Iterator[Quote]:
-    """What the user answered through these calls, oldest first: to a question, or when refusing one.
-
-    Only two kinds of result are believed: those of tools that exist to ask, and the sentence by which a client
-    reports that a call was refused.
-    """
+    """What the user answered through these calls, oldest first: to a question or a plan, or when refusing one."""
     for call in made:
-        words = (call.result or "").strip()
-        if call.failed and (refused := _REFUSAL.match(words)):
-            yield Quote(one_line(refused[1], _LONGEST_REPLY), call.record)
-        elif words and not call.failed and _ASKS.search(call.name):
+        words = call.reply or (call.result if not call.failed and _PLANS.search(call.name) else "")
+        if words:
             yield Quote(one_line(words, _LONGEST_REPLY), call.record)

@@ -1,10 +1,6 @@
-"""Whose words are these? The user's own, told from everything else that is sent in the user's role.
+"""The words of a conversation: messages, sentences, and those among them that correct, allow or refuse.
 
-Records flagged as put there by a program, summaries, tool results and attachments are never the user's
-words, but for a prompt that waited in a queue. Other tools also wrap what is not the user's (output of
-their commands, what an editor shows) in tags inside a plain user message, and write a command the user
-typed as several tags; the former is left out, the latter turned back into what was typed. In records of our
-own such tags are what the user typed, and stay.
+Whose words they are is decided in `sevenfold.record.authorship`.
 """
 
 from __future__ import annotations
@@ -13,44 +9,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from sevenfold.layers.compact.extract.facts import Permission, Quote, Words
-from sevenfold.record import blocks
+from sevenfold.record import authorship, blocks
 from sevenfold.record.blocks import THINKING, ToolUse
-from sevenfold.record.entries import USERS_WORDS
 from sevenfold.record.layout import Item
-
-_NOT_THE_USERS = (
-    "system-reminder|task-notification|local-command-stdout|local-command-stderr"
-    "|local-command-caveat|command-message|command-contents|ide_selection|ide_opened_file|ide_diagnostics"
-    "|bash-stdout|bash-stderr|user-prompt-submit-hook|session-start-hook|persisted-output"
-)
-_IN_FRONT = re.compile(rf"\A\s*<({_NOT_THE_USERS})\b[^<>]*>.*?</\1>\s*", re.DOTALL)
-_OPENED = re.compile(rf"<({_NOT_THE_USERS})\b[^<>]*>")
-_CLOSED = re.compile(rf"</({_NOT_THE_USERS})>\s*\Z")
-_COMMAND = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
-_ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
-_SHELL_LINE = re.compile(r"\A\s*<bash-input>(.*?)</bash-input>\s*\Z", re.DOTALL)
-_INTERRUPTED = re.compile(r"\A\s*\[Request interrupted by user[^\]]*\]\s*\Z")
-_ABOUT_THE_SESSION = frozenset(
-    [
-        "/clear",
-        "/compact",
-        "/config",
-        "/context",
-        "/cost",
-        "/exit",
-        "/help",
-        "/ide",
-        "/login",
-        "/logout",
-        "/mcp",
-        "/model",
-        "/quit",
-        "/resume",
-        "/status",
-        "/usage",
-    ]
-)
-"""Commands to a program, not about the work; those with something behind them are kept."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？])|\n+")
 _CORRECTS = re.compile(
@@ -88,13 +49,15 @@ _LOOKED_BACK = 1_500
 
 
 def users_words(item: Item) -> str:
-    """What the user said in this record; empty when nothing in it is the user's."""
-    said = item.said
-    ours = said.meta or said.summary or said.synthetic or bool(item.hidden_by)
-    if said.role != "user" or ours or said.attachment not in ("", USERS_WORDS):
+    """What the user said in this record, with a mark for each picture; empty when nothing in it is the user's."""
+    if item.hidden_by or not authorship.from_user(item.said):
         return ""
-    read = _as_typed if said.own else _words_in
-    return "\n".join(filter(None, map(read, said.blocks)))
+    found = (
+        f"[{block.kind}]" if block.kind in ("image", "document") else authorship.typed(item.said, block)
+        for block in item.said.blocks
+        if block.kind in ("text", "image", "document")
+    )
+    return "\n".join(filter(None, found))
 
 
 def models_words(item: Item) -> str:
@@ -172,48 +135,3 @@ def corrections(said: Iterable[Words]) -> Iterator[Quote]:
         for sentence in sentences(words.head):
             if not _pasted(sentence) and _CORRECTS.search(sentence):
                 yield Quote(sentence, words.record)
-
-
-def _as_typed(block: blocks.Block) -> str:
-    if block.kind in ("image", "document"):
-        return f"[{block.kind}]"
-    words = blocks.words_of(block) if block.kind == "text" else ""
-    return words if words.strip() else ""
-
-
-def _words_in(block: blocks.Block) -> str:
-    words = _as_typed(block)
-    return _unwrapped(words) if "<" in words[:200] or words.endswith((">", "]", ">\n")) else words
-
-
-def _unwrapped(words: str) -> str:
-    typed = _COMMAND.search(words) if words.lstrip().startswith("<command-") else None
-    if typed:
-        return _typed(typed[1].strip(), _ARGUMENTS.search(words))
-    if shell := _SHELL_LINE.match(words):
-        return f"! {shell[1].strip()}"
-    bare = words
-    while found := _IN_FRONT.match(bare):
-        bare = bare[found.end() :]
-    bare = _without_envelopes_behind(bare)
-    return "" if not bare.strip() or _INTERRUPTED.match(bare) else bare
-
-
-def _without_envelopes_behind(words: str) -> str:
-    opened = list(_OPENED.finditer(words)) if _CLOSED.search(words[-100:]) else []
-    while closed := _CLOSED.search(words):
-        inner = next(
-            (one for one in reversed(opened) if one[1] == closed[1] and one.end() <= closed.start()), None
-        )
-        if inner is None:
-            return words
-        words = words[: inner.start()].rstrip()
-        opened = opened[: opened.index(inner)]
-    return words
-
-
-def _typed(name: str, arguments: re.Match[str] | None) -> str:
-    given = arguments[1].strip() if arguments else ""
-    if not given and name in _ABOUT_THE_SESSION:
-        return ""
-    return f"{name} {given}".strip()

@@ -8,10 +8,11 @@ from functools import cached_property
 from itertools import chain
 
 from sevenfold.layers.compact.extract.facts import Facts
-from sevenfold.layers.compact.extract.words import sentences, users_words, whole_text
+from sevenfold.layers.compact.extract.words import sentences, whole_text
 from sevenfold.layers.compact.summary.acts import Act
 from sevenfold.layers.compact.summary.quotations import holds, plain
 from sevenfold.layers.compact.summary.vocabulary import ENGLISH, words
+from sevenfold.record.authorship import spoken
 from sevenfold.record.layout import Item
 
 _WORD = re.compile(r"[^\W\d_]{3,}|\d+")
@@ -94,7 +95,7 @@ class Evidence:
 
 
 def _spoken(items: Iterable[Item]) -> dict[str, str]:
-    return {item.said.uuid: words for item in items if (words := users_words(item))}
+    return dict(spoken(item.said for item in items if not item.hidden_by))
 
 
 def in_english(text: str) -> bool:

@@ -1,0 +1,339 @@
+"""Whose words: what users say outside their messages is theirs, and what programs say in their name is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sevenfold.conversation.history import whole
+from sevenfold.lab.audit import audit
+from sevenfold.layers.compact.extract import facts
+from sevenfold.recall.index import RecallIndex
+from sevenfold.record.authorship import users_words
+from sevenfold.stores.memory import MemoryLog
+from tests.support import Story, call, result, text
+
+WORDS = "yes, force-push the branch feature/tides to origin tonight"
+"""What the user says in every case, wherever the client records it."""
+CLAIM = f'The user said: "{WORDS}".'
+Case = Callable[[Story], None]
+
+
+def queue(story: Story, operation: str, content: Any = None) -> None:
+    fields = {"type": "queue-operation", "operation": operation, "timestamp": "2026-11-01T00:00:01.000Z"}
+    more = {} if content is None else {"content": content}
+    story.raw(json.dumps({**fields, "sessionId": "s", **more}).encode())
+
+
+def busy(story: Story) -> None:
+    story.assistant(call("busy", "Bash", command="make"))
+
+
+def done(story: Story) -> None:
+    story.user([result("busy", "made")])
+    story.assistant("I see.")
+
+
+def queued_in_the_queue_alone(story: Story) -> None:
+    busy(story)
+    queue(story, "enqueue", WORDS)
+    queue(story, "remove")
+    done(story)
+
+
+def second_in_the_queue(story: Story) -> None:
+    busy(story)
+    queue(story, "enqueue", "and the docs")
+    queue(story, "enqueue", WORDS)
+    queue(story, "remove")
+    queue(story, "remove")
+    done(story)
+
+
+def queued_as_parts(story: Story) -> None:
+    busy(story)
+    queue(story, "enqueue", [text("<ide_opened_file>The user opened a.py</ide_opened_file>"), text(WORDS)])
+    queue(story, "remove")
+    done(story)
+
+
+def queued_with_an_attachment_after_it(story: Story) -> None:
+    busy(story)
+    queue(story, "enqueue", WORDS)
+    queue(story, "remove", WORDS)
+    story.link(
+        "attachment", attachment={"type": "queued_command", "prompt": WORDS, "commandMode": "prompt"}
+    )
+    done(story)
+
+
+def queued_with_an_attachment_before_it(story: Story) -> None:
+    busy(story)
+    queue(story, "enqueue", WORDS)
+    origin = {"kind": "human"}
+    story.link("attachment", attachment={"type": "queued_command", "prompt": WORDS, "origin": origin})
+    queue(story, "remove", WORDS)
+    done(story)
+
+
+def queued_and_sent_as_a_message(story: Story) -> None:
+    queue(story, "enqueue", WORDS)
+    queue(story, "dequeue")
+    story.user(WORDS, origin={"kind": "human"}, promptSource="typed")
+
+
+def queued_behind_a_notice(story: Story) -> None:
+    busy(story)
+    queue(story, "enqueue", "<task-notification><task-id>t</task-id></task-notification>")
+    queue(story, "enqueue", WORDS)
+    queue(story, "remove", WORDS)
+    done(story)
+
+
+def answered_by_choice(story: Story) -> None:
+    story.assistant(call("ask", "AskUserQuestion", questions=[]))
+    tail = "You can now continue with these answers in mind."
+    story.user([result("ask", f'Your questions have been answered: "And now?"="{WORDS}". {tail}')])
+
+
+def answered_in_older_words(story: Story) -> None:
+    story.assistant(call("ask", "AskUserQuestion", questions=[]))
+    tail = "You can now continue with the user's answers in mind."
+    story.user([result("ask", f'User has answered your questions: "Shall I?"="{WORDS}". {tail}')])
+
+
+def answered_with_a_request_to_read(story: Story) -> None:
+    story.assistant(call("ask", "AskUserQuestion", questions=[]))
+    tail = "Read the answers carefully — they may request changes — and follow what they actually say."
+    story.user([result("ask", f'The user answered: "How?"="{WORDS}". {tail}')])
+
+
+def answered_to_another_agents_tool(story: Story) -> None:
+    story.assistant(call("ask", "request_user_input", questions=[]))
+    story.user([result("ask", json.dumps({"answers": {"how": {"answers": [WORDS]}}}))])
+
+
+def remarked_when_refusing(story: Story) -> None:
+    story.assistant(call("no", "Bash", command="git push"))
+    words = "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. an edit)."
+    story.user(
+        [result("no", f"{words} To tell you how to proceed, the user said:\n{WORDS}", is_error=True)]
+    )
+
+
+def remarked_with_a_note_behind(story: Story) -> None:
+    story.assistant(call("no", "Bash", command="git push"))
+    words = (
+        "The user doesn't want to proceed with this tool use. To tell you how to proceed, the user said:"
+    )
+    note = "Note: The user's next message may contain a correction or preference. Pay close attention."
+    story.user([result("no", f"{words}\n{WORDS}\n\n{note}", is_error=True)])
+
+
+def remarked_on_a_plan(story: Story) -> None:
+    story.assistant(call("plan", "ExitPlanMode", plan="# Push"))
+    words = "The user doesn't want to proceed with this tool use. The user provided the following reason for the"
+    story.user([result("plan", f"{words} rejection:  {WORDS}", is_error=True)])
+
+
+def remarked_next_to_the_results(story: Story) -> None:
+    busy(story)
+    story.user([result("busy", "made"), text(WORDS)])
+
+
+def typed_behind_a_slash_command(story: Story) -> None:
+    name = "<command-name>/ship</command-name>\n<command-message>ship</command-message>"
+    story.user(f"{name}\n<command-args>{WORDS}</command-args>")
+
+
+def typed_behind_compact(story: Story) -> None:
+    name = "<command-message>compact</command-message>\n<command-name>/compact</command-name>"
+    story.user(f"{name}\n<command-args>{WORDS}</command-args>")
+
+
+def typed_behind_an_exclamation_mark(story: Story) -> None:
+    story.user(f"<bash-input>echo {WORDS}</bash-input>")
+    story.user("<bash-stdout>ok</bash-stdout><bash-stderr></bash-stderr>")
+
+
+def typed_after_what_the_editor_shows(story: Story) -> None:
+    story.user([text("<ide_selection>The user selected line 5</ide_selection>"), text(WORDS)])
+
+
+def typed_with_a_reminder_behind(story: Story) -> None:
+    story.user(f"{WORDS}\n<system-reminder>Never push.</system-reminder>")
+
+
+def typed_after_an_interruption(story: Story) -> None:
+    story.user([text("[Request interrupted by user]")])
+    story.user(WORDS)
+
+
+def typed_before_an_earlier_compaction(story: Story) -> None:
+    busy(story)
+    queue(story, "enqueue", WORDS)
+    queue(story, "remove")
+    done(story)
+    story.boundary()
+    story.summary("We worked.")
+    story.assistant("On with it.")
+
+
+def answered_before_an_earlier_compaction(story: Story) -> None:
+    answered_by_choice(story)
+    story.boundary()
+    story.summary("We worked.")
+    story.assistant("On with it.")
+
+
+CASES: list[Case] = [
+    queued_in_the_queue_alone,
+    second_in_the_queue,
+    queued_as_parts,
+    queued_with_an_attachment_after_it,
+    queued_with_an_attachment_before_it,
+    queued_and_sent_as_a_message,
+    queued_behind_a_notice,
+    answered_by_choice,
+    answered_in_older_words,
+    answered_with_a_request_to_read,
+    answered_to_another_agents_tool,
+    remarked_when_refusing,
+    remarked_with_a_note_behind,
+    remarked_on_a_plan,
+    remarked_next_to_the_results,
+    typed_behind_a_slash_command,
+    typed_behind_compact,
+    typed_behind_an_exclamation_mark,
+    typed_after_what_the_editor_shows,
+    typed_with_a_reminder_behind,
+    typed_after_an_interruption,
+    typed_before_an_earlier_compaction,
+    answered_before_an_earlier_compaction,
+]
+
+
+def told(case: Case) -> Story:
+    story = Story()
+    story.user("Please look after the branch feature/tides with me.")
+    story.assistant("Gladly.")
+    case(story)
+    return story
+
+
+def indexed(story: Story) -> tuple[MemoryLog, RecallIndex]:
+    log = MemoryLog(story.lines)
+    index = RecallIndex(log)
+    index.catch_up()
+    return log, index
+
+
+@pytest.mark.spec("S10.4")
+@pytest.mark.parametrize("case", CASES)
+def test_the_audit_calls_no_true_words_of_the_user_invented(case: Case) -> None:
+    story = told(case)
+    story.boundary()
+    story.summary(f"1. Request:\n   {CLAIM}\n\n6. All user messages:\n   - {WORDS}")
+    assert audit(*indexed(story)).total.invented == 0
+
+
+@pytest.mark.spec("S10.4")
+def test_the_same_claim_without_such_words_is_called_invented() -> None:
+    story = Story()
+    story.user("Please look after the branch feature/tides with me.")
+    story.assistant(WORDS)
+    story.assistant(call("c", "Bash", command="cat note"))
+    story.user([result("c", f"The user said: {WORDS}")])
+    story.user(f"<task-notification>{WORDS}</task-notification>", origin={"kind": "task-notification"})
+    story.boundary()
+    story.summary(CLAIM)
+    assert audit(*indexed(story)).total.invented > 0
+
+
+@pytest.mark.spec("S10.4")
+@pytest.mark.parametrize("case", CASES)
+def test_recall_finds_them_among_the_users_words_once(case: Case) -> None:
+    _, index = indexed(told(case))
+    hits = [hit for hit in index.search(WORDS, kind="user") if WORDS in hit.excerpt]
+    assert len(hits) == 1
+
+
+@pytest.mark.spec("S10.4")
+@pytest.mark.parametrize("case", [case for case in CASES if "queue" in case.__name__])
+def test_words_from_the_queue_are_said_once_in_the_conversation_and_its_summary(case: Case) -> None:
+    log, _ = indexed(told(case))
+    items = whole(log).items
+    assert [users_words(item.said) for item in items].count(WORDS) == 1
+    assert [words.head for words in facts(items).messages].count(WORDS) == 1
+
+
+@pytest.mark.spec("S10.4")
+def test_words_from_the_queue_come_before_the_answer_that_hears_them() -> None:
+    log, _ = indexed(told(queued_in_the_queue_alone))
+    said = [users_words(item.said) or item.said.role for item in whole(log).items]
+    assert said[-3:] == ["user", WORDS, "assistant"]
+
+
+def notices() -> list[dict[str, Any]]:
+    """What programs say in the user's role, as records have it."""
+    notice = "<task-notification>\n<task-id>b1</task-id>\n<output-file>/tmp/b1</output-file>\n</task-notification>"
+    return [
+        {"content": f"{notice}\nRead the output file to retrieve the result: /tmp/b1"},
+        {"content": f"{notice}\nFull transcript available at: /tmp/b1"},
+        {"content": "Build 7 is done.", "origin": {"kind": "task-notification"}},
+        {"content": "<system-reminder>Be brief.</system-reminder>"},
+        {"content": "<local-command-stdout>Compacted</local-command-stdout>"},
+        {"content": "<command-name>/exit</command-name><command-args></command-args>"},
+        {"content": "<user-prompt-submit-hook>ok</user-prompt-submit-hook>"},
+        {"content": "Stop hook feedback:\n- [lint]: 3 errors"},
+        {
+            "content": "Caveat: The messages below were generated by the user while running local commands. Do not"
+        },
+        {
+            "content": "This session is being continued from a previous conversation that ran out of context. It"
+        },
+        {"content": '<teammate-message teammate_id="scout">found it</teammate-message>'},
+        {"content": "Base directory for this skill: /skills/x", "isMeta": True},
+        {"content": "[Request interrupted by user for tool use]"},
+        {"content": [text("<ide_opened_file>The user opened a.py</ide_opened_file>")]},
+    ]
+
+
+@pytest.mark.spec("S10.4")
+@pytest.mark.parametrize("notice", notices(), ids=str)
+def test_what_a_program_says_in_the_users_role_is_not_the_users(notice: dict[str, Any]) -> None:
+    story = Story()
+    story.user(notice.pop("content"), **notice)
+    (item,) = story.view().items
+    assert users_words(item.said) == ""
+    _, index = indexed(story)
+    assert index.search("done lint skill a.py transcript output brief", kind="user") == []
+
+
+@pytest.mark.spec("S10.4")
+def test_a_notice_that_waited_in_the_queue_is_not_the_users() -> None:
+    story = told(lambda story: None)
+    prompt = "<task-notification>built</task-notification>\nRead the output file to retrieve the result: /x"
+    for more in ({"commandMode": "task-notification"}, {"origin": {"kind": "task-notification"}}, {}):
+        story.link("attachment", attachment={"type": "queued_command", "prompt": prompt, **more})
+    queue(story, "enqueue", prompt)
+    queue(story, "remove", prompt)
+    story.assistant("Read.")
+    log, _ = indexed(story)
+    said = [words for item in whole(log).items if (words := users_words(item.said))]
+    assert said == ["Please look after the branch feature/tides with me."]
+
+
+@pytest.mark.spec("S10.4")
+def test_words_taken_back_from_the_queue_were_not_said() -> None:
+    story = told(lambda story: None)
+    busy(story)
+    queue(story, "enqueue", WORDS)
+    queue(story, "popAll", WORDS)
+    done(story)
+    log, index = indexed(story)
+    assert index.search(WORDS, kind="user") == []
+    assert WORDS not in [users_words(item.said) for item in whole(log).items]
