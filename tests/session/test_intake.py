@@ -191,7 +191,12 @@ def test_what_is_refused_records_nothing() -> None:
     with alone() as session:
         session.user("begin")
         before = uuids(session)
-        for wrong in ([{"type": "bogus"}], {"type": "image", "source": 5}, ["fine", {"type": "text"}]):
+        wrongs: list[Any] = [
+            [{"type": "bogus"}],
+            {"type": "image", "source": 5},
+            ["fine", {"type": "text"}],
+        ]
+        for wrong in wrongs:
             with pytest.raises(InputError):
                 session.user(wrong)
             with pytest.raises(InputError):
