@@ -50,6 +50,8 @@ class _Draft(Struct, gc=False):
     blocks: tuple[Block, ...] | list[Block] = ()
     calls: tuple[str, ...] = ()
     repairs: tuple[Repair, ...] = ()
+    server: bool = False
+    """Whether the provider's own tools were called in this answer, which may consist of several messages."""
 
     def put(self, parts: Sequence[Block]) -> None:
         """Add blocks of another record; a message of one record shares its tuple."""
@@ -142,6 +144,8 @@ class Wire:
             draft.calls = (*draft.calls, *calls)
         if repairs:
             draft.repairs = (*draft.repairs, *repairs)
+        if [block for block in parts if block.kind in SERVER_CALLS or block.kind.endswith("_tool_result")]:
+            draft.server = True
         return draft
 
     def _called_once(self, parts: Sequence[Block]) -> tuple[list[Block], list[str], list[Repair]]:
@@ -169,6 +173,9 @@ class Wire:
                 return last
             if last.calls:
                 self._begin("user", "", number, ())
+            draft = self._begin("assistant", key, number, parts)
+            draft.server = last.server
+            return draft
         return self._begin("assistant", key, number, parts)
 
     def _users(self, number: int, parts: Sequence[Block]) -> _Draft:
@@ -188,7 +195,9 @@ class Wire:
         be sent depends on all the user says there.
         """
         if role != "system":
-            end = self._settled() if role == "user" or self._in_answer() else len(self._drafts)
+            end = len(self._drafts)
+            if end and self._drafts[-1].server:
+                end = self._settled()
             for index in range(len(self._sealed), end):
                 message = self._finish(index, role == "assistant")
                 self._sealed.append(message)
@@ -206,9 +215,7 @@ class Wire:
     def _finish(self, index: int, closing: bool) -> Message:
         draft = self._drafts[index]
         parts, repairs = draft.blocks, draft.repairs
-        if draft.role == "assistant" and any(
-            block.kind in SERVER_CALLS or _answers_server(block) for block in parts
-        ):
+        if draft.server:
             parts, mended = self._server_tools(index)
             repairs = (*repairs, *mended)
         if draft.role == "user":
@@ -216,10 +223,9 @@ class Wire:
             if not _is_answered(parts, asked):
                 parts, mended = _answered(parts, asked, closing)
                 repairs = (*repairs, *mended)
-        return Message(draft.role, tuple(parts), encoded_message(draft.role, parts), repairs)
-
-    def _in_answer(self) -> bool:
-        return bool(self._drafts) and self._drafts[-1].role == "assistant"
+        content = parts[0].raw if len(parts) == 1 else b",".join([part.raw for part in parts])
+        raw = b'{"role":"%b","content":[%b]}' % (draft.role.encode(), content)
+        return Message(draft.role, tuple(parts), raw, repairs)
 
     def _settled(self) -> int:
         """How many messages stay as they are, whatever the user says next."""
@@ -261,8 +267,7 @@ class Wire:
 
 def encoded_message(role: str, parts: Sequence[Block]) -> bytes:
     """A message as it is sent."""
-    content = parts[0].raw if len(parts) == 1 else b",".join([part.raw for part in parts])
-    return b'{"role":"%b","content":[%b]}' % (role.encode(), content)
+    return b'{"role":"%b","content":[%b]}' % (role.encode(), b",".join([part.raw for part in parts]))
 
 
 def open_server_calls(parts: Sequence[Block]) -> set[str]:

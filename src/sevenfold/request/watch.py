@@ -108,7 +108,7 @@ class Watched(Struct, frozen=True):
     def look(self, sending: Sent, profile: Profile) -> Watched:
         """Before sending: find what moved, and what that will cost."""
         before = self.sent
-        if before is None:
+        if before is None or not self.cached:
             return replace(self, pending=sending, forecast=Forecast(announced=self.announced))
         change = first_change(before, sending)
         expired = sending.at - before.at > SECONDS.get(before.lifetimes.tail, 300)
