@@ -325,7 +325,7 @@ MESSAGES: Messages = [
 ]
 
 
-@pytest.mark.spec("S8.8")
+@pytest.mark.spec("S8.10")
 @pytest.mark.parametrize("given", [CHAT, RESPONSES, MESSAGES], ids=["chat", "responses", "messages"])
 def test_a_list_of_any_api_is_taken_in_whole(given: Messages) -> None:
     with world(talker()) as here, here.session() as session:
@@ -343,7 +343,7 @@ def test_a_list_of_any_api_is_taken_in_whole(given: Messages) -> None:
         assert (system["role"], system["content"][0]["text"]) == ("system", "Answer in one word.")
 
 
-@pytest.mark.spec("S8.6", "S8.8")
+@pytest.mark.spec("S8.6", "S8.10")
 @pytest.mark.parametrize("first", [CHAT, RESPONSES, MESSAGES], ids=["chat", "responses", "messages"])
 @pytest.mark.parametrize("then", [CHAT, RESPONSES, MESSAGES], ids=["chat", "responses", "messages"])
 def test_a_list_written_for_another_api_is_the_same_list(first: Messages, then: Messages) -> None:
@@ -356,7 +356,7 @@ def test_a_list_written_for_another_api_is_the_same_list(first: Messages, then: 
         assert uuids(session)[:-1] == before
 
 
-@pytest.mark.spec("S8.6", "S8.8")
+@pytest.mark.spec("S8.6", "S8.10")
 @pytest.mark.parametrize("model", [BOUND, FREE])
 def test_reasoning_may_be_missing_from_a_list_and_stays_in_the_session(model: str) -> None:
     with world() as here, here.session(model=model) as session:
@@ -371,7 +371,7 @@ def test_reasoning_may_be_missing_from_a_list_and_stays_in_the_session(model: st
         assert here.moved() == []
 
 
-@pytest.mark.spec("S8.6", "S8.8")
+@pytest.mark.spec("S8.6", "S8.10")
 def test_texts_may_be_joined_and_split() -> None:
     parts = [{"type": "text", "text": "one\n"}, {"type": "text", "text": "two"}]
     with alone() as session:
@@ -390,7 +390,7 @@ def test_texts_may_be_joined_and_split() -> None:
         assert uuids(session) != before
 
 
-@pytest.mark.spec("S8.6", "S8.8")
+@pytest.mark.spec("S8.6", "S8.10")
 @pytest.mark.parametrize("model", [BOUND, "claude-sonnet-5"])
 def test_system_messages_may_move_to_the_first_message_and_back(model: str) -> None:
     agents = {"role": "system", "content": [{"type": "text", "text": "Agents: none."}]}
@@ -415,7 +415,7 @@ def test_system_messages_may_move_to_the_first_message_and_back(model: str) -> N
         assert uuids(session)[: len(before)] == before
 
 
-@pytest.mark.spec("S8.8")
+@pytest.mark.spec("S8.10")
 def test_another_system_message_in_the_past_is_told_now_and_begins_no_branch() -> None:
     question, answer = {"role": "user", "content": "hello"}, {"role": "assistant", "content": "answer 1"}
     with alone() as session:
@@ -431,7 +431,7 @@ def test_another_system_message_in_the_past_is_told_now_and_begins_no_branch() -
         assert session.sync([*later, {"role": "user", "content": "and now?"}]) == 0
 
 
-@pytest.mark.spec("S8.8")
+@pytest.mark.spec("S8.10")
 def test_a_leading_system_message_that_is_the_sessions_prompt_is_known() -> None:
     with alone(system="Be brief.") as session:
         session.messages([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}])
@@ -444,7 +444,7 @@ def test_a_leading_system_message_that_is_the_sessions_prompt_is_known() -> None
         )
 
 
-@pytest.mark.spec("S8.8")
+@pytest.mark.spec("S8.10")
 def test_a_result_whose_call_was_cut_off_is_not_lost() -> None:
     cut: Messages = [
         {"role": "tool", "tool_call_id": "call_0", "content": "forty-two"},

@@ -68,7 +68,7 @@ VALUES: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.spec("S8.7")
+@pytest.mark.spec("S8.9")
 @pytest.mark.parametrize(("value", "content"), VALUES)
 def test_any_value_is_a_tools_result(value: Any, content: Any) -> None:
     with alone() as session:
@@ -82,7 +82,7 @@ def test_any_value_is_a_tools_result(value: Any, content: Any) -> None:
         assert found == content or ((value is None and "no output" in found) or "nothing" in str(found))
 
 
-@pytest.mark.spec("S8.7")
+@pytest.mark.spec("S8.9")
 def test_a_result_block_keeps_what_is_known_of_it_and_loses_the_rest() -> None:
     with alone() as session:
         session.user("begin")
@@ -105,7 +105,7 @@ def test_a_result_block_keeps_what_is_known_of_it_and_loses_the_rest() -> None:
         }
 
 
-@pytest.mark.spec("S6.2", "S8.7")
+@pytest.mark.spec("S6.2", "S8.9")
 @pytest.mark.parametrize("model", [BOUND, FREE])
 def test_cache_markers_of_callers_are_taken_off(model: str) -> None:
     with world() as here, here.session(model=model) as session:
@@ -123,7 +123,7 @@ def test_cache_markers_of_callers_are_taken_off(model: str) -> None:
         assert all(body.count(b"cache_control") <= 4 for body in here.bodies)
 
 
-@pytest.mark.spec("S8.7")
+@pytest.mark.spec("S8.9")
 def test_sources_of_a_models_words_are_taken_off_when_a_user_repeats_them() -> None:
     cited = {"type": "text", "text": "so it says", "citations": [{"type": "char_location"}]}
     with world() as here, here.session() as session:
@@ -140,7 +140,7 @@ SEARCHING = {
 }
 
 
-@pytest.mark.spec("S8.7")
+@pytest.mark.spec("S8.9")
 def test_words_may_follow_a_call_of_the_providers_own_tool_that_has_no_result() -> None:
     with alone() as session:
         session.user("begin")
@@ -157,7 +157,7 @@ def test_words_may_follow_a_call_of_the_providers_own_tool_that_has_no_result() 
         assert sent[2]["content"][0]["text"] == "never mind"
 
 
-@pytest.mark.spec("S8.7")
+@pytest.mark.spec("S8.9")
 def test_results_may_follow_such_a_call_and_words_after_them_leave_it_out() -> None:
     with alone() as session:
         session.user("begin")
@@ -171,7 +171,7 @@ def test_results_may_follow_such_a_call_and_words_after_them_leave_it_out() -> N
         assert [part["type"] for part in sent[2]["content"]] == ["tool_result", "text"]
 
 
-@pytest.mark.spec("S7.2", "S8.7")
+@pytest.mark.spec("S7.2", "S8.9")
 def test_a_fork_may_be_taken_while_some_results_are_still_missing() -> None:
     with alone() as session:
         session.user("begin")
@@ -186,7 +186,7 @@ def test_a_fork_may_be_taken_while_some_results_are_still_missing() -> None:
         assert session.at(-1) == fork.prepare().body.raw
 
 
-@pytest.mark.spec("S8.7")
+@pytest.mark.spec("S8.9")
 def test_what_is_refused_records_nothing() -> None:
     with alone() as session:
         session.user("begin")
@@ -204,7 +204,7 @@ def test_what_is_refused_records_nothing() -> None:
         assert uuids(session) == before
 
 
-@pytest.mark.spec("S8.7")
+@pytest.mark.spec("S8.9")
 def test_no_random_conversation_is_refused_or_fails_in_an_unknown_way() -> None:
     found = search(150, seed=20_261_116)
     assert (found.refused, found.untyped) == ({}, {})
