@@ -9,11 +9,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench import conversations, fuzz_reader
+from bench import conversations, fuzz_reader, kills
 from bench.points import Outcome, Point, is_quick
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS_TO_FUZZ = 20
+QUICK_KILLS = 60
 PATIENCE = 840
 """Seconds for random searches; a failure that is being made smaller can take longer than that."""
 
@@ -88,7 +89,19 @@ def _number(kinds: Mapping[str, Sequence[int]]) -> str:
     return f"{sum(map(len, kinds.values())):,}" + (f" ({worst}, seed {kinds[worst][0]})" if worst else "")
 
 
+def killed(_: Path | None) -> list[Outcome]:
+    """Sessions whose process is killed at random moments, and their next request."""
+    seed = random.randrange(10**6)
+    tally = kills.search(QUICK_KILLS if is_quick() else kills.KILLS, seed)
+    name = "killed at any moment nothing is lost, and the next request is accepted"
+    again = (
+        f"; first: {tally.problems[0]}; see python bench/kills.py --seed {seed}" if tally.problems else ""
+    )
+    return [Outcome(name, not tally.problems, f"{tally}{again}", "0 problems")]
+
+
 POINTS: list[Point] = [
+    ("kills", killed),
     ("random histories", histories),
     ("random examples", examples),
     ("bent transcripts", damaged_files),
