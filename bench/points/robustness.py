@@ -6,13 +6,15 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench import fuzz_reader
-from bench.points import Outcome, Point
+from bench import conversations, fuzz_reader, kills
+from bench.points import Outcome, Point, is_quick
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS_TO_FUZZ = 20
+QUICK_KILLS = 60
 PATIENCE = 840
 """Seconds for random searches; a failure that is being made smaller can take longer than that."""
 
@@ -68,8 +70,40 @@ def damaged_files(_: Path | None) -> list[Outcome]:
     return [Outcome(name, False, f"{len(found.findings)} ways in {found.tried:,}; {words}; see {again}")]
 
 
+def random_conversations(_: Path | None) -> list[Outcome]:
+    """Random conversations, every body held against the rules of the simulator."""
+    seed, count = random.randrange(10**9), 2_000 if is_quick() else 100_000
+    found = conversations.search(count, seed, processes=2)
+    figure = f"{found.conversations:,} with {found.requests:,} requests from seed {seed}"
+    return [
+        Outcome(name, not kinds and found.conversations == count, f"{_number(kinds)} of {figure}", "0")
+        for name, kinds in (
+            ("random conversations: requests that a provider refuses", found.refused),
+            ("random conversations: errors that are not ours", found.untyped),
+        )
+    ]
+
+
+def _number(kinds: Mapping[str, Sequence[int]]) -> str:
+    worst = next(iter(kinds), "")
+    return f"{sum(map(len, kinds.values())):,}" + (f" ({worst}, seed {kinds[worst][0]})" if worst else "")
+
+
+def killed(_: Path | None) -> list[Outcome]:
+    """Sessions whose process is killed at random moments, and their next request."""
+    seed = random.randrange(10**6)
+    tally = kills.search(QUICK_KILLS if is_quick() else kills.KILLS, seed)
+    name = "killed at any moment nothing is lost, and the next request is accepted"
+    again = (
+        f"; first: {tally.problems[0]}; see python bench/kills.py --seed {seed}" if tally.problems else ""
+    )
+    return [Outcome(name, not tally.problems, f"{tally}{again}", "0 problems")]
+
+
 POINTS: list[Point] = [
+    ("kills", killed),
     ("random histories", histories),
     ("random examples", examples),
     ("bent transcripts", damaged_files),
+    ("random conversations", random_conversations),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ def lines(events, mechanism: str) -> list[str]:
     return [one.what for one in events if isinstance(one, Acted) and one.mechanism == mechanism]
 
 
-def sent(one):
+def sent(one: sevenfold.Agent) -> Any:
     """The newest request of the conversation itself."""
     one.session.settle()
     found = (one.session.at(-n) for n in range(1, 9))
