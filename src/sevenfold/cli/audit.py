@@ -12,7 +12,7 @@ from sevenfold.cli import transcripts
 from sevenfold.cli.options import print_json
 from sevenfold.cli.output import ReportConsole
 from sevenfold.cli.recall import indexed
-from sevenfold.cli.text import plural, printable, shorten
+from sevenfold.cli.text import plural, shorten
 from sevenfold.lab.audit import Audit, AuditedCompaction, audit
 from sevenfold.lab.fidelity import Count
 
@@ -100,4 +100,4 @@ def _print_counts(console: ReportConsole, by_kind: Mapping[str, Count]) -> None:
 
 
 def _short(text: str) -> str:
-    return shorten(printable(" ".join(text.split())), LONGEST_SHOWN)
+    return shorten(" ".join(text.split()), LONGEST_SHOWN)

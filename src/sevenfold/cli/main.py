@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 import sevenfold as package
+from sevenfold.cli.options import complain
 from sevenfold.errors import UserError
 
 
@@ -72,10 +73,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _module(options.command).run(options)
         sys.stdout.flush()
     except UserError as error:
-        sys.stderr.write(f"sevenfold: {error}\n")
+        complain(str(error))
         return FAILED
     except KeyboardInterrupt:
-        sys.stderr.write("sevenfold: interrupted\n")
+        complain("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of the output closed its end, as `head` does.
@@ -85,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.errno not in UNWRITABLE:
             raise
         _discard_output()
-        sys.stderr.write(f"sevenfold: cannot write the output: {error.strerror}\n")
+        complain(f"cannot write the output: {error.strerror}")
         return FAILED
     return code
 

@@ -18,7 +18,7 @@ from rich.text import Text
 from sevenfold.cli import transcripts
 from sevenfold.cli.options import print_json
 from sevenfold.cli.output import ReportConsole, mark_matches
-from sevenfold.cli.text import plural, printable
+from sevenfold.cli.text import plural
 from sevenfold.conversation.resume import resume
 from sevenfold.lab.profile.files import not_a_conversation
 from sevenfold.recall import meaning
@@ -125,7 +125,7 @@ def _print(hits: list[Hit], in_context: int) -> None:
         console.print(f"{number}. {when}  {what}  {hit.uuid}  {by}", style="bold", soft_wrap=True)
         for near in hit.before:
             console.print(_neighbour(near), style="dim", soft_wrap=True)
-        marked = Text("   | ").append_text(mark_matches(hit, printable, quoted=quoted))
+        marked = Text("   | ").append_text(mark_matches(hit, quoted=quoted))
         console.print(Text("\n   | ").join(marked.split("\n", allow_blank=True)), soft_wrap=True)
         for near in hit.after:
             console.print(_neighbour(near), style="dim", soft_wrap=True)
@@ -138,4 +138,4 @@ def _print(hits: list[Hit], in_context: int) -> None:
 
 
 def _neighbour(near: Near) -> str:
-    return f"     {near.kind}: {printable(near.text)}"
+    return f"     {near.kind}: {near.text}"
