@@ -1,12 +1,13 @@
 """Claims in summaries: how many of those nobody can bear out are marked, and how many honest sentences are?
 
-    python bench/inventing.py [FOLDER] [-v]     default: ../shared/corpus beside the project
+    python bench/inventing.py [FOLDER] [-v] [--set CLAIMS]     default: ../shared/corpus beside the project
 
 `bench/claims` holds planted claims over some forty acts that are hard to take back, and honest sentences that look
 like them. Both were written before the check was; later rounds were each measured once before anything was corrected.
 Every sentence is put into a summary in several layouts. Nothing may be deleted: without its marks and citations a
 summary must read as it did before. Then the summaries that models wrote in the Claude sessions of the folder are
-checked. Ends with 1 if a bar is missed.
+checked. Ends with 1 if a bar is missed. With ``--set`` only the sentences of another folder are looked at, which has
+the files planted.txt and honest.txt, a sentence a line, and record.txt, a message of the user a line.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ class Found(Struct):
     """Those that were planted and not marked, or are honest and were."""
 
 
-def sentences(name: str) -> Iterator[tuple[str, str]]:
+def sentences(name: str, folder: Path = CLAIMS) -> Iterator[tuple[str, str]]:
     """The sentences of a set, each with the heading it is under; a block of code is one."""
     heading, block = "", list[str]()
-    for line in (CLAIMS / f"{name}.txt").read_text("utf-8").splitlines():
+    for line in (folder / f"{name}.txt").read_text("utf-8").splitlines():
         if block or line.startswith("```"):
             block.append(line)
             if len(block) > 1 and line.startswith("```"):
@@ -70,18 +71,19 @@ def sentences(name: str) -> Iterator[tuple[str, str]]:
             yield heading, line
 
 
-def evidence() -> Evidence:
+def evidence(folder: Path = CLAIMS) -> Evidence:
     """What the user said in the session that these sentences are about."""
-    said = (CLAIMS / "record.txt").read_text("utf-8").splitlines()
+    record = folder / "record.txt"
+    said = (record if record.exists() else CLAIMS / "record.txt").read_text("utf-8").splitlines()
     return Evidence(Facts(messages=tuple(Words(f"u{n}", words) for n, words in enumerate(said, 1))), [])
 
 
-def checked(name: str, *, planted: bool) -> dict[str, Found]:
+def checked(name: str, *, planted: bool, folder: Path = CLAIMS) -> dict[str, Found]:
     """What becomes of the sentences of a set in each layout."""
-    known = evidence()
+    known = evidence(folder)
     found = {layout: Found() for layout in LAYOUTS}
     for layout, form in LAYOUTS.items():
-        for heading, sentence in sentences(name):
+        for heading, sentence in sentences(name, folder):
             claim = re.sub(r"\A- (?:\[x\] )?", "", sentence)
             if "```" in claim and layout != "a line of its own":
                 continue
@@ -145,7 +147,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="print the sentences that were judged wrongly"
     )
+    parser.add_argument("--set", type=Path, help="measure only the sentences of this folder")
     options = parser.parse_args(arguments)
+    if options.set is not None:
+        planted = checked("planted", planted=True, folder=options.set)
+        honest = checked("honest", planted=False, folder=options.set)
+        return 0 if show(list(bars(planted, honest))) else 1
     acts = len({heading for heading, _ in sentences("planted")})
     print(f"{acts} acts and ways to claim them, {len(LAYOUTS)} layouts")
     met = True

@@ -1,119 +1,287 @@
-"""How an act that is hard to take back is recognised in a text.
+"""How an act that is hard to take back is recognised in a sentence.
 
-"Delete the table" is one, "remove the semicolon" is not, and a merge sort is neither: some verbs count only for what
-lies outside the source code, some only for what protects it, and a noun counts only at the end of its phrase.
+A sentence is read word by word. An act is a verb or a noun of the list where it heads its phrase: "delete the table",
+"deleting it", "the table be deleted", "the deletion of"; not "the delete button". Whether it counts depends on three
+things: the act itself, what it is done to, and whether leave was given for it or it was only asked for.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
 
-from sevenfold.layers.compact.summary.vocabulary import (
-    ACTS,
-    AFTER_A_NOUN,
-    AFTER_A_VERB,
-    BETWEEN,
-    COMMANDS,
-    OBJECTS,
-    any_of,
-)
+from sevenfold.layers.compact.summary import vocabulary
+from sevenfold.layers.compact.summary.vocabulary import any_of
+from sevenfold.layers.compact.summary.vocabulary import word_set as _set
 
-COMMAND: Final = re.compile(any_of(COMMANDS), re.IGNORECASE)
-"""Command lines that do such a thing, whatever is said about them."""
-_NOUN_ENDS: Final = rf"(?=\s*(?:[^\w\s'/-]|\Z)|\s+{any_of(AFTER_A_NOUN)}\b)"
-_VERB_ENDS: Final = rf"(?=\s+{any_of(AFTER_A_VERB)}\b|\s*(?:[.,;:]|\Z))"
-_BETWEEN: Final = rf"(?:{any_of(BETWEEN)}\b[\s,:]*)*?"
-_TO: Final = (
-    r"(?:(?<=\bto )|(?<=\bwe )|(?<=\bi )|(?<=\byou )|(?<=\band )|(?<=\bjust )|(?<=\bplease )|(?<=\bwith ))"
-)
-_RUNS: Final = re.compile(
-    rf"[\s:]*{_BETWEEN}(?:(?:commit|push|pipe)\w*\s.*?)?{any_of(COMMANDS)}", re.IGNORECASE
-)
+_COMMANDED: Final = "commandline"
+_TOKEN: Final = re.compile(r"[$€£]?\w(?:[\w'./#*+-]*\w)?|\.env|[~.]?/[\w./*-]+|[^\w\s]")
+_WORD: Final = re.compile("[a-z'-]+")
+_FORCE_PUSH: Final = re.compile(r"\bforce push", re.IGNORECASE)
+_SIGNS: Final = frozenset(".:;,*-–—(")
+_STOPS: Final = frozenset(".;?!")
+
+Form = Literal["base", "ing", "done", "noun", "command"]
+SENSITIVE, VALUED, PRODUCT, SETTING = 2, 1, -1, -2
+"""What a noun stands for; a setting is a product in which something is done: "in the tests"."""
+
+
+class Kind(Struct, frozen=True):
+    """Acts that are alike: whoever speaks of one speaks of the others."""
+
+    stems: tuple[str, ...]
+    listed: bool = True
 
 
 class Act(Struct, frozen=True):
-    """One act, as patterns."""
+    """A word that can name an act."""
 
-    word: re.Pattern[str]
-    stems: tuple[str, ...]
-    asked: re.Pattern[str]
-    """How it is named behind "the user asked"."""
-    named: re.Pattern[str]
-    """How it is named in a sentence of its own."""
-    counts: re.Pattern[str] | None
-    """What it must be done to; None: it always counts."""
-
-
-def asked_for(text: str) -> Act | None:
-    """The act this text is about, which follows a verb of asking or allowing; one that it only mentions is none."""
-    bare = text.lstrip(" *_,(")
-    return _first(bare, (act for act in acts() if act.asked.match(bare)), _RUNS.match(bare))
+    kind: Kind
+    form: Form
+    counts: int
+    """2: always; 1: with leave, or done to something of value; 0: only if that is sensitive."""
+    particle: str = ""
+    alone: bool = False
+    """Does it count without saying what it is done to?"""
 
 
-def named(text: str) -> Act | None:
-    """An act that this text says is done or to be done."""
-    return _first(text, (act for act in acts() if act.named.search(text)), COMMAND.search(text))
+class Found(Struct, frozen=True):
+    """An act in a sentence, and the words about it."""
+
+    kind: Kind
+    about: str
 
 
-def _first(text: str, found: Iterable[Act], command: object) -> Act | None:
-    counting = (act for act in found if act.counts is None or act.counts.search(text))
-    return next(counting, acts()[0] if command else None)
+class Phrase:
+    """The words of a sentence, or of a part of one, and whether they give ``leave`` or only ask."""
+
+    def __init__(self, text: str, *, leave: bool = False) -> None:
+        text = _FORCE_PUSH.sub("force-push", command().sub(f" {_COMMANDED} ", text))
+        self._words = _TOKEN.findall(text.lower().replace("’", "'"))
+        self._leave = leave
+
+    def asked_for(self) -> Found | None:
+        """The act that is asked for or allowed in these words, which follow a verb of asking or allowing.
+
+        It must be what they are about: "a script that deletes the table" is a script.
+        """
+        before, other = 0, False
+        for place, word in enumerate(self._words):
+            if word in _STOPS or word in _set("TURNS") or _negates(word) or self._states(place):
+                return None
+            heads = [act for act in self._acts(place) if self._heads(act, place, _set("BE"))]
+            for act in heads:
+                described = act.form == "noun" and (other or self._generic(place))
+                if not described and (found := self._weighed(act, place, before)):
+                    return found
+            if any(act.form != "noun" for act in heads):
+                return self._joined(place)
+            if strange := self._unlisted(place):
+                return self._weighed(strange, place, 0) or self._joined(place)
+            value = self._value(place)
+            if value < 0 and not (word in _set("PLANS") and self._words[0] != "for"):
+                return None
+            before = max(before, value)
+            passed = word in _set("SMALL") or word in _set("PLANS") or word in _set("FILLERS")
+            other |= not heads and word.isalpha() and not passed and self._ends(place)
+        return None
+
+    def named(self) -> Found | None:
+        """An act that these words say is done or to be done, wherever."""
+        for place in range(len(self._words)):
+            for act in self._acts(place):
+                if self._heads(act, place, _set("WAS")):
+                    values = [self._value(n) for n in range(self._clause(place), place)]
+                    if found := self._weighed(act, place, max(values, default=0)):
+                        return found
+        return None
+
+    def speaks_of(self, kind: Kind) -> bool:
+        """Do these words of the user speak of such an act, and not against it?"""
+        for place, word in enumerate(self._words):
+            alike = any(act.kind is kind for act in self._acts(place))
+            near = self._words[max(0, place - 6) : place]
+            named = alike or (not kind.listed and word.startswith(kind.stems))
+            against = any(_negates(one) or one in _set("AGAINST") for one in near)
+            if named and not against and near[-1:] not in _DETERMINED:
+                return True
+        return False
+
+    def _acts(self, place: int) -> Sequence[Act]:
+        return _acts().get(self._words[place], ())
+
+    def _heads(self, act: Act, place: int, passive: frozenset[str]) -> bool:
+        """Does the word name the act here, rather than describe something else?"""
+        words, before = self._words, place - 1
+        while before >= 0 and (words[before].endswith("ly") or words[before] in ("also", "now")):
+            before -= 1
+        last = words[before] if before >= 0 else ""
+        if act.particle and act.particle not in words[place + 1 : place + 6]:
+            return False
+        match act.form:
+            case "base":
+                return not place or last in _SIGNS or last in _set("INTO") or last in ("i", "we", "you")
+            case "ing":
+                return last not in ("a", "an")
+            case "done":
+                bare = bool(last) and self._ends(place) and last not in _set("NO_PASSIVE")
+                return last in passive or bare
+            case "noun":
+                return last != "to" and self._ends(place)
+            case "command":
+                return True
+
+    def _weighed(self, act: Act, place: int, before: int) -> Found | None:
+        """The act with the words about it, if it counts; ``before`` is what was spoken of before it."""
+        words, end = self._words, place + 1
+        while end < len(words) and words[end] not in _STOPS and words[end] not in _set("TURNS"):
+            if words[end - 1] in ("and", "then", ",") and any(
+                one.form != "noun" for one in self._acts(end)
+            ):
+                break
+            end += 1
+        about = words[place + 1 : end]
+        if about and _negates(about[0]):
+            return None
+        values = [_worth(word) for word in words[max(0, place - 2) : place] if act.form == "noun"]
+        values += [before] * (act.form == "done") + [self._value(n) for n in range(place + 1, end)]
+        known = [value for value in values if value]
+        worth = max(known, default=int(act.alone and not any(map(_content, about))))
+        if min(known, default=0) < 0:
+            # A product is none of it, but for where it goes: "post the summary in the public channel".
+            first = next(n for n, value in enumerate(known) if value < 0)
+            inside = first == 0 or SETTING in known
+            if worth < VALUED or (act.counts < 2 and inside and SENSITIVE not in known[first:]):
+                return None
+        if act.counts + max(worth, int(self._leave and act.counts == 1)) < 2:
+            return None
+        start = self._clause(place) if act.form in ("done", "noun") else place
+        return Found(act.kind, " ".join(words[start:end]))
+
+    def _joined(self, place: int) -> Found | None:
+        """An act that is joined to another one: "to commit and push"."""
+        words = self._words
+        for n in range(place + 1, len(words)):
+            if words[n] in _STOPS or words[n] in _set("TURNS"):
+                return None
+            if words[n - 1] in ("and", "then", ",") or words[n - 2 : n] == ["and", "to"]:
+                for act in self._acts(n):
+                    if act.form != "noun" and (found := self._weighed(act, n, 0)):
+                        return found
+        return None
+
+    def _unlisted(self, place: int) -> Act | None:
+        """A verb that is not on the list: with leave, what is done to something sensitive counts all the same."""
+        word, last = self._words[place], self._words[place - 1] if place else ""
+        verb = last in _set("INTO") - {"and", "or", "then"} or (
+            word.endswith("ing") and last in _set("DOING")
+        )
+        if not verb or not _content(word) or word.endswith("ly") or word in _set("FILLERS"):
+            return None
+        return Act(Kind((word[:5],), listed=False), "base", 0 if self._leave else -9)
+
+    def _value(self, place: int) -> int:
+        """What the noun that ends its phrase here stands for; 0 for no noun of the lists."""
+        if not self._ends(place):
+            return 0
+        word, last = self._words[place], self._words[place - 1] if place else ""
+        value = _worth(word) or _worth(f"{last} {word}")
+        if (
+            value in (0, VALUED)
+            and _content(word)
+            and not word.endswith("ing")
+            and _worth(last) == SENSITIVE
+        ):
+            return SENSITIVE
+        return SETTING if value < 0 and "in" in self._words[max(0, place - 6) : place] else value
+
+    def _ends(self, place: int) -> bool:
+        """Does a phrase end with this word?"""
+        if place + 1 == len(self._words):
+            return True
+        after = self._words[place + 1]
+        small = after in _set("SMALL") or after.endswith(("ly", "ed")) or not _WORD.fullmatch(after)
+        return small or any(act.form == "done" for act in self._acts(place + 1))
+
+    def _states(self, place: int) -> bool:
+        """Does a statement begin here? "It is fine to push" is none."""
+        last = self._words[place - 1] if place else ""
+        return self._words[place] in _set("STATES") and last not in ("it", "we", "i", "you")
+
+    def _generic(self, place: int) -> bool:
+        """Refunds are a feature, a refund is an act, and so is the migration if nothing is stated about it."""
+        near = self._words[max(0, place - 3) : place]
+        several = self._words[place].endswith("s") and not (_set("SMALL") - _set("INTO")).intersection(near)
+        return (several and not self._leave) or not _set("STATES").isdisjoint(
+            self._words[place + 1 : place + 2]
+        )
+
+    def _clause(self, place: int) -> int:
+        return next((n + 1 for n in range(place - 1, -1, -1) if self._words[n] in ".;:,"), 0)
+
+
+_DETERMINED: Final = [[word] for word in ("the", "a", "an", "our", "my", "this")]
 
 
 @cache
-def acts() -> tuple[Act, ...]:
-    """The list, read."""
-    objects: dict[str, str] = {}
-    for line in OBJECTS.strip().splitlines():
-        kind, _, words = line.partition(" ")
-        objects[kind] = f"{objects.get(kind, '')} {words}".replace(" PATH", r" [~.\w-]*/[\w./*-]+")
-    found = []
-    for line in ACTS.strip().splitlines():
+def command() -> re.Pattern[str]:
+    """Command lines that do such a thing, whatever is said about them."""
+    return re.compile(any_of("COMMANDS"), re.IGNORECASE)
+
+
+def _negates(word: str) -> bool:
+    return word in _set("NEGATIONS") or word.endswith("n't")
+
+
+def _content(word: str) -> bool:
+    return word.isalpha() and word not in _set("SMALL")
+
+
+@cache
+def _nouns() -> tuple[tuple[int, re.Pattern[str]], ...]:
+    lists = ((SENSITIVE, "SENSITIVE"), (PRODUCT, "PRODUCTS"), (VALUED, "ASSETS"))
+    return tuple((value, re.compile(rf"{any_of(name)}(?:e?s)?")) for value, name in lists)
+
+
+@cache
+def _worth(words: str) -> int:
+    return next((value for value, pattern in _nouns() if pattern.fullmatch(words)), 0)
+
+
+@cache
+def _acts() -> Mapping[str, Sequence[Act]]:
+    """Every form of every word of the list."""
+    found: dict[str, list[Act]] = {}
+    for line in re.sub(r"\n +", " ", vocabulary.text("ACTS")).splitlines():
         verbs, _, nouns = line.partition("|")
-        kind, *names = verbs.split()
-        stems = tuple({word[:5] for word in re.findall(r"\w{3,}", f"{' '.join(names)} {nouns}")})
-        base, ing, done = ("|".join(one) for one in zip(*map(_forms, names), strict=True))
-        patterns = _patterns(base, ing, done, rf"(?:{'|'.join(nouns.split()) or '(?!)'})s?")
-        word, asked, said = (re.compile(one, re.IGNORECASE) for one in patterns)
-        counts = None if kind == "any" else _ending(objects[kind])
-        found.append(Act(word, stems, asked, said, counts))
-    return tuple(found)
+        kind = Kind(tuple({name[:5].rstrip("e") for name in re.findall(r"(?<![/+])\b[a-z-]{3,}", line)}))
+        for entry in verbs.split():
+            word, *particle = entry.rstrip("!?.").split("+")
+            counts = {"!": 2, "?": 0}.get(entry[-1], 1)
+            for form, spelt in _forms(word):
+                act = Act(kind, form, counts, "".join(particle), alone=entry.endswith("."))
+                found.setdefault(spelt, []).append(act)
+        for entry in nouns.split():
+            noun = Act(kind, "noun", 1 + entry.endswith("!"), alone=True)
+            for spelt in (entry.rstrip("!"), f"{entry.rstrip('!')}s"):
+                found.setdefault(spelt, []).append(noun)
+    found[_COMMANDED] = [Act(Kind(("comma",)), "command", 2)]
+    return found
 
 
-def _patterns(*forms: str) -> tuple[str, str, str]:
-    base, ing, done, noun = (rf"(?<![\w/.-])(?:{form})(?![\w/-]|\.\w)" for form in forms)
-    verbs = "to|that|which|is|are|was|were|be|before"
-    head = rf"(?:(?!(?:{verbs}|by|for|of|in)\b)[\w'-]+\s+){{0,3}}?{noun}{_NOUN_ENDS}"
-    left = rf"(?:(?!(?:{verbs})\b)[\w'/.-]+\s+){{1,8}}?(?<!\bthe )(?<!\ba )(?<!\ban )(?!{base}){done}{_NOUN_ENDS}"
-    may = rf"\b(?:can|may|could|should|must|will|shall|we|i)\s+(?:\w+ly\s+)?{base}"
-    too = rf"(?:\band|\bthen|,)\s+(?:to |then |just )?(?:{base}|{ing}){_VERB_ENDS}"
-    asked = (
-        rf"{_BETWEEN}(?:{_TO}{base}|(?<!\ba )(?<!\ban ){ing}|(?<!\bto ){head}|{left})"
-        rf"|:[:\s*]*{_BETWEEN}(?:{base}|{head})"
-        rf"|(?:(?!\bto (?!be\b)).)*?(?:\b(?:be|being|gets?)\s+(?:\w+ly\s+)?(?:\w+ and )?{done}|{may})|.*?{too}"
-    )
-    named = (
-        rf"(?:\A|[.?!:][\s*]+)\W*{_BETWEEN}(?:{ing}|{base}|{head})|{may}|{too}|\b(?:for|of|on) {head}"
-        rf"|\b(?:to|for|before|of|covers?|including|with) (?:\w+ly )?(?:{base}|{ing})"
-        rf"|\b(?:be|been|was|were|is|are|gets?|i|we)\s+(?:\w+ly\s+)?{done}"
-    )
-    return rf"{base}|{ing}|{done}|{noun}", asked, named
-
-
-def _ending(words: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w-]){any_of(words)}(?:e?s)?{_NOUN_ENDS}", re.IGNORECASE)
-
-
-def _forms(verb: str) -> tuple[str, str, str]:
+def _forms(verb: str) -> Iterator[tuple[Form, str]]:
     """To do, doing and done."""
-    first, *particles = verb.split("+")
-    base, _, irregular = first.partition("/")
-    rest = "".join(rf"(?:\s+[\w-]+){{0,4}}?[\s-]{particle}" for particle in particles)
-    stem, last = base.rstrip("e"), "" if base[-1] in "eyw" else f"{base[-1]}?"
-    regular = f"{stem[:-1]}ied" if re.search("[^aeiou]y$", base) else f"{stem}{last}ed"
-    return base + rest, f"{stem}{last}ing{rest}", (irregular or regular) + rest
+    base, _, irregular = verb.partition("/")
+    stem = base.rstrip("e")
+    yield "base", base
+    regular = f"{stem[:-1]}ied" if re.search("[^aeiou]y$", base) else f"{stem}ed"
+    yield "done", irregular or regular
+    yield "ing", f"{stem}ing"
+    if base[-1] not in "eyw":
+        yield "ing", f"{stem}{base[-1]}ing"
+        if not irregular:
+            yield "done", f"{stem}{base[-1]}ed"

@@ -9,26 +9,14 @@ from itertools import chain
 
 from sevenfold.layers.compact.extract.facts import Facts
 from sevenfold.layers.compact.extract.words import sentences, whole_text
-from sevenfold.layers.compact.summary.acts import Act
+from sevenfold.layers.compact.summary.acts import Kind, Phrase
 from sevenfold.layers.compact.summary.quotations import holds, plain
-from sevenfold.layers.compact.summary.vocabulary import ENGLISH, words
+from sevenfold.layers.compact.summary.vocabulary import word
 from sevenfold.record.authorship import spoken
 from sevenfold.record.layout import Item
 
 _WORD = re.compile(r"[^\W\d_]{3,}|\d+")
-_SMALL = words(
-    "the and for with that this was were are has have had been from into then than they them their its all any our your"
-    " user asked said wants wanted told should would could will can may not now today once also before after when while"
-    " allowed approved authori[sz]ed agreed confirmed requested permission approval ahead instructed changes work code"
-    " everything done"
-)
-"""Words that do not say what an act is done to."""
-_ENGLISH = words(ENGLISH)
-_DENIES = words(r"not? never without stop avoid neither nor before until unless ask_me dont \w+n't")
-_WISHES = words("(can|could|will|would)_(you|we) please let's")
 _FEW = 4
-_NEAR = 40
-"""Characters before an act within which a "not" is about it."""
 _ENOUGH = 0.51
 """The part of a claim's words that one sentence of the user must have for the claim to rest on it."""
 
@@ -65,16 +53,18 @@ class Evidence:
         found = next((record for record, text in known if holds(text, quote)), None)
         return self._names.get(found, found) if found else None
 
-    def supports(self, act: Act, claim: str) -> bool:
+    def supports(self, act: Kind, claim: str) -> bool:
         """Does a sentence of the user, or one the user said yes to, speak of this act and of what it is done to?"""
         wanted = _words(claim, act)
         texts = chain(self._users.values(), self._before.values())
         asked = (
-            one for text in texts for one in sentences(text) if not one.endswith("?") or _WISHES.search(one)
+            one
+            for text in texts
+            for one in sentences(text)
+            if not one.endswith("?") or word("WISHES").search(one)
         )
         for sentence in chain(asked, self._agreed):
-            found = act.word.search(sentence)
-            if found and not _DENIES.search(sentence[max(0, found.start() - _NEAR) : found.start()]):
+            if Phrase(sentence).speaks_of(act):
                 given = _words(sentence, act)
                 # "Push it" does not say what is pushed, and bears out a claim that hardly says more.
                 if len(wanted & given) >= _ENOUGH * len(wanted) or (not given and len(wanted) < 2):
@@ -101,11 +91,11 @@ def _spoken(items: Iterable[Item]) -> dict[str, str]:
 def in_english(text: str) -> bool:
     """Is it in Latin letters, and one in twenty words a small one of English? A few words alone do not tell."""
     letters = [sign.isascii() for sign in text if sign.isalpha()]
-    small = len(_ENGLISH.findall(text))
+    small = len(word("ENGLISH").findall(text))
     return 2 * sum(letters) >= len(letters) and 20 * small >= len(text.split()) - _FEW
 
 
-def _words(text: str, act: Act) -> frozenset[str]:
+def _words(text: str, act: Kind) -> frozenset[str]:
     """The words that say what an act is done to, by their first letters."""
-    words = (word for word in _WORD.findall(text.casefold()) if not _SMALL.fullmatch(word))
-    return frozenset(word[:6] for word in words if not word.startswith(act.stems))
+    words = (one for one in _WORD.findall(text.casefold()) if not word("UNSPECIFIC").fullmatch(one))
+    return frozenset(one[:6] for one in words if not one.startswith(act.stems))

@@ -13,51 +13,15 @@ from functools import partial
 
 from msgspec import Struct
 
-from sevenfold.layers.compact.summary import quotations, vocabulary
-from sevenfold.layers.compact.summary.acts import COMMAND, Act, asked_for, named
+from sevenfold.layers.compact.summary import quotations
+from sevenfold.layers.compact.summary.acts import Found, Phrase, command
 from sevenfold.layers.compact.summary.evidence import Evidence, in_english
 from sevenfold.layers.compact.summary.quotations import Quotation, substituted
-from sevenfold.layers.compact.summary.vocabulary import any_of, words
+from sevenfold.layers.compact.summary.vocabulary import phrase, word
 
 MARK = "[not in the record]"
 
 
-def _pattern(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(patterns), re.IGNORECASE)
-
-
-_GIVES, _ORDERS = any_of(vocabulary.GIVES), any_of(vocabulary.ORDERS)
-_SAYS, _LEAVE = any_of(vocabulary.SAYS), any_of(vocabulary.LEAVE)
-_USER = r"\b(?:the )?user(?:'s)?\b"
-_SOME = r"(?:[\s(]+[\w'-]+){0,4}?[\s)]+"
-_IS = r"\b(?:is|are|was|were|been)\s+(?:\w+ly\s+|already\s+)?"
-_ASKS = _pattern(
-    rf"(?:{_USER}|\bthey\b){_SOME}(?:{_GIVES}|{_ORDERS}|{_SAYS})\b",
-    rf"\b(?:we|i) (?:were|was|have been|am|are) (?:{_GIVES}|{_ORDERS})\b(?: by the user)?",
-    rf"\bagreed with the user\b|{_USER}\W{{0,3}}(?=:)",
-)
-"""Somebody with authority speaks; what follows is what is asked for or allowed."""
-_GRANTED = _pattern(
-    rf"\b{any_of(vocabulary.HAS)}(?:\s+[\w']+){{0,4}}?\s+{_LEAVE}\b",
-    rf"\b{_LEAVE}(?: so far| granted| given| \(user\))?[\s*]*:",
-    rf"\b{_LEAVE}\b.{{0,40}}?\b(?:obtained|given|granted|received|came|delegated|in place)\b",
-    rf"(?:{_IS}|[:(–—-]\s*|\A\W*)(?:approved|authori[sz]ed|signed off|okayed|agreed|settled|understood)\b",
-    rf"(?:{_IS}(?:{_GIVES}|{_ORDERS}|given)\b.{{0,20}}|(?:{_ORDERS}|{_GIVES})\W{{0,3}}(?:by |\()){_USER}",
-    rf"\bwhich{_SOME}user{_SOME}{_ORDERS}\b|\b(?:permitted|allowed)\b[^.]*{_USER}|\baccording to the user\b",
-    rf"(?<!soon )\bas\b(?! soon)[^,.;]{{0,15}}(?:{_USER}|\b(?:discussed|{_GIVES}|{_ORDERS})\b)",
-    r"\bno (?:further |more )?(?:confirmation|approval) is (?:needed|required)\b|\buser-(?:approved|requested)\b",
-)
-"""Leave is said to have been given, somewhere in the sentence."""
-_IT = _pattern(
-    rf"{_USER}{_SOME}(?:{_GIVES}|{_SAYS})(?: to| with)? (?:it|this|that|so|yes)(?=\W*(?:\Z|[.,;:)]))|\band got it\b"
-)
-"""Leave for what was spoken of before."""
-_BLANKET = _pattern(rf"{_USER}.{{0,40}}\b{any_of(vocabulary.BLANKET)}\b")
-_DENIES = words(vocabulary.DENIES)
-_DENIES_NOTHING = _pattern(rf"\b{any_of(vocabulary.DENIES_NOTHING)}\b", r"`[^`\n]*`|(?<!\S)--?\w[\w-]*")
-_SUPPOSES = _pattern(rf"(?:\b{any_of(vocabulary.SUPPOSES)}|\A\W*should)\b[^,.;:]*\Z")
-_SPEAKS = _pattern(rf"{_USER}(?:{_SOME}(?:{_SAYS}|{_GIVES}|{_ORDERS}))?\W*\Z|{_LEAVE}\W*\Z")
-_SPOKE = _pattern(rf"\W*{_USER} {_SAYS}")
 _CODE = re.compile(r"`[^`\n]*`")
 _COPIES = re.compile(r"(<said\b[^>\n]*>)(.*?)(</said>|\Z)", re.DOTALL)
 _FRAMES = re.compile(r"<(?=/?(?:said|recorded)\b)")
@@ -131,53 +95,60 @@ class _Marker:
         )
         if claim is None:
             return True
-        act, about = claim
-        return act is not None and self._evidence.supports(act, about)
+        return isinstance(claim, Found) and self._evidence.supports(claim.kind, claim.about)
 
 
-def claimed(sentence: str, before: str = "") -> tuple[Act | None, str] | None:
-    """The act a sentence claims leave for, and the words about it; None if it claims none.
+def claimed(sentence: str, before: str = "") -> Found | str | None:
+    """The act a sentence claims leave for, or its words if that is leave for anything; None if it claims none.
 
     ``before`` is what precedes it on its line, which "the user approved it" is about.
     """
     sentence = sentence[:_LONGEST]
     said = _CODE.sub(_command, substituted(sentence, partial(_speech, sentence)))
-    if _denied(sentence):
+    if said.rstrip(" *_").endswith("?") or phrase("CONDITION").match(said):
         return None
-    if _BLANKET.search(said):
-        return None, said
-    for authority in _ASKS.finditer(said):
-        zone = re.split(r"[.;](?:\s|$)", said[authority.end() :])[0]
-        if not _SUPPOSES.search(said[: authority.start()]) and (act := asked_for(zone)):
-            return act, zone
-    for pattern, about in ((_GRANTED, said), (_IT, f"{before} {said}")):
-        given = pattern.search(said)
-        if given and not _SUPPOSES.search(said[: given.start()]) and (act := named(about)):
-            return act, about
+    for speaks in phrase("SPEAKS").finditer(said):
+        follows = said[speaks.end() :]
+        if phrase("CONDITION").search(said[: speaks.start()]) or _denies(said[: speaks.end()]):
+            continue
+        if speaks.lastgroup == "wish" and _denies(said):
+            continue
+        if found := Phrase(follows, leave=speaks.lastgroup is not None).asked_for():
+            return found
+    if _denies(said):
+        return None
+    if phrase("BLANKETS").search(said):
+        return said
+    for name, about in (("GIVEN", said), ("IT", f"{before} {said}")):
+        given = phrase(name).search(said)
+        if not given or phrase("CONDITION").search(said[: given.start()]):
+            continue
+        if found := Phrase(about, leave=not phrase("WISHED").search(given[0])).named():
+            return found
     return None
 
 
-def _listed(entry: str, lead: str) -> tuple[Act, str] | None:
+def _listed(entry: str, lead: str) -> Found | None:
     """The act an entry names, in a list that is led up to by "the user agreed to:"."""
     entry, lead = entry[:_LONGEST], lead[-_LONGEST:]
-    authority = _ASKS.search(lead) or _GRANTED.search(lead)
-    if not authority or len(lead[authority.end() :].split()) > 3 or _denied(lead) or _denied(entry):
+    authority = phrase("SPEAKS").search(lead) or phrase("GIVEN").search(lead)
+    if not authority or len(lead[authority.end() :].split()) > 3 or _denies(lead) or _denies(entry):
         return None
-    act = named(_ENTRY.sub("", entry))
-    return (act, entry) if act else None
+    return Phrase(_ENTRY.sub("", entry), leave=True).named()
 
 
-def _denied(sentence: str) -> bool:
-    outside = _DENIES_NOTHING.sub(" ", substituted(sentence, lambda _: " "))
-    return outside.rstrip(" *_").endswith("?") or bool(_DENIES.search(outside))
+def _denies(text: str) -> bool:
+    return bool(word("DENIES").search(phrase("NO_DENIAL").sub(" ", substituted(text, lambda _: " "))))
 
 
 def _speech(sentence: str, quote: Quotation) -> str:
     """A quotation is part of what is claimed only where the user is said to have said it."""
-    users = _SPEAKS.search(sentence[: quote.start]) or _SPOKE.match(sentence[quote.end :])
-    return f"user: {quote.words}" if users else " QUOTE "
+    users = phrase("QUOTES").search(sentence[: quote.start]) or phrase("QUOTED").match(
+        sentence[quote.end :]
+    )
+    return f"user: {quote.words}" if users else " … "
 
 
 def _command(code: re.Match[str]) -> str:
-    found = COMMAND.search(code[0])
-    return f" {found[0]} " if found else " CODE "
+    found = command().search(code[0])
+    return f" {found[0]} " if found else " … "
