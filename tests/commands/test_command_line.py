@@ -92,7 +92,7 @@ def test_control_c_while_the_command_is_loaded_is_no_traceback() -> None:
 import os, signal, sys
 class Impatient:
     def find_spec(self, name, *_):
-        if name == "argparse":
+        if name == "sevenfold.cli.main":
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Impatient())
 from sevenfold.__main__ import main
