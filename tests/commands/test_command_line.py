@@ -48,7 +48,7 @@ def session(tmp_path: Path) -> Path:
 # -- what is read ----------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("S10.5")
+@pytest.mark.spec("S10.6")
 @pytest.mark.parametrize("folder", [".", "..", "/", "", "a" * 300])
 @pytest.mark.parametrize("command", READERS[:5], ids=" ".join)
 def test_a_folder_is_refused_in_one_line(command: tuple[str, ...], folder: str, capsys: Capsys) -> None:
@@ -63,7 +63,7 @@ STEERS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]")
 """What a terminal obeys; a line feed is not among it."""
 
 
-@pytest.mark.spec("S10.5")
+@pytest.mark.spec("S10.6")
 @pytest.mark.parametrize("more", [(), ("--json",)])
 @pytest.mark.parametrize("command", [*READERS[:3], ("compact", "{}", "--show"), *READERS[4:]], ids=" ".join)
 def test_no_text_of_a_transcript_steers_the_terminal(
@@ -86,7 +86,7 @@ def test_no_text_of_a_transcript_steers_the_terminal(
     assert STEERS.findall(printed if not more else printed.replace("\u202e", "")) == []
 
 
-@pytest.mark.spec("S10.5")
+@pytest.mark.spec("S10.6")
 def test_control_c_while_the_command_is_loaded_is_no_traceback() -> None:
     program = """
 import os, signal, sys
