@@ -27,7 +27,8 @@ corrections, wishes and decisions of the user, changed files, failures, open tas
 looked for in what the model saw next. A fact is in the context, or reachable because recall finds its record, or
 lost. Statements about the user that no record supports are counted as invented.
 
-Reads Claude Code transcripts and Sevenfold's own. Nothing is written, and nothing leaves this machine."""
+Reads Claude Code transcripts, Codex rollouts, and Sevenfold's own. Nothing is written, and nothing leaves this
+machine."""
 
 EXAMPLES = """\
 examples:

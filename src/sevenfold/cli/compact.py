@@ -49,8 +49,8 @@ Summarise a recorded session, and show what was kept. The result is a new file: 
 boundary, the summary and what belongs to it, in a shape other tools can read too. Everything before the boundary stays
 in the file, and recall finds it there.
 
-Reads Claude Code transcripts and Sevenfold's own. Without a key for the model in the environment, everything runs
-offline: the summary is then extracted by code."""
+Reads Claude Code transcripts, Codex rollouts, and Sevenfold's own. Without a key for the model in the environment,
+everything runs offline: the summary is then extracted by code."""
 
 EXAMPLES = """\
 examples:
@@ -152,6 +152,10 @@ def _plan(recorded: RecordedSession, client: Client, options: argparse.Namespace
 
 def _write(recorded: RecordedSession, client: Client, options: argparse.Namespace) -> CompactionReport:
     """Compact, and write the result to the file or a new one."""
+    if options.in_place and recorded.converted:
+        raise InputError(
+            f"{recorded.path}: rollouts are only read; without --in-place the result is a new file"
+        )
     if options.in_place:
         _warn_if_fresh(recorded.path)
         with closing(JsonlLog.open(recorded.path)) as log:

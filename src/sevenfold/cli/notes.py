@@ -34,8 +34,8 @@ HELP = """\
 Show the notes of a recorded session: ten sections about its goal, the state of the work and what was learnt.
 --update writes or completes them, with one request to the session's model.
 
-Reads Claude Code transcripts and Sevenfold's own. Without a key for the model in the environment, everything runs
-offline: the notes are then extracted by code."""
+Reads Claude Code transcripts, Codex rollouts, and Sevenfold's own. Without a key for the model in the environment,
+everything runs offline: the notes are then extracted by code."""
 
 EXAMPLES = """\
 examples:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from glob import escape
+from itertools import chain
 from pathlib import Path
 
 from sevenfold.cli.options import complain
@@ -26,12 +27,14 @@ def find(name: str) -> Path:
 
 
 def _find(name: str) -> Path:
-    path, others = Path(name), Path.home() / ".claude" / "projects"
+    path = Path(name)
+    claude, codex = Path.home() / ".claude" / "projects", Path.home() / ".codex" / "sessions"
     if path.is_file():
         return path
     if path.name and len(path.parts) == 1 and not path.suffix:
         own = (project.transcript(name) for project in user_home().projects())
-        for found in (Path(f"{name}.jsonl"), *own, *sorted(others.glob(f"*/{escape(name)}.jsonl"))):
+        theirs = (claude.glob(f"*/{escape(name)}.jsonl"), codex.rglob(f"rollout-*{escape(name)}.jsonl"))
+        for found in (Path(f"{name}.jsonl"), *own, *sorted(chain(*theirs))):
             if found.is_file():
                 return found
     if path.is_dir():
@@ -41,8 +44,8 @@ def _find(name: str) -> Path:
     if path.exists() or path.suffix or len(path.parts) != 1:
         return path
     raise TranscriptMissing(
-        f"{name}: no such file, and no session with this id in this folder, in Sevenfold's home or in {others}; "
-        "give the transcript's path"
+        f"{name}: no such file, and no session with this id in this folder, in Sevenfold's home, in {claude} or in "
+        f"{codex}; give the transcript's path"
     )
 
 

@@ -93,7 +93,7 @@ def _compacts(entry: Entry) -> bool:
 def _ends(entry: Entry) -> bool:
     """Whether an entry ends the moment after a compaction."""
     match entry:
-        case Said(sidechain=True):
+        case Said(sidechain=True) | Said(attachment="kept_message"):
             return False
         case Said(role="assistant") | Boundary():
             return True
