@@ -28,7 +28,7 @@ from itertools import count, zip_longest
 from pathlib import Path
 from typing import Literal, Protocol, Self
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sevenfold.errors import InputError, Refused
@@ -68,10 +68,10 @@ class FinishedCommand(Struct, frozen=True):
     seconds: float = 0.0
 
 
-class BackgroundTask(Struct, frozen=True):
-    """A command in the background, as it is now."""
+class BackgroundTask(Struct, frozen=True, omit_defaults=True):
+    """A command in the background, as it is now, or as it is saved."""
 
-    id: str
+    id: str = field(name="task")
     command: str
     state: TaskState
     path: str
