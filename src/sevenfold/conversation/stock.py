@@ -106,5 +106,5 @@ def unsent(c: Conversation) -> list[Item]:
 
 def unsent_results(c: Conversation) -> list[Block]:
     """Tool results that no request has held yet."""
-    found = (block for item in unsent(c) if item.said.answers for block in item.shown)
-    return [block for block in found if block.kind == "tool_result"]
+    answers = [item for item in unsent(c) if item.said.answers]
+    return [block for item in answers for block in item.shown if block.kind == "tool_result"]
