@@ -189,7 +189,29 @@ def answered_before_an_earlier_compaction(story: Story) -> None:
     story.assistant("On with it.")
 
 
+def answered_before_asking_back(story: Story) -> None:
+    story.assistant(call("ask", "AskUserQuestion", questions=[]))
+    words = (
+        "The user doesn't want to proceed with this tool use. To tell you how to proceed, the user said:"
+    )
+    asked = f'- "And now?"\n  Answer: {WORDS}\n- "And then?"\n  (No answer provided)'
+    lent = f"The user wants to clarify these questions.\n    Start by asking them.\n\n    Questions asked:\n{asked}"
+    story.user([result("ask", f"{words}\n{lent}", is_error=True)])
+
+
+def queued_and_absorbed(story: Story) -> None:
+    busy(story)
+    queue(story, "enqueue", WORDS)
+    story.raw(
+        b'{"type":"queue-operation","operation":"remove","reason":"absorbed_mid_turn","timestamp":"t"}'
+    )
+    story.link("attachment", attachment={"type": "queued_command", "prompt": WORDS, "origin": "human"})
+    done(story)
+
+
 CASES: list[Case] = [
+    answered_before_asking_back,
+    queued_and_absorbed,
     queued_in_the_queue_alone,
     second_in_the_queue,
     queued_as_parts,
@@ -336,6 +358,24 @@ def test_a_notice_that_waited_in_the_queue_is_not_the_users() -> None:
     log, _ = indexed(story)
     said = [words for item in whole(log).items if (words := users_words(item.said))]
     assert said == ["Please look after the branch feature/tides with me."]
+
+
+@pytest.mark.spec("S10.4")
+def test_words_a_client_lends_to_the_user_are_not_the_users() -> None:
+    story = told(answered_before_asking_back)
+    _, index = indexed(story)
+    assert index.search("clarify these questions", kind="user") == []
+
+
+@pytest.mark.spec("S10.4")
+def test_words_removed_for_another_reason_than_being_heard_were_not_said() -> None:
+    story = told(lambda story: None)
+    busy(story)
+    queue(story, "enqueue", WORDS)
+    story.raw(b'{"type":"queue-operation","operation":"remove","reason":"deleted_by_user","timestamp":"t"}')
+    done(story)
+    log, _ = indexed(story)
+    assert WORDS not in [users_words(item.said) for item in whole(log).items]
 
 
 @pytest.mark.spec("S10.4")

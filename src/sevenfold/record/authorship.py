@@ -55,7 +55,8 @@ _SHELL_LINE = re.compile(
     r"\s*(?:<bash-input>(.*?)</bash-input>|<user_shell_command>\s*<command>(.*?)</command>)", re.DOTALL
 )
 _IDE_CONTEXT = re.compile(
-    r"\A\s*# Context from my IDE setup:.*?^## My request for Codex:\s*", re.DOTALL | re.MULTILINE
+    r"\A\s*# (?:Context from my IDE setup|Files mentioned by the user):.*?^## My request for Codex:\s*",
+    re.DOTALL | re.MULTILINE,
 )
 _ABOUT_THE_SESSION = re.compile(
     r"/(?:clear|compact|config|context|cost|exit|help|ide|login|logout|mcp|model|quit|resume|status|usage)"
@@ -67,6 +68,8 @@ _REFUSED = re.compile(
     r"(?:the user said:|reason for the rejection:)|\s*The user declined\.",
     re.IGNORECASE,
 )
+_CLARIFIES = "The user wants to clarify these questions"
+_PARTLY_ANSWERED = re.compile(r"^ *(?:Answer|User notes): *(.+)$", re.MULTILINE)
 _AFTER_A_REMARK = "\n\nNote: The user's next message may contain"
 _ANSWERED = re.compile(
     r"\s*(?:(?:The )?user (?:has )?answered(?: your questions?)?|Your questions? (?:has|have) been answered):\s*",
@@ -123,7 +126,9 @@ def reply(block: Block, tool: str) -> str:
     words = blocks.words_of(block)
     if body.is_error:
         refused = _REFUSED.match(words)
-        return words[refused.end() :].partition(_AFTER_A_REMARK)[0].strip() if refused else ""
+        remark = words[refused.end() :].partition(_AFTER_A_REMARK)[0].strip() if refused else ""
+        # To users who would rather talk about a question, the client lends words around the answers given so far.
+        return "\n".join(_PARTLY_ANSWERED.findall(remark)) if remark.startswith(_CLARIFIES) else remark
     if not _ASKS.search(tool):
         return ""
     if answered := _ANSWERED.match(words):
@@ -169,6 +174,9 @@ class Queue:
                     self._waiting[said.uuid] = (position, said)
             case Queued(operation="popAll"):
                 self._waiting = {}  # back in the editor: what is sent of them will be a message
+            case Queued(operation="withdraw", said=said):
+                for uuid in self._next(users_words(said)):
+                    del self._waiting[uuid]
             case Queued(operation=operation, said=said) if self._waiting:
                 left = self._sent if operation == "dequeue" else self._removed
                 left += self._next(users_words(said))

@@ -62,10 +62,10 @@ class _Info(Struct, frozen=True):
 
 def is_rollout(record: Mapping[str, Any]) -> bool:
     """Is this line of a file, decoded, one of a rollout?"""
-    return (
-        isinstance(record.get("type"), str)
-        and "timestamp" in record
-        and isinstance(record.get("payload"), dict)
+    kind = record.get("type")
+    known = kind in KNOWN_TYPES if isinstance(kind, str) else None
+    return isinstance(record.get("payload"), dict) and (
+        known or (known is not None and "timestamp" in record)
     )
 
 
@@ -106,7 +106,7 @@ class _Converter:
         if line is None:
             yield _DAMAGED
             return
-        self._line, self._made, self._at = number, 0, str(line["timestamp"])
+        self._line, self._made, self._at = number, 0, _text(line.get("timestamp"))
         payload = line["payload"]
         match line["type"]:
             case "session_meta":
