@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sevenfold.cli.chat.history import export, title
 from sevenfold.conversation.history import whole
 from sevenfold.lab.audit import audit
 from sevenfold.layers.compact.extract import facts
 from sevenfold.recall.index import RecallIndex
 from sevenfold.record.authorship import users_words
+from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.memory import MemoryLog
 from tests.support import Story, call, result, text
 
@@ -344,6 +347,36 @@ def test_what_a_program_says_in_the_users_role_is_not_the_users(notice: dict[str
     assert users_words(item.said) == ""
     _, index = indexed(story)
     assert index.search("done lint skill a.py transcript output brief", kind="user") == []
+
+
+@pytest.mark.spec("S10.4")
+def test_a_notice_gives_a_session_no_title(tmp_path: Path) -> None:
+    story = Story()
+    for notice in notices():
+        story.user(notice.pop("content"), **notice)
+    story.user("Paint the boathouse.")
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(b"".join(story.lines))
+    assert title(path) == "Paint the boathouse."
+
+
+@pytest.mark.spec("S10.4")
+def test_an_export_says_whose_words_they_are(tmp_path: Path) -> None:
+    story = told(queued_with_an_attachment_after_it)
+    story.user("<system-reminder>Be brief.</system-reminder>")
+    story.user(
+        [
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aa"}},
+            text("Look."),
+        ]
+    )
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(b"".join(story.lines))
+    export(JsonlLog(path), tmp_path / "s.md", "A session")
+    written = (tmp_path / "s.md").read_text()
+    assert f"## user\n\n{WORDS}" in written
+    assert "## note\n\n<system-reminder>" in written
+    assert "## user\n\nLook." in written
 
 
 @pytest.mark.spec("S10.4")

@@ -101,6 +101,13 @@ def from_user(said: Said) -> bool:
     return said.role == "user" and not (said.meta or said.summary or said.synthetic)
 
 
+def is_users(said: Said) -> bool:
+    """Does the user say anything in a record, in words or in pictures?"""
+    if not from_user(said) or said.answers:
+        return bool(users_words(said))
+    return any(block.kind != "text" or typed(said, block) for block in said.blocks)
+
+
 def is_summary(text: str) -> bool:
     """Does a text begin as the summaries of other tools do?"""
     return bool(_SUMMARY.match(text))
@@ -216,12 +223,16 @@ def _unwrapped(words: str) -> str:
         bare = bare[found.end() :]
         if found[1] == "task-notification" and (more := _BEHIND_A_NOTICE.match(bare)):
             bare = bare[more.end() :]
-    bare = _IDE_CONTEXT.sub("", _without_tags_behind(bare), count=1)
+    bare = _without_tags_behind(bare)
+    if context := _IDE_CONTEXT.match(bare):
+        bare = bare[context.end() :]
     return "" if not bare.strip() or _NOTICE.match(bare) or _SUMMARY.match(bare) else bare
 
 
 def _without_tags_behind(words: str) -> str:
-    opened = list(_OPENED.finditer(words)) if _CLOSED.search(words[-100:]) else []
+    if not _CLOSED.search(words[-100:]):
+        return words
+    opened = list(_OPENED.finditer(words))
     while closed := _CLOSED.search(words):
         inner = next(
             (one for one in reversed(opened) if one[1] == closed[1] and one.end() <= closed.start()), None

@@ -23,7 +23,8 @@ from sevenfold.record.entries import KEPT_MESSAGE
 
 KNOWN_TYPES = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted"})
 _FAILED = re.compile(r"(?:[^\n]*\n){0,4}?(?:Process exited with code|Exit code:) (?!0\b)-?\d+")
-_TAG = re.compile(r"\s*<[\w-]+")
+# Commands the user ran come in tags as well, and no event reports them.
+_TAG = re.compile(r"\s*<(?!user_shell_command\b)[\w-]+")
 _DATA_URL = re.compile(r"data:([\w/+.-]+);base64,(.*)", re.DOTALL)
 _DAMAGED = b"damaged\n"
 
