@@ -2,7 +2,7 @@
 
 It is kept in a small file of its own, not in the transcript, because it is replaced rather than appended to, and
 because permissions must not come from anything a model could have written. It is written before the results of a round
-of calls are, so whatever the model was told is done has been kept.
+of calls are, so everything the model knows to be done has been kept.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from sevenfold.agent.executor import Asked, ConsentFunction
 from sevenfold.agent.permissions.engine import Grants, Mode, PermissionDecision, Permissions
+from sevenfold.agent.permissions.paths import hook_folders
 from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRules
 from sevenfold.agent.processes import BackgroundTask, LocalProcesses
 from sevenfold.agent.tools.context import Abort, Desk, DeskState, PlanVerdict, Todo
@@ -273,11 +274,12 @@ class AgentState:
         return self.grants.now.decide(PermissionRequest("Read", "read", path)).verdict == "allow"
 
     def _permissions(self, mode: Mode, rules: Mapping[str, Sequence[str]]) -> Permissions:
+        own = (user_folder(os.environ).resolve(), user_home().root.resolve())
         return Permissions(
             workspace=str(self._workspace),
             roots=(str(self._home.scratch),),
             readable=(str(self._home.results), str(self._home.folder)),
-            guarded=tuple(str(own.resolve()) for own in (user_folder(os.environ), user_home().root)),
+            guarded=(*map(str, own), *map(str, hook_folders(self._workspace))),
             home=str(Path.home()),
             mode=mode,
             rules=PermissionRules.of(rules),

@@ -36,7 +36,7 @@ MOST_BYTES = 32 * 1024 * 1024
 LEAVING = 1.0
 """Seconds a server gets to end by itself once its input is closed."""
 GENTLY = 0.5
-"""Seconds it gets after that, once it is told to end."""
+"""Seconds it gets after that, once it is asked to end."""
 PASSED_ON = (
     *("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"),
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"),

@@ -111,7 +111,7 @@ class FunctionTool:
         self.schema = parameters.schema
         generates = inspect.isgeneratorfunction(_unwrapped(function))
         self.listens = bool(parameters.context) or generates or _is_async(function)
-        """Whether it ends when it is told to; a plain function cannot be stopped from outside."""
+        """Whether it ends when it is asked to; a plain function cannot be stopped from outside."""
         self._asks = options.asks
         self._function = function
         self._parameters = parameters

@@ -45,7 +45,7 @@ class Tool(Protocol):
 
     @property
     def description(self) -> str:
-        """What the model is told about it."""
+        """What the model reads about it."""
         ...
 
     @property
@@ -187,7 +187,7 @@ class Toolbox:
         return self._tools.get(name)
 
     def schemas(self) -> list[dict[str, Any]]:
-        """What the model is told, as the Messages API takes it."""
+        """The tools as the Messages API takes them."""
         return [
             {
                 "name": tool.name,
