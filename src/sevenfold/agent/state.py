@@ -161,34 +161,6 @@ class RecentUse(Struct):
         self.skills[name] = UsedSkill(name, path)
 
 
-class PlanMode(PlanFile):
-    """The plan, and planning as a mode of the agent's permissions."""
-
-    def __init__(self, path: Path, grants: Grants, approve: Callable[[str, Abort], PlanVerdict]) -> None:
-        super().__init__(path, approve)
-        self._grants = grants
-
-    @property
-    def planning(self) -> bool:
-        """Whether a plan is being made, and nothing may be changed yet."""
-        return self._grants.mode == "plan"
-
-    def enter(self) -> None:
-        """Begin to plan."""
-        self._grants.mode = "plan"
-
-    def leave(self) -> None:
-        """Stop planning."""
-        self._grants.end_planning()
-
-    def submit(self, plan: str, abort: Abort) -> PlanVerdict:
-        """Write the plan and ask for approval; approval ends planning."""
-        verdict = super().submit(plan, abort)
-        if verdict.approved:
-            self.leave()
-        return verdict
-
-
 class AgentState:
     """Everything an agent changes as it works, apart from the conversation."""
 
@@ -220,7 +192,7 @@ class AgentState:
         self.grants = Grants(self._permissions(mode or saved.mode or "ask", rules))
         self.grants.restore(saved.granted, saved.pending, saved.after_planning)
         self.todos = TodoList(saved.todos, self.save)
-        self.plans = PlanMode(home.plan, self.grants, self._approve)
+        self.plans = PlanFile(home.plan, self.grants, self._approve)
         self.grants.changed = self.save
 
     @property

@@ -16,7 +16,6 @@ from typing import Annotated, Literal, Protocol
 
 from msgspec import Meta, Struct
 
-from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.globs import Glob
@@ -91,14 +90,11 @@ class GrepTool(StandardTool[GrepInput]):
     kind = "search"
     concurrent = True
     input = GrepInput
+    action = "read"
 
     def __init__(self, searcher: Searcher) -> None:
         super().__init__()
         self._searcher = searcher
-
-    def requires(self, given: GrepInput, context: Context) -> PermissionRequest:
-        """Permission to read the folder."""
-        return files.request(self.name, "read", given.path, context)
 
     def act(self, given: GrepInput, context: Context) -> ToolOutput:
         """Search, and show as much as asked for."""
@@ -137,14 +133,11 @@ class GlobTool(StandardTool[GlobInput]):
     kind = "search"
     concurrent = True
     input = GlobInput
+    action = "read"
 
     def __init__(self, searcher: Searcher) -> None:
         super().__init__()
         self._searcher = searcher
-
-    def requires(self, given: GlobInput, context: Context) -> PermissionRequest:
-        """Permission to read the folder."""
-        return files.request(self.name, "read", given.path, context)
 
     def act(self, given: GlobInput, context: Context) -> ToolOutput:
         """The files that match, those changed last first."""
