@@ -18,7 +18,12 @@ from typing import Self, TypeVar, Unpack, get_args
 from sevenfold.agent.assembly import AgentOptions, Assembly
 from sevenfold.agent.events import AgentEvent, AsyncEventQueue, Ended, EventQueue, Finished
 from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
-from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient, in_own_thread
+from sevenfold.agent.interrupt import (
+    AsyncInterruptibleClient,
+    InterruptibleClient,
+    await_end,
+    in_own_thread,
+)
 from sevenfold.agent.permissions.engine import Grants, Mode
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.agent.tools.skills import SkillCatalog
@@ -192,9 +197,11 @@ class Agent(_BaseAgent):
         flow = self._run(prompt)
         self._events = events = EventQueue()
         self.assembly.reporter.sink = events
-        self._work = work = in_own_thread(partial(self._drive, flow), "sevenfold-agent")
+        self._work = work = Future[Finished]()
         work.add_done_callback(lambda _: events.end())
         try:
+            # A tool may close the agent before this returns, so the work is known by then.
+            in_own_thread(partial(self._drive, flow), "sevenfold-agent", work)
             while (event := events.get()) is not None:
                 yield event
         finally:
@@ -311,7 +318,7 @@ class AsyncAgent(_BaseAgent):
     async def _stop(self, task: asyncio.Task[Finished]) -> None:
         if not task.done():
             self.interrupt()
-        await _ended(task)
+        await await_end(task)
         self.assembly.reporter.sink = None
         self._running = False
 
@@ -332,15 +339,3 @@ class AsyncAgent(_BaseAgent):
     async def _fire_end(self) -> None:
         if self._hooks is not None and self.assembly.started:
             await self._hooks.fire(self.assembly.session_end())
-
-
-async def _ended(task: asyncio.Task[Finished]) -> None:
-    """Wait until an interrupted task has ended, even if the waiting task is cancelled meanwhile."""
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait((task,))
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
