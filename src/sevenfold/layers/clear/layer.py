@@ -135,9 +135,10 @@ class Clearer:
         self._c.events.rests("clear", rests)
         if rests:
             return Plan(f"clearing rests: {rests}")
-        return clear.plan(
-            replace(moment, results=self._results(), cut=self._cut(size) if moment.near else None)
-        )
+        moment = replace(moment, results=self._results())
+        if moment.near or moment.most >= moment.window.threshold:
+            moment = self._looked_ahead(moment)
+        return clear.plan(moment)
 
     def force(self, tokens: int) -> bool:
         """A request was refused as too long by so many tokens: let something go, if anything can."""
@@ -256,7 +257,17 @@ class Clearer:
         epoch = self._c.transcript.view.epoch
         return epoch.id if epoch else ""
 
-    def _cut(self, size: Size) -> ProviderCut | None:
+    def _looked_ahead(self, moment: ClearingMoment) -> ClearingMoment:
+        """With what is known of the requests to come, which takes a look at the whole view."""
+        c = self._c
+        answers = sum(item.said.role == "assistant" for item in c.transcript.view.items)
+        growth = max(0, moment.size - moment.fixed) // max(1, answers)
+        spared = moment.compacts and c.ladder.spared(c, c.window.threshold)
+        return replace(
+            moment, growth=growth, spared=spared, cut=self._cut(answers) if moment.near else None
+        )
+
+    def _cut(self, answers: int) -> ProviderCut | None:
         """What the provider would clear now; None if it cannot clear at all, or clears no fewer than it must."""
         c, keep = self._c, self._c.settings.size_keep
         managed = provider_edits.requested_edits(c.profile, c.window, c.settings, c.kinds)
@@ -267,11 +278,9 @@ class Clearer:
         least: int = managed["edits"][-1]["clear_at_least"]["value"]
         if tokens < least:
             return None
-        items = c.transcript.view.items
-        answers = sum(item.said.role == "assistant" for item in items)
-        behind = sum(map(c.item_tokens, items[going[-1].place + 1 :]))
-        moves = tokens / answers / least if c.profile.edits_hold else 1.0
-        return ProviderCut(tokens, behind, (size.tokens - c.gauge.fixed) // answers, moves)
+        behind = sum(map(c.item_tokens, c.transcript.view.items_from(going[-1].place + 1)))
+        moves = tokens / max(1, answers) / least if c.profile.edits_hold else 1.0
+        return ProviderCut(tokens, behind, moves)
 
     def _old_thinking(self) -> int:
         """Tokens of reasoning of turns before the last that is still sent and could be left out."""
