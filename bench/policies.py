@@ -16,10 +16,11 @@ clearing, and only those are compared that every policy could hold to their end.
 
     python bench/policies.py [FOLDER] --long                 long sessions, with compaction
 
-With ``--long`` the planner is held against compaction at the threshold only, in windows of 100,000, 200,000 and 1,000,000
-tokens, with made sessions besides the recorded ones. In total it must cost at most 0.97 times as much, no session more
-than 1.03 times, and none that ends right after a decision more than 1.10 times; a planner that never acts fails. Notes
-and summaries ahead of need are off on both sides: they run beside the session, and a replay has no time of its own.
+With ``--long`` the planner is held against compaction at the threshold only, in windows of 100,000, 200,000 and
+1,000,000 tokens, with made sessions besides the recorded ones. In total it must cost at most 0.97 times as much, no
+session more than 1.03 times, and none that ends right after a decision more than 1.10 times; a planner that never acts
+fails. Notes and summaries ahead of need are off on both sides: they run in parallel to the session, and a replay has
+no time of its own.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ SYSTEM = "You are a careful engineer who reads before writing, and who says what
 """About as long as the instructions of a real coding agent."""
 DESCRIPTION = "What this tool is for, what it takes, when to use it and when not to. " * 20
 NO_CALLS: Mapping[str, object] = {"compaction": False, "notes": False, "extraction": False, "dream": False}
-"""Layers that ask a model are off unless settings say otherwise: the replayed model knows only the recorded answers, and
-a summary that code extracts."""
+"""Layers that ask a model are off unless settings say otherwise: the replayed model knows only the recorded answers,
+and a summary that code extracts."""
 MAX_TOKENS = 64_000
 """More than any recorded answer, so that none is cut short."""
 

@@ -40,8 +40,10 @@ STAKE = 0.01
 """The most that clearings in a warm cache may have cost and not yet earned, as a share of what was spent so far."""
 EDITS_STAKE = 0.03
 """The most that asking the provider to clear may cost at once, as a share of what was spent so far."""
-SUMMARY = 6_000
+SUMMARY = 3_000
 """Tokens a model writes for a summary, its analysis included; a rough figure, to weigh waiting for one."""
+LESS_EACH_TIME = 1.2
+"""Each clearing at the threshold frees less than the one before, so the first must be clearly cheaper than a summary."""
 AFTER_COMPACTION = 12_000
 """Tokens of messages after a compaction, about: the summary without its analysis, recent messages, what is restored."""
 SHIFTED = Price(input=1.0, output=5.0, write_5m=1.25, write_1h=2.0, read=0.1)
@@ -296,7 +298,7 @@ def _compaction_is_cheaper(moment: ClearingMoment, freed: int) -> bool:
     left = moment.fixed + window.budget(AFTER_COMPACTION)
     call = 0.0 if moment.spared else moment.size * price.read + window.budget(SUMMARY) * price.output
     made = call + window.budget(AFTER_COMPACTION) * price.write(moment.lifetime)
-    return rate(made, left) < rate(_rewrite(moment, freed), moment.most - freed)
+    return rate(made, left) < LESS_EACH_TIME * rate(_rewrite(moment, freed), moment.most - freed)
 
 
 def _pause(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
@@ -388,17 +390,26 @@ def _size(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
         because = "it would invalidate the reasoning in view: wait for a pause or a compaction"
         considered.append(Option("wait", freed, because=because))
         return None
-    cost, gain = _rewrite(moment, freed), freed * _rates(moment)[0] * moment.expected
+    lasts = _lasts(moment, freed)
+    cost, gain = _rewrite(moment, freed), freed * _rates(moment)[0] * lasts
     option = Option("clear", freed, _usd(moment, gain - cost))
     if gain <= cost:
-        because = f"writing the rest again costs more than {moment.expected} requests would save"
+        because = f"writing the rest again costs more than {lasts:.0f} requests would save"
         considered.append(_because(option, because))
         return None
     if moment.price is not None and cost / 1e6 + moment.owed > STAKE * moment.spent:
         considered.append(_because(option, "too large a stake beside what the session has cost so far"))
         return None
-    rule = f"results of {moment.total:,} tokens: {moment.expected} more requests would pay for the rewrite"
+    rule = f"results of {moment.total:,} tokens: {lasts:.0f} more requests would pay for the rewrite"
     return _clear(moment, "size", targets, rule, considered)
+
+
+def _lasts(moment: ClearingMoment, freed: int) -> float:
+    """For how many requests a clearing saves something: until it is filled again, or a compaction is due anyway."""
+    if not moment.growth:
+        return moment.expected
+    room = moment.window.threshold - moment.most if moment.compacts else freed
+    return max(0.0, min(moment.expected, freed / moment.growth, room / moment.growth))
 
 
 def _clear(
