@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from sevenfold.conversation import edits, events, restore
 from sevenfold.conversation.flow import Fire, Flow, in_thread
 from sevenfold.conversation.hooks import HookOutcome, PostCompact, PreCompact, SessionStart
+from sevenfold.conversation.request import part_sizes
 from sevenfold.conversation.restore import Moment
 from sevenfold.conversation.room import overloaded
 from sevenfold.conversation.status import Health
@@ -334,7 +335,7 @@ class Compactor:
         whole = divided.span == "from" or not divided.kept
         shown = (*divided.front, *divided.hidden)
         prefix = c.transcript.view.messages() if whole else scope.messages(shown)
-        markers = plan(c.frame, prefix, c.profile.cache, c.sizes(), c.lifetimes, shared=len(prefix))
+        markers = plan(c.frame, prefix, c.profile.cache, part_sizes(c), c.lifetimes, shared=len(prefix))
         return SummaryTask(
             scope=divided,
             profile=c.profile,
