@@ -28,6 +28,7 @@ from sevenfold.profiles import Profile
 from sevenfold.record.decisions import Billed
 from sevenfold.record.log import Answer
 from sevenfold.record.usage import Usage
+from sevenfold.record.wire import Repair
 from sevenfold.request import price
 from sevenfold.request.watch import SECONDS
 
@@ -121,13 +122,15 @@ def epochs(c: Conversation) -> None:
 def sending(c: Conversation, prepared: Prepared, source: str = MAIN) -> None:
     """Report a request that is complete and on record."""
     c.asked_at[prepared.record.id] = c.clock.now()
+    told = set[Repair]()
     # Older messages were reported when they were new.
-    repairs = [repair for message in prepared.messages[-2:] for repair in message.repairs]
-    for repaired in dict.fromkeys(
-        Repaired(source=source, what=one.what, where=one.where) for one in repairs
-    ):
-        c.events.tell(repaired)
-    change = prepared.forecast.change
+    for message in prepared.messages[-2:]:
+        for one in message.repairs:
+            if one not in told:
+                told.add(one)
+                c.events.tell(Repaired(source=source, what=one.what, where=one.where))
+    forecast = prepared.forecast
+    change = forecast.change
     c.events.tell(
         Sending(
             source=source,
@@ -138,8 +141,10 @@ def sending(c: Conversation, prepared: Prepared, source: str = MAIN) -> None:
             tokens=prepared.size.tokens,
             body_bytes=len(prepared.body.raw),
             max_tokens=c.frame.max_tokens,
-            lost=prepared.forecast.tokens,
-            lost_because=prepared.forecast.announced or (change.part if change else ""),
+            lost=forecast.tokens,
+            lost_because=forecast.announced or (change.part if change else ""),
+            lost_usd=forecast.usd if forecast.tokens else None,
+            lost_diff=change.diff() if change and not forecast.announced else "",
             after_compaction=prepared.after_compaction,
         )
     )
