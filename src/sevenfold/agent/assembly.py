@@ -46,7 +46,7 @@ from sevenfold.ports import AsyncClient, Client, Clock, Ids
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
 from sevenfold.prompts.system import MemoryIndex, OutputStyle
-from sevenfold.recall.recall import SessionRecall
+from sevenfold.recall.index import SessionRecall
 from sevenfold.request.sections import SectionSource, SystemPrompt
 from sevenfold.session import factory
 from sevenfold.session.factory import Options, SessionParts
@@ -397,7 +397,7 @@ class Assembly:
 
     def _note_lost_tasks(self) -> None:
         """Tell the model of commands that ended with an earlier process."""
-        if lines := [work.line for work in slots.works(self.state.take_lost_tasks())]:
+        if lines := slots.task_lines(self.state.take_lost_tasks()):
             self.conversation.note(TasksGone("\n".join(lines)).render())
             self.state.save()
 

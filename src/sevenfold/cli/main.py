@@ -46,6 +46,7 @@ COMMANDS = {
     "memory": "show and change what outlives a session",
     "dream": "tidy what outlives a session: merge what says the same, close what no longer holds",
     "audit": "check what the compactions of a session kept in the context, and what left it",
+    "diff-request": "say whether one request would find in the cache what another left, and why not",
     "config": "show every setting, its value, and where it comes from",
     "trust": "let a folder bring settings of its own",
     "scan": "look for secrets in stored sessions",
@@ -95,7 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _module(name: str) -> CommandModule:
     """The module of a command."""
-    return cast(CommandModule, import_module(f"sevenfold.cli.{'chat.command' if name == 'chat' else name}"))
+    module = "chat.command" if name == "chat" else name.replace("-", "_")
+    return cast(CommandModule, import_module(f"sevenfold.cli.{module}"))
 
 
 def _discard_output() -> None:
