@@ -22,6 +22,7 @@ ADDED = {
         22,
         2_200,
     ),
+    "idle": (r"layers\.idle$", 1, 200),
 }
 """What came after these two ceilings: its modules, how many they may be, and their lines of code."""
 IMPORT_CHAIN = 20
