@@ -183,7 +183,7 @@ def _audited(
     return AuditedCompaction(
         uuid=boundary.uuid,
         timestamp=boundary.timestamp,
-        trigger=boundary.about.trigger,
+        trigger=boundary.about.trigger or "auto",
         in_context=total.in_context,
         reachable=total.reachable,
         lost=total.lost,

@@ -198,8 +198,9 @@ class KeepShort(Text, frozen=True):
     role = "user"
     cap = 2 * LINE_CAP
 
-    whole: int
-    total: int
+    whole: int | None = None
+    """Tokens of all sections, if that is too many."""
+    total: int = 0
     sections: str | None = None
     soon: str | None = None
     now: str | None = None
@@ -209,7 +210,7 @@ class KeepShort(Text, frozen=True):
     def of(cls, over: float, sections: str, whole: int, total: int) -> KeepShort:
         """``over`` is how many times the limit the worst of them is."""
         return cls(
-            whole,
+            whole if whole > total else None,
             total,
             sections or None,
             soon=_SHOWN if over < PRESSING else None,

@@ -21,31 +21,21 @@ from sevenfold.request import price
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
-    from sevenfold.layers.compact.engines import Asking, Got
+    from sevenfold.conversation.flow import Flow
     from sevenfold.ports import Call, Reply
     from sevenfold.profiles import Profile
 
 
-def billed(c: Conversation, flow: Asking, model: Profile) -> Asking:
-    """Pass on what a flow asks of a model, and tell of each call and what came of it."""
+def billed(c: Conversation, call: Call, model: Profile) -> Flow[Reply]:
+    """Make a call, report it and what came of it, and put it on the bill."""
+    sent = _sending(c, call, model)
     try:
-        ask = next(flow)
-        while True:
-            assert isinstance(ask, Ask)
-            sent = _sending(c, ask.call, model)
-            try:
-                reply = yield ask
-            except ModelError as error:
-                events.failed(c, error, sent.request, source=sent.source, model=model)
-                ask = flow.throw(error)
-            else:
-                _answered(c, sent, reply, model)
-                ask = flow.send(reply)
-    except StopIteration as end:
-        got: Got = end.value
-        return got
-    finally:
-        flow.close()
+        reply = yield from Ask(call)
+    except ModelError as error:
+        events.failed(c, error, sent.request, source=sent.source, model=model)
+        raise
+    _answered(c, sent, reply, model)
+    return reply
 
 
 def _sending(c: Conversation, call: Call, model: Profile) -> Sending:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sevenfold.conversation.fork import fork
+from sevenfold.conversation.flow import Signal, Wait
 from sevenfold.events import SteppedAside
 from sevenfold.layers import breaker
 from sevenfold.layers.compact import engines
-from sevenfold.layers.compact.bills import billed
 from sevenfold.layers.compact.engines import OUTPUT_CAP, Got
 from sevenfold.layers.compact.request import CompactionRequest, EngineName, Left
 from sevenfold.layers.compact.summary import Draft, Failure
@@ -63,16 +62,14 @@ class EngineChooser:
                 continue
             if engine == "extractive":
                 break
-            got = yield from self._asked(engine, task, request, spent.gap)
+            got = yield from self._asked(engine, task, request, spent)
             spent = spent.then(got)
             if got.succeeded:
                 self._count(request, succeeded=True)
                 return spent, engine, tuple(left)
             assert isinstance(got.found, Failure)
             left.append(Left(engine, f"{got.found.reason}: {got.found.detail}"))
-            self._c.events.tell(
-                SteppedAside(source=engines.SOURCE, layer="compact", reason=f"{engine}: {got.found.detail}")
-            )
+            self._step_aside(f"{engine}: {got.found.detail}")
         if spent.calls:
             self._count(request, succeeded=False)
         if left and not self.models:
@@ -83,10 +80,9 @@ class EngineChooser:
         """Once in a session: who left the client out by mistake would wonder about the summaries."""
         if not self._reported:
             self._reported = True
-            reason = (
+            self._step_aside(
                 f"{NOBODY}, so code makes the summary and there are no notes; pass client=… to the session"
             )
-            self._c.events.tell(SteppedAside(source=engines.SOURCE, layer="compact", reason=reason))
 
     def order(self, request: CompactionRequest) -> Sequence[EngineName]:
         """The engines in the order in which they are tried: the request's, the settings' or the profile's."""
@@ -172,33 +168,32 @@ class EngineChooser:
         return size * there.input + OUTPUT_CAP * there.output < ours
 
     def _asked(
-        self, engine: EngineName, task: SummaryTask, request: CompactionRequest, over: int | None
+        self, engine: EngineName, task: SummaryTask, request: CompactionRequest, before: Got
     ) -> engines.Asking:
+        if before.busy:
+            yield from Wait(Signal(), breaker.FIRST_PAUSE)
         match engine:
             case "provider":
-                return (yield from billed(self._c, engines.by_provider(task), self._c.profile))
+                return (yield from engines.by_provider(task))
             case "fork":
                 source = COLLAPSE if request.trigger == "collapse" else engines.SOURCE
-                # A fork is on the session's bill already.
-                return (yield from engines.by_fork(task, fork(self._c, source, task.prefix, task.upto)))
+                return (yield from engines.by_fork(task, source))
             case _:
-                return (yield from self._plain(task, over))
+                return (yield from self._plain(task, before.gap))
 
     def _plain(self, task: SummaryTask, over: int | None) -> engines.Asking:
         """The second model if there is one, and the session's own where that has no summary either."""
         own, second = self._c.profile, self._second
         if second is None:
-            return (yield from billed(self._c, engines.by_plain_call(task, own, over), own))
-        got = yield from billed(self._c, engines.by_plain_call(task, second, over), second)
+            return (yield from engines.by_plain_call(task, own, over))
+        got = yield from engines.by_plain_call(task, second, over)
         if isinstance(got.found, Draft) or second.model == own.model:
             return got
-        self._c.events.tell(
-            SteppedAside(
-                source=engines.SOURCE, layer="compact", reason=f"{second.model}: {got.found.detail}"
-            )
-        )
-        again = engines.by_plain_call(task, own, got.gap or over)
-        return got.then((yield from billed(self._c, again, own)))
+        self._step_aside(f"{second.model}: {got.found.detail}")
+        return got.then((yield from engines.by_plain_call(task, own, got.gap or over)))
+
+    def _step_aside(self, reason: str) -> None:
+        self._c.events.tell(SteppedAside(source=engines.SOURCE, layer="compact", reason=reason))
 
     def _count(self, request: CompactionRequest, *, succeeded: bool) -> None:
         """A manual compaction shows its errors itself, and they do not count; its success does."""

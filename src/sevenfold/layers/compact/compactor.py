@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from sevenfold.conversation import edits, events, restore
 from sevenfold.conversation.flow import Fire, Flow, in_thread
-from sevenfold.conversation.hooks import HookOutcome, PostCompact, PreCompact, SessionStart
+from sevenfold.conversation.hooks import HookInput, HookOutcome, PostCompact, PreCompact, SessionStart
 from sevenfold.conversation.restore import Moment
 from sevenfold.conversation.room import overloaded
 from sevenfold.conversation.status import Health
@@ -37,7 +37,6 @@ from sevenfold.prompts.context import RecordedFacts
 from sevenfold.record import blocks
 from sevenfold.record.gauge import Size
 from sevenfold.record.usage import Usage
-from sevenfold.request.plan import plan
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
@@ -214,9 +213,8 @@ class Compactor:
 
     def ask_hooks(self, request: CompactionRequest) -> Flow[HookOutcome | None]:
         """Ask the PreCompact hooks; None if one of them refuses."""
-        self._progressed("hooks_start", "PreCompact")
         instructions, trigger = request.instructions, _trigger(request)
-        hooks = yield from Fire(
+        hooks = yield from self._fire(
             PreCompact(**self._common(), trigger=trigger, custom_instructions=instructions)
         )
         if hooks.blocked is not None:
@@ -267,18 +265,17 @@ class Compactor:
         if most is not None:
             left = forecast.at_most(c, divided, writer.said(c, request, divided, verdict.text))
             if left >= most:
-                return f"with what the record adds up to {left:,} tokens would be left; the next is due at {most:,}"
+                return f"with what the record adds {left:,} tokens would be left, and fewer than {most:,} are wanted"
         context: tuple[str, ...] = ()
         if divided.span != "range":
-            self._progressed("hooks_start", "SessionStart")
-            started = yield from Fire(SessionStart(**self._common(), source="compact"))
+            started = yield from self._fire(SessionStart(**self._common(), source="compact"))
             context = started.context
         done = self._finish(request, divided, stamp, drafted, verdict, context)
-        self._progressed("hooks_start", "PostCompact")
         # Stopped now, it is done all the same.
         with suppress(Aborted):
             trigger = _trigger(request)
-            yield from Fire(PostCompact(**self._common(), trigger=trigger, compact_summary=done.summary))
+            after = PostCompact(**self._common(), trigger=trigger, compact_summary=done.summary)
+            yield from self._fire(after)
         return done
 
     @contextmanager
@@ -296,8 +293,20 @@ class Compactor:
                 stop()
             self._progressed("compact_end")
 
-    def _progressed(self, stage: str, hook: str = "") -> None:
-        self._c.events.tell(Compacting(source=SOURCE, stage=stage, hook=hook))
+    def _progressed(self, stage: str, hook: str = "", text: str = "") -> None:
+        self._c.events.tell(Compacting(source=SOURCE, stage=stage, hook=hook, text=text))
+
+    def _fire(self, event: HookInput) -> Flow[HookOutcome]:
+        """Run hooks, and report what they have to say and which of them failed."""
+        name = type(event).__name__
+        self._progressed("hooks_start", name)
+        outcome = yield from Fire(event)
+        for text in outcome.messages:
+            self._progressed("hook_message", name, text)
+        for failure in outcome.failures:
+            reason = f"{name}, {failure.hook}: {failure.problem}"
+            self._c.events.tell(SteppedAside(layer="hooks", reason=reason))
+        return outcome
 
     def _common(self) -> dict[str, str]:
         """What every hook receives."""
@@ -334,19 +343,9 @@ class Compactor:
         whole = divided.span == "from" or not divided.kept
         shown = (*divided.front, *divided.hidden)
         prefix = c.transcript.view.messages() if whole else scope.messages(shown)
-        markers = plan(c.frame, prefix, c.profile.cache, c.sizes(), c.lifetimes, shared=len(prefix))
+        upto = None if whole else shown[-1].said.uuid
         return SummaryTask(
-            scope=divided,
-            profile=c.profile,
-            frame=c.frame,
-            prefix=tuple(prefix),
-            markers=markers,
-            user=request.instructions,
-            hooks=hooks,
-            room=c.window.effective,
-            tokens=c.gauge.estimator.tokens,
-            upto=None if whole else shown[-1].said.uuid,
-            restored=restore.kinds(c.slots),
+            c=c, scope=divided, prefix=tuple(prefix), upto=upto, user=request.instructions, hooks=hooks
         )
 
     def _preview(self, request: CompactionRequest, divided: Scope) -> Preview:

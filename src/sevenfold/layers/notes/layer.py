@@ -40,6 +40,10 @@ DEAD_SECONDS = 60.0
 """After so long an update counts as dead, and is not waited for."""
 
 
+MOST_LEFT = 0.75
+"""Of the conversation, the most that may be left after a compaction by notes."""
+
+
 class Notes:
     """Running notes that later serve as a free summary."""
 
@@ -70,7 +74,8 @@ class Notes:
 
     def would_spare(self, c: Conversation, most: int) -> bool:
         """Would the notes serve, so that no summary need be prepared ahead? They cost no call, and no wait."""
-        return serves(c) and c.state(NotesKeeper).would_serve(most)
+        keeper = keeper_of(c) if serves(c) else None
+        return keeper is not None and keeper.would_serve(keeper.most_left(most))
 
     def after_answer(self, c: Conversation) -> None:
         """Begin an update, if one is due."""
@@ -94,7 +99,7 @@ def by_notes(c: Conversation, request: CompactionRequest) -> Flow[Compacted | st
         return "notes are switched off"
     keeper, compactor = c.state(NotesKeeper), c.state(Compactor)
     yield from keeper.waiting()
-    most = c.window.threshold if request.engine == "notes" else compactor.next_begins
+    most = c.window.threshold if request.engine == "notes" else keeper.most_left(compactor.next_begins)
     served = yield from keeper.serving(most)
     if isinstance(served, str):
         done: Compacted | str | None = served
@@ -126,6 +131,14 @@ class Updated(Struct, frozen=True):
     notes: NotesText
     covered: str
     boundary: str | None
+    before: NotesText
+    """The notes as they were when it began."""
+
+    def over(self, now: NotesText) -> NotesText:
+        """The notes after the update; a section that was edited in the meantime stays as it was edited."""
+        before, made = self.before.sections, self.notes.sections
+        edited = {name: text for name, text in now.sections.items() if text != before.get(name, "")}
+        return NotesText({**made, **edited})
 
 
 class Edition(Struct, frozen=True):
@@ -205,7 +218,7 @@ class NotesKeeper:
             return Failure("api_error", str(error))
         said = "\n".join(blocks.words_of(block) for block in outcome.reply.answer.blocks)
         changed = notes.apply(now, said)
-        return changed if isinstance(changed, Failure) else Updated(changed, covered, boundary)
+        return changed if isinstance(changed, Failure) else Updated(changed, covered, boundary, now)
 
     def extract(self) -> Updated | Failure:
         """An update without a model call: what code finds in the record."""
@@ -213,8 +226,9 @@ class NotesKeeper:
         found = notes.apply(NotesText(), notes_of(view.items))
         if isinstance(found, Failure):
             return found
-        changed = {**self._now().sections, **found.sections}
-        return Updated(NotesText(changed), view.tip or "", view.boundary)
+        now = self._now()
+        changed = NotesText({**now.sections, **found.sections})
+        return Updated(changed, view.tip or "", view.boundary, now)
 
     def _now(self) -> NotesText:
         """The notes as they are."""
@@ -222,8 +236,9 @@ class NotesKeeper:
 
     def store(self, updated: Updated) -> None:
         """Write an update down; the mark only counts as long as the conversation is not compacted."""
-        self._file.write(updated.notes.render())
-        self._c.transcript.label("ai-title", updated.notes.sections.get(notes.TITLE, ""))
+        made = updated.over(self._now())
+        self._file.write(made.render())
+        self._c.transcript.label("ai-title", made.sections.get(notes.TITLE, ""))
         self._c.transcript.decide(NotesMark(covered=updated.covered, boundary=updated.boundary))
         self._c.events.tell(
             Acted(
@@ -316,6 +331,14 @@ class NotesKeeper:
                 return made.covered if made.boundary == view.boundary else None
         return None
 
+    def most_left(self, most: int) -> int:
+        """The size the notes must bring the conversation below: ``most``, and a quarter of it must be freed.
+
+        If they free less, the next compaction follows soon, and the next engine does better.
+        """
+        fixed = self._fixed()
+        return min(most, fixed + int(MOST_LEFT * (self._c.size().high - fixed)))
+
     def too_little(self) -> str:
         """Why even notes of everything that was said could not be the summary; empty if they could."""
         divided = self._divided(self._c.transcript.view.tip or "")
@@ -384,7 +407,7 @@ class NotesKeeper:
         kept = self._fixed() + self._c.load(divided.kept) + self._c.count(said)
         if kept >= most:
             return (
-                f"with what must be kept they would fill {kept:,} tokens, and the next is due at {most:,}"
+                f"with what must be kept {kept:,} tokens would be left, and fewer than {most:,} are wanted"
             )
         edition = Edition(text, mark, view.boundary, view.version)
         return Candidate(edition, held, divided, draft)
