@@ -27,6 +27,15 @@ MAKING = {
     "sentences": """('It is "done." The user ' * N)[:N]""",
 }
 DOING = {
+    "masked": """
+from sevenfold.record.redact import mask
+from sevenfold.record.secret_patterns import RULES
+mask(text)
+if text[:2] == "aa":
+    for hint in {hint for rule in RULES for hint in rule.hints}:
+        for filler in ("", "A1b2-", "x" * 30, "=\\'", "://a:b@", "%3D\\x1b[0m"):
+            mask((hint + filler) * (N // 100 // len(hint + filler)))
+""",
     "shown in a terminal": "from sevenfold.cli.text import clean; clean(text)",
     "the user's words": """
 from sevenfold.layers.compact.extract.words import users_words

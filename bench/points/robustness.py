@@ -8,11 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench import fuzz_reader
-from bench.points import Outcome, Point
+from bench import fuzz_reader, kills
+from bench.points import Outcome, Point, is_quick
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS_TO_FUZZ = 20
+QUICK_KILLS = 60
 PATIENCE = 840
 """Seconds for random searches; a failure that is being made smaller can take longer than that."""
 
@@ -68,7 +69,19 @@ def damaged_files(_: Path | None) -> list[Outcome]:
     return [Outcome(name, False, f"{len(found.findings)} ways in {found.tried:,}; {words}; see {again}")]
 
 
+def killed(_: Path | None) -> list[Outcome]:
+    """Sessions whose process is killed at random moments, and their next request."""
+    seed = random.randrange(10**6)
+    tally = kills.search(QUICK_KILLS if is_quick() else kills.KILLS, seed)
+    name = "killed at any moment nothing is lost, and the next request is accepted"
+    again = (
+        f"; first: {tally.problems[0]}; see python bench/kills.py --seed {seed}" if tally.problems else ""
+    )
+    return [Outcome(name, not tally.problems, f"{tally}{again}", "0 problems")]
+
+
 POINTS: list[Point] = [
+    ("kills", killed),
     ("random histories", histories),
     ("random examples", examples),
     ("bent transcripts", damaged_files),

@@ -227,7 +227,7 @@ def test_an_interrupt_ends_a_pause_between_tries() -> None:
 def test_an_interrupt_before_the_first_step_counts() -> None:
     with agent(["Never said."]) as made:
         events = made.stream("Go.")
-        made.assembly.conversation.listen(
+        made.assembly.conversation.events.listen(
             lambda event: made.interrupt() if isinstance(event, Sending) else None
         )
         assert [event.finished.end for event in events if isinstance(event, Ended)] == ["interrupted"]

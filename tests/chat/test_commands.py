@@ -341,3 +341,47 @@ def test_a_compaction_shows_how_far_it_is(folder):
     assert "compacting: writing the summary" in stages
     assert stages[-1] == ""
     talk.chat.close()
+
+
+FACTS = ("the heron is blue", "the reed is tall", "the pond is deep")
+
+
+def answers_in_view(talk: Talk) -> list[str]:
+    """The facts whose answers are still there word for word."""
+    items = talk.chat.agent.session.conversation.transcript.view.items
+    heard = b" ".join(item.said.blocks[0].raw for item in items if item.said.role == "assistant").decode()
+    return [fact for fact in FACTS if f"I heard: {fact}" in heard]
+
+
+@pytest.mark.spec("S4.5")
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("/compact from 2", FACTS[:1]),
+        ("/compact up to 2", FACTS[1:]),
+        ("/compact FROM 1 keep the pond", FACTS[:2]),
+        ("/compact from the birds keep the colour", ()),
+    ],
+)
+def test_a_part_is_compacted_from_or_up_to_a_message_of_the_user(talk, line, kept):
+    for fact in FACTS:
+        talk(fact)
+    assert "error:" not in talk(line)
+    assert answers_in_view(talk) == list(kept)
+
+
+@pytest.mark.spec("S4.5")
+def test_without_a_number_the_message_is_chosen_and_a_rewritten_cache_is_asked_about_first(folder):
+    answers = iter([MenuAnswer((1,)), MenuAnswer((1,)), None])
+    talk = Talk(folder, Page(lambda _: next(answers)))
+    for fact in FACTS:
+        talk(fact)
+    talk("/compact up to")
+    choosing, confirming = talk.screen.asked
+    assert [item.label for item in choosing.items] == list(reversed(FACTS))
+    assert "writes" in confirming.title
+    assert "to the cache again" in confirming.title
+    talk("/compact from")
+    assert answers_in_view(talk) == list(FACTS)
+    assert "there is no message 9" in talk("/compact from 9")
+    talk.chat.close()

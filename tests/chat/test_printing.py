@@ -21,7 +21,13 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("SEVENFOLD_HOME", str(tmp_path / "home"))
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
     monkeypatch.chdir(tmp_path)
+
+
+def chat(*arguments: str) -> int:
+    """Run the command with the offline model."""
+    return cli.main(["chat", "--model", "offline", *arguments])
 
 
 def ran(how: printing.Format, steps: list[Any], **options: Any) -> tuple[int, str]:
@@ -52,7 +58,7 @@ def test_json_is_one_object_with_the_figures():
 def test_stream_json_is_a_line_for_each_event_and_the_result_last():
     code, out = ran("stream-json", [[CALL], "Then not."])
     lines = [msgspec.json.decode(line) for line in out.splitlines()]
-    assert code == 0
+    assert code == printing.NOT_PERMITTED
     assert [line["type"] for line in lines if line["type"].startswith("tool")] == [
         "tool_began",
         "tool_ended",
@@ -73,21 +79,21 @@ def test_a_run_that_stops_before_it_is_done_says_so(capsys):
 
 
 def test_the_command_prints_and_the_session_can_be_continued(capsys):
-    assert cli.main(["chat", "-p", "hello there", "--output-format", "json"]) == 0
+    assert chat("-p", "hello there", "--output-format", "json") == 0
     first = msgspec.json.decode(capsys.readouterr().out)
     assert first["offline"]
     assert first["usd"] == 0
-    assert cli.main(["chat", "--continue", "-p", "and again"]) == 0
+    assert chat("--continue", "-p", "and again") == 0
     heard = capsys.readouterr()
     assert "You said: and again" in heard.out
-    assert "the offline model answers" in heard.err
+    assert heard.err == ""
     assert cli.main(["sessions", "--json"]) == 0
     listed = msgspec.json.decode(capsys.readouterr().out)
     assert [(one["name"], one["title"]) for one in listed] == [(first["session"], "hello there")]
 
 
 def test_sessions_are_listed_with_titles_and_deleted_by_name(capsys):
-    cli.main(["chat", "-p", "the title of it", "--output-format", "json"])
+    chat("-p", "the title of it", "--output-format", "json")
     name = msgspec.json.decode(capsys.readouterr().out)["session"]
     assert cli.main(["sessions"]) == 0
     assert "the title of it" in capsys.readouterr().out
@@ -102,7 +108,7 @@ def test_without_a_terminal_a_chat_says_what_to_do_instead(capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("from a pipe"))
     assert cli.main(["chat"]) == 2
     assert "use -p PROMPT" in capsys.readouterr().err
-    assert cli.main(["chat", "-p", "-"]) == 0
+    assert chat("-p", "-") == 0
     assert "You said: from a pipe" in capsys.readouterr().out
 
 
@@ -117,9 +123,9 @@ def test_without_a_terminal_a_chat_says_what_to_do_instead(capsys, monkeypatch):
 )
 def test_what_cannot_begin_says_why(capsys, arguments, words):
     if "--resume" in arguments and arguments[-1] == "--resume":
-        cli.main(["chat", "-p", "something"])
+        chat("-p", "something")
         capsys.readouterr()
-    assert cli.main(["chat", *arguments]) == 2
+    assert chat(*arguments) == 2
     assert words in capsys.readouterr().err
 
 
@@ -129,22 +135,102 @@ def test_an_answer_that_cannot_be_written_is_an_error_in_words(capsys, monkeypat
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("sys.stdout", Full())
-    assert cli.main(["chat", "-p", "hello"]) == 2
+    assert chat("-p", "hello") == 2
     assert "cannot write the answer to standard output: No space left" in capsys.readouterr().err
 
 
 def test_without_any_input_stream_a_chat_says_what_to_do_instead(capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", None)
     assert cli.main(["chat"]) == 2
-    assert cli.main(["chat", "-p", "-"]) == 2
+    assert chat("-p", "-") == 2
     assert "the prompt is empty" in capsys.readouterr().err
 
 
 def test_files_that_are_mentioned_are_read_and_told_of(capsys, tmp_path):
     (tmp_path / "a.md").write_text("hello\n")
-    assert cli.main(["chat", "-p", "see @a.md and @b.md", "--output-format", "stream-json"]) == 0
+    assert chat("-p", "see @a.md and @b.md", "--output-format", "stream-json") == 0
     lines = [msgspec.json.decode(line) for line in capsys.readouterr().out.splitlines()]
     told = [(one["path"], one["is_error"]) for one in lines if one["type"] == "mentioned"]
     assert told == [("a.md", False), ("b.md", True)]
-    assert cli.main(["chat", "-p", "see @b.md"]) == 0
+    assert chat("-p", "see @b.md") == 0
     assert "@b.md was not read: There is no file" in capsys.readouterr().err
+
+
+@pytest.mark.spec("S8.7")
+@pytest.mark.parametrize(
+    ("given", "piped", "sent"),
+    [
+        ("review", "a\nb\n", "review\n\n```\na\nb\n```"),
+        ("review", "see\n````\nx\n````\n", "review\n\n`````\nsee\n````\nx\n````\n`````"),
+        ("review", " \n", "review"),
+        ("-", "review", "review"),
+    ],
+)
+def test_what_is_piped_in_goes_with_the_prompt(given: str, piped: str, sent: str) -> None:
+    assert printing.read_prompt(given, io.StringIO(piped)) == sent
+
+
+@pytest.mark.spec("S8.7")
+def test_what_is_piped_in_mentions_no_files(capsys, monkeypatch, tmp_path):
+    for name in ("a.md", "b.md"):
+        (tmp_path / name).write_text("hello\n")
+    monkeypatch.setattr("sys.stdin", io.StringIO("+@a.md\n@@ -1 +1 @@\n @a.md\n"))
+    assert chat("-p", "compare with @b.md", "--output-format", "stream-json") == 0
+    lines = [msgspec.json.decode(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["path"] for one in lines if one["type"] == "mentioned"] == ["b.md"]
+    kept = next((tmp_path / "home").rglob(f"{lines[-1]['session']}.jsonl")).read_text()
+    assert "@@ -1 +1 @@" in kept
+
+
+@pytest.mark.spec("S8.7")
+def test_input_that_is_too_long_or_cannot_be_read_is_refused(capsys, monkeypatch):
+    monkeypatch.setattr(printing, "MOST_PIPED", 10)
+    monkeypatch.setattr("sys.stdin", io.StringIO("x" * 11))
+    assert chat("-p", "review") == 2
+    assert "standard input has more than 10 characters" in capsys.readouterr().err
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe"), "utf-8"))
+    assert chat("-p", "review") == 2
+    assert "cannot read standard input" in capsys.readouterr().err
+
+
+@pytest.mark.spec("S8.7")
+def test_a_pipe_that_stays_open_is_announced(capsys, monkeypatch):
+    class Slow(io.StringIO):
+        def read(self, size: int | None = -1) -> str:
+            while "waiting for standard input" not in capsys.readouterr().err:
+                pass
+            return "late"
+
+    monkeypatch.setattr(printing, "PATIENCE", 0.01)
+    assert printing.read_prompt("-", Slow()) == "late"
+
+
+@pytest.mark.spec("S8.8")
+def test_calls_that_were_not_permitted_are_listed_and_change_the_exit_code(capsys):
+    code, out = ran("json", [[CALL], "Then not."])
+    result = msgspec.json.decode(out, type=printing.PrintResult)
+    assert (code, result.end) == (3, "done")
+    denied = result.permission_denials[0]
+    assert (denied.tool, denied.id, denied.input) == ("Shell", "toolu_a", {"command": "rm -rf x"})
+    assert "No user is available" in denied.reason
+    code, out = ran("text", [[CALL], "Then not."], rules={"deny": ["Shell(rm *)"]})
+    assert (code, out) == (3, "Then not.\n")
+    assert "not permitted: Shell" in capsys.readouterr().err
+    code, out = ran("json", [[CALL | {"input": {"command": "false"}}], "Failed."], mode="autonomous")
+    assert (code, msgspec.json.decode(out)["permission_denials"]) == (0, [])
+
+
+@pytest.mark.spec("S8.8")
+def test_without_a_key_a_script_gets_an_error_instead_of_an_echo(capsys):
+    assert cli.main(["chat", "-p", "hello"]) == 2
+    heard = capsys.readouterr()
+    assert heard.out == ""
+    assert "ANTHROPIC_API_KEY" in heard.err
+    assert "--model offline" in heard.err
+
+
+@pytest.mark.spec("S8.8")
+def test_the_offline_model_answers_by_name_even_if_there_is_a_key(capsys, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "not-a-key")
+    assert chat("-p", "hello") == 0
+    assert "You said: hello" in capsys.readouterr().out

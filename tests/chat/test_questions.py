@@ -111,8 +111,13 @@ def asked(
 
 
 def test_permission_is_yes_always_or_no_with_a_remark():
-    labels = [item.label for item in consent.permission_menu(asked()).items]
-    assert labels == ["Yes", "Yes, and don't ask again in this session", "No, and say why"]
+    items = consent.permission_menu(asked()).items
+    assert [item.label for item in items] == [
+        "Yes, this once",
+        "Yes, and don't ask again in this session",
+        "No, and say why",
+    ]
+    assert items[1].about.endswith("also after a resume, but in no other session")
     assert consent.read_permission(asked(), MenuAnswer((0,))) == Consented(True)
     assert consent.read_permission(asked(), MenuAnswer((1,))) == Consented(True, always=True)
     assert consent.read_permission(asked(), MenuAnswer((2,), "not now")) == Consented(

@@ -199,3 +199,11 @@ def test_that_a_layer_gave_up_asking_is_a_line_of_its_own() -> None:
         events.SteppedAside(layer="breaker", reason="the session notes failed 3 times in a row")
     )
     assert shown == EventLine("warning", "the session notes failed 3 times in a row")
+
+
+@pytest.mark.spec("S0.4")
+@pytest.mark.parametrize(("seen", "style"), [(100_000, "green"), (150_000, "yellow"), (165_000, "red")])
+def test_the_gauge_turns_yellow_at_the_warning_level_and_red_at_the_error_level(seen, style):
+    line = draw_status(status(seen), RICH, 100)
+    filled = next(span for span in line.spans if "% of " in line.plain[span.start : span.end])
+    assert filled.style == style

@@ -113,7 +113,8 @@ def test_a_reader_that_has_had_enough_ends_every_command_in_the_same_way(
 
 
 @pytest.mark.parametrize(
-    "command", [("config",), ("profile", "--example"), ("sessions",), ("chat", "-p", "hi")]
+    "command",
+    [("config",), ("profile", "--example"), ("sessions",), ("chat", "--model", "offline", "-p", "hi")],
 )
 def test_a_full_disk_behind_the_output_is_told_in_a_line(command: tuple[str, ...], session: Path) -> None:
     done = shell(*command, to="> /dev/full")

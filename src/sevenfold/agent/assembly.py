@@ -204,7 +204,7 @@ class Assembly:
             if file.call:
                 self.conversation.remember_read(file.path, file.call, file.version)
         self._fill_slots()
-        self.conversation.listen(self.reporter.listen)
+        self.conversation.events.listen(self.reporter.listen)
 
     def _check_usd(self, most: float | None) -> None:
         """Raise `InputError` if the limit in dollars cannot be kept."""

@@ -31,7 +31,7 @@ from sevenfold.agent.permissions.engine import Grants, PermissionDecision
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.tools.context import Abort, Context
 from sevenfold.agent.tools.functions import FunctionTool
-from sevenfold.agent.tools.output import ToolOutput, failed, sendable
+from sevenfold.agent.tools.output import ToolOutput, denied, failed, sendable
 from sevenfold.agent.tools.tool import AsyncTool, Toolbox
 from sevenfold.conversation import hooks as hook_inputs
 from sevenfold.conversation.flow import Consent, Fire, Flow, Gather, Use, in_thread
@@ -270,7 +270,7 @@ class Executor:
     ) -> Flow[_Permitted]:
         decision, hook = self.grants.now.decide(request), before.permission
         if decision.verdict == "deny":
-            return failed(decision.reason)
+            return denied(decision.reason)
         by_rule = decision.verdict == "ask" and decision.rule
         verdict = hook.verdict if hook is not None and not by_rule else decision.verdict
         if verdict == "allow":
@@ -292,7 +292,7 @@ class Executor:
             return call, request
         unanswered = said.remark == NOBODY or said.remark.startswith(ASKING_FAILED)
         words = "Not permitted." if unanswered else "The user declined."
-        return failed(f"{words} {said.remark}" if said.remark else words)
+        return denied(f"{words} {said.remark}" if said.remark else words)
 
     def _changed(
         self, call: ToolCall, request: PermissionRequest, given: Mapping[str, Any] | None
@@ -305,7 +305,7 @@ class Executor:
             return other
         decision = self.grants.now.decide(other)
         if decision.verdict == "deny":
-            return failed(decision.reason)
+            return denied(decision.reason)
         return replace(call, input=dict(given)), other
 
     def _ask_user(self, asked: Asked) -> Consented:
@@ -358,11 +358,11 @@ def _about(call: ToolCall) -> dict[str, Any]:
 
 def _refusal(outcome: HookOutcome) -> ToolOutput | None:
     """The result of a call that hooks refuse; None if they do not."""
-    denied = outcome.permission if outcome.permission and outcome.permission.verdict == "deny" else None
-    if outcome.blocked is None and denied is None:
+    refused = outcome.permission if outcome.permission and outcome.permission.verdict == "deny" else None
+    if outcome.blocked is None and refused is None:
         return None
-    reason = outcome.blocked or (denied.reason if denied else "") or "no reason given"
-    return failed(f"A hook refused this call: {reason}")
+    reason = outcome.blocked or (refused.reason if refused else "") or "no reason given"
+    return denied(f"A hook refused this call: {reason}")
 
 
 def _with_hooks(output: ToolOutput, tool: str, after: HookOutcome, before: Sequence[str]) -> ToolOutput:

@@ -4,7 +4,7 @@ They are read as the model would read them: by the same reader, within the same 
 hooks and consent. What cannot be read is reported and left out; the message itself is sent as it was typed. Mentions
 are ``@src/app.py``, ``@"a name with spaces.md"``, or ``@docs/`` for the entries of a folder. Pasted text is full of
 other uses of the sign (decorators, packages, addresses), so a path that does not exist is only reported if it can
-hardly be anything else.
+hardly be anything else, and nothing inside a fenced block is a mention.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ MOST_ENTRIES = 200
 CHARACTERS_PER_TOKEN = 3
 IMAGE_TOKENS = 2_000
 _MENTION = re.compile(r"""(?<![^\s(\[{'"`])@(?:"([^"\n]+)"|([^\s"'`<>(){}\[\],;|]+))""")
+_FENCED = re.compile(r"^(`{3,})[^`\n]*\n.*?(?:^\1`*\s*$|\Z)", re.DOTALL | re.MULTILINE)
 _MOST_LOOKED_AT = 1_000
 _ENDING = ".:!?"
 """Ends a sentence rather than a path."""
@@ -47,7 +48,7 @@ _PLAINLY_A_PATH = re.compile(r"~?[\w./+-]*(?:/[\w+-]*\.\w+|/)|[\w+-]+\.[a-z]{1,4
 def mentioned(text: str) -> tuple[str, ...]:
     """The words after the signs, each once, in order."""
     found: dict[str, None] = {}
-    for match in islice(_MENTION.finditer(text), _MOST_LOOKED_AT):
+    for match in islice(_MENTION.finditer(_FENCED.sub("", text)), _MOST_LOOKED_AT):
         if word := match[1] or match[2].rstrip(_ENDING):
             found[word] = None
     return tuple(found)

@@ -42,7 +42,11 @@ STYLES_FOLDER = "output-styles"
 _FENCE = "---"
 GIT_SECONDS = 2.0
 """How long git may take."""
-_GIT_STATUS = ("git", "--no-optional-locks", "status", "--short", "--branch", "--ignore-submodules=all")
+_GIT_STATUS = (
+    # Settings in a repository can name a program for git to run, and files anywhere can make a repository.
+    *("git", "-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit", "--no-optional-locks"),
+    *("status", "--short", "--branch", "--ignore-submodules=all"),
+)
 
 
 class PromptOptions(Struct, frozen=True, kw_only=True):

@@ -21,7 +21,6 @@ from sevenfold.conversation import events, intake
 from sevenfold.conversation.background import Runner
 from sevenfold.conversation.epoch import (
     ADOPTED,
-    Entry,
     enter,
     epoch_record,
     frame_of,
@@ -54,7 +53,7 @@ from sevenfold.conversation.status import Reading, Tally
 from sevenfold.conversation.stock import Stock
 from sevenfold.conversation.transcript import Attachment, Transcript
 from sevenfold.errors import Aborted, InputError, ModelError, Refused
-from sevenfold.events import Listener, Masked, SteppedAside
+from sevenfold.events import Masked, SteppedAside
 from sevenfold.ports import Reply
 from sevenfold.profiles import Profile
 from sevenfold.record import calls, redact
@@ -65,8 +64,7 @@ from sevenfold.record.entries import Clearing
 from sevenfold.record.gauge import Check, Gauge, Size
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
-from sevenfold.record.tokens import Estimator
-from sevenfold.record.weight import NOTHING, Weight, measure, opening
+from sevenfold.record.weight import NOTHING, Weight, measure
 from sevenfold.request import price
 from sevenfold.request.frame import Frame
 from sevenfold.request.plan import Lifetimes, Sizes, Tail
@@ -83,6 +81,21 @@ UNDER_WAY = (
     "another request of this session is under way, and a conversation has one next answer: wait for that one, or ask "
     "beside it with fork()"
 )
+
+
+_DECIDED = (
+    "frame",
+    "wanted",
+    "amended",
+    "lifetimes",
+    "gauge",
+    "watched",
+    "billed",
+    "tail",
+    "opened",
+    "vouched",
+)
+"""What decisions change besides the transcript; each value is replaced and never changed in place."""
 
 
 class Conversation:
@@ -164,21 +177,26 @@ class Conversation:
         self.billed: price.Call | None = None
         self.watched = Watched()
         self.tail: Tail | None = last_tail(log)
-        """Where the last answered request had its last cache marker."""
+        """Where the last answered request had its last cache marker; None if the messages are others now."""
         self.account = Account.of(log)
         self.own_usd = 0.0
         """What the engine's own calls have cost since it was opened."""
         self.cleared_uses = 0
         self.edited = 0
         """Tokens that the provider's own edits took out of the last request."""
-        self.opened: list[Epoch] = []
+        self.opened: tuple[Epoch, ...] = ()
         """Epochs not yet reported."""
         self.wanted = frame
         """What is to precede the messages as soon as it can be changed at no loss."""
         self.amended: object = None
+        self.measured: tuple[Frame, Sizes] | None = None
+        """What precedes the messages, and how large its parts are."""
         self.vouched = False
+        """Is what changed before reasoning in view what that reasoning was produced after?"""
         self.answered_at = answered_at(log)
-        entered = self._enter(frame, lifetimes)
+        kept = Lifetimes(**transcript.view.epoch.lifetimes) if transcript.view.epoch else lifetimes
+        cold = self.idle_seconds() > SECONDS[kept.tail]
+        entered = enter(transcript.view, frame, lifetimes, self.profile, cold=cold)
         self.frame, self.lifetimes = entered.frame, entered.lifetimes
         self.gauge: Gauge = learned(
             self.profile, transcript.size_reports, *self.frame.tools, *self.frame.system
@@ -186,15 +204,10 @@ class Conversation:
         if entered.opens == ADOPTED:
             self.gauge = replace(self.gauge, overhead=None)
         if entered.opens and not transcript.read_only:
-            self.open_epoch(entered.opens, drops_thinking=entered.drops_thinking)
-            if entered.anew:
-                withdraw_changes(transcript)
-
-    def _enter(self, frame: Frame, lifetimes: Lifetimes) -> Entry:
-        view = self.transcript.view
-        kept = Lifetimes(**view.epoch.lifetimes) if view.epoch else lifetimes
-        cold = self.idle_seconds() > SECONDS[kept.tail]
-        return enter(view, frame, lifetimes, self.profile, cold=cold)
+            with transcript.together():
+                self.open_epoch(entered.opens, drops_thinking=entered.drops_thinking)
+                if entered.anew:
+                    withdraw_changes(transcript)
 
     def refresh(self) -> None:
         """Read the settings again: switches take effect from here on, without a restart."""
@@ -349,20 +362,6 @@ class Conversation:
         with self.lock:
             return self._out[1].body.raw if self._out else b""
 
-    def vouch(self) -> None:
-        """What changed before reasoning in view is what that reasoning was produced after."""
-        self.vouched = True
-
-    def sizes(self) -> Sizes:
-        """Tokens up to the end of each part, by a rule that is the same before and after a resume."""
-        count = Estimator.of(self.profile.tokenizer).tokens
-        tools = round(count(opening(*self.frame.tools)))
-        ends, running = [], tools
-        for part in self.frame.system:
-            running += round(count(opening(part)))
-            ends.append(running)
-        return Sizes(tools, tuple(ends), running + round(count(self.transcript.view.weight)))
-
     # -- the answer ------------------------------------------------------------------------------
 
     def observe(self, reply: Reply) -> Outcome:
@@ -402,6 +401,19 @@ class Conversation:
 
     # -- the epoch -------------------------------------------------------------------------------
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is decided in here counts whole or not at all, in the log and in this object."""
+        with self.lock:
+            before = {name: getattr(self, name) for name in _DECIDED}
+            try:
+                with self.transcript.together():
+                    yield
+            except BaseException:
+                for name, value in before.items():
+                    setattr(self, name, value)
+                raise
+
     def reframe(self, frame: Frame, reason: str, *, lifetimes: Lifetimes | None = None) -> None:
         """Open a new epoch with other parts before the messages; the loss of the cache is announced."""
         self.frame, self.lifetimes = frame, lifetimes or self.lifetimes
@@ -435,9 +447,9 @@ class Conversation:
         epoch = self.transcript.decide(
             replace(made, drops_thinking_after=after, drops_thinking_before=before)
         )
-        self.opened.append(epoch)
+        self.opened += (epoch,)
         if after is not None:
-            self.vouch()
+            self.vouched = True
         return epoch
 
     def system_after_compaction(self, *, keeps_frame: bool) -> str:
@@ -463,14 +475,10 @@ class Conversation:
         self.announce("compact")
         self.frame = frame_of(epoch)
         self.gauge = self.gauge.opened(*self.frame.tools, *self.frame.system)
-        self.forget_tail()
-        self.edited = self.cleared_uses = 0
-        self.opened.append(epoch)
-        self.vouch()
-
-    def forget_tail(self) -> None:
-        """The messages are others now: where the last marker was says nothing any more."""
         self.tail = None
+        self.edited = self.cleared_uses = 0
+        self.opened += (epoch,)
+        self.vouched = True
 
     # -- the bill --------------------------------------------------------------------------------
 
@@ -499,12 +507,6 @@ class Conversation:
         """May the engine make calls of its own?"""
         cap = self.settings.spending_cap_usd
         return self.background is not None and (cap is None or self.own_usd < cap)
-
-    def refreshed(self, fork: Watched) -> None:
-        """A fork has read what this conversation keeps in the cache, so it lives longer."""
-        sent, read = self.watched.sent, fork.pending
-        if sent is not None and sent is fork.sent and read is not None:
-            self.watched = replace(self.watched, sent=replace(sent, at=read.at))
 
     # -- size ------------------------------------------------------------------------------------
 
@@ -583,10 +585,6 @@ class Conversation:
                 # The provider has cleared results, and does not say which.
                 return None
             return self.reads.unchanged(path, version, self.transcript.view)
-
-    def listen(self, listener: Listener) -> None:
-        """Add a listener."""
-        self.events.listen(listener)
 
     def forget_request(self) -> None:
         """The request under way no longer belongs to the conversation."""

@@ -71,11 +71,12 @@ def snip(c: Conversation, first: str, last: str) -> str:
         )
         if not c.events.may(proposed):
             raise Refused("a listener refused the snip")
-        if c.profile.thinking.bound and c.transcript.view.weight.thoughts:
-            c.open_epoch(CLEARED, drops_thinking=True)
-        else:
-            c.announce("snip")
-        made = c.transcript.decide(Snip(first=first, last=last))
+        with c.together():
+            if c.profile.thinking.bound and c.transcript.view.weight.thoughts:
+                c.open_epoch(CLEARED, drops_thinking=True)
+            else:
+                c.announce("snip")
+            made = c.transcript.decide(Snip(first=first, last=last))
         c.events.tell(
             Acted(
                 layer="snip",
@@ -99,13 +100,14 @@ def rewind(c: Conversation, record: str | None) -> None:
         if record is not None and not history.holds(transcript.log, record):
             raise Refused(f"there is no record {record} in this session that it could go on from")
         before = transcript.view.messages()
-        c.announce("rewound")
-        transcript.decide(Rewound(to=record))
-        if _begins(before, transcript.view.messages()):
-            c.vouch()
-        elif c.profile.thinking.bound and transcript.view.weight.thoughts:
-            # Other decisions hold there, so reasoning would follow other bytes than it was produced behind.
-            c.open_epoch("rewound", drops_thinking=True)
+        with c.together():
+            c.announce("rewound")
+            transcript.decide(Rewound(to=record))
+            if _begins(before, transcript.view.messages()):
+                c.vouched = True
+            elif c.profile.thinking.bound and transcript.view.weight.thoughts:
+                # Other decisions hold there, so reasoning would follow other bytes than it was produced behind.
+                c.open_epoch("rewound", drops_thinking=True)
         c.forget_request()
         events.epochs(c)
 
@@ -151,10 +153,11 @@ def undo(c: Conversation, reference: str = "") -> str:
     """Take back the newest decision, or the one named; returns its id."""
     with c.lock:
         boundary = c.transcript.view.boundary
-        if boundary and (reference or _newest_boundary(c)) == boundary:
-            name = _undo_compaction(c)
-        else:
-            name = _undo_decision(c, reference)
+        with c.together():
+            if boundary and (reference or _newest_boundary(c)) == boundary:
+                name = _undo_compaction(c)
+            else:
+                name = _undo_decision(c, reference)
         events.epochs(c)
         return name
 
@@ -163,10 +166,11 @@ def redo(c: Conversation, reference: str = "") -> str:
     """Make a decision again that was taken back: the newest, or the one named; returns its id."""
     with c.lock:
         name = undone_compaction(c)
-        if name and reference in ("", name):
-            _redo_compaction(c, name)
-        else:
-            name = _redo_decision(c, reference)
+        with c.together():
+            if name and reference in ("", name):
+                _redo_compaction(c, name)
+            else:
+                name = _redo_decision(c, reference)
         events.epochs(c)
         return name
 
@@ -335,7 +339,7 @@ def _undo_compaction(c: Conversation) -> str:
     if before is not None:
         c.return_to(before)
     c.open_epoch("undo", drops_thinking=c.profile.thinking.bound, after=entry.logical_parent)
-    c.forget_tail()
+    c.tail = None
     return entry.uuid
 
 
@@ -354,9 +358,8 @@ def _redo_compaction(c: Conversation, boundary: str) -> None:
     last = meanwhile.at if meanwhile is not None else None
     c.open_epoch("redo", drops_thinking=c.profile.thinking.bound, after=last)
     if meanwhile is not None:
-        # Last, so that cut off anywhere before it the request has too little reasoning, and is still a legal one.
         c.transcript.decide(Undone(decision=meanwhile.id))
-    c.forget_tail()
+    c.tail = None
 
 
 def _meanwhile(view: View, own: Epoch) -> Epoch | None:

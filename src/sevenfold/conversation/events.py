@@ -106,7 +106,7 @@ class Events:
 
 def epochs(c: Conversation) -> None:
     """Report the epochs opened since this was last called."""
-    opened, c.opened = c.opened, []
+    opened, c.opened = c.opened, ()
     for epoch in opened:
         tokens = c.size().tokens
         price = c.profile.price(tokens)

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from sevenfold.conversation import events, intake
 from sevenfold.conversation.flow import Ask
-from sevenfold.conversation.request import Outcome, Prepared
+from sevenfold.conversation.request import Outcome, Prepared, part_sizes
 from sevenfold.errors import InputError, ModelError
 from sevenfold.ports import Call
 from sevenfold.record import blocks
@@ -25,7 +26,7 @@ from sevenfold.request import price
 from sevenfold.request.frame import assemble
 from sevenfold.request.plan import plan
 from sevenfold.request.sources import source as rules_of
-from sevenfold.request.watch import Sent
+from sevenfold.request.watch import Sent, Watched
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
@@ -58,9 +59,10 @@ def begin_branch(c: Conversation, name: str) -> None:
     with c.lock:
         if any(made.name == name for _, made in c.transcript.log.decisions(Forked)):
             return
-        c.transcript.decide(Forked(name=name, source=c.source.name))
-        if calls := c.transcript.view.pending_calls:
-            c.tool_results([blocks.result(call, UNDER_WAY) for call in calls])
+        with c.together():
+            c.transcript.decide(Forked(name=name, source=c.source.name))
+            if calls := c.transcript.view.pending_calls:
+                c.tool_results([blocks.result(call, UNDER_WAY) for call in calls])
 
 
 class Fork:
@@ -105,7 +107,7 @@ class Fork:
             self._frame,
             messages,
             parent.profile.cache,
-            parent.sizes(),
+            part_sizes(parent),
             self._lifetimes,
             before=parent.tail,
             shared=shared,
@@ -130,7 +132,7 @@ class Fork:
         before = self._watched
         self._watched, broken = before.judge(usage, parent.profile, keeps=self._source.writes_tail)
         if broken is None:
-            parent.refreshed(before)
+            _renew_cache(parent, before)
         cost = price.cost(usage, parent.profile)
         parent.charge(cost)
         parent.transcript.decide(
@@ -184,3 +186,10 @@ class Fork:
             upto=self._upto,
         )
         return self._parent.transcript.decide(self._parent.numbered(made))
+
+
+def _renew_cache(parent: Conversation, fork: Watched) -> None:
+    """The fork has read what its parent keeps in the cache, so that lives longer."""
+    sent, read = parent.watched.sent, fork.pending
+    if sent is not None and sent is fork.sent and read is not None:
+        parent.watched = replace(parent.watched, sent=replace(sent, at=read.at))

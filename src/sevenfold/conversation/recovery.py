@@ -67,7 +67,7 @@ def _without_long_lifetime(c: Conversation) -> bool:
     c.lifetimes = Lifetimes()
     c.open_epoch(REFUSED_LIFETIME)
     # Markers are no part of what reasoning is bound to.
-    c.vouch()
+    c.vouched = True
     reason = "the provider does not keep the cache for an hour: five minutes for the rest of the session"
     c.events.tell(SteppedAside(layer="cache", reason=reason))
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -15,11 +16,13 @@ from sevenfold.record.blocks import THINKING, read_fields
 from sevenfold.record.decisions import Option, Request, Rewound, Why
 from sevenfold.record.gauge import Size
 from sevenfold.record.layout import Item, Measured
+from sevenfold.record.tokens import Estimator
 from sevenfold.record.usage import Usage
+from sevenfold.record.weight import opening
 from sevenfold.record.wire import Message
 from sevenfold.request import price
 from sevenfold.request.frame import Body, Marker, assemble
-from sevenfold.request.plan import plan, tail_of
+from sevenfold.request.plan import Sizes, plan, tail_of
 from sevenfold.request.watch import SECONDS, Break, Forecast, Sent
 
 if TYPE_CHECKING:
@@ -85,7 +88,7 @@ def write_request(c: Conversation, why: Why | None) -> Prepared:
         c.frame,
         messages,
         c.profile.cache,
-        c.sizes(),
+        part_sizes(c),
         c.lifetimes,
         before=c.tail,
         edge=provider_edits.edge(c.frame, messages, c.cleared_uses),
@@ -104,6 +107,17 @@ def write_request(c: Conversation, why: Why | None) -> Prepared:
         newest[0].said.uuid if newest else None,
         view.version,
     )
+
+
+def part_sizes(c: Conversation) -> Sizes:
+    """Tokens up to the end of each part, by a rule that is the same before and after a resume."""
+    count = Estimator.of(c.profile.tokenizer).tokens
+    if c.measured is None or c.measured[0] is not c.frame:
+        tools = round(count(opening(*c.frame.tools)))
+        ends = tuple(accumulate((round(count(opening(part))) for part in c.frame.system), initial=tools))
+        c.measured = c.frame, Sizes(tools, ends[1:], ends[-1])
+    fixed = c.measured[1]
+    return Sizes(fixed.tools, fixed.system, fixed.messages + round(count(c.transcript.view.weight)))
 
 
 def _mind_reasoning(c: Conversation, forecast: Forecast) -> None:
@@ -132,11 +146,12 @@ def _amend(c: Conversation) -> None:
     looking_at = view, view.version, c.wanted
     if looking_at == c.amended:
         return
-    c.amended = looking_at
     cold = c.idle_seconds() > SECONDS[c.lifetimes.tail]
-    if not tell_changes(c.transcript, c.frame, c.wanted, c.profile, cold=cold):
-        c.reframe(c.wanted, "system or tools")
-        withdraw_changes(c.transcript)
+    with c.together():
+        c.amended = looking_at
+        if not tell_changes(c.transcript, c.frame, c.wanted, c.profile, cold=cold):
+            c.reframe(c.wanted, "system or tools")
+            withdraw_changes(c.transcript)
 
 
 def _look(c: Conversation, markers: tuple[Marker, ...] = ()) -> Forecast:
@@ -186,19 +201,20 @@ def _answer(c: Conversation, prepared: Prepared, reply: Reply) -> Measured | Non
     """Record the answer behind what it answers: what was said in the meantime comes after it."""
     transcript = c.transcript
     late = _behind(transcript.view.items, prepared.last)
-    if not late:
-        measured = transcript.model(reply.answer)
-    else:
-        c.announce("said meanwhile")
-        transcript.decide(Rewound(to=prepared.last))
+    if not late and transcript.view.version == prepared.version:
+        return transcript.model(reply.answer)
+    with c.together():
+        if late:
+            c.announce("said meanwhile")
+            transcript.decide(Rewound(to=prepared.last))
         measured = transcript.model(reply.answer)
         for item in late:
             transcript.again(item.said)
-    thinks = any(block.kind in THINKING for block in reply.answer.blocks)
-    if thinks and c.profile.thinking.bound and transcript.view.version != prepared.version:
-        now = transcript.view.messages()[: len(prepared.messages)]
-        if tuple(now) != prepared.messages:
-            c.open_epoch("changed while the model answered", drops_thinking=True)
+        thinks = any(block.kind in THINKING for block in reply.answer.blocks)
+        if thinks and c.profile.thinking.bound:
+            now = transcript.view.messages()[: len(prepared.messages)]
+            if tuple(now) != prepared.messages:
+                c.open_epoch("changed while the model answered", drops_thinking=True)
     return measured
 
 

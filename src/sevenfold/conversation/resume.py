@@ -8,7 +8,7 @@ is tried. Time and memory depend on what is in view, not on how long the session
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sevenfold.ports import Log
 from sevenfold.record import entries
@@ -22,11 +22,16 @@ SizeReport = Measured | Epoch
 """What a reader learns about sizes: reports, and what preceded the messages when they were made."""
 
 
-def resume(log: Log, reports: list[SizeReport] | None = None) -> View:
-    """The view at the end of the log; ``reports`` is filled with what was learnt about sizes on the way."""
+def resume(log: Log, reports: list[SizeReport] | None = None, unwritten: Sequence[Entry] = ()) -> View:
+    """The view at the end of the log, and of what is about to be written to it.
+
+    ``reports`` is filled with what was learnt about sizes on the way.
+    """
     for start in _starting_points(log):
         found: list[SizeReport] = []
         view = fold(log, start, found)
+        for entry in unwritten:
+            view.add(entry)
         if start == 0 or (view.boundary is not None and view.missing is None):
             break
     view.keeps_history = False

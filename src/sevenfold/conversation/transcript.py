@@ -6,7 +6,8 @@ seen either. Nothing else writes to a log.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TypeVar
@@ -30,7 +31,7 @@ from sevenfold.record.decisions import (
     Pin,
     Signed,
 )
-from sevenfold.record.entries import Decision, Said, Stored
+from sevenfold.record.entries import Decision, Said, Stored, name_of
 from sevenfold.record.layout import Item, Measured
 from sevenfold.record.log import Answer, Place, Written, shorten_label
 
@@ -60,7 +61,34 @@ class Transcript:
         """Bytes written since it was opened."""
         self.view = resume(log, self.size_reports)
         self._closed = False
+        self._unwritten: list[Written] | None = None
+        """What `together` holds back until all of it is there."""
         self._epoch_at = self._find_epoch()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is recorded in here is one decision: it is written in one go, and counts whole or not at all.
+
+        It is in view at once. If it cannot be written, or an error ends the block, it is out of view again.
+        """
+        if self._unwritten is not None:
+            yield
+            return
+        made: list[Written] = []
+        self._unwritten = made
+        try:
+            yield
+            if len(made) > 1:
+                names = [name for one in made if (name := name_of(one.entry))]
+                made = [lines.decided(Commit(boundary="", together=names)), *made]
+            for position, one in self._append(made) if made else ():
+                self.view.locate(one.entry, position)
+        except BaseException:
+            if made:
+                self.view = resume(self.log)
+            raise
+        finally:
+            self._unwritten = None
 
     @property
     def read_only(self) -> bool:
@@ -198,7 +226,7 @@ class Transcript:
             written.append(lines.decided(opened))
             carried = replace(carried, epoch=opened.id, epoch_offset=None)
         written += [lines.labelled(self.place, kind, text, parent) for kind, text in known_by.items()]
-        commit = Commit(id=self._ids.new(), boundary=boundary, **stamp)
+        commit = Commit(id=self._ids.new(), at=anchor, timestamp=now, boundary=boundary)
         self._write(*written, lines.decided(carried), lines.decided(commit), durable=True)
         return boundary
 
@@ -245,16 +273,28 @@ class Transcript:
     def _write(self, *written: Written, durable: bool = False) -> Measured | None:
         if self._closed or self.view.unknown_kinds:
             self.must_be_writable()
-        positions = self.log.append([one.line for one in written], durable=durable)
         measured = None
+        if self._unwritten is not None:
+            for one in written:
+                self._unwritten.append(one)
+                measured = self.view.add(one.entry) or measured
+        else:
+            for position, one in self._append(written, durable=durable):
+                measured = self.view.add(one.entry, position) or measured
+        if self.view.missing is not None:
+            self.view = resume(self.log, unwritten=[one.entry for one in self._unwritten or ()])
+        return measured
+
+    def _append(
+        self, written: Sequence[Written], *, durable: bool = False
+    ) -> Iterable[tuple[int, Written]]:
+        """Write to the log in one go; where each record is now."""
+        positions = self.log.append([one.line for one in written], durable=durable)
         for position, one in zip(positions, written, strict=True):
             if isinstance(one.entry, Decision) and isinstance(one.entry.made, Epoch):
                 self._epoch_at = position
-            measured = self.view.add(one.entry, position) or measured
             self.written += len(one.line)
-        if self.view.missing is not None:
-            self.view = resume(self.log)
-        return measured
+        return zip(positions, written, strict=True)
 
     def _find_epoch(self) -> int | None:
         """Where the record of the epoch in force is."""

@@ -50,6 +50,11 @@ def provider_for(model: str, given: Any = None, wire: str | None = None) -> Prov
     return chosen.behind(given)
 
 
+def is_offline(model: str) -> bool:
+    """Whether the offline model answers for this one: by its name, or because its provider is not configured."""
+    return _answering(model, None) is OFFLINE
+
+
 def client_for(model: str, wire: str | None = None) -> Client:
     """A client for this model: its provider's, or the offline model where nothing is configured."""
     return _answering(model, wire).client(wire=wire)
@@ -95,7 +100,7 @@ def error_of(error: Exception, profile: Profile) -> ModelError | None:
 
 def _answering(model: str, wire: str | None) -> Provider:
     chosen = choose(_providers, model, wire)
-    return chosen if chosen.configured(os.environ) else OFFLINE
+    return chosen if model != OFFLINE.name and chosen.configured(os.environ) else OFFLINE
 
 
 def _recognising(given: Any, wire: str | None) -> Provider:

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from sevenfold.record.decisions import Carry, Commit, Epoch, Segment, Signed
-from sevenfold.record.entries import Boundary, Clearing, Decision, Entry, Link, Said
+from sevenfold.record.decisions import Segment
+from sevenfold.record.entries import Boundary, Clearing, Link, Said
 
 Linked = Said | Boundary | Clearing
 LINKED = (Said, Boundary, Clearing)
@@ -95,6 +96,11 @@ class Chain:
         elif isinstance(entry, Boundary) and (segment := entry.about.preserved_segment):
             self.kept[uuid] = self._keep(uuid, segment)
         return bool(mates)
+
+    def locate(self, uuid: str, offset: int) -> None:
+        """A record of the tree is at ``offset``."""
+        if node := self.nodes.get(uuid):
+            self.nodes[uuid] = replace(node, offset=offset)
 
     def interject(self, seq: int, said: Said, after: str, offset: int) -> None:
         """Take in words that are part of no chain: they live as long as the record they were said after."""
@@ -301,47 +307,3 @@ class Chain:
 def _only(index: dict[str, tuple[str, ...]], keep: set[str]) -> dict[str, tuple[str, ...]]:
     pruned = {key: tuple([uuid for uuid in uuids if uuid in keep]) for key, uuids in index.items()}
     return {key: uuids for key, uuids in pruned.items() if uuids}
-
-
-Held = tuple[Boundary | Said | Decision, int]
-
-
-class Batch:
-    """The records of a compaction that is not committed yet, each with its offset.
-
-    A compaction of ours is several records in one write: until its commit is read, it did not happen. What
-    belongs to it is held back from the view. If the writer died before the commit, the next record that does
-    not belong to it discards the batch, and the conversation goes on as if there had been no attempt.
-    """
-
-    def __init__(self) -> None:
-        self.held: list[Held] = []
-        """Empty while no compaction is under way."""
-
-    def begin(self, boundary: Boundary, offset: int) -> None:
-        """A compaction begins; an earlier one that was not committed is let go."""
-        self.held = [(boundary, offset)]
-
-    def drop(self) -> None:
-        """Let go of a compaction that will not be committed any more."""
-        self.held = []
-
-    def take(self, entry: Entry, offset: int) -> list[Held] | None:
-        """None if the entry is none of ours; else what is now committed, which may be nothing yet."""
-        if not self.held:
-            return None
-        match entry:
-            case Decision(made=Commit(boundary=boundary)):
-                held, self.held = self.held, []
-                first = held[0][0]
-                return held if isinstance(first, Boundary) and first.uuid == boundary else []
-            case Decision(made=Carry() | Epoch() | Signed() as made) if made.boundary is not None:
-                self.held.append((entry, offset))
-            case Said(parent=parent) if parent in self._names():
-                self.held.append((entry, offset))
-            case _:
-                return None
-        return []
-
-    def _names(self) -> list[str]:
-        return [held.uuid for held, _ in self.held if not isinstance(held, Decision)]

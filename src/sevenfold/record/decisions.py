@@ -187,9 +187,12 @@ class Carry(Own, frozen=True, tag="carry"):
 
 
 class Commit(Own, frozen=True, tag="commit"):
-    """Ends a compaction's one write; a boundary of ours without it never happened."""
+    """Ends a compaction's one write, without which it never happened; or announces records that count only together."""
 
     boundary: str
+    """The compaction; empty in an announcement."""
+    together: list[str] = []
+    """The ids of the records that follow. If one of them is missing, because the write was cut off, none counts."""
 
 
 class Signed(Own, frozen=True, tag="signed"):

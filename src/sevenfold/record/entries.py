@@ -150,6 +150,12 @@ class Damaged(Struct, frozen=True, gc=False):
 Entry = Said | Boundary | Clearing | Decision | UnknownDecision | Link | Queued | Label | Passed | Damaged
 
 
+def name_of(entry: Entry) -> str:
+    """The id of a record; empty for one that has none."""
+    named = entry.made.id if isinstance(entry, Decision) else getattr(entry, "uuid", "")
+    return named or ""
+
+
 _ABSENT = Raw(b"null")
 
 

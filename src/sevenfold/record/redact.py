@@ -1,15 +1,18 @@
 """Masking secrets: one filter, the same everywhere, that gives the same bytes for the same text.
 
-A mask names the kind of the secret and a few digits of its hash, ``[masked github-token 3fa9]``: two places
-where the same secret stood still look the same, and nobody can tell what it was. Masking what is masked
-changes nothing. The text is walked once; a secret is looked for only where the beginning of one stands.
+A mask names the kind of the secret and a few digits of its hash, ``[masked github-token 3fa9]``: two places with the
+same secret still look the same, and what it was cannot be told. Masking what is masked changes nothing. A secret is
+looked for only where the beginning of one is, in the text as it is and as it reads without colours, invisible
+characters and percent signs.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import MappingProxyType
 
 import msgspec
@@ -17,26 +20,40 @@ from msgspec import Raw, Struct
 
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
-from sevenfold.record.secret_patterns import RULES
+from sevenfold.record.secret_patterns import CONTEXTS, FORMATS, RULES
 
 DIGITS_IN_MASK = 4
 """Hex digits of the hash that a mask shows."""
 DIGITS_OF_DIGEST = 8
 """Hex digits by which a secret is named to somebody who looks for it."""
 
-_BY_HINT = MappingProxyType({hint: rule for rule in RULES for hint in rule.hints})
+_RULES = MappingProxyType({hint: rule for rule in RULES for hint in rule.hints})
 _ENDS = "-_."
-_BEFORE_A_TOKEN = re.compile(r"[-_.](?=[A-Za-z0-9]{4}[A-Za-z0-9_.-]{12})")
+_BEFORE_A_TOKEN = re.compile(r"[-_.](?=[A-Za-z0-9][A-Za-z0-9_.-]{11})")
 """Most tokens are a name, one of these signs, and a long word. Looking for that is faster than for each name."""
-_NAMES = frozenset(hint for hint in _BY_HINT if hint[-1] in _ENDS and not _BY_HINT[hint].in_context)
+_NAMES = frozenset(hint for rule in FORMATS for hint in rule.hints if len(hint) > 2 and hint[-1] in _ENDS)
 _TAIL = min(map(len, _NAMES))
 _TAILS = frozenset(name[-_TAIL:] for name in _NAMES)
 _LENGTHS = tuple(sorted({len(name) for name in _NAMES}))
-_LITERALS = tuple(hint for hint in _BY_HINT if hint not in _NAMES)
-_WORD = re.compile("[A-Za-z0-9_]")
-_SEPARATED = re.compile(r"(?:\\[nrt]|\x1b\[[0-9;]{0,8}m)\Z")
-"""Ends in a letter, and yet a new word may begin: a line end written as text, or a colour."""
+_LITERALS = tuple(hint for rule in FORMATS for hint in rule.hints if hint not in _NAMES)
+_CONTEXTS = tuple(hint for rule in CONTEXTS for hint in rule.hints)
+_FORMAT_KINDS = frozenset(rule.kind for rule in FORMATS) | {"private-key"}
+_LOWER = MappingProxyType({ord("A") + place: ord("a") + place for place in range(26)})
+_LONGEST_BEFORE = 40
+_ENOUGH = 120
+"""Characters of a secret by which it is told from an example."""
+_WORD_BEFORE = re.compile(r"(?<!\\)[A-Za-z0-9-]")
+_DATA = re.compile("[A-Za-z0-9+/_-]")
 _LAYOUT = re.compile(r"\\[nrt]|\s")
+_COVER = re.compile(
+    # Colours and other commands to a terminal, as they are and as text
+    r"\x1b\[[0-?]{0,32}[ -/]{0,4}[@-~]|\x1b\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)"
+    r"|\\(?:x1[bB]|u001[bB]|033|e)\[[0-9;]{0,16}m"
+    # What cannot be seen
+    "|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff\U000e0000-\U000e007f]"
+    # Characters written as their numbers
+    r"|%(?P<percent>[2-6][0-9a-fA-F]|7[0-9a-eA-E])|\\u00(?P<unicode>[2-6][0-9a-fA-F]|7[0-9a-eA-E])"
+)
 
 
 class Finding(Struct, frozen=True):
@@ -49,53 +66,118 @@ class Finding(Struct, frozen=True):
 
 
 class Redacted(Struct, frozen=True):
-    """A text without its secrets, and what was found in it as it had been."""
+    """A text without its secrets, and what was found in it."""
 
     text: str
     findings: tuple[Finding, ...] = ()
 
 
 class MaskedBlocks(Struct, frozen=True):
-    """Content blocks without their secrets; each finding's place is within the text it stood in."""
+    """Content blocks without their secrets; the place of a finding is within its text."""
 
     blocks: list[Block]
     findings: tuple[Finding, ...] = ()
 
 
 def mask(text: str) -> Redacted:
-    """The text with every secret in it masked."""
-    findings = find(text)
-    if not findings:
-        return Redacted(text)
-    parts, place = [], 0
-    for found in findings:
-        parts += [text[place : found.start], label(found.kind, found.digest)]
-        place = found.end
-    return Redacted("".join([*parts, text[place:]]), tuple(findings))
+    """The text with every secret in it masked; masking it again changes nothing."""
+    everything: list[Finding] = []
+    # A mask may part what hid another secret. Every round takes some of the text away, so this ends.
+    while findings := find(text):
+        parts, place = [], 0
+        for found in findings:
+            parts += [text[place : found.start], label(found.kind, found.digest)]
+            place = found.end
+        text = "".join([*parts, text[place:]])
+        everything += findings
+    return Redacted(text, tuple(everything))
 
 
 def find(text: str) -> list[Finding]:
-    """The secrets in the text, in order; they do not overlap.
+    """The secrets in the text, in order; they do not overlap."""
+    found = _find(text)
+    if _COVER.search(text):
+        bare = Uncovered(text, _COVER, _uncover)
+        found = _apart([*found, *(bare.finding(one) for one in _find(bare.text))])
+    return found
 
-    It is walked from its end, because where a token ends may depend on one that follows it, and never the
-    other way round. So a text in which all have been masked holds no other.
-    """
-    beginnings = _beginnings(text)
-    keys = _keys(text, beginnings)
-    found = list(keys)
-    limit = len(text)
-    for start, hint in reversed(beginnings):
-        while keys and start < keys[-1].start:
-            limit = min(limit, keys.pop().start)
-        if (not keys or keys[-1].end <= start) and (one := _at(text, start, hint, limit)):
-            found.append(one)
-            limit = one.start
-    return sorted(found, key=lambda one: one.start)
+
+class Uncovered:
+    """A text with some parts of it replaced, and where each place in it was before."""
+
+    def __init__(
+        self, text: str, pattern: re.Pattern[str], meaning: Callable[[re.Match[str]], str]
+    ) -> None:
+        self._covered, self._pattern = text, pattern
+        parts: list[str] = []
+        self._here, self._there = [0], [0]
+        length = end = 0
+        for part in pattern.finditer(text):
+            plain = text[end : part.start()]
+            parts += [plain, meaning(part)]
+            length += len(plain) + len(parts[-1])
+            end = part.end()
+            self._here.append(length)
+            self._there.append(end)
+        self.text = "".join([*parts, text[end:]])
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Where a stretch of the new text, which is not empty, was in the old."""
+        last = self._place(end - 1)
+        covered = self._pattern.match(self._covered, last)
+        return self._place(start), covered.end() if covered else last + 1
+
+    def finding(self, one: Finding) -> Finding:
+        """A finding of the new text in the old."""
+        return Finding(one.kind, one.digest, *self.span(one.start, one.end))
+
+    def _place(self, at: int) -> int:
+        mark = bisect_right(self._here, at) - 1
+        return self._there[mark] + at - self._here[mark]
+
+
+def _uncover(cover: re.Match[str]) -> str:
+    number = cover["percent"] or cover["unicode"]
+    return chr(int(number, 16)) if number else ""
+
+
+def _find(text: str) -> list[Finding]:
+    """The secrets in a text as it is."""
+    lower = text.lower()
+    if len(lower) != len(text):
+        lower = text.translate(_LOWER)
+    places = [*_names(text), *_places(text, _LITERALS), *_places(lower, _CONTEXTS)]
+    found = _apart([one for start, hint in places if (one := _at(text, start, hint))])
+    return [Finding(one.kind, digest(text[one.start : one.end]), one.start, one.end) for one in found]
+
+
+def _apart(found: Sequence[Finding]) -> list[Finding]:
+    """Those of the findings that do not overlap: formats before contexts, and of either the longer one."""
+    formats = _longest(one for one in found if one.kind in _FORMAT_KINDS)
+    ends = [0, *(one.end for one in formats), sys.maxsize]
+    starts = [*(one.start for one in formats), sys.maxsize]
+    others = _longest(one for one in found if one.kind not in _FORMAT_KINDS)
+    free = [
+        one
+        for one in others
+        if ends[at := bisect_right(ends, one.start) - 1] <= one.start and one.end <= starts[at]
+    ]
+    return sorted([*formats, *free], key=lambda one: one.start)
+
+
+def _longest(found: Iterable[Finding]) -> list[Finding]:
+    kept: list[Finding] = []
+    for one in sorted(found, key=lambda one: (one.start, -one.end)):
+        if not kept or kept[-1].end <= one.start:
+            kept.append(one)
+        elif one.end - one.start > kept[-1].end - kept[-1].start:
+            kept[-1] = one
+    return kept
 
 
 def digest(secret: str) -> str:
-    """The name of a secret. Line breaks, also such as are written as text, make no difference to it."""
-    essence = _LAYOUT.sub("", secret).encode(errors="surrogatepass")
+    """The name of a secret. Line breaks, also such as are written as text, and colours make no difference to it."""
+    essence = _LAYOUT.sub("", _COVER.sub(_uncover, secret)).encode(errors="surrogatepass")
     return hashlib.sha256(essence).hexdigest()[:DIGITS_OF_DIGEST]
 
 
@@ -118,49 +200,43 @@ def mask_blocks(content: Sequence[Block]) -> MaskedBlocks:
     return MaskedBlocks(masked, tuple(findings))
 
 
-def _beginnings(text: str) -> list[tuple[int, str]]:
-    """Where secrets may begin, in order, and how."""
-    found = []
-    for hint in _LITERALS:
-        place = text.find(hint)
-        while place >= 0:
-            found.append((place, hint))
-            place = text.find(hint, place + len(hint))
+def _names(text: str) -> Iterator[tuple[int, str]]:
+    """Where a name begins that ends in a sign and is followed by a long word."""
     for sign in _BEFORE_A_TOKEN.finditer(text):
         end = sign.end()
         if text[end - _TAIL : end] in _TAILS:
-            names = [(end - length, text[end - length : end]) for length in _LENGTHS if length <= end]
-            found += [(start, name) for start, name in names if name in _NAMES]
-    return sorted(found)
+            for length in _LENGTHS:
+                if length <= end and (name := text[end - length : end]) in _NAMES:
+                    yield end - length, name
 
 
-def _keys(text: str, beginnings: list[tuple[int, str]]) -> list[Finding]:
-    """Secrets of many lines, from the start on: whatever looks like another inside one is part of it."""
-    keys: list[Finding] = []
-    for start, hint in beginnings:
-        if _BY_HINT[hint].many_lines and (not keys or keys[-1].end <= start):
-            one = _at(text, start, hint, len(text))
-            keys += [one] if one else []
-    return keys
+def _places(text: str, hints: Sequence[str]) -> Iterator[tuple[int, str]]:
+    for hint in hints:
+        place = text.find(hint)
+        while place >= 0:
+            yield place, hint
+            place = text.find(hint, place + len(hint))
 
 
-def _at(text: str, start: int, hint: str, limit: int) -> Finding | None:
-    """The secret that begins here and ends before ``limit``."""
-    rule = _BY_HINT[hint]
-    if not (rule.in_context or rule.many_lines or _begins_word(text, start)):
-        return None
-    rest = rule.rest.match(text, start + len(hint), limit)
+def _at(text: str, start: int, hint: str) -> Finding | None:
+    """The secret whose hint is here; its digest is left for later."""
+    rule = _RULES[hint]
+    rest = rule.rest.match(text, start + len(hint))
     if rest is None:
         return None
-    first, end = rest.span("secret") if "secret" in rule.rest.groupindex else (start, rest.end())
-    secret = text[first:end]
-    return Finding(rule.kind, digest(secret), first, end) if rule.is_real(secret) else None
-
-
-def _begins_word(text: str, place: int) -> bool:
-    if place == 0 or not _WORD.match(text, place - 1):
-        return True
-    return _SEPARATED.search(text, max(0, place - 12), place) is not None
+    inside = (rule.begins_word or rule.at_edge) and start and _WORD_BEFORE.match(text, start - 1)
+    if inside and (rule.begins_word or _DATA.match(text, rest.end())):
+        return None
+    first, end = start, rest.end()
+    if rule.before is not None:
+        preceding = rule.before.search(text, max(0, start - _LONGEST_BEFORE), start)
+        if preceding is None:
+            return None
+        first = preceding.start()
+    elif rule.in_context and not rule.many_lines:
+        first, end = rest.span("secret")
+    looked_at = end if rule.many_lines else min(end, first + _ENOUGH)
+    return Finding(rule.kind, "", first, end) if rule.is_real(text[first:looked_at]) else None
 
 
 _fields = msgspec.json.Decoder(dict[str, Raw])

@@ -11,7 +11,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from sevenfold.record import ledger
-from sevenfold.record.chain import LINKED, Batch, Chain, Linked
+from sevenfold.record.batch import Batch
+from sevenfold.record.chain import LINKED, Chain, Linked
 from sevenfold.record.decisions import (
     Billed,
     Carry,
@@ -34,6 +35,7 @@ from sevenfold.record.entries import (
     Link,
     Said,
     UnknownDecision,
+    name_of,
 )
 from sevenfold.record.layout import Anchor, Item, Layout, Measured
 from sevenfold.record.ledger import Effects, Fate, Ledger
@@ -183,6 +185,10 @@ class View:
         offsets = [nodes[item.said.uuid].offset for item in kept]
         return min(offsets, default=-1) if -1 not in offsets else None
 
+    def locate(self, entry: Entry, offset: int) -> None:
+        """A record that was taken in before it was written is at ``offset``."""
+        self._chain.locate(name_of(entry), offset)
+
     def begins_round(self, uuid: str) -> bool:
         """Can the view be cut in front of this record without tearing an answer or its results apart?"""
         place = self.layout.index.get(uuid)
@@ -235,22 +241,22 @@ class View:
                 return None
             if entry.uuid in self._chain.nodes or entry.uuid in self._chain.links:
                 return None  # a copy of a record
-        if not self._batch.held:
+        if not self._batch.open:
             return self._hear(entry, offset) if isinstance(entry, Said) else self._take(entry, offset)
         committed = self._batch.take(entry, offset)
         if committed is None:
             return self._take(entry, offset)
-        compaction = ""
+        compaction, measured = "", None
         for held, place in committed:
             self._seq += 1
             if isinstance(held, Boundary):
                 compaction = held.uuid
                 self._compact(held, place)
                 continue
-            if isinstance(held, Said):
+            if compaction and isinstance(held, Said):
                 self._products[held.uuid] = compaction
-            self._take(held, place)
-        return None
+            measured = self._take(held, place) or measured
+        return measured
 
     def _take(self, entry: Entry, offset: int) -> Measured | None:
         match entry:
@@ -308,6 +314,9 @@ class View:
 
     def _decide(self, made: OwnDecision) -> None:
         match made:
+            case Commit(together=names) if names:
+                self._batch.announce(names)
+                return
             case Request() | Billed() | Commit():
                 return
             case Carry():

@@ -241,7 +241,7 @@ class Session:
 
     def listen(self, listener: Listener) -> None:
         """Call ``listener`` with every event from now on; it may veto what is proposed."""
-        self.conversation.listen(listener)
+        self.conversation.events.listen(listener)
 
     def recall(
         self, query: str, *, kind: str | None = None, most: int = 10, by: str | None = None

@@ -289,7 +289,7 @@ class McpUpdater:
         conversation.wanted = replace(conversation.wanted, settings=settings)
         conversation.open_epoch("settings")
         # Reasoning is not bound to how a provider shortens what reaches the model.
-        conversation.vouch()
+        conversation.vouched = True
 
     def _instruct(self, news: Mapping[str, str]) -> None:
         """Show instructions that came late: in the prompt if the conversation is empty, else as a note in it."""

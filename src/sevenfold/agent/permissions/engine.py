@@ -46,30 +46,76 @@ from sevenfold.errors import InputError
 Mode = Literal["ask", "accept_edits", "plan", "autonomous"]
 _CHANGE_FOLDER = frozenset({"cd", "pushd", "popd"})
 _GUARDED = (
-    # agents
-    names(".sevenfold .claude .agents .codex .cursor .mcp.json")
-    # version control, and what it sets off
+    # agents: their settings, and the instructions they follow
+    names(
+        ".sevenfold .claude .agents .codex .cursor .gemini .windsurf .roo .opencode .kilocode .continue .kiro"
+    )
     | names(
-        ".git .gitconfig .gitmodules .config/git .husky .pre-commit-config.yaml .pre-commit-config.yml lefthook.yml"
+        ".amazonq .junie .trae .augment .aider.conf.yml .mcp.json opencode.json agents.md agents.override.md"
+    )
+    | names(
+        "claude.md claude.local.md gemini.md .cursorrules .windsurfrules .clinerules .roorules .roomodes"
+    )
+    | names(".github/copilot-instructions.md .github/instructions .github/prompts .github/agents")
+    # version control, and what it sets off
+    | names(".git .gitconfig .gitmodules .config/git .githooks .hg .hgrc .svn .jj .husky .overcommit.yml")
+    | names(
+        ".pre-commit-config.yaml .pre-commit-config.yml lefthook.yml lefthook.yaml lefthook.toml lefthook.json"
+    )
+    | names(
+        ".lefthook .lefthook.yml .lefthook.yaml lefthook-local.yml lefthook-local.yaml .lefthook-local.yml"
     )
     # where others build and deploy
     | names(".github/workflows .github/actions .gitlab-ci.yml .circleci .devcontainer .devcontainer.json")
-    # shells and sessions
-    | names(".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .inputrc .envrc")
-    | names(".zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .cshrc .tcshrc .login .config/fish")
     | names(
-        ".xinitrc .xprofile .xsession .xsessionrc .config/autostart .config/systemd library/launchagents"
+        ".forgejo .gitea .buildkite .travis.yml jenkinsfile azure-pipelines.yml azure-pipelines.yaml .teamcity"
     )
-    | names("crontab .crontab cron.d .local/bin")
+    | names("bitbucket-pipelines.yml .drone.yml .woodpecker .woodpecker.yml .woodpecker.yaml appveyor.yml")
+    | names(".appveyor.yml .semaphore .builds .build.yml cloudbuild.yaml .cirrus.yml")
+    # shells and sessions
+    | names(
+        ".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .bash_completion .profile .inputrc .envrc"
+    )
+    | names(
+        ".zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .cshrc .tcshrc .login .config/fish .config/direnv"
+    )
+    | names(
+        ".xinitrc .xprofile .xsession .xsessionrc .config/autostart .config/systemd .config/environment.d"
+    )
+    | names(".pam_environment library/launchagents crontab .crontab cron.d .local/bin .tmux.conf .screenrc")
+    | names(
+        ".mise .mise.toml .mise.local.toml mise.toml mise.local.toml .config/mise .tool-versions .curlrc .wgetrc"
+    )
     # editors and debuggers
-    | names(".vscode .idea .vim .vimrc .exrc .config/nvim .emacs .emacs.d .gdbinit .lldbinit .pdbrc")
+    | names(
+        ".vscode .idea .run .fleet .zed .helix .vim .vimrc .gvimrc .nvim .nvimrc .nvim.lua .exrc .config/nvim"
+    )
+    | names(
+        ".lvimrc .kakrc .emacs .emacs.d .dir-locals.el .dir-locals-2.el .gdbinit .lldbinit .pdbrc .pdbrc.py"
+    )
+    # languages: what they load before any program
+    | names(
+        ".rprofile .renviron .irbrc .pryrc .psqlrc .sqliterc .ipython .jupyter sitecustomize.py usercustomize.py"
+    )
+    | names(
+        ".venv/bin .venv/lib .venv/lib64 .venv/scripts .venv/pyvenv.cfg venv/bin venv/lib venv/lib64 venv/scripts"
+    )
     # package managers
-    | names(".npmrc .yarnrc .yarnrc.yml .pypirc pip.conf .config/pip .cargo .bundle .gemrc .m2")
+    | names(
+        ".npmrc .pnpmfile.cjs .pnpmfile.mjs .yarnrc .yarnrc.yml .yarn/releases .yarn/plugins node_modules/.bin"
+    )
+    | names(
+        ".pypirc pip.conf .config/pip .cargo rust-toolchain rust-toolchain.toml .bundle .gemrc .m2 .mvn"
+    )
+    | names("gradle/wrapper .gradle .bazelrc bunfig.toml .terraformrc .terraform.d")
     # keys and passwords
     | names(".ssh .gnupg .netrc _netrc .git-credentials .aws .azure .kube .docker .config/gcloud")
 )
 """Names of files that decide what runs later, and as whom: a tool that may write them needs no permission any more.
 They are guarded in any folder and in any case."""
+_GUARDED_ENDINGS = (".code-workspace", ".sublime-project", ".pth")
+_HEAD = "head"
+"""Without a file of this name git takes no folder for a repository, whose settings may run anything."""
 
 
 class PermissionDecision(Struct, frozen=True):
@@ -142,7 +188,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
 
     def _by_rule(self, request: PermissionRequest) -> PermissionDecision | None:
         # A broad rule cannot have meant what is guarded, unless it names it.
-        guard = self._guard(request.subject).casefold() if request.action == "write" else ""
+        guard = self._guard(request, request.subject).casefold() if request.action == "write" else ""
         allowing = (one for one in self.rules.allow if guard in one.pattern.casefold())
         rule = next((one for one in allowing if one.allows(request, self._scope)), None)
         return PermissionDecision("allow", f"Rule {rule} allows this.", str(rule)) if rule else None
@@ -151,13 +197,14 @@ class Permissions(Struct, frozen=True, kw_only=True):
         """Every command of a line must be allowed; a line that is not plain only by a rule with that very line."""
         rules = [rule for rule in self.rules.allow if rule.concerns(request)]
         for rule in rules:
-            if rule.pattern == request.subject.strip() or (not rule.pattern and not self._unsure(line)):
+            unlimited = not rule.pattern and not self._hidden(request, line)
+            if rule.pattern == request.subject.strip() or unlimited:
                 return PermissionDecision("allow", f"Rule {rule} allows this.", str(rule))
-        if not line.plain or not line.commands or self._unsure(line):
+        if not line.plain or not line.commands or request.unseen or self._hidden(request, line):
             return None
         used, looking = [], not _changes_folder(line)
         for command in line.commands:
-            matching = next((one for one in rules if one.allows_command(command)), None)
+            matching = next((one for one in rules if one.allows_command(command, request.outside)), None)
             if matching is None and not (looking and self._only_looks(command, request)):
                 return None
             used += [str(matching)] if matching else []
@@ -167,16 +214,20 @@ class Permissions(Struct, frozen=True, kw_only=True):
 
     def _only_looks(self, command: SimpleCommand, request: PermissionRequest) -> bool:
         words = command.words
-        if command.assigns or command.writes or not command.literal or request.outside or not words:
+        if command.assigns or command.writes or not command.literal or not words:
+            return False
+        if request.outside or request.unseen:
             return False
         if shows_files(words) and self._has_rules(PermissionRequest("Read", "read")):
             # One that goes through folders may come upon a file that must not be read.
             return False
         return is_read_only(words)
 
-    def _unsure(self, line: ShellLine) -> bool:
-        """Whether there are rules about commands, and this line does not show all it runs."""
-        return hidden_part(line) != "" and self._has_rules(PermissionRequest("Shell", "run"))
+    def _hidden(self, request: PermissionRequest, line: ShellLine) -> str:
+        """What a line does not show of what it does, if there are rules about that; empty if it shows all."""
+        if request.unseen and (self.rules.deny or self.rules.ask):
+            return "which files it uses"
+        return hidden_part(line) if self._has_rules(PermissionRequest("Shell", "run")) else ""
 
     def _has_rules(self, request: PermissionRequest) -> bool:
         """Whether any rules deny such requests or ask about them."""
@@ -222,9 +273,9 @@ class Permissions(Struct, frozen=True, kw_only=True):
                 request,
                 f"Commands require approval in this mode{f'; this one has {line.why}' if line.why else ''}.",
             )
-        if self._unsure(line):
-            return self._ask(request, f"The command hides part of what it runs ({hidden_part(line)}).")
-        if guarded := next(filter(self._guard, request.writes), None):
+        if hidden := self._hidden(request, line):
+            return self._ask(request, f"The command hides part of what it does ({hidden}).")
+        if guarded := next((path for path in request.writes if self._guard(request, path)), None):
             return self._ask(request, f"It writes {guarded}, which can change what runs later.")
         return PermissionDecision("allow", "Commands need no approval in this mode.")
 
@@ -233,7 +284,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
             return PermissionDecision("allow", "It is the plan.")
         if not self._inside(request.subject):
             return self._ask(request, self._outside(request))
-        if self._guard(request.subject):
+        if self._guard(request, request.subject):
             return self._ask(request, f"{request.subject} can change what runs later, or as which user.")
         if self.mode in ("accept_edits", "autonomous"):
             return PermissionDecision("allow", "Files in the workspace may be changed in this mode.")
@@ -243,7 +294,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
         return f"{request.subject} is outside the workspace {self.workspace}."
 
     def _ask(self, request: PermissionRequest, why: str) -> PermissionDecision:
-        guard = self._guard(request.subject) if request.action == "write" else ""
+        guard = self._guard(request, request.subject) if request.action == "write" else ""
         if guard in self.guarded:
             return PermissionDecision("ask", why)
         return PermissionDecision(
@@ -254,7 +305,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
         folders = (self.workspace, *self.roots, *further)
         return any(PurePosixPath(path).is_relative_to(folder) for folder in folders)
 
-    def _guard(self, path: str) -> str:
+    def _guard(self, request: PermissionRequest, path: str) -> str:
         """The name a file is guarded by, or the one of ``guarded`` it lies in; empty if it is not guarded.
 
         Only what lies below the innermost root counts: work may be done inside such a folder too.
@@ -266,7 +317,11 @@ class Permissions(Struct, frozen=True, kw_only=True):
                 return folder
         beneath = [part.casefold() for part in file.parts[len(PurePosixPath(around).parts) :]]
         candidates = (*beneath, *map("/".join, pairwise(beneath)))
-        return next((name for name in candidates if name in _GUARDED), "").partition("/")[0]
+        found = next((name for name in candidates if name in _GUARDED), "").partition("/")[0]
+        name = file.name.casefold()
+        if found or name == _HEAD or path in request.in_repository:
+            return found or name
+        return next((ending for ending in _GUARDED_ENDINGS if name.endswith(ending)), "")
 
 
 def _changes_folder(line: ShellLine) -> bool:

@@ -21,13 +21,18 @@ from sevenfold.agent.permissions.shell import ShellLine, names, parse, unquoted
 _EXPANSION = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 _SEPARATOR = re.compile(r"[=:,@{}]")
 _PATTERN = re.compile(r"[*?\[]")
+_WEB = re.compile(r"(?:https?|wss?|ssh|git):\Z")
 _TARGET = re.compile(r">[>|&]?\s*([^\s;&|<>()`]+)")
-_CHANGE_FOLDER = names("cd pushd")
+_ENTERS = names("cd pushd")
+_MOVES = _ENTERS | names("popd builtin command eval")
+"""Commands that may change the folder for those after them."""
 _WRITE_FILES = names("cp dd install ln mv rsync tee touch truncate")
 """Commands whose words are the files they write or move away."""
 _MOST_FOLDERS = 8
 _MOST_PIECES = 32
 _MOST_NAMES = 10_000
+_MOST_LOOKS = 20_000
+"""Paths that are looked at for one line, so that none takes long."""
 _LONGEST = 4_096
 
 
@@ -39,44 +44,99 @@ class NamedFiles(Struct, frozen=True):
     existing: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
     """Files it is seen to write, whether they exist or not."""
+    unseen: bool = False
+    """There may be others: it names too many, or goes to folders that are not known."""
+
+
+class _Looks:
+    """Resolves paths, up to a number of them."""
+
+    def __init__(self) -> None:
+        self.left = _MOST_LOOKS
+
+    def real(self, path: str, folders: list[str]) -> list[str]:
+        """Where a path leads from each folder; nowhere when too many were looked at."""
+        self.left -= len(folders)
+        try:
+            return [os.path.realpath(_from(folder, path)) for folder in folders] if self.left > 0 else []
+        except ValueError:
+            return []
+
+    def existing(self, path: str, folders: list[str]) -> Iterator[str]:
+        """The files a path means, by every name they have."""
+        for folder in folders if self.left > 0 else ():
+            whole = _from(folder, path)
+            parent, _, name = whole.rpartition("/")
+            if _PATTERN.search(name) and not _PATTERN.search(parent):
+                found = [f"{parent}/{one}" for one in self._entries(parent) if fnmatchcase(one, name)]
+            else:
+                self.left -= 1
+                found = [whole] if _exists(whole) else []
+            for one in found:
+                yield os.path.normpath(one)
+                yield from self.real(one, [folder])
+
+    def _entries(self, folder: str) -> list[str]:
+        try:
+            found = [one.name for one in islice(Path(folder or "/").iterdir(), _MOST_NAMES)]
+        except (OSError, ValueError):
+            return []
+        self.left -= len(found) if len(found) < _MOST_NAMES else _MOST_LOOKS
+        return found
 
 
 def named_files(
     command: str, cwd: str, environ: Mapping[str, str], inside: Callable[[str], bool]
 ) -> NamedFiles:
     """The files a command line names, seen from ``cwd``; ``inside`` says which paths lie in the workspace."""
-    line = parse(command)
-    folders = _folders(line, cwd)
-    words = dict.fromkeys(
-        word
-        for one in line.commands
-        for word in (*one.words, *one.reads, *one.writes)
-        if len(word) <= _LONGEST
-    )
+    line, looks = parse(command), _Looks()
+    folders, known = _folders(line, cwd, looks)
+    words = dict.fromkeys(word for one in line.commands for word in (*one.words, *one.reads, *one.writes))
     environ = {**environ, "PWD": cwd}
-    full = {word: _expanded(word, environ) for word in words}
-    outside = (
-        word
-        for word in words
-        if any(not inside(real) for path in _values(full[word]) for real in _real(path, folders[:1]))
-    )
-    existing = (one for word in words for path in _pieces(full[word]) for one in _existing(path, folders))
+    outside, existing = [], []
+    for word in words:
+        pieces = [] if _is_long(word) else _pieces(_expanded(word, environ))
+        found = [one for path in pieces for one in looks.existing(path, folders)]
+        existing += found
+        leads = (real for path in pieces for real in looks.real(path, folders))
+        if not pieces or not all(map(inside, leads)) or not all(map(inside, found)):
+            outside.append(word)
     written = (
         one
         for word in _targets(line, command)
         for path in _pieces(_expanded(word, environ))
-        for one in _real(path, folders)
+        for one in looks.real(path, folders)
     )
-    return NamedFiles(tuple(outside), tuple(dict.fromkeys(existing)), tuple(dict.fromkeys(written)))
+    seen = tuple(dict.fromkeys(existing)), tuple(dict.fromkeys(written))
+    return NamedFiles(tuple(outside), *seen, unseen=looks.left <= 0 or not known)
 
 
-def _folders(line: ShellLine, cwd: str) -> list[str]:
-    """The working directory, and those the line changes to."""
-    folders = [cwd]
-    for command in line.commands:
-        if command.words and command.words[0] in _CHANGE_FOLDER:
-            folders += [real for word in command.words[1:] for real in _real(word, folders[-1:])]
-    return folders[:_MOST_FOLDERS]
+def in_repository(path: str) -> bool:
+    """Whether a path lies in a folder that git may take for a repository, and whose ``config`` it then obeys.
+
+    That needs no name: a folder with ``HEAD``, ``objects`` and ``refs`` is one, and the last two are easily added.
+    """
+    try:
+        return any((folder / "HEAD").is_file() for folder in Path(path).parents)
+    except OSError:
+        return False
+
+
+def _folders(line: ShellLine, cwd: str, looks: _Looks) -> tuple[list[str], bool]:
+    """The working directory and those the line changes to, and whether these are all."""
+    folders, known = [cwd], True
+    for command in line.commands[:-1] if line.plain else line.commands:
+        words = command.words
+        while not line.plain and words and words[0] not in _MOVES:
+            words = words[1:]
+        if not words or words[0] not in _MOVES:
+            continue
+        named = [word for word in words[1:] if not word.startswith("-")]
+        known = known and words[0] in _ENTERS and command.literal and bool(named) and "-" not in words
+        if len(folders) + len(named) > _MOST_FOLDERS:
+            return folders, False
+        folders += [real for word in named for real in looks.real(word, folders[-1:])]
+    return folders, known
 
 
 def _targets(line: ShellLine, command: str) -> Iterator[str]:
@@ -89,15 +149,15 @@ def _targets(line: ShellLine, command: str) -> Iterator[str]:
             yield from simple.words[1:]
 
 
+def _is_long(word: str) -> bool:
+    """Whether a word is empty, or could hold a path that is not looked at."""
+    options = word.startswith("-") and not word.startswith("--") and len(word) > _MOST_PIECES
+    return not 0 < len(word) <= _LONGEST or options or len(_SEPARATOR.findall(word)) > _MOST_PIECES
+
+
 def _expanded(word: str, environ: Mapping[str, str]) -> str:
     """The word with the variables that are known."""
     return _EXPANSION.sub(lambda found: environ.get(found[1] or found[2], found[0]), word)
-
-
-def _values(word: str) -> list[str]:
-    """A word, and what it may hold behind an option's name."""
-    found = {word, word.partition("=")[2], word[2:] if word.startswith("-") else ""} - {""}
-    return list(map(_from_home, found))
 
 
 def _pieces(word: str) -> list[str]:
@@ -105,8 +165,9 @@ def _pieces(word: str) -> list[str]:
     pieces = {word: None, _SEPARATOR.split(word, maxsplit=1)[0]: None}
     for found in islice(_SEPARATOR.finditer(word), _MOST_PIECES):
         rest = word[found.end() :]
-        pieces |= {rest: None, _SEPARATOR.split(rest, maxsplit=1)[0]: None}
-    if word.startswith("-"):
+        if not (rest.startswith("//") and _WEB.search(word, 0, found.end())):
+            pieces |= {rest: None, _SEPARATOR.split(rest, maxsplit=1)[0]: None}
+    if word.startswith("-") and not word.startswith("--"):
         pieces |= {word[start:]: None for start in range(2, min(len(word), _MOST_PIECES))}
     return [_from_home(piece) for piece in pieces if piece]
 
@@ -118,27 +179,6 @@ def _from_home(path: str) -> str:
         return path
 
 
-def _existing(path: str, folders: list[str]) -> Iterator[str]:
-    """The files a path means, by every name they have."""
-    for folder in folders:
-        whole = _from(folder, path)
-        parent, _, name = whole.rpartition("/")
-        if _PATTERN.search(name) and not _PATTERN.search(parent):
-            found = [f"{parent}/{one}" for one in _entries(parent) if fnmatchcase(one, name)]
-        else:
-            found = [whole] if _exists(whole) else []
-        for one in found:
-            yield os.path.normpath(one)
-            yield from _real(one, [folder])
-
-
-def _entries(folder: str) -> list[str]:
-    try:
-        return [one.name for one in islice(Path(folder or "/").iterdir(), _MOST_NAMES)]
-    except (OSError, ValueError):
-        return []
-
-
 def _from(folder: str, path: str) -> str:
     return path if path.startswith("/") else f"{folder}/{path}"
 
@@ -148,10 +188,3 @@ def _exists(path: str) -> bool:
         return os.path.lexists(path)
     except ValueError:
         return False
-
-
-def _real(path: str, folders: list[str]) -> list[str]:
-    try:
-        return [os.path.realpath(_from(folder, path)) for folder in folders]
-    except ValueError:
-        return []

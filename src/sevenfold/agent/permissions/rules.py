@@ -26,7 +26,15 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.agent.permissions.shell import CommandText, SimpleCommand, names, parse
+from sevenfold.agent.permissions.shell import (
+    CommandText,
+    SimpleCommand,
+    is_interpreter,
+    is_read_only,
+    names,
+    obeys_input,
+    parse,
+)
 from sevenfold.agent.tools.globs import Glob
 from sevenfold.errors import InputError
 
@@ -43,6 +51,11 @@ _DANGEROUS = {
     "git": names(
         "--contents --exec --ext-diff --no-index --open-files-in-pager --output --receive-pack --upload-pack"
     ),
+    "npm": names(
+        "--browser --editor --git --globalconfig --node-options --prefix --script-shell --shell --userconfig --viewer"
+    ),
+    "pip": names("--log --log-file --local-log --python"),
+    "ruff": names("-o --output-file"),
 }
 """Options with which a harmless subcommand runs anything, or reads and writes files anywhere."""
 _HARMLESS = {
@@ -72,10 +85,14 @@ class PermissionRequest(Struct, frozen=True):
     """The path as the model named it, links and all, if that differs."""
     outside: tuple[str, ...] = ()
     """For a command line: words that lead out of the workspace."""
+    unseen: bool = False
+    """For a command line: which files it names could not be worked out."""
     paths: tuple[str, ...] = ()
     """For a command line: the files its words name, as named and with links resolved."""
     writes: tuple[str, ...] = ()
     """For a command line: the files it is seen to write, likewise."""
+    in_repository: tuple[str, ...] = ()
+    """Which of the files to be written lie in a folder that git takes for a repository."""
 
     @property
     def deed(self) -> Action:
@@ -152,16 +169,23 @@ class PermissionRule(Struct, frozen=True):
             return request.subject.strip() == self.pattern or any(map(self._matches_within, runs))
         return _star(self.pattern).fullmatch(request.subject) is not None
 
-    def allows_command(self, command: SimpleCommand) -> bool:
-        """Whether it matches this command; never one that sets variables or writes files."""
+    def allows_command(self, command: SimpleCommand, outside: Collection[str] = ()) -> bool:
+        """Whether it matches this command; never one that sets variables or writes files.
+
+        A rule about a beginning says nothing about words that lead ``outside`` the workspace or may expand to anything,
+        and one about a single command nothing about what is piped into it, if that could give it orders.
+        """
         if command.assigns or command.writes or not command.words:
             return False
         if not self.pattern:
             return True
         if "*" not in self.pattern:
-            return command.text == self.pattern or _same(command, self.pattern)
+            return not obeys_input(command) and _same(command, self.pattern)
         begun = tuple(self.pattern.removesuffix(":*").partition("*")[0].split())
-        if " " in command.words[0] or _has_dangerous_option(command.words, len(begun)):
+        rest = command.words[len(begun) :]
+        if " " in command.words[0] or not command.settled or not set(outside).isdisjoint(rest):
+            return False
+        if _has_dangerous_option(command.words[0], rest):
             return False
         if self.pattern.endswith(":*"):
             return command.words[: len(begun)] == begun
@@ -267,9 +291,12 @@ def suggest_rules(request: PermissionRequest, workspace: str, *, guarded: bool =
 
 
 def _for_line(request: PermissionRequest) -> tuple[str, ...]:
+    """A rule for each command, or one for the very line where only the whole of it says what is done."""
     text, line = request.subject.strip(), parse(request.subject)
-    if not line.plain or any(command.assigns or command.writes for command in line.commands):
-        # A line that is not plain is allowed word for word or not at all.
+    if any(map(is_interpreter, line.commands)):
+        return ()
+    depends = any(one.fed and one.words and not is_read_only(one.words) for one in line.commands)
+    if not line.plain or depends or any(command.assigns or command.writes for command in line.commands):
         return () if "*" in text or not text else (f"Shell({text})",)
     rules = [_for_command(command, request.outside) for command in line.commands if command.words]
     return tuple(dict.fromkeys(rules)) if all(rules) else ()
@@ -278,9 +305,9 @@ def _for_line(request: PermissionRequest) -> tuple[str, ...]:
 def _for_command(command: SimpleCommand, outside: tuple[str, ...]) -> str:
     """A rule for one command; none for words that would mean more in a rule than in the line."""
     program, *others = command.words
-    if command.literal and not command.reads and not set(outside) & set(others):
+    if command.literal and not command.reads:
         rule = PermissionRule("Shell", " ".join((program, *others[:1])) + ":*")
-        if set(others[:1]) & _HARMLESS.get(program, frozenset()) and rule.allows_command(command):
+        if set(others[:1]) & _HARMLESS.get(program, frozenset()) and rule.allows_command(command, outside):
             return str(rule)
     return "" if "*" in command.text else f"Shell({command.text})"
 
@@ -308,12 +335,19 @@ def _star(pattern: str) -> re.Pattern[str]:
 def _same(command: SimpleCommand, pattern: str) -> bool:
     """Whether the pattern is this command but for the way it is written."""
     meant = parse(pattern)
-    bare = [replace(one, text="", feeds=False) for one in (command, *meant.commands)]
+    bare = [replace(one, text="", fed=False) for one in (command, *meant.commands)]
     return meant.plain and bare[1:] == bare[:1]
 
 
-def _has_dangerous_option(words: tuple[str, ...], named: int) -> bool:
-    """Whether options follow the words a rule names that it cannot have meant, or abbreviations of such options."""
-    options = _DANGEROUS.get(words[0], frozenset())
-    given = (word.partition("=")[0] for word in words[named:] if word.startswith("--") and word != "--")
-    return any(option.startswith(one) for one in given for option in options)
+def _has_dangerous_option(program: str, words: Iterable[str]) -> bool:
+    """Whether there are options a rule about a subcommand cannot have meant, or abbreviations of such options."""
+    options = _DANGEROUS.get(program, frozenset())
+    letters = {option[1] for option in options if option[1] != "-"}
+    for word in words:
+        given = word.partition("=")[0]
+        if word.startswith("--"):
+            if given != "--" and any(option.startswith(given) for option in options):
+                return True
+        elif word.startswith("-") and letters & set(given):
+            return True
+    return False

@@ -1,17 +1,23 @@
 """What a line of shell runs, what it may be hiding, and which commands only look.
 
 A *plain* line is a list of simple commands joined by ``;``, ``&``, ``&&``, ``||``, ``|`` or line ends, whose words are
-all there to be seen. Substitutions, groups, here-documents, arithmetic and anything not understood make a line not
-plain: then no rule about its beginning says anything about the whole of it. The splitting follows bash; where the two
-could differ the line is not plain.
+all there to be seen. Two readers must agree on that: the grammar of bash, of which a few shapes are accepted, and a
+pattern of what such a line may hold. Substitutions, groups, here-documents, arithmetic and whatever else either of them
+does not know make a line not plain: then no rule about its beginning says anything about the whole of it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache, lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
 
 
 def names(text: str) -> frozenset[str]:
@@ -21,11 +27,36 @@ def names(text: str) -> frozenset[str]:
 
 # -- parsing -------------------------------------------------------------------------------------
 
-_OPERATORS = ("&&", "||", "|&", ";", "|", "&", "\n")
-_BLANK = " \t"
-_REDIRECTION = re.compile(r"([0-9]{0,3})(&>>|&>|>>|>\||>&|<>|<&|>|<)")
-_NAME = re.compile(r"\$(?:\w+|\{\w+\}|[?#@*!$-])")
+_LONGEST = 20_000
+"""Bytes given to the grammar: on lines it does not understand, its time grows with the square of their length."""
+_SHAPES = names(
+    "program list pipeline redirected_statement command command_name file_redirect variable_assignments"
+)
+"""Nodes of the grammar that are understood by their parts."""
+_WORDS = names("word number string raw_string concatenation simple_expansion expansion variable_assignment")
+_JOINTS = names("; & && || | |&") | {"\n"}
+_REDIRECTIONS = names("> >> < >| &> &>> >& <&")
+_PARTS = _WORDS | _JOINTS | _REDIRECTIONS | names(">&- <&- comment file_descriptor")
+_VARIABLE = r"\$(?:[A-Za-z0-9_]+|\{[A-Za-z0-9_]+\}|[?\#@*!$-])"
+_PIECE = rf"""
+    (?P<bare>[^\s'"\\`$;&|<>()\0]+)
+  | \\(?P<escaped>[^\n\0])
+  | '(?P<single>[^'\0]*)'
+  | "(?P<double>(?:[^"\\`$\0]|\\[^\n\0]|{_VARIABLE}|\$(?=[\ \t\n;|&/.%=:"]))*+)"
+  | (?P<variable>{_VARIABLE}|\$(?=[\ \t\n;|&/.%=:]|\Z))
+"""
+"""A piece of a word. A backslash at the end of a line is none: bash joins the lines on both sides of it."""
+_WORD_PIECE = re.compile(_PIECE, re.VERBOSE)
+_UNNAMED = re.sub(r"\?P<\w+>", "?:", _PIECE)
+_PLAIN = re.compile(
+    rf"(?: (?<![^\s;&|])\#[^\n\0]* | {_UNNAMED} | [\ \t\n] | \\\n | (?!<<|[;&|<>]{{4}})[;&|<>] )*+",
+    re.VERBOSE,
+)
+"""As much of a line as could be plain: comments, words, blanks and operators."""
+_GAP = re.compile(r"(?:[ \t\n]|(?<=[ \t])\\\n|\\\n(?=[ \t]))*")
+"""What may lie between two words."""
 _ASSIGNMENT = re.compile(r"\w+(?:\[[^]]*\])?\+?=")
+_EXPANDS = re.compile(r"[*?\[{$]|(?:\A|[=:])~")
 _CRUDE = re.compile(r"\$\(|&&|\|\||[;&|(){}`\n<>]")
 _RESERVED = names(
     "if then else elif fi for while until do done case esac in function select time coproc ! { } [["
@@ -48,10 +79,12 @@ class SimpleCommand(Struct, frozen=True):
     """Files redirected to its input."""
     writes: tuple[str, ...] = ()
     """Files its output is redirected to."""
-    feeds: bool = False
-    """Its output is piped into the next command."""
+    fed: bool = False
+    """The output of the command before it is piped into it."""
     literal: bool = True
     """The shell expands none of its words: no variable, no pattern, no home directory."""
+    settled: bool = True
+    """The shell expands nothing in it but patterns for files of a named folder, which can become no option."""
 
 
 class ShellLine(Struct, frozen=True):
@@ -64,14 +97,23 @@ class ShellLine(Struct, frozen=True):
 
 
 class _NotPlain(Exception):
-    """The line holds something this parser does not read."""
+    """The line holds something that is not understood."""
 
 
+class _Token(Struct, frozen=True):
+    kind: str
+    """``word``, or the operator itself."""
+    start: int
+    end: int
+    text: str = ""
+
+
+@lru_cache(maxsize=16)
 def parse(line: str) -> ShellLine:
     """The commands a line runs. For one that is not plain, all that looks like a command anywhere in it."""
     try:
-        return ShellLine(tuple(_Parser(line).commands()))
-    except _NotPlain as odd:
+        return ShellLine(tuple(_commands(line)))
+    except (_NotPlain, UnicodeError) as odd:
         crude = (chunk.strip() for chunk in _CRUDE.split(line))
         commands = (SimpleCommand(tuple(unquoted(chunk).split()), chunk) for chunk in crude if chunk)
         return ShellLine(tuple(commands), False, str(odd))
@@ -82,161 +124,139 @@ def unquoted(text: str) -> str:
     return re.sub(r"[\"'\\]", "", text)
 
 
-class _Parser:
-    """Goes through a line once."""
+@cache
+def _grammar() -> Parser:
+    try:
+        import tree_sitter
+        import tree_sitter_bash
+    except ImportError:
+        raise _NotPlain("not been checked, which needs the extra: pip install 'sevenfold[agent]'") from None
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
-    def __init__(self, line: str) -> None:
-        if "\0" in line:
-            raise _NotPlain("a NUL character")
-        self._line = line
-        self._at = 0
 
-    def commands(self) -> list[SimpleCommand]:
-        found = []
-        while self._at < len(self._line):
-            if command := self._simple():
-                found.append(command)
-        return found
+def _commands(line: str) -> Iterator[SimpleCommand]:
+    understood = _PLAIN.match(line)
+    end = understood.end() if understood else 0
+    source = line.encode()
+    if end < len(line):
+        raise _NotPlain(f"{line[end : end + 2]!r}, which may hide what it runs")
+    if len(source) > _LONGEST:
+        raise _NotPlain(f"more than {_LONGEST:,} bytes")
+    group: list[_Token] = []
+    fed = False
+    for token in (*_tokens(source), _Token("\n", len(source), len(source))):
+        if token.kind not in _JOINTS:
+            group.append(token)
+        elif group:
+            yield _simple(group, source[group[0].start : group[-1].end].decode(), fed)
+            group, fed = [], token.kind in ("|", "|&")
 
-    def _simple(self) -> SimpleCommand | None:
-        """The next simple command, past the operator behind it; None if there is only the operator."""
-        words: list[str] = []
-        reads: list[str] = []
-        writes: list[str] = []
-        literal, assigns, start, operator, line = True, False, self._at, "", self._line
-        while self._at < len(line) and not operator:
-            at = self._at
-            if line[at] in _BLANK:
-                self._at += 1
-            elif line.startswith("\\\n", at):
-                self._at += 2
-            elif line[at] == "#":
-                end = line.find("\n", at)
-                self._at = end if end >= 0 else len(line)
-            elif redirection := _REDIRECTION.match(line, at):
-                self._redirect(redirection, reads, writes)
-            elif operator := next((one for one in _OPERATORS if line.startswith(one, at)), ""):
-                self._at += len(operator)
-            else:
-                word, plain = self._word()
-                if not words and _ASSIGNMENT.match(line, at, self._at):
-                    assigns = True
-                else:
-                    words.append(word)
-                literal = literal and plain
-        if words and words[0] in _RESERVED:
-            raise _NotPlain(f"the shell's own {words[0]!r}")
-        if not (words or assigns or reads or writes):
-            return None
-        text = line[start : self._at - len(operator)].strip()
-        feeds = operator in ("|", "|&")
-        return SimpleCommand(tuple(words), text, assigns, tuple(reads), tuple(writes), feeds, literal)
 
-    def _redirect(self, found: re.Match[str], reads: list[str], writes: list[str]) -> None:
-        sign = found[2]
-        self._at = found.end()
-        if self._following() in ("<", "(", ">"):
-            raise _NotPlain("a here-document or process substitution")
-        while self._following() in tuple(_BLANK):
-            self._at += 1
-        target, literal = self._word()
-        if sign in (">&", "<&") and re.fullmatch(r"[0-9]+|-", target):
-            return
-        if not target or not literal:
-            raise _NotPlain("a redirection to an unnamed target")
-        if target.startswith(_NETWORK):
-            raise _NotPlain("a network connection")
-        if target not in _HARMLESS_FILES:
-            if "<" in sign:
-                reads.append(target)
-            if ">" in sign:
-                writes.append(target)
+def _tokens(source: bytes) -> Iterator[_Token]:
+    """The words and operators of a line, and the line ends that part commands."""
+    root = _grammar().parse(source).root_node
+    if root.has_error:
+        raise _NotPlain("syntax that is not understood")
+    before = _Token("\n", 0, 0)
+    for node in _leaves(root):
+        kind = "word" if node.type in _WORDS else node.type
+        token = _Token(
+            kind, node.start_byte, node.end_byte, source[node.start_byte : node.end_byte].decode()
+        )
+        gap = source[before.end : token.start].decode()
+        if not _GAP.fullmatch(gap) or not (gap or _may_touch(before, token)):
+            raise _NotPlain("words that could be read in two ways")
+        if "\n" in gap.replace("\\\n", ""):
+            yield _Token("\n", before.end, before.end)
+        if kind not in ("comment", "file_descriptor"):
+            yield token
+        before = token
+    if not _GAP.fullmatch(source[before.end :].decode()):
+        raise _NotPlain("a backslash at its end")
 
-    def _following(self, ahead: int = 0) -> str:
-        """The character so far ahead; empty at the end of the line."""
-        return self._line[self._at + ahead : self._at + ahead + 1]
 
-    def _word(self) -> tuple[str, bool]:
-        """The next word without its quotes, and whether the shell leaves it as it is."""
-        word: list[str] = []
-        literal, start = True, self._at
-        while self._at < len(self._line):
-            sign = self._line[self._at]
-            if sign in " \t\n;&|<>":
-                break
-            if sign in "()`" or (sign in "{}" and self._at == start and self._stands_alone()):
-                raise _NotPlain(f"a group or substitution ({sign})")
-            if sign == "'":
-                word.append(self._single_quoted())
-            elif sign == '"':
-                quoted, whole = self._double_quoted()
-                word.append(quoted)
-                literal = literal and whole
-            elif sign == "\\":
-                word.append(self._escaped())
-            elif sign == "$":
-                word.append(self._variable())
-                literal = False
-            else:
-                if sign.isspace():
-                    raise _NotPlain("a blank that shells treat differently")
-                literal = literal and sign not in "*?[{" and not (sign == "~" and self._expands_home(start))
-                word.append(sign)
-                self._at += 1
-        return "".join(word), literal
+def _may_touch(before: _Token, token: _Token) -> bool:
+    """Whether two tokens are two although there is nothing between them."""
+    if before.kind == "file_descriptor":
+        return token.kind in _REDIRECTIONS and re.fullmatch("[0-9]{1,3}", before.text) is not None
+    if before.kind == "word":
+        number = token.kind in _REDIRECTIONS and before.text.isdigit()
+        return token.kind not in ("word", "comment", "file_descriptor") and not number
+    return True
 
-    def _stands_alone(self) -> bool:
-        return self._following(1) in ("", " ", "\t", "\n", ";")
 
-    def _expands_home(self, start: int) -> bool:
-        return self._at == start or self._line[self._at - 1] in "=:"
+def _leaves(root: Node) -> Iterator[Node]:
+    """The parts of a line in their order; raises at a shape that is not understood."""
+    left = [root]
+    while left:
+        node = left.pop()
+        if node.type in _SHAPES:
+            left += reversed(node.children)
+        elif node.type in _PARTS:
+            yield node
+        else:
+            raise _NotPlain(f"a {node.type.replace('_', ' ')}")
 
-    def _escaped(self) -> str:
-        sign = self._following(1)
-        if sign in ("", "\n"):
-            # Bash joins the lines on both sides of it before it looks at anything else.
-            raise _NotPlain("a backslash at the end of a line")
-        self._at += 2
-        return sign
 
-    def _single_quoted(self) -> str:
-        end = self._line.find("'", self._at + 1)
-        if end < 0:
-            raise _NotPlain("a quote that is not closed")
-        quoted = self._line[self._at + 1 : end]
-        self._at = end + 1
-        return quoted
+def _simple(tokens: list[_Token], text: str, fed: bool) -> SimpleCommand:
+    words: list[str] = []
+    shapes: list[str] = []
+    files: dict[bool, list[str]] = {False: [], True: []}
+    assigns = False
+    for before, token in pairwise([_Token("", 0, 0), *tokens]):
+        if before.kind in _REDIRECTIONS:
+            files[">" in before.kind] += _target(token, before.kind)
+        elif token.kind == "word":
+            word, shape = _read_word(token.text)
+            shapes.append(shape)
+            assigns = assigns or (not words and _ASSIGNMENT.match(token.text) is not None)
+            if words or not _ASSIGNMENT.match(token.text):
+                words.append(word)
+    if tokens[-1].kind in _REDIRECTIONS:
+        raise _NotPlain("a redirection without a target")
+    if words and words[0] in _RESERVED:
+        raise _NotPlain(f"the shell's own {words[0]!r}")
+    expanded = [shape for shape in shapes if _EXPANDS.search(shape)]
+    reads, writes = tuple(files[False]), tuple(files[True])
+    settled = all(map(_is_file_pattern, expanded))
+    return SimpleCommand(tuple(words), text, assigns, reads, writes, fed, not expanded, settled)
 
-    def _double_quoted(self) -> tuple[str, bool]:
-        quoted: list[str] = []
-        literal = True
-        self._at += 1
-        while self._at < len(self._line):
-            sign, following = self._line[self._at], self._following(1)
-            if sign == '"':
-                self._at += 1
-                return "".join(quoted), literal
-            if sign == "`":
-                raise _NotPlain("a substitution (`)")
-            if sign == "$" and following != '"':
-                quoted.append(self._variable())
-                literal = False
-            elif sign == "\\" and following in tuple('$`"\\\n'):
-                quoted.append(self._escaped())
-            else:
-                quoted.append(sign)
-                self._at += 1
-        raise _NotPlain("a quote that is not closed")
 
-    def _variable(self) -> str:
-        found = _NAME.match(self._line, self._at)
-        if found:
-            self._at = found.end()
-            return found[0]
-        if self._following(1) in ("", *" \t\n;|&/.%=:"):
-            self._at += 1
-            return "$"
-        raise _NotPlain(f"a substitution ({self._line[self._at : self._at + 3]})")
+def _target(token: _Token, redirection: str) -> list[str]:
+    """The file a redirection opens; none if it is harmless or open already."""
+    target, shape = _read_word(token.text) if token.kind == "word" else ("", "")
+    if redirection in (">&", "<&") and re.fullmatch(r"[0-9]+|-", target):
+        return []
+    if not target or _EXPANDS.search(shape):
+        raise _NotPlain("a redirection to an unnamed target")
+    if target.startswith(_NETWORK):
+        raise _NotPlain("a network connection")
+    return [] if target in _HARMLESS_FILES else [target]
+
+
+def _read_word(source: str) -> tuple[str, str]:
+    """A word without its quotes, and its shape: the same with quoted signs replaced, since they mean nothing."""
+    word, shape, at = "", "", 0
+    while at < len(source):
+        found = _WORD_PIECE.match(source, at)
+        if found is None:
+            raise _NotPlain(f"{source[at : at + 2]!r}, which may hide what it runs")
+        kind = found.lastgroup or ""
+        piece = found[kind]
+        if kind == "double":
+            shape += re.sub(r"[^$/.-]", "_", re.sub(r"\\.", "_", piece))
+            piece = re.sub(r"\\([$`\"\\])", r"\1", piece)
+        else:
+            shape += piece if kind in ("bare", "variable") else re.sub(r"[^/.-]", "_", piece)
+        word, at = word + piece, found.end()
+    return word, shape
+
+
+def _is_file_pattern(shape: str) -> bool:
+    """Whether a word expands to names of files in the folder it names, and to nothing that looks like an option."""
+    folder, _, name = shape.rpartition("/")
+    fixed = not re.search(r"[*?\[]", folder) and not re.search(r"[{$~]", shape)
+    return fixed and shape[0] not in "*?[-" and not name.startswith(".")
 
 
 # -- commands behind commands --------------------------------------------------------------------
@@ -254,6 +274,19 @@ _LAUNCHERS = (
     )
 )
 """Programs that run what their words say."""
+_INTERPRETERS = (
+    _SHELLS
+    | _SOURCES
+    | names(
+        "python pythonw pypy ipython perl ruby irb node nodejs deno bun php lua luajit r rscript julia guile racket "
+        "clojure groovy scala swift ghci ocaml erl iex elixir tclsh wish expect osascript pwsh powershell ed ex m4 "
+        "bc dc gnuplot octave psql mysql mariadb sqlite redis-cli mongosh xargs parallel at batch ssh nc socat telnet"
+    )
+)
+"""Programs that do what their input says if their words say nothing; without the versions in their names."""
+_OBEY_INPUT = _INTERPRETERS | names("awk gawk mawk sed make patch git crontab tar cpio vi vim emacs")
+"""Those that may do what their input says whatever their words."""
+_CARRIERS = _LAUNCHERS | names("docker podman kubectl")
 _DEEPEST = 4
 """How many levels of lines within lines are followed."""
 _SETS_VARIABLE = re.compile(r"\w+=")
@@ -274,12 +307,12 @@ def possible_commands(line: ShellLine, depth: int = 0) -> Iterator[CommandText]:
     begin a command, and every word that could be a line of shell is parsed as one. Each word is looked at once, however
     many such programs come before it.
     """
-    to_a_shell = False
+    to_a_shell = feeds = False
     for command in reversed(line.commands):
-        fed = command.feeds and to_a_shell
+        piped = feeds and to_a_shell
         launches = _launches(command.words)
-        to_a_shell = fed or (launches and any(_program(word) in _SHELLS for word in command.words))
-        anywhere = fed or launches
+        to_a_shell = piped or (launches and any(_program(word) in _SHELLS for word in command.words))
+        feeds, anywhere = command.fed, piped or launches
         if command.words:
             yield CommandText(" ".join(command.words), tuple(_starts(command.words, anywhere)))
         if anywhere and depth < _DEEPEST:
@@ -306,6 +339,32 @@ def _hidden_in(command: SimpleCommand) -> str:
     if launches and shell >= 0 and _reads_its_input(words[shell + 1 :]):
         return f"what {_program(words[shell])} reads from elsewhere"
     return ""
+
+
+def obeys_input(command: SimpleCommand) -> bool:
+    """Whether a command may do what is piped into it."""
+    words = command.words
+    return command.fed and any(_name(words[place]) in _OBEY_INPUT for place in _programs(words))
+
+
+def is_interpreter(command: SimpleCommand) -> bool:
+    """Whether a command says nothing but which interpreter is to read its input, as ``sudo sh`` and ``python3 -``."""
+    words = command.words
+    places = [place for place in _programs(words) if _name(words[place]) in _INTERPRETERS]
+    return bool(places) and _reads_its_input(words[places[-1] + 1 :])
+
+
+def _programs(words: tuple[str, ...]) -> range:
+    """The places of the words that may name what a command runs."""
+    head = _head(words)
+    carried = head < len(words) and _program(words[head]) in _CARRIERS
+    return range(head, len(words) if carried else min(head + 1, len(words)))
+
+
+def _name(word: str) -> str:
+    """The name of a program without its folder and version."""
+    program = _program(word).lower()
+    return program.rstrip("0123456789.-") or program
 
 
 def _reads_its_input(given: tuple[str, ...]) -> bool:

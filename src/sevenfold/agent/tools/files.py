@@ -20,6 +20,7 @@ from typing import BinaryIO, Literal
 
 from msgspec import Struct
 
+from sevenfold.agent.permissions.paths import in_repository
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.tools.context import Context
 from sevenfold.errors import InputError, Refused
@@ -64,7 +65,13 @@ def resolve(path: str, context: Context) -> FilePath:
 def request(tool: str, action: Literal["read", "write"], path: str, context: Context) -> PermissionRequest:
     """The request of a tool to read or write a path."""
     found = resolve(path, context)
-    return PermissionRequest(tool, action, found.real, found.named if found.named != found.real else "")
+    return PermissionRequest(
+        tool,
+        action,
+        found.real,
+        found.named if found.named != found.real else "",
+        in_repository=(found.real,) if action == "write" and in_repository(found.real) else (),
+    )
 
 
 def permitted_path(path: str, context: Context) -> str:

@@ -97,7 +97,13 @@ class SkillUsed(Struct, frozen=True, tag=True):
     path: str
 
 
-Fact = FileRead | FileChanged | CommandRan | TaskChanged | TodosChanged | PlanChanged | SkillUsed
+class Denied(Struct, frozen=True, tag=True):
+    """The call was not permitted, so nothing was done."""
+
+    reason: str
+
+
+Fact = FileRead | FileChanged | CommandRan | TaskChanged | TodosChanged | PlanChanged | SkillUsed | Denied
 
 
 class ToolOutput(Struct, frozen=True):
@@ -112,6 +118,11 @@ class ToolOutput(Struct, frozen=True):
 def failed(why: str) -> ToolOutput:
     """An error result; ``why`` says what went wrong and what to do about it."""
     return ToolOutput(why, is_error=True)
+
+
+def denied(why: str) -> ToolOutput:
+    """The result of a call that was not permitted."""
+    return ToolOutput(why, is_error=True, facts=(Denied(why),))
 
 
 def sendable(came: Any, tool: str) -> ToolOutput:

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from sevenfold.agent.permissions.paths import named_files
+from sevenfold.agent.permissions.paths import in_repository, named_files
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.processes import BackgroundTask, FinishedCommand, LocalProcesses
 from sevenfold.agent.tools.context import Context
@@ -26,6 +26,8 @@ SECONDS = 120.0
 MOST_SECONDS = 600.0
 _QUIET = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 """There is no user at the terminal to page, or to be asked."""
+_GIT_SETTING = ("safe.bareRepository", "explicit")
+"""Files anywhere can make a repository whose settings run programs; git must not come upon one while looking around."""
 WITHHELD = "SEVENFOLD_WITHHELD"
 """The variable that names those kept back from commands, so that a command that misses one can say why."""
 _SECRET = re.compile(
@@ -48,6 +50,15 @@ def command_environ(environ: Mapping[str, str], passed: str = "") -> dict[str, s
     withheld = {name for name, value in environ.items() if name not in wanted and _is_secret(name, value)}
     kept = {name: value for name, value in environ.items() if name not in withheld}
     return {**kept, WITHHELD: ",".join(sorted(withheld))} if withheld else kept
+
+
+def with_careful_git(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment with a setting that makes git ignore repositories not kept in a folder ``.git``."""
+    given = environ.get("GIT_CONFIG_COUNT", "")
+    count = int(given) if given.isascii() and given.isdigit() else 0
+    key, value = _GIT_SETTING
+    setting = {f"GIT_CONFIG_KEY_{count}": key, f"GIT_CONFIG_VALUE_{count}": value}
+    return {**environ, **setting, "GIT_CONFIG_COUNT": str(count + 1)}
 
 
 def _is_secret(name: str, value: str) -> bool:
@@ -90,14 +101,16 @@ class ShellTool(StandardTool[ShellInput]):
             "run",
             given.command,
             outside=found.outside,
+            unseen=found.unseen,
             paths=found.existing,
             writes=found.written,
+            in_repository=tuple(filter(in_repository, found.written)),
         )
 
     def act(self, given: ShellInput, context: Context) -> ToolOutput:
         """Run the line, or start it in the background."""
         note = _ensure_cwd(context)
-        environ = {**context.environ, **_QUIET}
+        environ = with_careful_git({**context.environ, **_QUIET})
         cwd = str(context.desk.cwd)
         if given.background:
             task = self._processes.start(given.command, cwd=cwd, environ=environ)

@@ -33,10 +33,12 @@ examples:
   sevenfold chat --resume                     choose one to continue
   sevenfold chat --model claude-opus-5-5 --mode accept_edits
   sevenfold chat -p "what does this do?"      one run, the answer on standard output
-  git diff | sevenfold chat -p -              the prompt from standard input
+  git diff | sevenfold chat -p "review this"  standard input goes with the prompt
+  sevenfold chat -p - < prompt.md             standard input is the prompt
   sevenfold chat -p "fix it" --mode autonomous --output-format json
 
-exit code of -p: 0 done, 1 stopped before it was done, 2 could not start, 130 interrupted"""
+exit code of -p: 0 done, 1 stopped before it was done, 2 could not start, 3 done, but something was not permitted,
+130 interrupted"""
 
 MODES = ("ask", "accept_edits", "plan", "autonomous")
 
@@ -61,10 +63,10 @@ def arguments(command: argparse.ArgumentParser) -> None:
         "--print",
         dest="printed",
         metavar="PROMPT",
-        help="run once and print the answer; - reads the prompt from standard input",
+        help="run once and print the answer; standard input goes with the prompt, and - is the prompt",
     )
     add("--output-format", choices=("text", "json", "stream-json"), default="text", help="for -p")
-    add("--model", default="", metavar="NAME", help="the model to use")
+    add("--model", default="", metavar="NAME", help="the model to use; 'offline' repeats what you say")
     add("--mode", choices=MODES, help="what the agent may do without asking (default: ask)")
     add("--allow", action="append", default=[], metavar="RULE", help="allow, as in 'Shell(git *)'")
     add("--deny", action="append", default=[], metavar="RULE", help="forbid, in every mode")
@@ -100,13 +102,15 @@ def _run_once(options: argparse.Namespace, folder: Path) -> int:
     # These load the agent.
     from sevenfold.agent.agent import Agent
     from sevenfold.cli.chat import print_mode, start
+    from sevenfold.providers.registry import OFFLINE, provider_for
 
-    prompt = options.printed if options.printed != "-" else sys.stdin.read() if sys.stdin else ""
-    if not prompt.strip():
-        raise Refused("the prompt is empty")
+    prompt = print_mode.read_prompt(options.printed, sys.stdin)
     chosen = start.choose(options, folder, None)
-    if chosen.offline:
-        sys.stderr.write(f"sevenfold: {chosen.no_key()}\n")
+    if chosen.no_key():
+        # A script would take the echo for an answer.
+        raise Refused(
+            f"{provider_for(chosen.model).unconfigured()}; to try without a model: --model {OFFLINE.name}"
+        )
     made = start.agent_options(chosen)
     with closing(made["client"]), Agent(chosen.model, **made) as agent:
         return print_mode.run(
@@ -156,7 +160,7 @@ def _open(options: argparse.Namespace, folder: Path, screen: InlineScreen | Plai
 
     start.ask_for_trust(screen, folder)
     chat = Chat(screen, start.open_agent, start.choose(options, folder, screen))
-    if chat.options.offline:
+    if chat.options.no_key():
         chat.say("warning", chat.options.no_key())
     if not start.trust().covers(folder):
         chat.say(

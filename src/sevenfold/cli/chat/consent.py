@@ -30,9 +30,10 @@ def permission_menu(asked: Asked, folder: str = "") -> Menu:
     """Ask for permission; paths are shown relative to the folder."""
     request, rules = asked.request, asked.decision.would_allow
     what = {"run": "this command", "call": asked.call.name}.get(request.action, request.subject)
-    items = [MenuItem("Yes", "y")]
+    items = [MenuItem("Yes, this once", "y")]
     if rules:
-        items.append(MenuItem("Yes, and don't ask again in this session", "a", ", ".join(rules)))
+        what_rules = f"{', '.join(rules)}; also after a resume, but in no other session"
+        items.append(MenuItem("Yes, and don't ask again in this session", "a", what_rules))
     items.append(MenuItem("No, and say why", "n", words="what it should do instead (may be empty)"))
     title = f"{_VERBS.get(request.action, 'Use')} {what}? {asked.decision.reason}"
     return Menu(title.replace(f"{folder}/", "") if folder else title, tuple(items))

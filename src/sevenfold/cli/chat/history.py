@@ -99,6 +99,7 @@ def _label(path: Path) -> str:
 class RewindPoint(Struct, frozen=True):
     """A message of the user that a conversation can go back to."""
 
+    record: str
     before: str | None
     """The record to continue from; None is the beginning."""
     words: str
@@ -120,7 +121,7 @@ def rewind_points(log: Log, view: View) -> list[RewindPoint]:
             said, previous = item.said, items[place - 1].said.uuid if place else None
             before = _hidden_parent(log, whole, said) or previous
             gone = view.item(said.uuid) is None
-            found.append(RewindPoint(before, words, said.timestamp, len(items) - place, gone))
+            found.append(RewindPoint(said.uuid, before, words, said.timestamp, len(items) - place, gone))
     return found[::-1]
 
 

@@ -1,12 +1,15 @@
 """A single run without a screen: `sevenfold chat -p "…"`, for scripts and pipes.
 
-There is no one to ask for permission, so whatever the mode and rules do not allow is refused, and the model hears that.
+There is no user to ask for permission, so whatever the mode and rules do not allow is refused. The model hears that,
+and so does the caller, by the exit code and by ``permission_denials``.
 Standard output carries only the answer, or JSON; everything else goes to the error stream.
 """
 
 from __future__ import annotations
 
+import re
 import sys
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
@@ -22,10 +25,11 @@ from sevenfold.agent.events import (
     ToolEnded,
     ToolProgress,
 )
+from sevenfold.agent.tools.output import Denied
 from sevenfold.cli.chat.lines import event_line, text_of
 from sevenfold.cli.chat.status import Spending
-from sevenfold.cli.text import clean
-from sevenfold.errors import ModelError, UserError
+from sevenfold.cli.text import clean, one_line
+from sevenfold.errors import ModelError, Refused, UserError
 from sevenfold.events import Answered
 from sevenfold.ports import Piece
 
@@ -36,7 +40,21 @@ if TYPE_CHECKING:
     )
 
 Format = Literal["text", "json", "stream-json"]
-DONE, NOT_DONE, INTERRUPTED = 0, 1, 130
+DONE, NOT_DONE, NOT_PERMITTED, INTERRUPTED = 0, 1, 3, 130
+MOST_PIPED = 10_000_000
+"""Characters of standard input that go with a prompt."""
+PATIENCE = 3.0
+"""Seconds of waiting for standard input after which it says so."""
+WAITING = "sevenfold: waiting for standard input to end (if there is none: < /dev/null)"
+
+
+class PermissionDenial(Struct, frozen=True):
+    """A tool call that was not permitted."""
+
+    tool: str
+    id: str
+    input: Any
+    reason: str
 
 
 class PrintResult(Struct, frozen=True, kw_only=True):
@@ -57,16 +75,56 @@ class PrintResult(Struct, frozen=True, kw_only=True):
     output_tokens: int = 0
     usd: float | None = None
     """The cost of the run; null if a price is unknown."""
+    permission_denials: list[PermissionDenial] = []
+
+
+def read_prompt(given: str, stdin: TextIO | None) -> str:
+    """The prompt with what is piped into the command; raises if there is nothing, too much, or something unreadable."""
+    piped = _piped(stdin)
+    if given == "-":
+        given, piped = piped, ""
+    if not given.strip():
+        raise Refused("the prompt is empty")
+    if not piped.strip():
+        return given
+    # Fenced, so that an @ in it is not taken for a file to attach.
+    fence = max(re.findall(r"`{3,}", piped), default="``") + "`"
+    return f"{given}\n\n{fence}\n{piped.rstrip()}\n{fence}"
+
+
+def _piped(stdin: TextIO | None) -> str:
+    if stdin is None or stdin.isatty():
+        return ""
+    # A pipe that is never closed would look like a program that hangs.
+    waiting = threading.Timer(PATIENCE, sys.stderr.write, [f"{WAITING}\n"])
+    waiting.daemon = True
+    waiting.start()
+    try:
+        text = stdin.read(MOST_PIPED + 1)
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read standard input: {error}") from error
+    finally:
+        waiting.cancel()
+    if len(text) > MOST_PIPED:
+        raise Refused(
+            f"standard input has more than {MOST_PIPED:,} characters; mention a file instead: @PATH"
+        )
+    return text
 
 
 def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, out: TextIO) -> int:
     """Run once and print; returns the exit code."""
     spent, finished, error = Spending(), Finished("interrupted"), ""
+    denials: list[PermissionDenial] = []
     show = _printer(how, out)
     try:
         for event in agent.stream(prompt):
             if isinstance(event, Happened):
                 spent = spent.add(event.event)
+            if isinstance(event, ToolEnded):
+                reasons = [fact.reason for fact in event.output.facts if isinstance(fact, Denied)]
+                call = event.call
+                denials += [PermissionDenial(call.name, call.id, call.input, one) for one in reasons]
             if isinstance(event, Ended):
                 finished = event.finished
             show(event)
@@ -86,11 +144,14 @@ def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, 
         cache_read_tokens=spent.read,
         output_tokens=spent.output,
         usd=0.0 if offline else spent.usd,
+        permission_denials=denials,
     )
     _print(result, how, out)
     if error == "interrupted":
         return INTERRUPTED
-    return DONE if result.end == "done" else NOT_DONE
+    if result.end != "done":
+        return NOT_DONE
+    return NOT_PERMITTED if denials else DONE
 
 
 def _print(result: PrintResult, how: Format, out: TextIO) -> None:
@@ -99,6 +160,9 @@ def _print(result: PrintResult, how: Format, out: TextIO) -> None:
             _write(clean(result.text), out)
         if result.end != "done":
             sys.stderr.write(f"sevenfold: not done ({result.end}): {result.error or 'see above'}\n")
+        for one in result.permission_denials:
+            what = one_line(f"{one.tool} {msgspec.json.encode(one.input).decode()}", 200)
+            sys.stderr.write(f"sevenfold: not permitted: {what}: {one_line(one.reason, 400)}\n")
     else:
         _write(msgspec.json.encode(result).decode(), out)
 

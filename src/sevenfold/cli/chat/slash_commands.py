@@ -6,6 +6,7 @@ and dispatch all read it, so everything that is listed works.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import datetime
 from difflib import get_close_matches
@@ -26,11 +27,13 @@ from sevenfold.cli.chat.pages import WindowBreakdown
 from sevenfold.cli.chat.start import MOST_LISTED, session_menu
 from sevenfold.cli.chat.status import Spending
 from sevenfold.cli.config import entry
-from sevenfold.cli.text import one_line, parse_time, plural, short_count
+from sevenfold.cli.text import money, one_line, parse_time, plural, short_count
 from sevenfold.conversation.history import requests
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.lab.profile.files import profile_file
+from sevenfold.layers.compact.request import Preview
 from sevenfold.profiles import names
+from sevenfold.session.results import Wishes
 from sevenfold.settings import by_name, described, unknown
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.log import JsonlLog
@@ -42,12 +45,51 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 # -- the conversation ------------------------------------------------------------------------
 
 
+_PART = re.compile(r"(from|up to)(?:\s+(\d+)(?:\s+(.+))?)?", re.IGNORECASE | re.DOTALL)
+"""A part of the conversation; anything else that follows `/compact` is instructions."""
+
+
 def _compact(chat: Chat, rest: str) -> None:
+    wish, instructions = Wishes(), rest
+    if part := _PART.fullmatch(rest):
+        span, instructions = part[1].lower(), part[3] or ""
+        point = _chosen_point(chat, span, part[2])
+        if point is None:
+            return
+        wish = Wishes(span="from" if span == "from" else "up_to", record=point.record)
+        if span != "from" and not _may_rewrite(
+            chat, chat.agent.session.compact_preview(instructions, **wish)
+        ):
+            return
+
     def work() -> None:
-        if chat.agent.compact(rest) is None:
+        if chat.agent.compact(instructions, **wish) is None:
             chat.say("warning", "a hook or listener vetoed the compaction; nothing changed")
 
     chat.working("compacting", work)
+
+
+def _chosen_point(chat: Chat, span: str, number: str | None) -> history.RewindPoint | None:
+    """The user's message where a part begins or ends, by number (1 is the last) or from a menu; None if none is."""
+    points = [one for one in _points(chat) if not one.compacted]
+    if not points:
+        raise Refused("there is nothing to compact: no message was sent yet")
+    if number and not 1 <= int(number) <= len(points):
+        raise InputError(
+            f"there is no message {number}: 1 is your last message, {len(points)} the first in view"
+        )
+    place = int(number) - 1 if number else _choose_point(chat, f"Summarise {span} which message?", points)
+    return None if place < 0 else points[place]
+
+
+def _may_rewrite(chat: Chat, preview: Preview) -> bool:
+    """Ask whether to go on, because everything that is kept has to be written to the cache again."""
+    cost = f", which costs about {money(preview.next_usd)}" if preview.next_usd is not None else ""
+    title = (
+        f"Summarise {plural(preview.summarised, 'record')} ({short_count(preview.tokens_hidden)} tokens)? "
+        f"The next request writes {short_count(preview.written)} tokens to the cache again{cost}."
+    )
+    return chat.ask(Menu(title, (MenuItem("Yes", "y"), MenuItem("No", "n")))) == 0
 
 
 def _undo(chat: Chat, rest: str) -> None:
@@ -68,13 +110,10 @@ def _tokens(chat: Chat) -> str:
 
 def _rewind(chat: Chat, rest: str) -> None:
     """Go back to before one of the user's messages, which can then be edited and sent again."""
-    transcript = chat.agent.session.conversation.transcript
-    points = history.rewind_points(transcript.log, transcript.view)
+    points = _points(chat)
     if not points:
         raise Refused("there is nothing to rewind: no message was sent yet")
-    now = datetime.now()
-    items = tuple(MenuItem(_first_line(one.words), before=_when(one, now)) for one in points)
-    place = chat.ask(Menu("Go back to before which message?", items))
+    place = _choose_point(chat, "Go back to before which message?", points)
     if place < 0:
         return
     chosen = points[place]
@@ -86,6 +125,18 @@ def _rewind(chat: Chat, rest: str) -> None:
         f"rewound {plural(chosen.after, 'record')}{whole}; the transcript keeps them, and files are not changed back",
     )
     chat.screen.suggest(chosen.words)
+
+
+def _points(chat: Chat) -> list[history.RewindPoint]:
+    """The user's messages, the newest first."""
+    transcript = chat.agent.session.conversation.transcript
+    return history.rewind_points(transcript.log, transcript.view)
+
+
+def _choose_point(chat: Chat, title: str, points: list[history.RewindPoint]) -> int:
+    now = datetime.now()
+    items = tuple(MenuItem(_first_line(one.words), before=_when(one, now)) for one in points)
+    return chat.ask(Menu(title, items))
 
 
 def _first_line(words: str) -> str:
@@ -157,7 +208,7 @@ def _model(chat: Chat, rest: str) -> None:
         return
     chat.switch(replace(chat.options, model=rest, resumed=True))
     chat.say("note", f"{chat.agent.model} answers from now on; its cache has to be written first")
-    if chat.options.offline:
+    if chat.options.no_key():
         chat.say("warning", chat.options.no_key())
 
 
@@ -315,7 +366,12 @@ KEYS = (
 COMMANDS = (
     SlashCommand("help", "this list", _help, anytime=True),
     SlashCommand("context", "what fills the window, drawn to scale", _context, anytime=True),
-    SlashCommand("compact", "summarise the conversation and go on", _compact, "[INSTRUCTIONS]"),
+    SlashCommand(
+        "compact",
+        "summarise the conversation, or from or up to a message (1 is your last), and go on",
+        _compact,
+        "[from [N] | up to [N]] [INSTRUCTIONS]",
+    ),
     SlashCommand("clear", "start a new session; this one can be resumed", _clear),
     SlashCommand("cost", "what this session and this run of it have cost", _cost, anytime=True),
     SlashCommand("cache", "how much the cache saved, and why it was lost", _cache, anytime=True),

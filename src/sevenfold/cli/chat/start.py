@@ -23,7 +23,7 @@ from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.text import one_line, size
 from sevenfold.errors import Refused, TranscriptLocked
 from sevenfold.providers.models import Lister
-from sevenfold.providers.registry import address_for, client_for, provider_for
+from sevenfold.providers.registry import OFFLINE, address_for, client_for, is_offline, provider_for
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog
@@ -64,11 +64,13 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def offline(self) -> bool:
-        """Whether the offline model answers because no provider is configured."""
-        return not provider_for(self.model).configured(os.environ)
+        """Whether the offline model answers: the user chose it, or no provider is configured."""
+        return is_offline(self.model)
 
     def no_key(self) -> str:
-        """The warning that the offline model will answer."""
+        """The warning that the offline model answers although another was meant; empty if it was not."""
+        if self.model == OFFLINE.name or not self.offline:
+            return ""
         missing = provider_for(self.model).unconfigured()
         return f"{missing}, so the offline model answers: it only repeats what you say."
 

@@ -184,7 +184,7 @@ def _parts(status: StatusLine, signs: Signs) -> list[tuple[int, str, str]]:
 
 def _gauge_parts(status: StatusLine, gauge: Reading, signs: Signs) -> list[tuple[int, str, str]]:
     share = gauge.seen / gauge.effective if gauge.effective else 1.0
-    style = "red" if gauge.at_blocking else "yellow" if gauge.above_warning else "green"
+    style = "red" if gauge.above_error else "yellow" if gauge.above_warning else "green"
     parts = [
         (6, _bar(gauge, signs), style),
         (1, f"{share:.0%} of {short_count(gauge.effective)}", style),
@@ -200,7 +200,7 @@ def _gauge_parts(status: StatusLine, gauge: Reading, signs: Signs) -> list[tuple
     elif left <= 0:
         parts.append((2, "compacts next", "yellow"))
     else:
-        parts.append((3, f"compacts in {short_count(left)}", "yellow" if gauge.above_warning else "dim"))
+        parts.append((3, f"compacts in {short_count(left)}", style if gauge.above_warning else "dim"))
     return parts
 
 

@@ -147,7 +147,8 @@ class Clearer:
         if not self._c.events.may(proposed):
             return replace(plan, rule=f"{plan.rule}; refused by a listener", chosen="nothing")
         before = self._c.size().tokens
-        reference = self._write_clearing(plan, before)
+        with self._c.together():
+            reference = self._write_clearing(plan, before)
         after = self._c.size().tokens
         if plan.cause != "pause":
             requests = self._c.account.requests
@@ -169,14 +170,13 @@ class Clearer:
         return plan
 
     def _write_clearing(self, plan: Plan, before: int) -> str:
-        """The epoch first, if reasoning goes: cut off between the two, the request is still a legal one."""
         reference = ""
         if plan.drops_thinking:
             kept = self._last_turn() if not plan.drops_all_thinking else None
             reference = self._c.open_epoch("clear", drops_thinking=True, before=kept).id
             if kept is not None:
                 # Only reasoning went, from the start on: what is left of it is as valid as before.
-                self._c.vouch()
+                self._c.vouched = True
         else:
             self._c.announce("clear")
         if plan.targets:

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from sevenfold.conversation import restore
 from sevenfold.conversation.flow import Flow, Signal, Wait
 from sevenfold.conversation.fork import fork
+from sevenfold.conversation.request import part_sizes
 from sevenfold.errors import Aborted, ModelError, PromptTooLong
 from sevenfold.layers import breaker
 from sevenfold.layers.compact import shorten, summary
@@ -141,7 +142,7 @@ def by_provider(task: SummaryTask) -> Asking:
     wish = {"type": "summarize"}
     if profile.compaction_instructions:
         wish["instructions"] = task.instruction()[:16_000]
-    markers = plan(c.frame, task.prefix, profile.cache, c.sizes(), c.lifetimes, shared=len(task.prefix))
+    markers = plan(c.frame, task.prefix, profile.cache, part_sizes(c), c.lifetimes, shared=len(task.prefix))
     body = assemble(frame, task.prefix, markers, {"compaction": msgspec.json.encode(wish)})
     return (yield from _asked(c, Call(body.raw, frame.betas, SOURCE), profile, _by_provider))
 

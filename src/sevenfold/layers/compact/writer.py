@@ -83,19 +83,17 @@ def compaction(c: Conversation, made: Result) -> str:
 
 
 def fold(c: Conversation, made: Result) -> str:
-    """Put a summary in the place of rounds in the middle; returns the decision's id.
-
-    The epoch first, if reasoning goes: cut off between the two, the request is still a legal one.
-    """
+    """Put a summary in the place of rounds in the middle; returns the decision's id."""
     script, divided = c.transcript, made.divided
-    if c.profile.thinking.bound and script.view.weight.thoughts:
-        last = divided.front[-1].said.uuid if divided.front else None
-        c.open_epoch(CLEARED, drops_thinking=True, after=last)
-    else:
-        c.announce("fold")
     first, last = divided.hidden[0].said.uuid, divided.hidden[-1].said.uuid
     text = said(c, made.request, divided, made.verdict.text)
-    return script.decide(Fold(first=first, last=last, summary=text)).id
+    with c.together():
+        if c.profile.thinking.bound and script.view.weight.thoughts:
+            stays = divided.front[-1].said.uuid if divided.front else None
+            c.open_epoch(CLEARED, drops_thinking=True, after=stays)
+        else:
+            c.announce("fold")
+        return script.decide(Fold(first=first, last=last, summary=text)).id
 
 
 def _about(c: Conversation, made: Result, boundary: str, anchor: str) -> CompactMetadata:
