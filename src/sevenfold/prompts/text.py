@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from msgspec import Struct
 
@@ -22,6 +22,7 @@ KB = 1024
 LINE_CAP = 4 * KB
 """Bytes of a one-line field; the longest path a system takes is no longer."""
 
+_CAPITAL = re.compile("(?<!^)(?=[A-Z])")
 _HOLE = re.compile(r"\{\{(\w+)\}\}")
 _PART = re.compile(r"\{\{#(\w+)\}\}(.*?)\{\{/\1\}\}", re.DOTALL)
 _ALONE = re.compile(r"^(\{\{[#/]\w+\}\})\n", re.MULTILINE)
@@ -33,8 +34,7 @@ class Text(Struct, frozen=True):
     """One text that is put before the model."""
 
     file: ClassVar[str]
-    """Its name, and that of its Markdown file."""
-    role: ClassVar[Literal["system", "user"]] = "system"
+    """Its name, and that of its Markdown file: the name of the class in small letters, unless it says otherwise."""
     stage: ClassVar[Stage] = "session"
     tag: ClassVar[str] = ""
     """The tag around it, by which it can be found again; empty: none."""
@@ -48,6 +48,12 @@ class Text(Struct, frozen=True):
     """The field that says where the whole body can be read."""
     volatile: ClassVar[str] = ""
     """Why it must be computed again before each request; empty: it is computed once."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Name the file after the class."""
+        super().__init_subclass__(**options)
+        if "file" not in cls.__dict__:
+            cls.file = _CAPITAL.sub("_", cls.__name__).lower()
 
     def render(self) -> str:
         """The text as the model sees it."""

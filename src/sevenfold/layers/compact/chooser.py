@@ -7,9 +7,11 @@ compactions in a row for which no model had a summary, automatic ones stop askin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sevenfold.conversation.flow import Signal, Wait
+from sevenfold.conversation.fork import fork
 from sevenfold.events import SteppedAside
 from sevenfold.layers import breaker
 from sevenfold.layers.compact import engines
@@ -177,7 +179,7 @@ class EngineChooser:
                 return (yield from engines.by_provider(task))
             case "fork":
                 source = COLLAPSE if request.trigger == "collapse" else engines.SOURCE
-                return (yield from engines.by_fork(task, source))
+                return (yield from engines.by_fork(task, partial(fork, self._c, source)))
             case _:
                 return (yield from self._plain(task, before.gap))
 

@@ -343,9 +343,14 @@ class Compactor:
         whole = divided.span == "from" or not divided.kept
         shown = (*divided.front, *divided.hidden)
         prefix = c.transcript.view.messages() if whole else scope.messages(shown)
-        upto = None if whole else shown[-1].said.uuid
         return SummaryTask(
-            c=c, scope=divided, prefix=tuple(prefix), upto=upto, user=request.instructions, hooks=hooks
+            c=c,
+            scope=divided,
+            prefix=tuple(prefix),
+            upto=None if whole else shown[-1].said.uuid,
+            user=request.instructions,
+            hooks=hooks,
+            restored=restore.kinds(c.slots),
         )
 
     def _preview(self, request: CompactionRequest, divided: Scope) -> Preview:

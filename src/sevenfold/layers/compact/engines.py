@@ -10,21 +10,19 @@ extractive  no model at all
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation import restore
-from sevenfold.conversation.flow import Flow, Signal, Wait
-from sevenfold.conversation.fork import fork
+from sevenfold.conversation import events
+from sevenfold.conversation.flow import Ask, Flow, Signal, Wait
 from sevenfold.conversation.request import part_sizes
 from sevenfold.errors import Aborted, ModelError, PromptTooLong
+from sevenfold.events import Answered, Sending
 from sevenfold.layers import breaker
 from sevenfold.layers.compact import shorten, summary
-from sevenfold.layers.compact.bills import billed
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.shorten import Shortened
 from sevenfold.layers.compact.summary import Draft, Failure
@@ -32,9 +30,12 @@ from sevenfold.ports import Call
 from sevenfold.profiles import Profile
 from sevenfold.prompts.compact import Compact, Summariser
 from sevenfold.record import blocks
-from sevenfold.record.blocks import Compaction
+from sevenfold.record.blocks import Compaction, read_fields
+from sevenfold.record.decisions import Billed
 from sevenfold.record.layout import rounds
+from sevenfold.record.tokens import Estimator
 from sevenfold.record.usage import Usage
+from sevenfold.record.weight import opening
 from sevenfold.record.wire import Message
 from sevenfold.request import price
 from sevenfold.request.frame import Frame, assemble
@@ -116,11 +117,13 @@ class SummaryTask(Struct, frozen=True, kw_only=True):
     """The record those messages end with, if more are in view."""
     user: str = ""
     hooks: str = ""
+    restored: frozenset[str] = frozenset()
+    """Kinds of attachments that come back by themselves."""
 
     @property
     def lean(self) -> tuple[Item, ...]:
         """What is to be summarised, without what a summary cannot use or what comes back by itself."""
-        return tuple(shorten.lean(self.scope.hidden, restore.kinds(self.c.slots)))
+        return tuple(shorten.lean(self.scope.hidden, self.restored))
 
     def tokens(self, items: Iterable[Item]) -> float:
         """The tokens of these records, by estimate."""
@@ -147,15 +150,15 @@ def by_provider(task: SummaryTask) -> Asking:
     return (yield from _asked(c, Call(body.raw, frame.betas, SOURCE), profile, _by_provider))
 
 
-def by_fork(task: SummaryTask, source: str) -> Asking:
+def by_fork(task: SummaryTask, begin: Callable[[Sequence[Message], str | None], Fork]) -> Asking:
     """Ask in the session's own words, behind its own prefix; too long, without its oldest rounds."""
-    first = partial(_forked, task, fork(task.c, source, task.prefix, task.upto))
 
     def shorter(left: Shortened) -> Asking:
-        shared = [Message("", (), raw) for raw in shorten.messages(left.items, dropped=left.dropped)]
-        return (yield from _forked(task, fork(task.c, source, shared)))
+        sent = shorten.messages(left.items, dropped=left.dropped)
+        return (yield from _forked(task, begin([Message("", (), raw) for raw in sent], None)))
 
-    return (yield from _shortening(task, Shortened(task.lean, 0), (yield from first()), shorter))
+    got = yield from _forked(task, begin(task.prefix, task.upto))
+    return (yield from _shortening(task, Shortened(task.lean, 0), got, shorter))
 
 
 def by_plain_call(task: SummaryTask, model: Profile, over: int | None = None) -> Asking:
@@ -241,7 +244,7 @@ def _asked(c: Conversation, call: Call, model: Profile, read: Callable[[Reply], 
     got = Got(Failure("api_error", "nothing was asked yet"))
     for attempt in range(RETRIES + 1):
         try:
-            reply = yield from billed(c, call, model)
+            reply = yield from _billed(c, call, model)
         except Aborted:
             raise
         except ModelError as error:
@@ -291,3 +294,64 @@ def _failed(error: ModelError) -> Got:
     if isinstance(error, PromptTooLong):
         return Got(Failure("prompt_too_long", str(error)), calls=1, gap=error.gap)
     return Got(Failure("api_error", str(error)), calls=1, busy=error.retryable)
+
+
+# -- the bill: a fork is on it by itself, and what these calls cost is written down ---------------
+
+
+def _billed(c: Conversation, call: Call, model: Profile) -> Flow[Reply]:
+    """Make a call, report it and what came of it, and put it on the bill."""
+    sent = _sending(c, call, model)
+    try:
+        reply = yield from Ask(call)
+    except ModelError as error:
+        events.failed(c, error, sent.request, source=sent.source, model=model)
+        raise
+    _answered(c, sent, reply, model)
+    return reply
+
+
+def _sending(c: Conversation, call: Call, model: Profile) -> Sending:
+    epoch = c.transcript.view.epoch
+    most = round(Estimator.of(model.tokenizer).tokens(opening(call.body)))
+    sent = c.events.stamped(
+        Sending(
+            source=call.source,
+            request=c.transcript.new_id(),
+            model=model.model,
+            provider=model.provider,
+            epoch=epoch.id if epoch else "",
+            tokens=min(most, c.size().tokens),
+            body_bytes=len(call.body),
+            max_tokens=int(read_fields(call.body).get("max_tokens", 0)),
+        )
+    )
+    c.events.tell(sent)
+    return sent
+
+
+def _answered(c: Conversation, sent: Sending, reply: Reply, model: Profile) -> None:
+    answer, read = reply.answer, Usage.read(reply.answer.usage)
+    usage, usd = read.billed, price.cost(read, model)
+    c.charge(usd)
+    c.transcript.decide(
+        Billed(request=sent.request, model=answer.model, usage=answer.usage, source=sent.source)
+    )
+    told = Answered(
+        source=sent.source,
+        request=sent.request,
+        model=answer.model,
+        provider=sent.provider,
+        response=answer.id,
+        stop_reason=answer.stop_reason or "",
+        input_tokens=usage.input_tokens,
+        cache_read_tokens=usage.cache_read_input_tokens,
+        cache_write_tokens=usage.cache_creation_input_tokens,
+        output_tokens=usage.output_tokens,
+        estimated=sent.tokens,
+        usd=usd,
+        uncached_usd=price.uncached_cost(read, model),
+        ideal_usd=usd,
+        seconds=c.events.stamped(sent).at - sent.at,
+    )
+    c.events.tell(told)
