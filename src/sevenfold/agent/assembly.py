@@ -300,6 +300,7 @@ class Assembly:
             unchanged=self.conversation.unchanged,
             room=self.fit.room,
             may_read=lambda path: state.grants.now.may_read(path),
+            may_follow=lambda permitted, address: state.grants.now.may_follow(permitted, address),
             ask=self.options.get("ask"),
             recall=StoreRecall(self.store, self.conversation.fetch),
             todos=state.todos,

@@ -95,12 +95,17 @@ class EventLines:
     """Splits bytes, in chunks of any size, into the data of server-sent events."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = [b""]
         self._data: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of the events that end in this chunk; names and ids of events are dropped."""
-        *lines, self._rest = _LINE_END.split(self._rest + chunk)
+        if b"\n" not in chunk and b"\r" not in chunk and not self._rest[-1].endswith(b"\r"):
+            # Not joined yet: a line without an end would be copied with every chunk.
+            self._rest.append(chunk)
+            return []
+        *lines, rest = _LINE_END.split(b"".join((*self._rest, chunk)))
+        self._rest = [rest]
         events = []
         for line in lines:
             if line.startswith(b"data:"):

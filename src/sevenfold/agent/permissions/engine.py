@@ -163,6 +163,17 @@ class Permissions(Struct, frozen=True, kw_only=True):
         request = PermissionRequest("Read", "read", path)
         return not self._touching((*self.rules.deny, *self.rules.ask), request, None)
 
+    def may_follow(self, permitted: str, address: str) -> bool:
+        """Whether a redirection from a permitted address may be followed without asking.
+
+        If the first was permitted by the user and not by a rule, so is the next, unless a rule is against it.
+        """
+        first, following = (
+            self.decide(PermissionRequest("WebFetch", "fetch", one)) for one in (permitted, address)
+        )
+        consented = following.verdict == first.verdict == "ask" and not following.rule
+        return following.verdict == "allow" or consented
+
     def allowing(self, *lines: str) -> Permissions:
         """The same with further rules that allow, as when the user says "always"."""
         return replace(
