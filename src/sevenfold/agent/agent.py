@@ -11,7 +11,7 @@ import contextvars
 import threading
 import warnings
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import aclosing, closing
+from contextlib import AsyncExitStack, ExitStack, aclosing, closing
 from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Self, TypeVar, Unpack, get_args
@@ -29,7 +29,6 @@ from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.ports import AsyncClient, Client
 from sevenfold.providers.registry import async_client_for, async_client_of, client_for, client_of
 from sevenfold.session.async_session import AsyncSession
-from sevenfold.session.close import finish, finish_async
 from sevenfold.session.options import checked, one_of
 from sevenfold.session.results import Wishes
 from sevenfold.session.session import Session
@@ -230,8 +229,13 @@ class Agent(_BaseAgent):
 
     def close(self) -> None:
         """Stop working, and let others open the session."""
-        own = [self._client.close] if self._owned else []
-        finish(self._halt, self._fire_end, self.assembly.close, self.session.close, *own)
+        with ExitStack() as parts:  # the last one first, and each whatever becomes of the others
+            if self._owned:
+                parts.callback(self._client.close)
+            parts.callback(self.session.close)
+            parts.callback(self.assembly.close)
+            parts.callback(self._fire_end)
+            parts.callback(self._halt)
 
     def _halt(self) -> None:
         if self._running and self._work is not None:
@@ -335,9 +339,13 @@ class AsyncAgent(_BaseAgent):
 
     async def close(self) -> None:
         """See `Agent.close`."""
-        own = [self._client.close] if self._owned else []
-        parts = partial(asyncio.to_thread, self.assembly.close)
-        await finish_async(self._halt, self._fire_end, parts, self.session.close, *own)
+        async with AsyncExitStack() as parts:
+            if self._owned:
+                parts.push_async_callback(self._client.close)
+            parts.push_async_callback(self.session.close)
+            parts.push_async_callback(asyncio.to_thread, self.assembly.close)
+            parts.push_async_callback(self._fire_end)
+            parts.push_async_callback(self._halt)
 
     async def _halt(self) -> None:
         if self._running and self._task is not None:

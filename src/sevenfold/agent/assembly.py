@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -47,7 +48,6 @@ from sevenfold.prompts.system import OutputStyle
 from sevenfold.recall.recall import SessionRecall
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.session import factory
-from sevenfold.session.close import finish
 from sevenfold.session.factory import Options, SessionParts
 from sevenfold.session.results import ToolCall
 from sevenfold.settings import Source
@@ -348,7 +348,10 @@ class Assembly:
 
     def close(self) -> None:
         """Save the state, and end background commands and servers."""
-        finish(self.state.close, *([self.servers.close] if self.servers is not None else []))
+        with ExitStack() as parts:
+            if self.servers is not None:
+                parts.callback(self.servers.close)
+            parts.callback(self.state.close)
 
     def session_end(self) -> SessionEnd:
         """The event for the hooks when the agent is closed."""

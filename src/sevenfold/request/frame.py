@@ -158,4 +158,4 @@ def _with_markers(message: Message, ttls: dict[int, str]) -> bytes:
         marked(part.raw, ttls[place]) if place in ttls else part.raw
         for place, part in enumerate(message.parts)
     ]
-    return b'{"role":"' + message.role.encode() + b'","content":[' + b",".join(parts) + b"]}"
+    return b'{"role":"%b","content":[%b]}' % (message.role.encode(), b",".join(parts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -19,11 +20,9 @@ from sevenfold.ports import Call
 from sevenfold.providers.models import Lister, ListingClient
 from sevenfold.providers.registry import async_client_for, async_client_of, error_of, provider_for
 from sevenfold.session import replies
-from sevenfold.session.close import finish_async
 from sevenfold.session.factory import Options
 from sevenfold.session.options import checked
-from sevenfold.session.request import Request
-from sevenfold.session.results import completed
+from sevenfold.session.results import Request, completed
 from sevenfold.session.session import Session
 
 if TYPE_CHECKING:
@@ -270,8 +269,11 @@ class AsyncSession:
 
     async def close(self) -> None:
         """See `Session.close`."""
-        own = [self._client.close] if self._client is not None and self._given is None else []
-        await finish_async(self._tasks.close, partial(asyncio.to_thread, self._session.close), *own)
+        async with AsyncExitStack() as parts:
+            if self._client is not None and self._given is None:
+                parts.push_async_callback(self._client.close)
+            parts.push_async_callback(asyncio.to_thread, self._session.close)
+            parts.push_async_callback(self._tasks.close)
 
     def _asker(self) -> AsyncClient:
         if self._client is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -22,13 +23,12 @@ from sevenfold.providers.registry import client_for, client_of, error_of, provid
 from sevenfold.record.log import title_of
 from sevenfold.session import factory as opened
 from sevenfold.session import replies
-from sevenfold.session.close import finish
 from sevenfold.session.factory import Options
 from sevenfold.session.options import checked
-from sevenfold.session.request import Request
 from sevenfold.session.results import (
     Completion,
     Explanation,
+    Request,
     ToolCall,
     Wishes,
     completed,
@@ -303,8 +303,13 @@ class Session:
 
     def close(self) -> None:
         """Write everything out and let others open the session."""
-        own = [self._client.close] if self._client is not None and self._given is None else []
-        finish(self._threads.close, self._store.recall.close, self.conversation.close, *own)
+        # The last one first, and each whatever becomes of the others: a lock that stays would shut everybody out.
+        with ExitStack() as parts:
+            if self._client is not None and self._given is None:
+                parts.callback(self._client.close)
+            parts.callback(self.conversation.close)
+            parts.callback(self._store.recall.close)
+            parts.callback(self._threads.close)
 
     def _asker(self) -> Client:
         if self._client is None:
