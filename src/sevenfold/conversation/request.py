@@ -81,9 +81,11 @@ class Outcome(Struct, frozen=True):
 def write_request(c: Conversation, why: Why | None) -> Prepared:
     """The next request, written down and ready to go out."""
     _amend(c)
-    _mind_reasoning(c, _look(c))
     view = c.transcript.view
-    messages, size = view.messages(), c.size()
+    messages = tuple(view.messages())
+    if _mind_reasoning(c, _look(c, messages)):
+        messages = tuple(view.messages())
+    size = c.size()
     markers = plan(
         c.frame,
         messages,
@@ -94,17 +96,17 @@ def write_request(c: Conversation, why: Why | None) -> Prepared:
         edge=provider_edits.edge(c.frame, messages, c.cleared_uses),
     )
     body = assemble(c.frame, messages, markers, {})
-    forecast = _look(c, markers)
+    forecast = _look(c, messages, markers)
     expected = replace(why, usd=_expected_usd(c, size, forecast)) if why else None
-    newest = view.items_from(len(view) - 1)[-1:] if len(view) else []
+    newest = view.layout.items[-1] if view.layout.items else None
     return Prepared(
         body,
         Call(body.raw, c.frame.betas, c.source.name),
-        tuple(messages),
+        messages,
         size,
         forecast,
         _record(c, body, markers, expected),
-        newest[0].said.uuid if newest else None,
+        newest.said.uuid if newest else None,
         view.version,
     )
 
@@ -120,19 +122,21 @@ def part_sizes(c: Conversation) -> Sizes:
     return Sizes(fixed.tools, fixed.system, fixed.messages + round(count(c.transcript.view.weight)))
 
 
-def _mind_reasoning(c: Conversation, forecast: Forecast) -> None:
-    """Reasoning behind a changed part would be refused, so go on without it.
+def _mind_reasoning(c: Conversation, forecast: Forecast) -> bool:
+    """Reasoning behind a changed part would be refused, so go on without it; True if that changed the messages.
 
     Unless the caller that made the change vouched that what is left is valid.
     """
-    if c.vouched or not (c.profile.thinking.bound and c.transcript.view.weight.thoughts):
-        return
+    if c.vouched or not c.profile.thinking.bound or not c.transcript.view.weight.thoughts:
+        return False
     change, sent, sending = forecast.change, c.watched.sent, c.watched.pending
     if change is None and sent is not None and sending is not None and not c.watched.cached:
         # Where nothing is cached nothing is lost, so the forecast has not looked.
         change = first_change(sent, sending)
-    if change is not None:
-        c.open_epoch(f"{change.part} changed", drops_thinking=True)
+    if change is None:
+        return False
+    c.open_epoch(f"{change.part} changed", drops_thinking=True)
+    return True
 
 
 def _expected_usd(c: Conversation, size: Size, forecast: Forecast) -> float | None:
@@ -159,8 +163,7 @@ def _amend(c: Conversation) -> None:
             withdraw_changes(c.transcript)
 
 
-def _look(c: Conversation, markers: tuple[Marker, ...] = ()) -> Forecast:
-    messages = tuple(c.transcript.view.messages())
+def _look(c: Conversation, messages: tuple[Message, ...], markers: tuple[Marker, ...] = ()) -> Forecast:
     sending = Sent(c.frame, messages, c.lifetimes, c.clock.now(), markers)
     c.watched = c.watched.look(sending, c.profile)
     return c.watched.forecast
@@ -186,7 +189,7 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
     reply = replace(reply, answer=c.transcript.distinct(reply.answer))
     c.tail = tail_of(prepared.body.markers) or c.tail
     measured = _answer(c, prepared, reply)
-    usage = Usage.read(reply.answer.usage)
+    usage = measured.usage if measured else Usage.read(reply.answer.usage)
     taken_out = provider_edits.taken_out(reply)
     moved, c.edited = taken_out != c.edited, taken_out
     c.cleared_uses = provider_edits.cleared_uses(reply)
@@ -205,7 +208,7 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
 def _answer(c: Conversation, prepared: Prepared, reply: Reply) -> Measured | None:
     """Record the answer behind what it answers: what was said in the meantime comes after it."""
     transcript = c.transcript
-    late = _behind(transcript.view.items, prepared.last)
+    late = _behind(transcript.view.layout.items, prepared.last)
     if not late and transcript.view.version == prepared.version:
         return transcript.model(reply.answer)
     with c.together():
