@@ -17,8 +17,8 @@ from sevenfold.lab.fidelity import Count, Probe, Score, judge, sample, texts
 from sevenfold.lab.fidelity.reader import account
 from sevenfold.layers.compact.extract import facts
 from sevenfold.layers.compact.extract.notation import read_back
-from sevenfold.layers.compact.summary import Evidence
 from sevenfold.layers.compact.summary import unsupported as claims_of
+from sevenfold.layers.compact.summary.evidence import Evidence
 from sevenfold.ports import Log
 from sevenfold.recall.index import RecallIndex
 from sevenfold.record.decisions import Commit, Fold, Rewound, Snip, Undone

@@ -17,7 +17,9 @@ from sevenfold.layers.compact.coverage import Coverage
 from sevenfold.layers.compact.extract import facts as facts_of
 from sevenfold.layers.compact.extract.facts import Kind
 from sevenfold.layers.compact.extract.words import whole_text
-from sevenfold.layers.compact.summary import Evidence, Failure
+from sevenfold.layers.compact.summary.draft import Failure
+from sevenfold.layers.compact.summary.evidence import Evidence
+from sevenfold.layers.compact.summary.marks import mark
 from sevenfold.prompts.context import Unsupported
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Compaction
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from sevenfold.layers.compact.engines import Got
     from sevenfold.layers.compact.extract.facts import Facts
     from sevenfold.layers.compact.scope import Scope
-    from sevenfold.layers.compact.summary import Summary
+    from sevenfold.layers.compact.summary.compose import Summary
     from sevenfold.record.view import View
 
 MISSING_TOKENS = 1_000
@@ -85,12 +87,12 @@ class Checker:
         self, got: Got, facts: Facts, evidence: Evidence, divided: Scope, budget: int
     ) -> tuple[Summary, tuple[str, ...]]:
         if isinstance(got.found, Failure):
-            marked = summary.mark(facts.prose, evidence)
+            marked = mark(facts.prose, evidence)
             known = replace(facts, prose=marked.sections)
             return summary.extractive(
                 (), budget, self._c.count, span=divided.span, known=known
             ), marked.sentences
-        marked = summary.mark({n: text for n, text in got.found.sections.items() if n != 6}, evidence)
+        marked = mark({n: text for n, text in got.found.sections.items() if n != 6}, evidence)
         draft = replace(got.found, sections=marked.sections)
         return summary.combine(draft, facts, budget, self._c.count, span=divided.span), marked.sentences
 

@@ -15,25 +15,17 @@ from sevenfold.layers.compact.extract.facts import Facts
 
 State = Literal["in_context", "reachable", "lost"]
 
-_MOST = {
-    "user_message": 120,
-    "decision": 30,
-    "correction": 30,
-    "pending_task": 30,
-    "edited_file": 40,
-    "error": 20,
-    "identifier": 40,
+_KINDS = {
+    "user_message": (120, "message of the user"),
+    "decision": (30, "settled"),
+    "correction": (30, "correction by the user"),
+    "pending_task": (30, "open task"),
+    "edited_file": (40, "changed file"),
+    "error": (20, "failure"),
+    "identifier": (40, "exact name"),
 }
-"""Facts of each kind that are looked for, those that matter most first: the check must stay cheap."""
-_LABELS = {
-    "user_message": "message of the user",
-    "decision": "settled",
-    "correction": "correction by the user",
-    "pending_task": "open task",
-    "edited_file": "changed file",
-    "error": "failure",
-    "identifier": "exact name",
-}
+"""What is looked for, that which matters most first: how many of each at most, so that the check stays cheap, and
+what it is called."""
 HEADING = (
     "Facts from the conversation before this point that the summary does not hold, each with its record:"
 )
@@ -79,7 +71,7 @@ class Coverage(Struct, frozen=True):
     @property
     def by_kind(self) -> dict[str, Count]:
         """For each kind of which there are facts."""
-        counts = {kind: [state for fact, state in self.states if fact.kind == kind] for kind in _MOST}
+        counts = {kind: [state for fact, state in self.states if fact.kind == kind] for kind in _KINDS}
         return {kind: _count(states) for kind, states in counts.items() if states}
 
 
@@ -97,7 +89,7 @@ def missing(lost: Iterable[Fact], room: int, count: Callable[[str], int]) -> str
         text = " ".join(fact.text.split())
         half = _SHORTENED // 2
         short = text if len(text) <= _SHORTENED else f"{text[:half]} […] {text[-half:]}"
-        ways = (f"- {_LABELS[fact.kind]} [{fact.record}]: {words}" for words in (text, short))
+        ways = (f"- {_KINDS[fact.kind][1]} [{fact.record}]: {words}" for words in (text, short))
         line = next((one for one in ways if count(one) <= room), "")
         if line:
             lines.append(line)
@@ -110,7 +102,7 @@ def missing(lost: Iterable[Fact], room: int, count: Callable[[str], int]) -> str
 
 def _wanted(facts: Facts) -> Iterator[Fact]:
     """The facts to look for, by kind."""
-    found: dict[str, list[Fact]] = {kind: [] for kind in _MOST}
+    found: dict[str, list[Fact]] = {kind: [] for kind in _KINDS}
     for words in reversed(facts.messages):
         # Of a message that an earlier summary cut, its beginning is all that can be looked for.
         found["user_message"].append(Fact("user_message", words.head, words.record))
@@ -135,7 +127,7 @@ def _wanted(facts: Facts) -> Iterator[Fact]:
     for name in facts.identifiers:
         found["identifier"].append(Fact("identifier", name.text, name.record))
     for kind, some in found.items():
-        yield from [fact for fact in some if fact.text.strip()][: _MOST[kind]]
+        yield from [fact for fact in some if fact.text.strip()][: _KINDS[kind][0]]
 
 
 def _state(fact: Fact, seen: str, reaches: Callable[[Fact], bool]) -> State:
