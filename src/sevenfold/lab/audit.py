@@ -210,7 +210,7 @@ def unsupported(summaries: Iterable[str], items: Sequence[Item], log: Log) -> tu
 
 
 def _total(audited: list[AuditedCompaction], scores: list[Score]) -> AuditTotal:
-    every = Score(tuple(judged for score in scores for judged in score.judged))
+    every = Score(tuple(judged for score in scores for judged in score.states))
     total, made_up = every.total, sum(one.invented for one in audited)
     return AuditTotal(
         len(audited), total.in_context, total.reachable, total.lost, every.by_kind, invented=made_up

@@ -13,7 +13,7 @@ from sevenfold.conversation.resume import read
 from sevenfold.errors import Aborted
 from sevenfold.events import SteppedAside
 from sevenfold.layers.compact import coverage, summary
-from sevenfold.layers.compact.coverage import Coverage
+from sevenfold.layers.compact.coverage import Coverage, Fact
 from sevenfold.layers.compact.extract import facts as facts_of
 from sevenfold.layers.compact.extract.facts import Kind
 from sevenfold.layers.compact.extract.words import whole_text
@@ -30,7 +30,6 @@ from sevenfold.record.layout import Item
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.conversation.flow import Flow
-    from sevenfold.layers.compact.coverage import Fact
     from sevenfold.layers.compact.engines import Got
     from sevenfold.layers.compact.extract.facts import Facts
     from sevenfold.layers.compact.scope import Scope
@@ -47,7 +46,7 @@ class Verdict(Struct, frozen=True):
     """A summary, and how complete it is."""
 
     text: str
-    score: Coverage
+    score: Coverage[Fact]
     left_out: tuple[str, ...] = ()
     invented: tuple[str, ...] = ()
     """Sentences that claim a permission or an order that is not in the record; they are marked."""
@@ -98,7 +97,7 @@ class Checker:
 
     def _completed(
         self, text: str, facts: Facts, divided: Scope, beside: Sequence[str] = ()
-    ) -> tuple[str, Coverage]:
+    ) -> tuple[str, Coverage[Fact]]:
         """The text with the facts that would be lost, and the score after that."""
         rest = (*beside, *(whole_text(item) for item in (*divided.front, *divided.kept)))
         score = coverage.cover(facts, [text, *rest], self._reaches_to)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal
+from typing import Generic, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -53,13 +53,24 @@ class Count(Struct, frozen=True):
     lost: int = 0
 
 
-class Coverage(Struct, frozen=True):
-    """Where each fact is after a compaction."""
-
-    states: tuple[tuple[Fact, State], ...] = ()
+class Kinded(Protocol):
+    """A fact of some kind."""
 
     @property
-    def lost(self) -> tuple[Fact, ...]:
+    def kind(self) -> str:
+        """Which."""
+
+
+FactT = TypeVar("FactT", bound=Kinded)
+
+
+class Coverage(Struct, Generic[FactT], frozen=True):
+    """Where each fact is after a compaction."""
+
+    states: tuple[tuple[FactT, State], ...] = ()
+
+    @property
+    def lost(self) -> tuple[FactT, ...]:
         """Those that are neither seen nor found."""
         return tuple(fact for fact, state in self.states if state == "lost")
 
@@ -71,11 +82,11 @@ class Coverage(Struct, frozen=True):
     @property
     def by_kind(self) -> dict[str, Count]:
         """For each kind of which there are facts."""
-        counts = {kind: [state for fact, state in self.states if fact.kind == kind] for kind in _KINDS}
-        return {kind: _count(states) for kind, states in counts.items() if states}
+        kinds = dict.fromkeys(fact.kind for fact, _ in self.states)
+        return {kind: _count(state for fact, state in self.states if fact.kind == kind) for kind in kinds}
 
 
-def cover(facts: Facts, context: Sequence[str], reaches: Callable[[Fact], bool]) -> Coverage:
+def cover(facts: Facts, context: Sequence[str], reaches: Callable[[Fact], bool]) -> Coverage[Fact]:
     """Look for the facts in what the model will see; ``reaches`` tells whether recall finds one that is not there."""
     seen = "\n".join(map(_plain, context))
     return Coverage(tuple((fact, _state(fact, seen, reaches)) for fact in _wanted(facts)))
