@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 
 from sevenfold.layers.compact.extract import facts, notation
 from sevenfold.layers.compact.extract.outline import TITLES, heading
-from sevenfold.layers.compact.summary import Draft, Evidence, Failure, combine, mark, read
+from sevenfold.layers.compact.summary import combine
+from sevenfold.layers.compact.summary.draft import Draft, Failure, read
+from sevenfold.layers.compact.summary.evidence import Evidence
+from sevenfold.layers.compact.summary.marks import mark
 from sevenfold.record import blocks
 from tests.compaction.histories import WORDS, continued, count, histories, worked
 from tests.support import Story, call, result

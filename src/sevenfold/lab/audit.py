@@ -17,8 +17,8 @@ from sevenfold.lab.fidelity import Count, Probe, Score, judge, sample, texts
 from sevenfold.lab.fidelity.reader import account
 from sevenfold.layers.compact.extract import facts
 from sevenfold.layers.compact.extract.notation import read_back
-from sevenfold.layers.compact.summary import Evidence
 from sevenfold.layers.compact.summary import unsupported as claims_of
+from sevenfold.layers.compact.summary.evidence import Evidence
 from sevenfold.ports import Log
 from sevenfold.recall.index import RecallIndex
 from sevenfold.record.decisions import Commit, Fold, Rewound, Snip, Undone
@@ -210,7 +210,7 @@ def unsupported(summaries: Iterable[str], items: Sequence[Item], log: Log) -> tu
 
 
 def _total(audited: list[AuditedCompaction], scores: list[Score]) -> AuditTotal:
-    every = Score(tuple(judged for score in scores for judged in score.judged))
+    every = Score(tuple(judged for score in scores for judged in score.states))
     total, made_up = every.total, sum(one.invented for one in audited)
     return AuditTotal(
         len(audited), total.in_context, total.reachable, total.lost, every.by_kind, invented=made_up

@@ -6,14 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Literal
 
-from msgspec import Struct
-
-from sevenfold.lab.fidelity.probe import KINDS, SHORT, Probe
+from sevenfold.lab.fidelity.probe import SHORT, Probe
 from sevenfold.lab.fidelity.sentences import Vocabulary, folded, telling
+from sevenfold.layers.compact.coverage import Coverage, State
 
-State = Literal["in_context", "reachable", "lost"]
+Score = Coverage[Probe]
 Reachable = Callable[[Probe], bool]
 
 ENOUGH_WORDS = 0.75
@@ -28,47 +26,10 @@ _OPENING = r"(?:^|[\"'“‘«>`*:\]\)\-—])[^\S\n]*"
 _CLOSING = r"[^\S\n]*(?:$|[\"'”’»<`*.!\[\(])"
 
 
-class Judged(Struct, frozen=True):
-    """A fact and what became of it."""
-
-    probe: Probe
-    state: State
-
-
-class Count(Struct, frozen=True):
-    """How many facts are where."""
-
-    in_context: int = 0
-    reachable: int = 0
-    lost: int = 0
-
-
-class Score(Struct, frozen=True):
-    """What became of all facts."""
-
-    judged: tuple[Judged, ...] = ()
-
-    @property
-    def lost(self) -> tuple[Probe, ...]:
-        """Those that are neither seen nor found."""
-        return tuple(one.probe for one in self.judged if one.state == "lost")
-
-    @property
-    def total(self) -> Count:
-        """Over all kinds."""
-        return _count(self.judged)
-
-    @property
-    def by_kind(self) -> dict[str, Count]:
-        """For each kind of which there are facts."""
-        sorted_out = {kind: [one for one in self.judged if one.probe.kind == kind] for kind in KINDS}
-        return {kind: _count(judged) for kind, judged in sorted_out.items() if judged}
-
-
 def judge(probes: Iterable[Probe], context: Sequence[str], reachable: Reachable) -> Score:
     """Where each fact is now; recall is asked only for what the context does not hold."""
     seen = _Seen(context)
-    return Score(tuple(Judged(probe, _state(probe, seen, reachable)) for probe in probes))
+    return Coverage(tuple((probe, _state(probe, seen, reachable)) for probe in probes))
 
 
 def _state(probe: Probe, seen: _Seen, reachable: Reachable) -> State:
@@ -77,11 +38,6 @@ def _state(probe: Probe, seen: _Seen, reachable: Reachable) -> State:
     if not reachable(probe):
         return "lost"
     return "in_context" if seen.holds_both_ends(probe) else "reachable"
-
-
-def _count(judged: Iterable[Judged]) -> Count:
-    states = Counter(one.state for one in judged)
-    return Count(states["in_context"], states["reachable"], states["lost"])
 
 
 class _Seen:

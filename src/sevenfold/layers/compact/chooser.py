@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from sevenfold.conversation.flow import Signal, Wait
 from sevenfold.conversation.fork import fork
 from sevenfold.events import SteppedAside
@@ -17,18 +19,16 @@ from sevenfold.layers import breaker
 from sevenfold.layers.compact import engines
 from sevenfold.layers.compact.engines import OUTPUT_CAP, Got
 from sevenfold.layers.compact.request import CompactionRequest, EngineName, Left
-from sevenfold.layers.compact.summary import Draft, Failure
+from sevenfold.layers.compact.summary.draft import Draft, Failure
 from sevenfold.record.weight import NOTHING
 from sevenfold.request.watch import SECONDS
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
-    from sevenfold.conversation.flow import Flow
     from sevenfold.layers.compact.engines import SummaryTask
     from sevenfold.layers.compact.scope import Scope
     from sevenfold.record.gauge import Size
 
-Drafted = tuple[Got, EngineName, tuple[Left, ...]]
 COLLAPSE = "collapse"
 NOBODY = "no client to ask was given"
 
@@ -54,7 +54,7 @@ class EngineChooser:
         """Are models no longer asked by themselves, because they failed too often?"""
         return breaker.opened(self.failures)
 
-    def draft(self, task: SummaryTask, request: CompactionRequest) -> Flow[Drafted]:
+    def draft(self, task: SummaryTask, request: CompactionRequest) -> engines.Asking:
         """Ask one engine after the other until one has a summary."""
         left: list[Left] = []
         spent = Got(Failure("no_summary", "nothing was asked"))
@@ -68,7 +68,7 @@ class EngineChooser:
             spent = spent.then(got)
             if got.succeeded:
                 self._count(request, succeeded=True)
-                return spent, engine, tuple(left)
+                return replace(spent, engine=engine, left=tuple(left))
             assert isinstance(got.found, Failure)
             left.append(Left(engine, f"{got.found.reason}: {got.found.detail}"))
             self._step_aside(f"{engine}: {got.found.detail}")
@@ -76,7 +76,7 @@ class EngineChooser:
             self._count(request, succeeded=False)
         if left and not self.models:
             self._report_no_client()
-        return spent, "extractive", tuple(left)
+        return replace(spent, left=tuple(left))
 
     def _report_no_client(self) -> None:
         """Once in a session: who left the client out by mistake would wonder about the summaries."""

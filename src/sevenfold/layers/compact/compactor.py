@@ -27,11 +27,11 @@ from sevenfold.events import Compacted as CompactedEvent
 from sevenfold.layers.breaker import Pass, Progress
 from sevenfold.layers.compact import forecast, scope, writer
 from sevenfold.layers.compact.check import Checker, Verdict, folded
-from sevenfold.layers.compact.chooser import Drafted, EngineChooser
+from sevenfold.layers.compact.chooser import EngineChooser
 from sevenfold.layers.compact.engines import SOURCE, Got, SummaryTask
 from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
 from sevenfold.layers.compact.scope import Scope
-from sevenfold.layers.compact.summary import Draft
+from sevenfold.layers.compact.summary.draft import Draft
 from sevenfold.layers.compact.writer import Result
 from sevenfold.prompts.context import RecordedFacts
 from sevenfold.record import blocks
@@ -49,6 +49,9 @@ AFTER_SHARE = 0.5
 ROUNDS_KEPT = 2
 """The newest rounds that stay when a request was refused as too long, if they are small enough."""
 KEEP_ALIVE_SECONDS = 30.0
+
+_REPORTED = {*Compacted.__struct_fields__} & {*CompactedEvent.__struct_fields__} - {"left", "invented"}
+"""What the event says as the result does."""
 
 R = TypeVar("R")
 
@@ -185,8 +188,8 @@ class Compactor:
             self._progressed("compact_start")
             with self._c.lock:
                 task = self.task(divided, request, "\n\n".join(hooks.instructions))
-            drafted = yield from self.chooser.draft(task, request)
-            done = yield from self._end(request, divided, stamp, drafted)
+            got = yield from self.chooser.draft(task, request)
+            done = yield from self._end(request, divided, stamp, got)
             return done if isinstance(done, Compacted) else None
 
     def served(
@@ -201,15 +204,12 @@ class Compactor:
             if not self.may(request, divided):
                 return None
             self._progressed("compact_start")
-            drafted: Drafted = (Got(draft), "notes", ())
-            return (yield from self._end(request, divided, self.stamp(), drafted, most))
+            return (yield from self._end(request, divided, self.stamp(), Got(draft, "notes"), most))
 
-    def prepared(
-        self, request: CompactionRequest, divided: Scope, drafted: Drafted
-    ) -> Flow[Compacted | str | None]:
+    def prepared(self, request: CompactionRequest, divided: Scope, got: Got) -> Flow[Compacted | str]:
         """Compact with a summary that was made beforehand."""
         with self._working():
-            return (yield from self._end(request, divided, self.stamp(), drafted))
+            return (yield from self._end(request, divided, self.stamp(), got))
 
     def ask_hooks(self, request: CompactionRequest) -> Flow[HookOutcome | None]:
         """Ask the PreCompact hooks; None if one of them refuses."""
@@ -255,12 +255,12 @@ class Compactor:
         request: CompactionRequest,
         divided: Scope,
         stamp: Stamp,
-        drafted: Drafted,
+        got: Got,
         most: int | None = None,
     ) -> Flow[Compacted | str]:
         c = self._c
         yield from self._checker.catch_up()
-        check = partial(self._checker.checked, drafted[0], divided, self._budget(divided, drafted))
+        check = partial(self._checker.checked, got, divided, self._budget(divided, got))
         verdict = yield from in_thread(partial(check, folded(c.transcript.view)))
         if most is not None:
             left = forecast.at_most(c, divided, writer.said(c, request, divided, verdict.text))
@@ -270,7 +270,7 @@ class Compactor:
         if divided.span != "range":
             started = yield from self._fire(SessionStart(**self._common(), source="compact"))
             context = started.context
-        done = self._finish(request, divided, stamp, drafted, verdict, context)
+        done = self._finish(request, divided, stamp, got, verdict, context)
         # Stopped now, it is done all the same.
         with suppress(Aborted):
             trigger = _trigger(request)
@@ -367,12 +367,12 @@ class Compactor:
         request: CompactionRequest,
         divided: Scope,
         stamp: Stamp,
-        drafted: Drafted,
+        got: Got,
         verdict: Verdict,
         context: Sequence[str],
     ) -> Compacted:
         """Restore what is needed, and write it all down at once."""
-        c, (got, engine, left) = self._c, drafted
+        c = self._c
         with c.lock:
             if self.stamp() != stamp:
                 raise Refused("the conversation went on while it was being compacted; compact again")
@@ -382,7 +382,6 @@ class Compactor:
                 request=request,
                 divided=divided,
                 got=got,
-                engine=engine,
                 verdict=verdict,
                 chain=chain,
                 before=before.tokens,
@@ -393,8 +392,8 @@ class Compactor:
         done = Compacted(
             boundary=boundary,
             trigger=request.trigger,
-            engine=engine,
-            left=left,
+            engine=got.engine,
+            left=got.left,
             tokens_before=before.tokens,
             sent_before=before.sent,
             tokens_after=after.tokens,
@@ -465,28 +464,17 @@ class Compactor:
         )
         self._c.events.tell(
             CompactedEvent(
-                boundary=done.boundary,
-                trigger=done.trigger,
-                engine=done.engine,
+                **{name: getattr(done, name) for name in _REPORTED},
                 left=tuple(f"{one.engine}: {one.reason}" for one in done.left),
-                tokens_before=done.tokens_before,
-                sent_before=done.sent_before,
-                tokens_after=done.tokens_after,
-                summarised=done.summarised,
-                kept=done.kept,
-                calls=done.calls,
                 input_tokens=usage.input_tokens,
                 cache_read_tokens=usage.cache_read_input_tokens,
                 cache_write_tokens=usage.cache_creation_input_tokens,
                 output_tokens=usage.output_tokens,
-                usd=done.usd,
                 in_context=total.in_context,
                 reachable=total.reachable,
                 lost=total.lost,
                 invented=len(done.invented),
                 cached_share=done.cached_share,
-                retries=done.retries,
-                restored=done.restored,
                 missed=done.cut,
                 again=chain.recompaction,
                 turns_since=chain.turns_since,
@@ -494,14 +482,13 @@ class Compactor:
                 query_source=chain.query_source,
                 threshold=chain.threshold,
                 failures=self.chooser.failures,
-                fires_again=done.fires_again,
             )
         )
 
-    def _budget(self, divided: Scope, drafted: Drafted) -> int:
+    def _budget(self, divided: Scope, got: Got) -> int:
         """The most the drafted summary may have."""
-        (got, engine, _), budget = drafted, forecast.room(self._c, divided)
-        if engine == "notes" and isinstance(got.found, Draft):
+        budget = forecast.room(self._c, divided)
+        if got.engine == "notes" and isinstance(got.found, Draft):
             # Notes have limits of their own, and are not cut any further.
             return budget + self._c.count(got.found.text)
         return budget

@@ -22,10 +22,12 @@ from sevenfold.conversation.request import part_sizes
 from sevenfold.errors import Aborted, ModelError, PromptTooLong
 from sevenfold.events import Answered, Sending
 from sevenfold.layers import breaker
-from sevenfold.layers.compact import shorten, summary
+from sevenfold.layers.compact import shorten
+from sevenfold.layers.compact.request import EngineName, Left
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.shorten import Shortened
-from sevenfold.layers.compact.summary import Draft, Failure
+from sevenfold.layers.compact.summary.draft import Draft, Failure
+from sevenfold.layers.compact.summary.draft import read as read_draft
 from sevenfold.ports import Call
 from sevenfold.profiles import Profile
 from sevenfold.prompts.compact import Compact, Summariser
@@ -62,6 +64,10 @@ class Got(Struct, frozen=True):
     """A summary, or why there is none, and what was spent on it."""
 
     found: Draft | Failure
+    engine: EngineName = "extractive"
+    """The one that has it."""
+    left: tuple[Left, ...] = ()
+    """Those that were asked or passed over before."""
     usage: Usage | None = None
     usd: float | None = 0.0
     calls: int = 0
@@ -209,7 +215,8 @@ def _forked(task: SummaryTask, asked: Fork) -> Asking:
     except ModelError as error:
         return _failed(error)
     answer = outcome.reply.answer
-    return Got(summary.read(answer.blocks, answer.stop_reason), outcome.usage, outcome.cost, 1)
+    found = read_draft(answer.blocks, answer.stop_reason)
+    return Got(found, usage=outcome.usage, usd=outcome.cost, calls=1)
 
 
 def _in_parts(task: SummaryTask, lean: Sequence[Item], model: Profile, room: int) -> Asking:
@@ -262,7 +269,7 @@ def _asked(c: Conversation, call: Call, model: Profile, read: Callable[[Reply], 
 
 
 def _drafted(reply: Reply) -> Got:
-    return Got(summary.read(reply.answer.blocks, reply.answer.stop_reason))
+    return Got(read_draft(reply.answer.blocks, reply.answer.stop_reason))
 
 
 def _by_provider(reply: Reply) -> Got:
@@ -271,7 +278,7 @@ def _by_provider(reply: Reply) -> Got:
             return Got(Failure("no_summary", "the provider's summary cannot be read"), opaque=block.raw)
         match block.body():
             case Compaction(content=str() as words, signature=str()) if words.strip():
-                return Got(summary.read(words), signed=block.raw)
+                return Got(read_draft(words), signed=block.raw)
     return Got(Failure("no_summary", f"the provider made no summary ({reply.answer.stop_reason})"))
 
 

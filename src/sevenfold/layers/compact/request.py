@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from sevenfold.layers.compact.coverage import Coverage
+from sevenfold.layers.compact.coverage import Coverage, Fact
 from sevenfold.layers.compact.scope import Span
 from sevenfold.record.decisions import CompactionChain
 from sevenfold.record.usage import Usage
@@ -58,7 +58,7 @@ class Compacted(Struct, frozen=True, kw_only=True):
     kept: int
     summary: str
     """As the next model reads it."""
-    score: Coverage
+    score: Coverage[Fact]
     chain: CompactionChain
     invented: tuple[str, ...]
     """Sentences that claim a permission or an order that is not in the record; they are marked."""

@@ -17,12 +17,12 @@ from sevenfold.conversation.layer import Offer
 from sevenfold.errors import ModelError, Refused, SevenfoldError
 from sevenfold.events import Acted, SteppedAside
 from sevenfold.layers import breaker
-from sevenfold.layers.compact import summary
 from sevenfold.layers.compact.compactor import AUTO, Compactor
 from sevenfold.layers.compact.offline import notes_of
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.layers.compact.scope import Scope
-from sevenfold.layers.compact.summary import Draft, Failure
+from sevenfold.layers.compact.summary.draft import Draft, Failure
+from sevenfold.layers.compact.summary.draft import read as read_draft
 from sevenfold.layers.notes import policy as notes
 from sevenfold.layers.notes.policy import NotesText as NotesText
 from sevenfold.layers.notes.policy import Since
@@ -444,7 +444,7 @@ class NotesKeeper:
 
     def _draft(self, held: NotesText) -> Draft | Failure:
         """The notes as what a model could have answered that was asked for a summary."""
-        return summary.read(f"<summary>\n{self._said(held)}\n</summary>")
+        return read_draft(f"<summary>\n{self._said(held)}\n</summary>")
 
     def _mentioned(self, name: str) -> bool:
         """Does anything that was said hold this name, or the last part of it?"""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 
 from sevenfold.layers.compact.extract.identifiers import IdentifierSource, identifiers
-from sevenfold.layers.compact.summary import Failure
+from sevenfold.layers.compact.summary.draft import Failure
 from sevenfold.prompts.compact import KeepShort, NotesUpdate
 from sevenfold.record.layout import Item
 from sevenfold.record.window import Window

@@ -20,7 +20,7 @@ from sevenfold.record import authorship, blocks
 from sevenfold.record.blocks import ToolResult, ToolUse
 from sevenfold.record.layout import Item
 
-_PATHS = (
+_PATHS = [
     "file_path",
     "path",
     "notebook_path",
@@ -29,7 +29,7 @@ _PATHS = (
     "target_file",
     "filePath",
     "absolute_path",
-)
+]
 _COMMANDS = ("command", "cmd", "script")
 _CHANGES = ("old_string", "old_str", "new_string", "new_str", "edits", "diff", "insert_text", "new_source")
 _CONTENTS = ("content", "contents", "file_text", "text")
