@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
 
+BINDING = frozenset({"model", "tool", "tool_order", "system", "message"})
+"""Causes of a change that make reasoning behind it invalid; it is not bound to settings or lifetimes."""
+
+
 class Considered(Struct, frozen=True):
     """What was weighed before a request, and what was chosen."""
 
@@ -133,7 +137,7 @@ def _mind_reasoning(c: Conversation, forecast: Forecast) -> bool:
     if change is None and sent is not None and sending is not None and not c.watched.cached:
         # Where nothing is cached nothing is lost, so the forecast has not looked.
         change = first_change(sent, sending)
-    if change is None:
+    if change is None or change.cause not in BINDING:
         return False
     c.open_epoch(f"{change.part} changed", drops_thinking=True)
     return True
@@ -164,6 +168,9 @@ def _amend(c: Conversation) -> None:
 
 
 def _look(c: Conversation, messages: tuple[Message, ...], markers: tuple[Marker, ...] = ()) -> Forecast:
+    if (last := c.resumed) is not None:
+        c.resumed = None
+        c.watched = c.watched.resume(last.sent(c.transcript.log, c.transcript.view), last.usage)
     sending = Sent(c.frame, messages, c.lifetimes, c.clock.now(), markers)
     c.watched = c.watched.look(sending, c.profile)
     return c.watched.forecast
