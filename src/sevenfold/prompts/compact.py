@@ -156,9 +156,9 @@ class RoundCut(Text, frozen=True):
 
 
 PRESSING = 1.25
-"""Over a limit by so much, the request to be shorter becomes a demand…"""
+"""Times a limit from which the request to be shorter becomes a demand."""
 TOO_LONG = 2.0
-"""…and by so much, the first thing to do."""
+"""Times a limit from which it is the first thing to do."""
 
 
 class NotesUpdate(Text, frozen=True):

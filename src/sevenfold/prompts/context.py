@@ -163,7 +163,7 @@ class HookContext(Text, frozen=True):
 
 
 class RestoredState(Text, frozen=True):
-    """Something the work goes by, put back as it is now: a plan, a list of tasks, what runs beside it."""
+    """Something the work goes by, put back as it is now: a plan, a list of tasks, what runs in the background."""
 
     tag = "restored-state"
     body = "text"
@@ -176,7 +176,7 @@ class RestoredState(Text, frozen=True):
 
 
 class TasksGone(Text, frozen=True):
-    """What ran beside the conversation and ended with the process that looked after it."""
+    """Background commands that ended with the process that started them."""
 
     tag = "tasks-gone"
     body = "text"

@@ -84,9 +84,9 @@ class Environment(Text, frozen=True):
     shell: str | None = None
     model: str | None = None
     git: str | None = None
-    """Branch and how it stands to its upstream."""
+    """The branch, and whether it is ahead of or behind its upstream."""
     changes: str | None = None
-    """What `git status --short` lists; None where there is nothing, or nobody knows."""
+    """What `git status --short` lists; None where there is nothing, or it is unknown."""
 
 
 class Today(Text, frozen=True):

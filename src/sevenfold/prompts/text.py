@@ -2,7 +2,7 @@
 
 A `Text` is a small frozen class whose fields are the holes of its Markdown file. Most fields are one line.
 At most one, the *body*, may be long: it is often somebody else's words, so it is cut at its cap with a
-note that says so, and cannot close the tag it stands in. Rendering is a pure function of the fields.
+note that says so, and cannot close the tag around it. Rendering is a pure function of the fields.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Text(Struct, frozen=True):
         return f"{kept}\n{CutNote(size(kept), size(words), path).render()}"
 
     def _inside(self, words: str) -> str:
-        """The words, unable to end the tag they stand in."""
+        """The words, unable to end the tag around them."""
         if not self.tag:
             return words
         return re.sub(rf"<(/\s*{self.tag}\s*>)", r"&lt;\1", words, flags=re.IGNORECASE)
@@ -126,7 +126,7 @@ def _whole_characters(words: str) -> str:
 
 
 def load(name: str) -> str:
-    """The words of a text as they stand in its file."""
+    """The words of a text, from its file."""
     # Here, because it takes longer to import than all that is done with it.
     from importlib import resources
 

@@ -15,13 +15,13 @@ Score = Coverage[Probe]
 Reachable = Callable[[Probe], bool]
 
 ENOUGH_WORDS = 0.75
-"""The part of a sentence's telling words that must stand together for the sentence to be there."""
+"""The part of a sentence's telling words that must be close together for the sentence to be there."""
 TOGETHER = 3
-"""Lines within which they must stand."""
+"""Lines within which they must be."""
 LONG = 400
-"""Characters from which on a message may be cut…"""
+"""Characters above which a message may be cut."""
 EDGE = 80
-"""…if so much of either end is shown, and recall finds the rest."""
+"""Characters of either end of a cut message that must be shown; recall must find the rest."""
 _OPENING = r"(?:^|[\"'“‘«>`*:\]\)\-—])[^\S\n]*"
 _CLOSING = r"[^\S\n]*(?:$|[\"'”’»<`*.!\[\(])"
 
@@ -62,7 +62,7 @@ class _Seen:
 
     @cached_property
     def _places(self) -> dict[str, list[int]]:
-        """The lines each word stands on."""
+        """The lines each word is on."""
         places: dict[str, list[int]] = {}
         vocabulary, number = Vocabulary(), 0
         for text in self._context:
@@ -105,7 +105,7 @@ class _Seen:
         text = folded(text)
         if len(text) > SHORT:
             return text in self._folded
-        # A word or two say nothing wherever they happen to stand: they must be quoted, or have a line of their own.
+        # A word or two say nothing by themselves: they must be quoted, or have a line of their own.
         return bool(re.search(_OPENING + re.escape(text) + _CLOSING, self._lines, re.M))
 
     def _most_words(self, text: str) -> bool:

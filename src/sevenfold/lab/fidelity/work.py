@@ -1,4 +1,4 @@
-"""How the work stands: files that were changed, what failed, what is still to be done, and the present step."""
+"""The state of the work: files that were changed, what failed, what is still to be done, and the present step."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ class EngineChooser:
         return ""
 
     def _second_is_cheaper(self) -> bool:
-        """With a cold cache the whole prompt is paid for whoever summarises: is the second model cheaper then?"""
+        """With a cold cache every model pays for the whole prompt: is the second model cheaper then?"""
         second = self._second
         if second is None or self.warm():
             return False

@@ -1,6 +1,6 @@
 """The ways to a summary. Each is a flow: it yields what it must ask, and returns what it got.
 
-provider    the provider's own: one block that stands for everything it was shown. Signed, it can be read and
+provider    the provider's own: one block that replaces everything it was shown. Signed, it can be read and
             goes in place of our text; encrypted, it cannot be checked, and our text, made by code, goes with it
 fork        the session's own prefix and one instruction, so that almost all of it is read from the cache
 plain       a small request of its own, to this or another model, shortened until it fits
@@ -237,7 +237,7 @@ def _in_parts(task: SummaryTask, lean: Sequence[Item], model: Profile, room: int
 
 
 def _joined(drafts: Sequence[Draft]) -> Draft:
-    """Several drafts as one, section by section; where the work stands, only the last one knows."""
+    """Several drafts as one, section by section; only the last one knows the current work."""
     sections: dict[int, str] = {}
     for draft in drafts:
         for number, text in draft.sections.items():

@@ -42,9 +42,9 @@ FRESH = 0.1
 OTHER_FILES = 25
 """Of the files read, how many of the newest may be restored."""
 COLLAPSE_STARTS = 0.90
-"""Share of the effective window at which spans are folded…"""
+"""Share of the effective window at which spans are folded."""
 COLLAPSE_BLOCKS = 0.95
-"""…and at which nothing is sent any more if that did not help."""
+"""Share of the effective window at which no request is sent if folding did not help."""
 COLLAPSE_SPAN = 0.25
 """Share of the effective window one span has, about."""
 COLLAPSE_LEAST = 0.02

@@ -94,7 +94,7 @@ def _words(block: Block) -> str:
 def messages(items: Iterable[Item], ask: str = "", *, dropped: int = 0) -> list[bytes]:
     """The messages of a plain request: these records, and at the end what is asked about them.
 
-    ``dropped`` is how many rounds were left out before them. What no server would take is mended.
+    ``dropped`` is how many rounds were left out before them. What no server would accept is repaired.
     """
     wire = Wire()
     if dropped:
@@ -104,8 +104,8 @@ def messages(items: Iterable[Item], ask: str = "", *, dropped: int = 0) -> list[
     if ask:
         wire.add(_LONGEST, "user", "", (blocks.text(ask),))
     encoded = wire.encoded()
-    mended, done = repair([msgspec.json.decode(message) for message in encoded])
-    return [encode_json(message) for message in mended] if done else encoded
+    repaired, done = repair([msgspec.json.decode(message) for message in encoded])
+    return [encode_json(message) for message in repaired] if done else encoded
 
 
 class Shortened(Struct, frozen=True):

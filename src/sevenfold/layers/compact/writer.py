@@ -128,7 +128,7 @@ def _masked(words: str) -> str:
 
 
 def chain(view: View, turn: str, threshold: int, source: str) -> CompactionChain:
-    """Where a compaction made now stands in the row, from the record alone; ``turn`` names it."""
+    """The place of a compaction made now in the chain, from the record alone; ``turn`` names it."""
     if view.boundary is None:
         return CompactionChain(turn=turn, threshold=threshold, query_source=source)
     begun = next((item.seq for item in view.items if item.said.summary), -1)

@@ -84,7 +84,7 @@ class Notes:
 
 
 def serves(c: Conversation) -> bool:
-    """May notes stand in for a summary here?"""
+    """May notes serve as a summary here?"""
     return c.services.notes is not None and c.background is not None and c.settings.notes_compaction
 
 
@@ -141,22 +141,13 @@ class Updated(Struct, frozen=True):
         return NotesText({**made, **edited})
 
 
-class Edition(Struct, frozen=True):
-    """Which notes, of which part of which conversation: what is found out about them holds while these are the same.
-
-    That the conversation grows does not matter: what the record bears out, it goes on bearing out.
-    """
-
-    text: str
-    covered: str
-    boundary: str | None
-    view: tuple[int, int]
-
-
 class Candidate(Struct, frozen=True):
     """Notes that could be the summary."""
 
-    edition: Edition
+    edition: tuple[object, ...]
+    """Which notes, of which part of which conversation: what is found out about them holds while these are the same.
+
+    That the conversation grows does not matter: what the record bears out, it goes on bearing out."""
     held: NotesText
     scope: Scope
     draft: Draft
@@ -187,7 +178,7 @@ class NotesKeeper:
         self._failures = 0
         self._job: Job | None = None
         self._looking = False
-        self._looked: tuple[Edition, str] | None = None
+        self._looked: tuple[tuple[object, ...], str] = ((), "")
         """The notes that were last held against the record, and what in them it does not bear out."""
 
     # -- keeping --------------------------------------------------------------------------------
@@ -357,21 +348,20 @@ class NotesKeeper:
             found = self._candidate(most)
             if isinstance(found, str):
                 return found
-            if self._looked is not None and self._looked[0] == found.edition:
-                drift = self._looked[1]
-                return (
-                    f"the notes do not agree with the record: {drift}"
-                    if drift
-                    else (found.scope, found.draft)
-                )
-            yield from self._look(found)
+            edition, drift = self._looked
+            if edition != found.edition:
+                yield from self._look(found)
+            elif drift:
+                return f"the notes do not agree with the record: {drift}"
+            else:
+                return found.scope, found.draft
 
     def would_serve(self, most: int) -> bool:
         """Would they serve, as far as is known? What is not known yet is looked up in the background."""
         found = self._candidate(most)
         if isinstance(found, str):
             return False
-        if self._looked is not None and self._looked[0] == found.edition:
+        if self._looked[0] == found.edition:
             return not self._looked[1]
         if not self._looking:
             self._looking = True
@@ -388,7 +378,7 @@ class NotesKeeper:
             self._aside(str(came))
 
     def _candidate(self, most: int) -> Candidate | str:
-        """What would stand in the place of the conversation, if the record bears it out."""
+        """What would replace the conversation, if the record bears it out."""
         text, mark, view = self._file.read(), self.covered(), self._c.transcript.view
         if text is None:
             return "there are no notes"
@@ -409,8 +399,7 @@ class NotesKeeper:
             return (
                 f"with what must be kept {kept:,} tokens would be left, and fewer than {most:,} are wanted"
             )
-        edition = Edition(text, mark, view.boundary, view.version)
-        return Candidate(edition, held, divided, draft)
+        return Candidate((text, mark, view.boundary, view.version), held, divided, draft)
 
     def _divided(self, mark: str) -> Scope | str:
         view = self._c.transcript.view

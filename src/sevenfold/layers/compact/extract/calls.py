@@ -121,7 +121,7 @@ def _given(asked: ToolUse) -> Mapping[str, Any]:
 
 
 def kind_by_shape(name: str, given: Mapping[str, Any]) -> Kind | None:
-    """What a tool nobody described probably does."""
+    """What a tool without a declared kind probably does."""
     has_path = any(isinstance(given.get(key), str) for key in _PATHS)
     if name == "apply_patch" or (has_path and any(key in given for key in _CHANGES)):
         return "edit"

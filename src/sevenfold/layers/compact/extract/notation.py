@@ -3,7 +3,7 @@
 Summaries chain: what the next compaction knows of the messages before this one, it knows from here. So
 each list is framed by a tag and each entry is a line of fixed form that ends in the records it rests on;
 a message of the user says how many lines it has, so that nothing it holds can be mistaken for the frame.
-Writing and reading stand side by side, and reading what was written gives the same facts again.
+Each form is written and read here, and reading what was written gives the same facts again.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _IDENTIFIER = re.compile(
     rf"^- (?P<text>.*) \((?P<kind>\w+)(?P<by_user>, by the user)?, (?P<count>\d+)×\){_CITED}$"
 )
 _UNSET = ("refused", " ", None)
-"""What stands for no in a field that is yes or no."""
+"""What means no in a field that is yes or no."""
 
 
 def short_names(records: Iterable[str]) -> Mapping[str, str]:
@@ -81,7 +81,7 @@ def short_names(records: Iterable[str]) -> Mapping[str, str]:
 
 
 def framed(kind: str, lines: Iterable[str], left_out: int = 0) -> str:
-    """A list as it stands in a summary; empty when there is nothing to list."""
+    """A list as a summary shows it; empty when there is nothing to list."""
     lines = [*lines, *([left_out_line(left_out)] if left_out else [])]
     return "\n".join([f'<recorded kind="{kind}">', *lines, "</recorded>"]) if lines else ""
 
@@ -196,13 +196,13 @@ def _inside(text: str) -> str:
 
 
 def said_last(current: Iterable[str]) -> list[Quote]:
-    """The model's last words in the newest rounds as they stand in a summary; none if it said nothing."""
+    """The model's last words in the newest rounds as a summary shows them; none if it said nothing."""
     found = [said for line in current if (said := _SAID_LAST.match(line))]
     return [Quote(found[-1][1], found[-1]["record"])] if found else []
 
 
 def _read_messages(text: str) -> tuple[list[Words], str]:
-    """The user's messages, and the text without them; what stands inside one is not looked at."""
+    """The user's messages, and the text without them; what is inside one is not looked at."""
     found: list[Words] = []
     rest: list[str] = []
     lines = text.split("\n")

@@ -27,11 +27,11 @@ _STOPS: Final = frozenset(".;?!")
 
 Form = Literal["base", "ing", "done", "noun", "command"]
 SENSITIVE, VALUED, PRODUCT, SETTING = 2, 1, -1, -2
-"""What a noun stands for; a setting is a product in which something is done: "in the tests"."""
+"""What a noun refers to; a setting is a product in which something is done: "in the tests"."""
 
 
 class Kind(Struct, frozen=True):
-    """Acts that are alike: whoever speaks of one speaks of the others."""
+    """Acts that are alike: evidence for one is evidence for the others."""
 
     stems: tuple[str, ...]
     listed: bool = True
@@ -180,11 +180,11 @@ class Phrase:
         return Act(Kind((word[:5],), listed=False), "base", 0 if self._leave else -9)
 
     def _value(self, place: int) -> int:
-        """What the noun that ends its phrase here stands for; 0 for no noun of the lists."""
+        """What the noun that ends its phrase here refers to; 0 for no noun of the lists."""
         if not self._ends(place):
             return 0
         word, last = self._words[place], self._words[place - 1] if place else ""
-        value = _worth(word) or _worth(f"{last} {word}")
+        value = PRODUCT if last in _set("PRETENDED") else _worth(word) or _worth(f"{last} {word}")
         if (
             value in (0, VALUED)
             and _content(word)
