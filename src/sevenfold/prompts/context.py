@@ -175,6 +175,15 @@ class RestoredState(Text, frozen=True):
     path: str | None = None
 
 
+class KeepAlive(Text, frozen=True):
+    """Asks for the shortest answer, in a fork whose only purpose is to read the cache."""
+
+    file = "keep_alive"
+    role = "user"
+    tag = "keep-alive"
+    cap = KB
+
+
 class TasksGone(Text, frozen=True):
     """Background commands that ended with the process that started them."""
 
