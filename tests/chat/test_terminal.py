@@ -96,7 +96,9 @@ def test_typing_lines_pasting_opening_what_is_folded_and_answering_questions(pla
             "command: printf"
         )
         app.say("/show 99").until("error: There is no [99]")
-        app.say("/nonsense").until("unknown command /nonsense")
+        app.press("ctrl-c").say("/nonsense").until("unknown command /nonsense")
+        # Not the second in a row, so it does not leave.
+        app.press("ctrl-c").say("/nonsuch").until("unknown command /nonsuch")
         app.press("shift-tab").until("accept edits")
         app.say("ask").until("Which?").until("Something else")
         app.press("down", "enter").until("→ Coffee").ready()
@@ -118,7 +120,7 @@ def test_an_unknown_folder_is_asked_about_once_and_without_a_key_that_is_said(tm
         app.press("ctrl-d")
         assert app.ended() == 0
         name = app.session
-    assert (Home(place["home"]).project(tmp_path).transcript(name)).is_file()
+    assert (Home(place["home"]).project(tmp_path).session(name).transcript).is_file()
     with Terminal("--resume", name, **place) as app:
         app.until("your last message: hi").ready().press("ctrl-d")
         assert app.ended() == 0

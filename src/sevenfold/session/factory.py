@@ -24,7 +24,7 @@ from sevenfold.errors import InputError
 from sevenfold.events import Listener
 from sevenfold.layers.ladder import REMEMBERING, STANDARD, Ladder
 from sevenfold.memory.memory import Memory
-from sevenfold.ports import Clock, Folder, Ids, Log, RemembersStore, Results, Store, StoredText
+from sevenfold.ports import Clock, Folder, Ids, Log, RemembersStore, Results, SessionInfo, Store, StoredText
 from sevenfold.profiles import Profile
 from sevenfold.providers.models import Lister, ListingCache, Listings
 from sevenfold.providers.openai.chat import from_function
@@ -35,10 +35,10 @@ from sevenfold.recall.search import Hit
 from sevenfold.record import blocks
 from sevenfold.record.entries import VERSION
 from sevenfold.record.log import Place
-from sevenfold.record.redact import find, mask
+from sevenfold.record.redact import find
 from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import SystemPrompt
-from sevenfold.settings import Fixed, Resolved, SettingsLayer, Source, resolve
+from sevenfold.settings import Fixed, SettingsLayer, Source, resolve
 from sevenfold.stores.folder import FileFolder
 from sevenfold.stores.home import side_file, user_home
 from sevenfold.stores.jsonl.log import Sync
@@ -129,6 +129,8 @@ class SessionParts(Struct, frozen=True):
     memory: Folder | None = None
     """What outlives the session in its project; None: nothing does."""
     user_memory: Folder | None = None
+    sessions: Callable[[], Sequence[SessionInfo]] | None = None
+    """The sessions of the project."""
 
     def search(
         self, query: str, *, kind: str | None = None, k: int = 10, by: str | None = None
@@ -170,15 +172,14 @@ def on_disk(
     else:
         # Notes and the index of the session itself are about another conversation.
         log, notes = place.branch(name, branch, wait=lock_wait), MemoryStore().notes(name)
+    index = side_file(transcript) if transcript and branch is None else None
     return SessionParts(
         name=name,
         log=log,
         results=results,
         settings=source,
         notes=notes,
-        recall=SessionRecall(
-            log, side_file(transcript) if transcript and branch is None else None, results
-        ),
+        recall=SessionRecall(log, index, results, masks=source.current().redaction == "gate"),
         branch=branch or "",
         cwd=str(project),
         path=str(transcript or ""),
@@ -186,6 +187,7 @@ def on_disk(
         models=home.models,
         memory=place.memory() if isinstance(place, RemembersStore) else None,
         user_memory=FileFolder(home.memory),
+        sessions=place.sessions,
     )
 
 
@@ -237,6 +239,11 @@ def _secret_in(content: bytes) -> str:
     return f"it holds a secret ({found[0].kind})" if found else ""
 
 
+def _sessions_since(store: SessionParts, when: float) -> int:
+    found = store.sessions() if store.sessions is not None else ()
+    return sum(one.modified > when and one.name != store.name for one in found)
+
+
 def _is_there(folder: Path, claim: str) -> bool:
     """Is a path, or a command, still there?"""
     return (folder / claim).exists() if "/" in claim or "." in claim else shutil.which(claim) is not None
@@ -274,6 +281,7 @@ def _conversation(store: SessionParts, model: str, options: Options, profile: Pr
         read_file=read_text if store.path else None,
         memory=lasting(store.memory, clock) if options.get("memory") else None,
         user_memory=lasting(store.user_memory, clock) if options.get("memory") else None,
+        sessions_since=partial(_sessions_since, store) if store.sessions is not None else None,
         there=partial(_is_there, Path(store.cwd)) if store.cwd else None,
         path=store.path,
     )
@@ -338,20 +346,14 @@ def _system(given: object) -> tuple[bytes, ...]:
 
 
 def _sinks(store: SessionParts) -> list[Listener]:
-    words: Callable[[str], str] = _masked
     match store.settings.current().telemetry:
         case "jsonl" if store.telemetry is not None:
-            return [JsonlSink(store.telemetry, mask=words)]
+            return [JsonlSink(store.telemetry)]
         case "otel":
-            return [OtelSink(mask=words)]
+            return [OtelSink()]
         case _:
             return []
 
 
-def _masked(text: str) -> str:
-    return mask(text).text
-
-
 def _only(code: Mapping[str, object]) -> Fixed:
-    made: Resolved = resolve([SettingsLayer("code", code)])
-    return Fixed(made.settings)
+    return Fixed(resolve([SettingsLayer("code", code)]).settings)
