@@ -43,7 +43,7 @@ EDITS_STAKE = 0.03
 SUMMARY = 3_000
 """Tokens a model writes for a summary, its analysis included; a rough figure, to weigh waiting for one."""
 LESS_EACH_TIME = 1.2
-"""Each clearing at the threshold frees less than the one before, so the first must be clearly cheaper than a summary."""
+"""Each clearing at the threshold frees less than the one before, so it must be clearly cheaper than a compaction."""
 AFTER_COMPACTION = 12_000
 """Tokens of messages after a compaction, about: the summary without its analysis, recent messages, what is restored."""
 SHIFTED = Price(input=1.0, output=5.0, write_5m=1.25, write_1h=2.0, read=0.1)
