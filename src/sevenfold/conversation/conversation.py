@@ -157,6 +157,7 @@ class Conversation:
         self._begin_epoch(
             frame or frame_for(options, profile, self.window, self.settings, self.kinds),
             lifetimes_for(options, profile, self._current),
+            asked=options.lifetimes,
         )
         self.seen = self.size()
         """The size when the ladder last looked; layers make their offers on it."""
@@ -169,10 +170,11 @@ class Conversation:
     def _report_opening(self, options: RequestOptions) -> None:
         events.epochs(self)
         against = against_long_lifetime(options.source, self.profile, self._current)
-        if against and options.lifetimes not in (None, Lifetimes()):
+        wanted = options.lifetimes or Lifetimes(self._current.cache_lifetime, self._current.cache_lifetime)
+        if against and wanted != Lifetimes():
             self.events.tell(SteppedAside(layer="cache", reason=f"an hour in the cache: {against}"))
 
-    def _begin_epoch(self, frame: Frame, lifetimes: Lifetimes) -> None:
+    def _begin_epoch(self, frame: Frame, lifetimes: Lifetimes, *, asked: Lifetimes | None) -> None:
         transcript, log = self.transcript, self.transcript.log
         self.billed: price.Call | None = None
         self.watched = Watched()
@@ -196,7 +198,9 @@ class Conversation:
         self.answered_at = answered_at(log)
         kept = Lifetimes(**transcript.view.epoch.lifetimes) if transcript.view.epoch else lifetimes
         cold = self.idle_seconds() > SECONDS[kept.tail]
-        entered = enter(transcript.view, frame, lifetimes, self.profile, cold=cold)
+        entered = enter(
+            transcript.view, frame, lifetimes, self.profile, cold=cold, asked=asked == lifetimes
+        )
         self.frame, self.lifetimes = entered.frame, entered.lifetimes
         self.gauge: Gauge = learned(
             self.profile, transcript.size_reports, *self.frame.tools, *self.frame.system
@@ -319,8 +323,8 @@ class Conversation:
         """Raise if the next request would hold nothing new."""
         intake.must_have_news(self.transcript.view)
 
-    def pending(self, check: Check) -> Pending:
-        """The next request; it is written when it is sent."""
+    def pending(self, check: Check, fields: Mapping[str, bytes] = {}) -> Pending:
+        """The next request, with ``fields`` of its own; it is written when it is sent."""
         with self.lock:
             considered, boundary = self.considered, self.transcript.view.boundary or ""
             why = Why(
@@ -332,7 +336,7 @@ class Conversation:
                 options=list(considered.options),
                 after_compaction=boundary if boundary != self._flagged else "",
             )
-            self._due = Pending(why, self.transcript.view.tip)
+            self._due = Pending(why, self.transcript.view.tip, fields)
             events.epochs(self)
             return self._due
 
@@ -345,7 +349,7 @@ class Conversation:
                 raise InputError(
                     "the conversation went on since this request was prepared; prepare another one"
                 )
-            prepared = write_request(self, pending.why)
+            prepared = write_request(self, pending)
             self._out = pending, prepared
             events.epochs(self)
             events.sending(self, prepared)

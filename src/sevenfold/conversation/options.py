@@ -10,13 +10,25 @@ from msgspec import Struct
 
 from sevenfold.conversation.provider_edits import requested_edits
 from sevenfold.errors import InputError
-from sevenfold.profiles import Profile
+from sevenfold.profiles import Profile, find
+from sevenfold.record.blocks import encode_json
 from sevenfold.record.window import Window
 from sevenfold.request.frame import Frame
 from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.settings import Settings
 
+OWN_FIELDS = {
+    "model": "a session has one model",
+    "messages": "the engine writes them",
+    "system": "give it as the option system",
+    "tools": "give them as the option tools",
+    "max_tokens": "give it as the option max_tokens",
+    "betas": "give them as the option betas",
+    "stream": "give it to the method that sends the request",
+}
+"""Fields of a request that are no matter of `fields`, and why."""
+EPOCH_FIELDS = ("context_management", "compaction", "cache_control")
 LONG = 3_600
 """Seconds of the longer lifetime."""
 
@@ -39,6 +51,36 @@ class RequestOptions(Struct, frozen=True):
     """On whose behalf its requests are made."""
 
 
+def request_fields(given: Mapping[str, Any], frame: Frame, profile: Profile) -> dict[str, bytes]:
+    """What one request is to have of its own, encoded; raises `InputError` for what the model does not take."""
+    fields = dict(given)
+    check_names(others := fields.pop("fields", {}), *EPOCH_FIELDS)
+    fields |= others
+    most = fields.get("max_tokens", frame.max_tokens)
+    if not 0 < most <= profile.max_output:
+        raise InputError(f"max_tokens is {most:,}; {profile.model} takes 1 to {profile.max_output:,}")
+    thinking, choice = fields.get("thinking") or {}, fields.get("tool_choice") or {}
+    mode, modes = thinking.get("type"), profile.thinking.modes
+    if mode and modes and mode not in modes:
+        raise InputError(
+            f"thinking of the type {mode!r} is not for {profile.model}; it takes {', '.join(modes)}"
+        )
+    if choice.get("type") in ("any", "tool") and not profile.forced_tools:
+        raise InputError(f"{profile.model} takes no tool_choice that forces a call: give auto or none")
+    if "betas" in fields:
+        fields["betas"] = list(fields["betas"])
+    return {name: encode_json(value) for name, value in fields.items()}
+
+
+def check_names(fields: Mapping[str, Any], *others: str) -> None:
+    """Raise for fields that have another way into a request."""
+    for name in fields:
+        if name in (*OWN_FIELDS, *others):
+            raise InputError(
+                f"{name} cannot be one of the fields: {OWN_FIELDS.get(name, 'it is fixed when a session opens')}"
+            )
+
+
 def window_for(profile: Profile, settings: Settings, betas: Collection[str] = ()) -> Window:
     """The window as settings, profile and the headers of the caller's requests have it."""
     return Window.of(
@@ -59,8 +101,11 @@ def frame_for(
     most = profile.max_output
     if not 0 < options.max_tokens <= most:
         raise InputError(f"max_tokens is {options.max_tokens:,}; {profile.model} takes 1 to {most:,}")
+    check_names(options.fields)
     fields = dict(options.fields)
     needed = list[str | None](options.betas)
+    if profile.window_source == "suffix" and find(profile.model).window < profile.window:
+        needed.append(profile.betas.window_1m)
     managed = requested_edits(profile, window, settings, kinds)
     if managed and "context_management" not in fields:
         fields["context_management"] = managed

@@ -10,13 +10,22 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from sevenfold.errors import InputError
 from sevenfold.record.blocks import THINKING, Block, encode_json, read_field
 from sevenfold.record.wire import Message
 from sevenfold.request.sections import SystemPrompt
+
+UNCACHED = frozenset(
+    {"container", "diagnostics", "inference_geo", "metadata", "service_tier", "stop_sequences"}
+    | {"user_profile_id", "workspace_id"}
+)
+"""Settings that have nothing to do with the cache."""
+AFTER_SYSTEM = frozenset({"context_management", "output_config", "thinking", "tool_choice"})
+"""Settings that decide about the messages in the cache, and leave tools and system prompt where they are."""
 
 
 class Marker(Struct, frozen=True):
@@ -77,10 +86,24 @@ class Frame(Struct, frozen=True):
     def parts(self) -> list[tuple[str, bytes]]:
         """Every part by name, in the order the cache sees them."""
         named = [("model", self.model.encode()), ("betas", ",".join(self.betas).encode())]
-        named += [(f"setting {name}", raw) for name, raw in self.settings]
+        settings = [(name, raw) for name, raw in self.settings if name not in UNCACHED]
+        named += [(f"setting {name}", raw) for name, raw in settings if name not in AFTER_SYSTEM]
         named += [(f"tool {tool_name(raw)}", raw) for raw in self.tools]
         named += [(f"system block {place + 1}", raw) for place, raw in enumerate(self.system)]
-        return named
+        return named + [(f"setting {name}", raw) for name, raw in settings if name in AFTER_SYSTEM]
+
+    def varied(self, fields: Mapping[str, bytes | Raw]) -> Frame:
+        """The same for one request with other fields; null leaves a field out, ``betas`` are added."""
+        if not fields:
+            return self
+        settings = {**dict(self.settings), **{name: bytes(raw) for name, raw in fields.items()}}
+        most, betas = settings.pop("max_tokens", None), settings.pop("betas", None)
+        return replace(
+            self,
+            max_tokens=self.max_tokens if most is None else int(most),
+            settings=tuple(sorted((name, raw) for name, raw in settings.items() if raw != b"null")),
+            betas=tuple(sorted({*self.betas, *(msgspec.json.decode(betas) if betas else ())})),
+        )
 
 
 class Body(Struct, frozen=True):

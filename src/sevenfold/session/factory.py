@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
@@ -14,10 +15,11 @@ from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.fork import begin_branch
 from sevenfold.conversation.layer import Layer
 from sevenfold.conversation.options import RequestOptions
+from sevenfold.conversation.options import request_fields as encoded_fields
 from sevenfold.conversation.provider_edits import REPRODUCIBLE
 from sevenfold.conversation.services import Services
 from sevenfold.conversation.transcript import Transcript
-from sevenfold.errors import InputError
+from sevenfold.errors import InputError, TranscriptError
 from sevenfold.events import Listener
 from sevenfold.layers.ladder import STANDARD, Ladder
 from sevenfold.ports import Clock, Ids, Log, Results, Store, StoredText
@@ -34,18 +36,22 @@ from sevenfold.record.log import Place
 from sevenfold.record.redact import mask
 from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import SystemPrompt
-from sevenfold.settings import Fixed, Resolved, SettingsLayer, Source, resolve
+from sevenfold.session.options import check_name, checked
+from sevenfold.settings import Fixed, Source
 from sevenfold.stores.home import side_file, user_home
 from sevenfold.stores.jsonl.log import Sync
 from sevenfold.stores.jsonl.store import FileStore, JsonlStore
 from sevenfold.stores.memory import MemoryStore
 from sevenfold.stores.registry import open_store
-from sevenfold.stores.settings_files import FileSource
+from sevenfold.stores.settings_files import FileSource, load, warn_ignored
 from sevenfold.telemetry.jsonl import JsonlSink
 from sevenfold.telemetry.otel import OtelSink
 
 Lifetime = Literal["5m", "1h"]
 _LADDER = Ladder(STANDARD)
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_LOOKED_THROUGH = 1_000_000
+"""Bytes at the start of a file among which there must be a record, if it is a transcript."""
 USUAL_ANSWER = 8_000
 """Tokens an answer may have if nobody says, and the model can give so many."""
 
@@ -67,7 +73,20 @@ def tool(schema: Mapping[str, Any], *, kind: str = "") -> Tool:
         raise InputError(
             f"{kind!r} is no kind of tool; kinds are {', '.join(sorted(REPRODUCIBLE))}, or none"
         )
-    return Tool(from_function(schema), kind)
+    made = dict(from_function(schema))
+    if made.get("type") in (None, "custom"):
+        if isinstance(made.get("custom"), Mapping):
+            raise InputError(
+                f"the tool {made['custom'].get('name')!r} takes plain text; give a function with a schema of its input"
+            )
+        made.setdefault("input_schema", {"type": "object", "properties": {}})
+        if not isinstance(made["input_schema"], Mapping):
+            raise InputError(f"the input_schema of the tool {made.get('name')!r} has to be a mapping")
+        if isinstance(name := made.get("name"), str) and not _TOOL_NAME.fullmatch(name):
+            raise InputError(
+                f"{name!r} is no name for a tool: providers take 1 to 128 letters, digits, _ and -"
+            )
+    return Tool(made, kind)
 
 
 class Options(TypedDict, total=False):
@@ -101,6 +120,22 @@ class Options(TypedDict, total=False):
     """`Hooks`, or `AsyncHooks` for a session that is awaited."""
     layers: Sequence[Layer]
     """The layers that keep it within the window, cheapest first; `sevenfold.layers.ladder.STANDARD` unless given."""
+
+
+class RequestFields(TypedDict, total=False):
+    """What may be different in one request."""
+
+    max_tokens: int
+    thinking: Mapping[str, Any]
+    tool_choice: Mapping[str, Any]
+    stop_sequences: Sequence[str]
+    output_config: Mapping[str, Any]
+    """Effort, and the format of the answer."""
+    metadata: Mapping[str, Any]
+    betas: Iterable[str]
+    """Beta features besides those of every request."""
+    fields: Mapping[str, Any]
+    """Any other field; None leaves one out that every request has."""
 
 
 class SessionParts(Struct, frozen=True):
@@ -138,6 +173,11 @@ def on_disk(
     branch: str | None = None,
 ) -> SessionParts:
     """A session in the user's home, in a file, or in a store of the caller's choice."""
+    check_name(name, "name")
+    if branch is not None:
+        check_name(branch, "branch")
+    if file is not None:
+        _must_be_transcript(Path(file))
     project = Path(folder) if folder is not None else Path.cwd()
     source = (
         FileSource(project, settings or {})
@@ -177,9 +217,31 @@ def on_disk(
     )
 
 
-def in_memory(name: str, settings: Mapping[str, object] | Source | None) -> SessionParts:
-    """A session that is kept nowhere; files and environment do not touch its settings."""
-    source = _only(settings or {}) if settings is None or isinstance(settings, Mapping) else settings
+def _must_be_transcript(file: Path) -> None:
+    """Raise if there is something in this file and none of it is a record: it would be added to."""
+    try:
+        with file.open("rb") as given:
+            lines = given.read(_LOOKED_THROUGH).splitlines()
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise TranscriptError(f"{file} cannot be read: {error}") from None
+    if lines and not any(b'"type"' in line and line.lstrip().startswith(b"{") for line in lines):
+        raise TranscriptError(
+            f"{file} is no transcript, so no session is continued in it; name another file"
+        )
+
+
+def in_memory(
+    name: str, settings: Mapping[str, object] | Source | None, folder: Path | None = None
+) -> SessionParts:
+    """A session that is kept nowhere; settings are read once, from files and environment too."""
+    check_name(name, "name")
+    source = settings
+    if source is None or isinstance(source, Mapping):
+        found = load(folder or Path.cwd(), source or {})
+        warn_ignored(found)
+        source = Fixed(found.settings)
     place = MemoryStore()
     log, results = place.open(name), place.results(name)
     return SessionParts(
@@ -270,6 +332,11 @@ def _request_options(profile: Profile, options: Options) -> RequestOptions:
     )
 
 
+def request_fields(c: Conversation, given: RequestFields) -> Mapping[str, bytes]:
+    """What one request is to have of its own, checked and encoded."""
+    return encoded_fields(checked(given, RequestFields), c.frame, c.profile) if given else {}
+
+
 def _described(given: object, place: int) -> Tool:
     match given:
         case Tool():
@@ -308,8 +375,3 @@ def _sinks(store: SessionParts) -> list[Listener]:
 
 def _masked(text: str) -> str:
     return mask(text).text
-
-
-def _only(code: Mapping[str, object]) -> Fixed:
-    made: Resolved = resolve([SettingsLayer("code", code)])
-    return Fixed(made.settings)

@@ -1,8 +1,9 @@
 """From several places to one set of values: which layer wins, and what is wrong with a value.
 
 A layer is where values come from: a file, a variable, the calling code. Later layers win. Every value of every
-layer is checked, also one that a later layer replaces, and the first that cannot be used is an error that names
-it, its place and what would be allowed. Switches are different in one respect: no combination of them is an
+layer is checked, also one that a later layer replaces. One that cannot be used is named with its place and what would
+be allowed: as an error where code gave it, as a note where it comes from a file or the environment, so that a bad
+variable never stops a program. Switches are different in one respect: no combination of them is an
 error, or flipping one in need could be refused for the state of another (see `sevenfold.settings.descriptions`).
 """
 
@@ -40,6 +41,8 @@ class SettingsLayer(Struct, frozen=True):
     origin: str
     """Where, as the user would look for it: ``user file /home/…/settings.toml``."""
     values: Mapping[str, object]
+    strict: bool = True
+    """Whether a value that cannot be used is an error; if not, it is left out with a note."""
 
 
 class Resolved(Struct, frozen=True):
@@ -49,6 +52,8 @@ class Resolved(Struct, frozen=True):
     origins: Mapping[str, str]
     """For each setting the origin of its value."""
     notes: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    """What was wrong with values that were left out; these are among the notes."""
 
     def current(self) -> Settings:
         """These settings: they do not change."""
@@ -63,17 +68,35 @@ class _Clash(Struct, frozen=True):
 
 
 def resolve(layers: Iterable[SettingsLayer], notes: tuple[str, ...] = ()) -> Resolved:
-    """The settings that the layers give together, later ones over earlier ones; raises `SettingError`."""
+    """The settings that the layers give together, later ones over earlier ones; raises `SettingError`.
+
+    What cannot be used is an error in a strict layer; in any other it is ignored, with a note.
+    """
     values: dict[str, Any] = {}
     origins = dict.fromkeys(by_name(), DEFAULT)
+    strict, ignored = set[str](), list[str]()
     for layer in layers:
         for name, value in layer.values.items():
-            values[name] = checked(name, value, layer.origin)
+            try:
+                values[name] = checked(name, value, layer.origin)
+            except SettingError as error:
+                if layer.strict:
+                    raise
+                ignored.append(f"{error}. It is ignored")
+                continue
             origins[name] = layer.origin
+            (strict.add if layer.strict else strict.discard)(name)
     settings = Settings(**values)
-    for clash in _clashes(settings):
-        raise SettingError(_told(clash, settings, origins))
-    return Resolved(settings, origins, notes)
+    while clash := next(_clashes(settings), None):
+        loose = [name for name in clash.names if name in values and name not in strict]
+        if not loose:
+            raise SettingError(_told(clash, settings, origins))
+        ignored.append(f"{_told(clash, settings, origins)}. {' and '.join(loose)}: ignored")
+        for name in loose:
+            del values[name]
+            origins[name] = DEFAULT
+        settings = Settings(**values)
+    return Resolved(settings, origins, (*notes, *ignored), tuple(ignored))
 
 
 def overlaid(base: Settings, values: Mapping[str, Any], origin: str) -> tuple[Settings, tuple[str, ...]]:
