@@ -21,7 +21,8 @@ from sevenfold.agent.events import AgentEvent, AsyncEventQueue, Ended, EventQueu
 from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
 from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
 from sevenfold.agent.permissions.engine import Grants, Mode
-from sevenfold.agent.state import PlanMode, SavedTodos
+from sevenfold.agent.state import PlanMode
+from sevenfold.agent.tools.session_tools import TodoList
 from sevenfold.agent.tools.skills import SkillCatalog
 from sevenfold.conversation.flow import Flow, drive, drive_async
 from sevenfold.errors import Refused
@@ -58,7 +59,7 @@ class _BaseAgent:
         return self.assembly.state.grants
 
     @property
-    def todos(self) -> SavedTodos:
+    def todos(self) -> TodoList:
         """The to-do list."""
         return self.assembly.state.todos
 
@@ -137,6 +138,7 @@ class Agent(_BaseAgent):
         ask                puts the model's questions to the user
         hooks              `Hooks`, or `AsyncHooks` for an `AsyncAgent`
         mentions           True: files that a prompt mentions as @path are attached to it
+        memory             False: do not remember facts across sessions; on for a session that has a name
         mcp                MCP servers whose tools it may use: names with configurations, or `McpServers`
         max_turns          requests in one run
         max_usd            dollars in the whole session; only for models whose prices are known

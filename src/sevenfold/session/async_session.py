@@ -16,6 +16,7 @@ from sevenfold.conversation.background import TaskRunner
 from sevenfold.conversation.flow import drive_async
 from sevenfold.layers.compact.request import CompactionRequest
 from sevenfold.layers.notes.layer import compact
+from sevenfold.memory.memory import Memory
 from sevenfold.ports import Call
 from sevenfold.providers.models import Lister, ListingClient
 from sevenfold.providers.registry import async_client_for, async_client_of, error_of, provider_for
@@ -200,6 +201,11 @@ class AsyncSession:
     ) -> list[Hit]:
         """See `Session.recall`."""
         return await asyncio.to_thread(self._session.recall, query, kind=kind, most=most, by=by)
+
+    @property
+    def memory(self) -> Memory | None:
+        """See `Session.memory`; its methods read and write small files at once."""
+        return self._session.memory
 
     async def notes(self) -> str | None:
         """See `Session.notes`."""

@@ -17,6 +17,7 @@ from sevenfold.errors import Aborted, InputError
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.compact.request import CompactionRequest
 from sevenfold.layers.notes.layer import compact
+from sevenfold.memory.memory import Memory
 from sevenfold.ports import Call
 from sevenfold.providers.models import ListingClient
 from sevenfold.providers.registry import client_for, client_of, error_of, provider_for
@@ -70,6 +71,7 @@ class Session:
         ids         who names records; random names, unless a run is to be repeatable to the byte
         source      on whose behalf requests are made: main, or sdk for a program's own
         hooks       `Hooks`, or `AsyncHooks` for an `AsyncSession`
+        memory      True: remember lasting facts across sessions, and recall them
         layers      what keeps it within the window, cheapest first; `sevenfold.layers.ladder.STANDARD` unless given
     """
 
@@ -247,6 +249,11 @@ class Session:
     def listen(self, listener: Listener) -> None:
         """Call ``listener`` with every event from now on; it may veto what is proposed."""
         self.conversation.events.listen(listener)
+
+    @property
+    def memory(self) -> Memory | None:
+        """What outlives the session; None if it was opened without."""
+        return self.conversation.services.memory
 
     def recall(
         self, query: str, *, kind: str | None = None, most: int = 10, by: str | None = None
