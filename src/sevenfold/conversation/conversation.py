@@ -160,7 +160,7 @@ class Conversation:
             asked=options.lifetimes,
         )
         self.seen = self.size()
-        """The size when the ladder last looked; layers make their offers on it."""
+        """The size when the ladder last looked, or after the newest answer; layers make their offers on it."""
         self.cleanups: list[Callable[[], None]] = []
         """Called after a compaction, to forget what is no longer in view."""
         self.slots: list[Slot] = [slot for layer in ladder.restores for slot in layer.slots(self)]
@@ -315,7 +315,7 @@ class Conversation:
     def begin_pass(self) -> None:
         """Before the ladder is climbed: raise if there is nothing to send, or nowhere to write."""
         self.transcript.must_be_writable()
-        self.must_have_news()
+        intake.must_have_news(self.transcript.view)
         self.refresh()
         self.passes += 1
 
@@ -386,6 +386,7 @@ class Conversation:
             self.answers += 1
             self._flagged = self.transcript.view.boundary or ""
             self.tally = self.tally.after(outcome.usage)
+            self.seen = self.size()
             self.follow()
             return outcome
 
@@ -516,7 +517,11 @@ class Conversation:
 
     def size(self) -> Size:
         """How large the conversation is now."""
-        return self.gauge.size(self.transcript.view, edited=self.edited)
+        layout, gauge, edited = self.transcript.view.layout, self.gauge, self.edited
+        # Asked several times between two changes of the view: the layout remembers until it changes.
+        if (known := layout.sized) is None or known[0] is not gauge or known[1] != edited:
+            known = layout.sized = gauge, edited, gauge.size(self.transcript.view, edited=edited)
+        return known[2]
 
     def item_tokens(self, item: Item) -> int:
         """Tokens of a record."""
@@ -555,8 +560,8 @@ class Conversation:
 
     def unsent_results(self) -> list[Block]:
         """Tool results that no request has held yet."""
-        found = (block for item in self.unsent() if item.said.answers for block in item.shown)
-        return [block for block in found if block.kind == "tool_result"]
+        unsent = [item for item in self.unsent() if item.said.answers]
+        return [block for item in unsent for block in item.shown if block.kind == "tool_result"]
 
     # -- looking ---------------------------------------------------------------------------------
 

@@ -401,6 +401,8 @@ def compaction_undone(c: Conversation) -> bool:
 def undone_compaction(c: Conversation) -> str:
     """The newest compaction that was taken back and still is; empty if there is none."""
     view, log = c.transcript.view, c.transcript.log
+    if not view.undone:
+        return ""
     order = [made.decision for made in view.decisions() if isinstance(made, Undone) and not made.redo]
     undone = (name for name in reversed(order) if name in view.undone)
     return next((name for name in undone if _is_boundary(log, name)), "")

@@ -28,6 +28,7 @@ from sevenfold.profiles import Profile
 from sevenfold.record.decisions import Billed
 from sevenfold.record.log import Answer
 from sevenfold.record.usage import Usage
+from sevenfold.record.wire import Repair
 from sevenfold.request import price
 from sevenfold.request.watch import SECONDS
 
@@ -121,12 +122,13 @@ def epochs(c: Conversation) -> None:
 def sending(c: Conversation, prepared: Prepared, source: str = MAIN) -> None:
     """Report a request that is complete and on record."""
     c.asked_at[prepared.record.id] = c.clock.now()
+    told = set[Repair]()
     # Older messages were reported when they were new.
-    repairs = [repair for message in prepared.messages[-2:] for repair in message.repairs]
-    for repaired in dict.fromkeys(
-        Repaired(source=source, what=one.what, where=one.where) for one in repairs
-    ):
-        c.events.tell(repaired)
+    for message in prepared.messages[-2:]:
+        for one in message.repairs:
+            if one not in told:
+                told.add(one)
+                c.events.tell(Repaired(source=source, what=one.what, where=one.where))
     change = prepared.forecast.change
     c.events.tell(
         Sending(

@@ -87,10 +87,11 @@ class Outcome(Struct, frozen=True):
 def write_request(c: Conversation, pending: Pending) -> Prepared:
     """The next request, written down and ready to go out."""
     _amend(c)
-    frame = c.frame.varied(pending.fields)
-    _mind_reasoning(c, _look(c, frame))
-    view, why = c.transcript.view, pending.why
-    messages, size = view.messages(), c.size()
+    frame, view = c.frame.varied(pending.fields), c.transcript.view
+    messages = tuple(view.messages())
+    if _mind_reasoning(c, _look(c, frame, messages)):
+        messages = tuple(view.messages())
+    size = c.size()
     markers = plan(
         frame,
         messages,
@@ -101,17 +102,17 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
         edge=provider_edits.edge(frame, messages, c.cleared_uses),
     )
     body = assemble(frame, messages, markers)
-    forecast = _look(c, frame, markers)
-    expected = replace(why, usd=_expected_usd(c, size, forecast))
-    newest = view.items_from(len(view) - 1)[-1:] if len(view) else []
+    forecast = _look(c, frame, messages, markers)
+    expected = replace(pending.why, usd=_expected_usd(c, size, forecast))
+    newest = view.layout.items[-1] if view.layout.items else None
     return Prepared(
         body,
         Call(body.raw, frame.betas, c.source.name),
-        tuple(messages),
+        messages,
         size,
         forecast,
         _record(c, body, pending.fields, expected),
-        newest[0].said.uuid if newest else None,
+        newest.said.uuid if newest else None,
         view.version,
     )
 
@@ -127,21 +128,23 @@ def part_sizes(c: Conversation) -> Sizes:
     return Sizes(fixed.tools, fixed.system, fixed.messages + round(count(c.transcript.view.weight)))
 
 
-def _mind_reasoning(c: Conversation, forecast: Forecast) -> None:
-    """Reasoning behind a changed part would be refused, so go on without it.
+def _mind_reasoning(c: Conversation, forecast: Forecast) -> bool:
+    """Reasoning behind a changed part would be refused, so go on without it; True if that changed the messages.
 
     Unless the caller that made the change vouched that what is left is valid.
     """
-    if c.vouched or not (c.profile.thinking.bound and c.transcript.view.weight.thoughts):
-        return
+    if c.vouched or not c.profile.thinking.bound or not c.transcript.view.weight.thoughts:
+        return False
     change, sent, sending = forecast.change, c.watched.sent, c.watched.pending
     unlooked = change is None and not c.watched.cached
     if sent is not None and sending is not None and (unlooked or (change and change.cause in UNBOUND)):
         # Where nothing is cached the forecast has not looked; and settings may hide a change behind them.
         settled = replace(sent.frame, settings=sending.frame.settings, betas=sending.frame.betas)
         change = first_change(replace(sent, frame=settled, lifetimes=sending.lifetimes), sending)
-    if change is not None:
-        c.open_epoch(f"{change.part} changed", drops_thinking=True)
+    if change is None:
+        return False
+    c.open_epoch(f"{change.part} changed", drops_thinking=True)
+    return True
 
 
 def _expected_usd(c: Conversation, size: Size, forecast: Forecast) -> float | None:
@@ -168,8 +171,9 @@ def _amend(c: Conversation) -> None:
             withdraw_changes(c.transcript)
 
 
-def _look(c: Conversation, frame: Frame, markers: tuple[Marker, ...] = ()) -> Forecast:
-    messages = tuple(c.transcript.view.messages())
+def _look(
+    c: Conversation, frame: Frame, messages: tuple[Message, ...], markers: tuple[Marker, ...] = ()
+) -> Forecast:
     sending = Sent(frame, messages, c.lifetimes, c.clock.now(), markers)
     c.watched = c.watched.look(sending, c.profile)
     return c.watched.forecast
@@ -196,7 +200,7 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
     reply = replace(reply, answer=c.transcript.distinct(reply.answer))
     c.tail = tail_of(prepared.body.markers) or c.tail
     measured = _answer(c, prepared, reply)
-    usage = Usage.read(reply.answer.usage)
+    usage = measured.usage if measured else Usage.read(reply.answer.usage)
     taken_out = provider_edits.taken_out(reply)
     moved, c.edited = taken_out != c.edited, taken_out
     c.cleared_uses = provider_edits.cleared_uses(reply)
@@ -215,7 +219,7 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
 def _answer(c: Conversation, prepared: Prepared, reply: Reply) -> Measured | None:
     """Record the answer behind what it answers: what was said in the meantime comes after it."""
     transcript = c.transcript
-    late = _behind(transcript.view.items, prepared.last)
+    late = _behind(transcript.view.layout.items, prepared.last)
     if not late and transcript.view.version == prepared.version:
         return transcript.model(reply.answer)
     with c.together():

@@ -38,7 +38,9 @@ class Limits(Struct, frozen=True):
 
     def passed(self, wire: int, images: int) -> bool:
         """Are these more bytes or pictures than a request may have?"""
-        return _share(wire, self.wire) > 1 or _share(images, self.images) > 1
+        return (self.wire is not None and wire > self.wire) or (
+            self.images is not None and images > self.images
+        )
 
     def load(self, weight: Weight, tokens: float, window: Window) -> int:
         """What content takes of a window, in tokens: as much as of the budget it takes most of."""

@@ -6,7 +6,7 @@ seen either. Nothing else writes to a log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -31,7 +31,7 @@ from sevenfold.record.decisions import (
     Pin,
     Signed,
 )
-from sevenfold.record.entries import Decision, Said, Stored, name_of
+from sevenfold.record.entries import Said, Stored, name_of
 from sevenfold.record.layout import Item, Measured
 from sevenfold.record.log import Answer, Place, Written, shorten_label
 
@@ -63,7 +63,6 @@ class Transcript:
         self._closed = False
         self._unwritten: list[Written] | None = None
         """What `together` holds back until all of it is there."""
-        self._epoch_at = self._find_epoch()
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -81,8 +80,8 @@ class Transcript:
             if len(made) > 1:
                 names = [name for one in made if (name := name_of(one.entry))]
                 made = [lines.decided(Commit(boundary="", together=names)), *made]
-            for position, one in self._append(made) if made else ():
-                self.view.locate(one.entry, position)
+            for place, one in zip(self._append(made), made, strict=True) if made else ():
+                self.view.locate(one.entry, place)
         except BaseException:
             if made:
                 self.view = resume(self.log)
@@ -217,14 +216,14 @@ class Transcript:
             boundary=boundary,
             previous_boundary=self.view.boundary,
             epoch=self.view.epoch.id if self.view.epoch else None,
-            epoch_offset=self._epoch_at,
+            epoch_offset=None if epoch else self._find_epoch(),
             segment_offset=self.view.start_of(segment) if segment else None,
             **stamp,
         )
         if epoch is not None:
             opened = replace(epoch, id=self._ids.new(), boundary=boundary, **stamp)
             written.append(lines.decided(opened))
-            carried = replace(carried, epoch=opened.id, epoch_offset=None)
+            carried = replace(carried, epoch=opened.id)
         written += [lines.labelled(self.place, kind, text, parent) for kind, text in known_by.items()]
         commit = Commit(id=self._ids.new(), at=anchor, timestamp=now, boundary=boundary)
         self._write(*written, lines.decided(carried), lines.decided(commit), durable=True)
@@ -261,40 +260,36 @@ class Transcript:
 
     def must_be_writable(self) -> None:
         """Raise if nothing can be recorded here."""
+        if not self._closed and not self.view.unknown_kinds:
+            return
         if self._closed:
             raise Refused("this session is closed, so nothing can be added to it; open it again")
-        if self.read_only:
-            kinds = ", ".join(sorted(self.view.unknown_kinds))
-            raise TranscriptTooNew(
-                f"this transcript holds records this version does not know ({kinds}): "
-                "it can be read, but only a newer Sevenfold can continue it"
-            )
+        kinds = ", ".join(sorted(self.view.unknown_kinds))
+        raise TranscriptTooNew(
+            f"this transcript holds records this version does not know ({kinds}): "
+            "it can be read, but only a newer Sevenfold can continue it"
+        )
 
     def _write(self, *written: Written, durable: bool = False) -> Measured | None:
-        if self._closed or self.view.unknown_kinds:
-            self.must_be_writable()
-        measured = None
-        if self._unwritten is not None:
-            for one in written:
-                self._unwritten.append(one)
-                measured = self.view.add(one.entry) or measured
+        self.must_be_writable()
+        places: Sequence[int] = (-1,) * len(written)
+        if self._unwritten is None:
+            places = self._append(written, durable=durable)
         else:
-            for position, one in self._append(written, durable=durable):
-                measured = self.view.add(one.entry, position) or measured
-        if self.view.missing is not None:
+            self._unwritten += written
+        view, measured = self.view, None
+        for one, place in zip(written, places, strict=True):
+            measured = view.add(one.entry, place) or measured
+        if view.missing is not None:
             self.view = resume(self.log, unwritten=[one.entry for one in self._unwritten or ()])
         return measured
 
-    def _append(
-        self, written: Sequence[Written], *, durable: bool = False
-    ) -> Iterable[tuple[int, Written]]:
+    def _append(self, written: Sequence[Written], *, durable: bool = False) -> Sequence[int]:
         """Write to the log in one go; where each record is now."""
-        positions = self.log.append([one.line for one in written], durable=durable)
-        for position, one in zip(positions, written, strict=True):
-            if isinstance(one.entry, Decision) and isinstance(one.entry.made, Epoch):
-                self._epoch_at = position
-            self.written += len(one.line)
-        return zip(positions, written, strict=True)
+        made = [one.line for one in written]
+        places = self.log.append(made, durable=durable)
+        self.written += sum(map(len, made))
+        return places
 
     def _find_epoch(self) -> int | None:
         """Where the record of the epoch in force is."""

@@ -39,8 +39,9 @@ def turn(c: Conversation, fields: Mapping[str, bytes] = {}) -> Flow[Outcome]:
 def prepare(c: Conversation, fields: Mapping[str, bytes] = {}) -> Flow[Pending]:
     """The next request, not yet written: settle what is new, then make the conversation fit."""
     c.begin_pass()
-    for layer in c.ladder.settling(c):
-        yield from layer.settle(c)
+    for layer in c.ladder.settles:
+        if layer.on(c.settings):
+            yield from layer.settle(c)
     yield from make_room(c)
     check = check_room(c, c.seen)
     if check.verdict == "blocked":
@@ -73,8 +74,9 @@ def answered(c: Conversation, reply: Reply) -> Outcome:
     with c.lock:
         outcome = c.observe(reply)
         if c.may_spend():
-            for layer in c.ladder.following(c):
-                layer.after_answer(c)
+            for layer in c.ladder.follows:
+                if layer.on(c.settings):
+                    layer.after_answer(c)
         return outcome
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 
 from msgspec import Struct
 
@@ -56,20 +56,16 @@ class Ladder:
 
     def __init__(self, layers: Sequence[Layer] = STANDARD) -> None:
         self.layers = tuple(layers)
-        self._settles = [layer for layer in layers if isinstance(layer, Settles)]
+        self.settles = [layer for layer in layers if isinstance(layer, Settles)]
         self._relieves = [layer for layer in layers if isinstance(layer, Relieves)]
         self._proposes = [layer for layer in layers if isinstance(layer, Proposes)]
         self._takes = [layer for layer in layers if isinstance(layer, TakesResults)]
         self._admits = next((layer for layer in layers if isinstance(layer, Admits)), None)
-        self._follows = [layer for layer in layers if isinstance(layer, Follows)]
+        self.follows = [layer for layer in layers if isinstance(layer, Follows)]
         self._answers = [layer for layer in layers if isinstance(layer, AnswersRefusal)]
         self._spares = [layer for layer in layers if isinstance(layer, Spares)]
         self.restores = [layer for layer in layers if isinstance(layer, Restores)]
         self.top = len(self._relieves)
-
-    def settling(self, c: Conversation) -> Iterator[Settles]:
-        """The layers that look at what is new."""
-        return (layer for layer in self._settles if layer.on(c.settings))
 
     def choose(self, c: Conversation, below: int, without: Set[int] = frozenset()) -> Step | None:
         """The cheapest layer whose offer is enough; without need of room, the cheapest with an offer.
@@ -77,14 +73,16 @@ class Ladder:
         An urgent offer goes first. If no offer is enough, the cheapest does what it can.
         """
         c.seen = c.size()
-        steps = [
-            Step(rung, layer, offer)
-            for rung, layer in enumerate(self._relieves[:below])
-            if rung not in without and layer.on(c.settings) and (offer := layer.offer(c)) is not None
-        ]
-        urgent = [step for step in steps if step.offer.urgent]
-        enough = [step for step in steps if step.offer.enough]
-        return next(iter(urgent or enough or steps), None)
+        chosen: Step | None = None
+        for rung, layer in enumerate(self._relieves[:below]):
+            if rung in without or not layer.on(c.settings) or (offer := layer.offer(c)) is None:
+                continue
+            better = chosen is None or (offer.urgent, offer.enough) > (
+                chosen.offer.urgent,
+                chosen.offer.enough,
+            )
+            chosen = Step(rung, layer, offer) if better else chosen
+        return chosen
 
     def dearer(self, c: Conversation, than: Layer | None = None) -> bool:
         """Could a layer dearer than this one act in this pass? Without one: could any?"""
@@ -99,10 +97,6 @@ class Ladder:
             if layer.on(c.settings) and (yield from layer.on_refusal(c, error)):
                 return True
         return False
-
-    def following(self, c: Conversation) -> Iterator[Follows]:
-        """The layers that work in the background after an answer."""
-        return (layer for layer in self._follows if layer.on(c.settings))
 
     def spared(self, c: Conversation, most: int) -> bool:
         """Would a layer have a summary at hand, so that none need be prepared ahead of need?"""

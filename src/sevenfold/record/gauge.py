@@ -182,10 +182,6 @@ class Gauge(Struct, frozen=True):
         never more than is sent, so where much was taken out on both sides a count of what is left may know better.
         """
         layout = view.layout
-        # Asked several times between two changes of the view: the layout remembers until it changes.
-        memo = layout.sized
-        if memo is not None and memo[0] is self and memo[1] == edited:
-            return memo[2]
         anchor, weight = layout.anchor, layout.total
         freed = twice = 0
         if anchor is None or not anchor.prompt:
@@ -197,7 +193,7 @@ class Gauge(Struct, frozen=True):
         sent = seen.tokens + edited
         if twice and (counted := self._counted(layout)).high < seen.high:
             seen, sent = counted, counted.tokens
-        size = Size(
+        return Size(
             tokens=seen.tokens,
             low=seen.low,
             high=seen.high,
@@ -207,8 +203,6 @@ class Gauge(Struct, frozen=True):
             wire=weight.wire + self.opening.wire,
             images=weight.images + weight.documents,
         )
-        layout.sized = self, edited, size
-        return size
 
     def _counted(self, layout: Layout) -> Estimate:
         """The size of all that is in view, by nothing but its own weight."""

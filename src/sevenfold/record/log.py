@@ -94,7 +94,7 @@ class Written(Struct, frozen=True, gc=False):
 
 class _Message(Struct, gc=False):
     role: str
-    content: Raw
+    content: list[Raw]
     id: str | UnsetType = UNSET
     type: str | UnsetType = UNSET
     model: str | UnsetType = UNSET
@@ -282,10 +282,9 @@ def _record(place: Place, kind: str, uuid: str, parent: str | None, timestamp: s
     )
 
 
-def _content(blocks: Sequence[Block]) -> Raw:
-    # Nearly every message is one block, which need not be joined with anything.
-    raw = blocks[0].raw if len(blocks) == 1 else b",".join([block.raw for block in blocks])
-    return Raw(b"[%b]" % raw)
+def _content(blocks: Sequence[Block]) -> list[Raw]:
+    # Nearly every message is one block.
+    return [Raw(blocks[0].raw)] if len(blocks) == 1 else [Raw(block.raw) for block in blocks]
 
 
 def _written(record: _Record, entry: Entry) -> Written:

@@ -60,7 +60,8 @@ class View:
         self._complete = complete
         self.keeps_history = keeps_history
         self._seq = 0
-        self._laid_out = 0
+        self.version = 0, 0
+        """Changes when the view is laid out again, or something is put in between; not when it grows."""
         self._sidechain: set[str] = set()
         self._clear()
 
@@ -97,11 +98,6 @@ class View:
     def items_from(self, place: int) -> list[Item]:
         """The live records from that place on; with `version` unchanged, those before are as they were."""
         return self.layout.items[place:]
-
-    @property
-    def version(self) -> tuple[int, int]:
-        """Changes when the view is laid out again, or something is put in between; not when it grows."""
-        return self._laid_out, self.layout.inserted
 
     def item(self, uuid: str) -> Item | None:
         """A live record since the last boundary, by its id."""
@@ -371,6 +367,8 @@ class View:
             if grows and self._goes_last(entry, joins):
                 self.tip = entry.uuid
                 measured = self.layout.add(self._item(entry, self._seq, self._effects))
+                if self.layout.inserted != self.version[1]:
+                    self.version = self.version[0], self.layout.inserted
                 if entry.summary:
                     self._forget()
                 return measured
@@ -409,10 +407,10 @@ class View:
     def _show(self, order: list[str]) -> None:
         """Lay out the live records from scratch."""
         self._effects = self._ledger.effects()
-        self._laid_out += 1
         self.layout = Layout()
         for item in self._rendered(order, self._effects):
             self.layout.add(item, reported=self._report_holds(item.seq))
+        self.version = self.version[0] + 1, self.layout.inserted
         self._subtract_removed(order)
 
     def _rendered(self, order: list[str], active: Effects) -> list[Item]:

@@ -40,7 +40,9 @@ class MemoryLog(LineLog):
 
     def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
         """Add lines; nothing in memory is more durable than the rest."""
-        made = positions(self.end, lines)
+        # Written out here, because every record of a session in memory comes this way.
+        first = self._positions[-1] + len(self._lines[-1]) if self._lines else self._start
+        made = [first] if len(lines) == 1 else positions(first, lines)
         # The positions first: readers in other threads go by the lines that are there.
         self._positions += made
         self._lines += lines

@@ -117,7 +117,7 @@ class Compact:
 
     def after_answer(self, c: Conversation) -> None:
         """Begin a summary ahead of need, unless the notes would serve."""
-        compactor, size = c.state(Compactor), c.size()
+        compactor, size = c.state(Compactor), c.seen
         ahead, last = c.state(AheadSummary), compactor.last
         if not c.settings.background_compaction or ahead.busy:
             return

@@ -182,7 +182,7 @@ class NotesKeeper:
     def check(self) -> None:
         """After an answer: begin an update if one is due and none is under way."""
         view = self._c.transcript.view
-        if self._c.size().tokens < notes.least_growth(self._c.window):
+        if self._c.seen.tokens < notes.least_growth(self._c.window):
             return
         # After a compaction there is other work to take notes of: one try is worth it.
         pause = breaker.pause(self._failures) if view.boundary == self._tried_after else 1

@@ -115,7 +115,7 @@ class Offloader:
 
     def due(self, unsent: Sequence[Block], budget: Budget) -> list[Big]:
         """Of results that no request has held yet, those that must still go."""
-        if not budget.settings.offload:
+        if not unsent or not budget.settings.offload:
             return []
         tools = [(self._c.stock.tool_of(block.id), block) for block in unsent]
         alone = [big for tool, block in tools if (big := offload.too_big(block, tool, budget))]

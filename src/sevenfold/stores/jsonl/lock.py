@@ -5,8 +5,8 @@ than that of the holder before. The file stays there, unless what it guards is r
 process that got a lock checks whether it is still the file of that name: otherwise two processes could hold two
 different ones.
 
-A process that hangs cannot be made to release its lock. It can be overtaken: a new lock file replaces the one it holds,
-and from then on `FileLock.check` refuses it.
+A process that hangs cannot be made to release its lock. It can be overtaken: the lock file it holds is marked and a
+new one takes its name, and from then on `FileLock.check` refuses it.
 """
 
 from __future__ import annotations
@@ -57,12 +57,15 @@ class FileLock:
                         "Commands that only read (recall, audit, profile, compact to a new file) need not wait"
                     )
                 last = max(last, holder.fence if holder else 0)
+                with suppress(OSError), self._path.open("ab") as overtaken:
+                    # Its holder sees the size of the open file change, whatever becomes of the name.
+                    overtaken.write(b" ")
                 self._path.unlink(missing_ok=True)
                 continue
             time.sleep(_POLL_SECONDS)
         self._fd = fd
         held = os.fstat(fd)
-        self._name, self._identity = os.fspath(self._path), (held.st_dev, held.st_ino)
+        self._identity = held.st_dev, held.st_ino
         before = self._holder()
         self.fence = max(last, before.fence if before else 0) + 1
         """Larger than that of every holder before."""
@@ -70,11 +73,16 @@ class FileLock:
         note = msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), now, self.fence))
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, note, 0)
+        self._note_size = len(note)
 
     def check(self) -> None:
         """Raise `TranscriptOvertaken` if another process took the lock from this one; called for every write."""
+        # A look at the open file is far cheaper than one at its name, which needs none while the file is as it was.
+        held = os.fstat(self._fd)
+        if held.st_nlink and held.st_size == self._note_size:
+            return
         try:
-            there = os.stat(self._name)  # noqa: PTH116 - a Path takes longer than the system call
+            there = self._path.stat()
         except FileNotFoundError:
             return
         if (there.st_dev, there.st_ino) != self._identity:

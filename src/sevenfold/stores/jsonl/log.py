@@ -156,6 +156,26 @@ class JsonlLog(LineLog):
 
     def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
         """Write the lines in one go; see `sevenfold.ports.Log`."""
+        data = lines[0] if len(lines) == 1 else b"".join(lines)
+        if (lock := self._lock) is None or self._owner != os.getpid() or len(data) > self._limit:
+            lock = self._must_be_writable(lines)
+        first = self._size + self._torn - self._shift
+        try:
+            lock_file(self._fd)
+            try:
+                # In there, so that a process that stops right here and is overtaken cannot write when it wakes.
+                lock.check()
+                self._write(b"\n" + data if self._torn else data)
+            finally:
+                unlock_file(self._fd)
+            if self._sync is Sync.ALWAYS or (durable and self._sync is Sync.DURABLE):
+                os.fsync(self._fd)
+        except OSError as error:
+            raise explain(error, self.path) from error
+        return (first,) if len(lines) == 1 else positions(first, lines)
+
+    def _must_be_writable(self, lines: Sequence[bytes]) -> FileLock:
+        """The lock that is held; raises if these lines cannot be written."""
         if self._lock is None:
             raise TranscriptError(f"{self.path}: opened for reading only, so nothing can be appended")
         if self._owner != os.getpid():
@@ -164,27 +184,11 @@ class JsonlLog(LineLog):
                 f"{self.path}: opened by process {self._owner}, of which this one ({os.getpid()}) is a fork; two that "
                 "write would lose what the other said. Open a session of its own in the new process"
             )
-        for line in lines:
-            if len(line) > self._limit:
-                raise TranscriptError(
-                    f"{self.path}: a record of {len(line):,} bytes is over the limit of {self._limit:,}; "
-                    "nothing was written"
-                )
-        line_break = b"\n" if self._torn else b""
-        first = self._size + len(line_break) - self._shift
-        try:
-            lock_file(self._fd)
-            try:
-                # In there, so that a process that stops right here and is overtaken cannot write when it wakes.
-                self._lock.check()
-                self._write(line_break + b"".join(lines))
-            finally:
-                unlock_file(self._fd)
-            if self._sync is Sync.ALWAYS or (durable and self._sync is Sync.DURABLE):
-                os.fsync(self._fd)
-        except OSError as error:
-            raise explain(error, self.path) from error
-        return positions(first, lines)
+        if (longest := max(map(len, lines))) > self._limit:
+            raise TranscriptError(
+                f"{self.path}: a record of {longest:,} bytes is over the limit of {self._limit:,}; nothing was written"
+            )
+        return self._lock
 
     def read(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
         """Lines from a position on."""
