@@ -33,6 +33,7 @@ from sevenfold.layers.notes.layer import keeper_of
 from sevenfold.ports import Client
 from sevenfold.providers.registry import client_for
 from sevenfold.record.weight import measure
+from sevenfold.session.factory import OFFLINE_JOBS
 from sevenfold.session.session import Session, Wishes
 from sevenfold.stores.jsonl.log import DraftLog, JsonlLog
 
@@ -83,7 +84,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     recorded = recorded_sessions.inspect(transcripts.find(options.file), options.model)
-    client = client_for(recorded.model)
+    client = client_for(recorded.model, jobs=OFFLINE_JOBS)
     try:
         result = _plan(recorded, client, options) if options.dry_run else _write(recorded, client, options)
     finally:

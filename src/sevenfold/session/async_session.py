@@ -21,7 +21,7 @@ from sevenfold.ports import Call
 from sevenfold.providers.models import Lister, ListingClient
 from sevenfold.providers.registry import async_client_for, async_client_of, error_of, provider_for
 from sevenfold.session import replies
-from sevenfold.session.factory import Options, RequestFields, request_fields
+from sevenfold.session.factory import OFFLINE_JOBS, Options, RequestFields, request_fields
 from sevenfold.session.options import check_name, checked
 from sevenfold.session.results import Request, completed
 from sevenfold.session.session import Session
@@ -286,5 +286,9 @@ class AsyncSession:
         if self._client is None:
             model = self.conversation.profile.model
             given, wire = self._given, self._wire
-            self._client = async_client_for(model, wire) if given is None else async_client_of(given, wire)
+            self._client = (
+                async_client_for(model, wire, OFFLINE_JOBS)
+                if given is None
+                else async_client_of(given, wire)
+            )
         return self._client

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, TypedDict
 
 from msgspec import Struct
@@ -24,11 +25,14 @@ from sevenfold.conversation.services import Services
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import InputError, TranscriptError
 from sevenfold.events import Listener
+from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.layers.ladder import REMEMBERING, STANDARD, Ladder
+from sevenfold.layers.remember.offline import find_facts
 from sevenfold.memory.memory import Memory
 from sevenfold.ports import Clock, Folder, Ids, Log, RemembersStore, Results, Store, StoredText
 from sevenfold.profiles import Profile
 from sevenfold.providers.models import Lister, ListingCache, Listings
+from sevenfold.providers.offline import Job
 from sevenfold.providers.openai.chat import from_function
 from sevenfold.providers.registry import address_for, client_of, provider_for
 from sevenfold.recall import meaning
@@ -59,6 +63,12 @@ _LOOKED_THROUGH = 1_000_000
 """Bytes at the start of a file among which there must be a record, if it is a transcript."""
 USUAL_ANSWER = 8_000
 """Tokens an answer may have if nobody says, and the model can give so many."""
+
+
+OFFLINE_JOBS: Mapping[str, Job] = MappingProxyType(
+    {"compact": summarise, "session_memory": take_notes, "extract_memories": find_facts}
+)
+"""What the offline model does by fixed rules, so that every layer works without a key."""
 
 
 class Tool(Struct, frozen=True):

@@ -327,7 +327,9 @@ class Session:
         if self._client is None:
             model = self.conversation.profile.model
             given, wire = self._given, self._wire
-            self._client = client_for(model, wire) if given is None else client_of(given, wire)
+            self._client = (
+                client_for(model, wire, opened.OFFLINE_JOBS) if given is None else client_of(given, wire)
+            )
             if given is None:
                 opened.listings(self._store).refresh(model, self._client)
         return self._client
