@@ -137,6 +137,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The prompt size beyond which the price steps up so far that staying below is worth a compaction."""
     prices: tuple[Price, ...] = ()
     """Price rows by rising `above`; empty where prices are unknown."""
+    edits_hold: bool = False
+    """Whether what the provider's own clearing leaves out holds until it can clear enough more. Not documented."""
     cache: Cache = Cache()
     thinking: ThinkingRules = ThinkingRules()
     betas: Betas = Betas()
@@ -179,14 +181,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def companion(self, name: str | None) -> Profile | None:
         """Another model that the same client can ask; None if no name is given or its provider is another.
 
-        A name that nobody knows, and any name behind an API that is not this model's own, is taken on trust.
+        A name of no known family, and any name behind an API that is not this model's own, is taken on trust.
         """
         if not name:
             return None
         other = find(name)
         if other.provider == self.provider:
             return other
-        trusted = not other.known or self.wire != find(self.model).wire
+        trusted = other.window_source == "default" or self.wire != find(self.model).wire
         return msgspec.structs.replace(other, wire=self.wire) if trusted else None
 
     def listed(

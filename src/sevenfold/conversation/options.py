@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from sevenfold.conversation.provider_edits import requested_edits
 from sevenfold.errors import InputError
 from sevenfold.profiles import Profile, find
 from sevenfold.record.blocks import encode_json
@@ -94,22 +93,15 @@ def window_for(profile: Profile, settings: Settings, betas: Collection[str] = ()
     )
 
 
-def frame_for(
-    options: RequestOptions, profile: Profile, window: Window, settings: Settings, kinds: Mapping[str, str]
-) -> Frame:
-    """What precedes the messages, with the provider's edits and the headers all of it needs."""
+def frame_for(options: RequestOptions, profile: Profile, settings: Settings) -> Frame:
+    """What precedes the messages, with the headers all of it needs."""
     most = profile.max_output
     if not 0 < options.max_tokens <= most:
         raise InputError(f"max_tokens is {options.max_tokens:,}; {profile.model} takes 1 to {most:,}")
     check_names(options.fields)
-    fields = dict(options.fields)
     needed = list[str | None](options.betas)
     if profile.window_source == "suffix" and find(profile.model).window < profile.window:
         needed.append(profile.betas.window_1m)
-    managed = requested_edits(profile, window, settings, kinds)
-    if managed and "context_management" not in fields:
-        fields["context_management"] = managed
-        needed.append(profile.betas.edits)
     if profile.tool_changes and options.tools:
         needed += [profile.betas.tool_changes, profile.betas.inline_tools]
     if profile.on_demand_compaction and settings.compaction:
@@ -121,14 +113,23 @@ def frame_for(
         system=options.system,
         tools=[dict(tool) for tool in options.tools],
         betas=[beta for beta in needed if beta],
-        **fields,
+        **options.fields,
     )
 
 
 def lifetimes_for(options: RequestOptions, profile: Profile, settings: Settings) -> Lifetimes:
     """How long the cache is to keep things: the longer time only where nothing speaks against it."""
-    asked = options.lifetimes or Lifetimes(settings.cache_lifetime, settings.cache_lifetime)
-    return Lifetimes() if against_long_lifetime(options.source, profile, settings) else asked
+    return Lifetimes() if against_lifetime(options, profile, settings) else _asked(options, settings)
+
+
+def _asked(options: RequestOptions, settings: Settings) -> Lifetimes:
+    return options.lifetimes or Lifetimes(settings.cache_lifetime, settings.cache_lifetime)
+
+
+def against_lifetime(options: RequestOptions, profile: Profile, settings: Settings) -> str:
+    """Why an hour in the cache, asked for by the caller or by the settings, is not to be had; empty if it is."""
+    wanted = _asked(options, settings) != Lifetimes()
+    return against_long_lifetime(options.source, profile, settings) if wanted else ""
 
 
 def against_long_lifetime(source: str, profile: Profile, settings: Settings) -> str:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
 
-UNBOUND = ("betas", "setting", "lifetime")
-"""Causes of a lost cache that reasoning in view survives: it is bound to system, tools and messages."""
+BINDING = frozenset({"model", "tool", "tool_order", "system", "message"})
+"""Causes of a change that make reasoning behind it invalid; it is not bound to settings or lifetimes."""
 
 
 class Considered(Struct, frozen=True):
@@ -137,8 +137,8 @@ def _mind_reasoning(c: Conversation, forecast: Forecast) -> bool:
         return False
     change, sent, sending = forecast.change, c.watched.sent, c.watched.pending
     unlooked = change is None and not c.watched.cached
-    if sent is not None and sending is not None and (unlooked or (change and change.cause in UNBOUND)):
-        # Where nothing is cached the forecast has not looked; and settings may hide a change behind them.
+    if sent is not None and sending is not None and (unlooked or (change and change.cause not in BINDING)):
+        # Where nothing is cached the forecast has not looked; and a setting may hide a change behind it.
         settled = replace(sent.frame, settings=sending.frame.settings, betas=sending.frame.betas)
         change = first_change(replace(sent, frame=settled, lifetimes=sending.lifetimes), sending)
     if change is None:
@@ -174,6 +174,9 @@ def _amend(c: Conversation) -> None:
 def _look(
     c: Conversation, frame: Frame, messages: tuple[Message, ...], markers: tuple[Marker, ...] = ()
 ) -> Forecast:
+    if (last := c.resumed) is not None:
+        c.resumed = None
+        c.watched = c.watched.resume(last.sent(c.transcript.log, c.transcript.view), last.usage)
     sending = Sent(frame, messages, c.lifetimes, c.clock.now(), markers)
     c.watched = c.watched.look(sending, c.profile)
     return c.watched.forecast

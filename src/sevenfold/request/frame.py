@@ -19,13 +19,13 @@ from sevenfold.record.blocks import THINKING, Block, encode_json, read_field
 from sevenfold.record.wire import Message
 from sevenfold.request.sections import SystemPrompt
 
+EDITS = "context_management"
+"""The setting that asks the provider to clear by itself."""
 UNCACHED = frozenset(
     {"container", "diagnostics", "inference_geo", "metadata", "service_tier", "stop_sequences"}
     | {"user_profile_id", "workspace_id"}
 )
 """Settings that have nothing to do with the cache."""
-AFTER_SYSTEM = frozenset({"context_management", "output_config", "thinking", "tool_choice"})
-"""Settings that decide about the messages in the cache, and leave tools and system prompt where they are."""
 
 
 class Marker(Struct, frozen=True):
@@ -85,12 +85,13 @@ class Frame(Struct, frozen=True):
 
     def parts(self) -> list[tuple[str, bytes]]:
         """Every part by name, in the order the cache sees them."""
-        named = [("model", self.model.encode()), ("betas", ",".join(self.betas).encode())]
-        settings = [(name, raw) for name, raw in self.settings if name not in UNCACHED]
-        named += [(f"setting {name}", raw) for name, raw in settings if name not in AFTER_SYSTEM]
+        named = [("model", self.model.encode())]
         named += [(f"tool {tool_name(raw)}", raw) for raw in self.tools]
         named += [(f"system block {place + 1}", raw) for place, raw in enumerate(self.system)]
-        return named + [(f"setting {name}", raw) for name, raw in settings if name in AFTER_SYSTEM]
+        # A change of these leaves what is cached of tools and system, on providers that say so.
+        named.append(("betas", ",".join(self.betas).encode()))
+        named += [(f"setting {name}", raw) for name, raw in self.settings if name not in UNCACHED]
+        return named
 
     def varied(self, fields: Mapping[str, bytes | Raw]) -> Frame:
         """The same for one request with other fields; null leaves a field out, ``betas`` are added."""
@@ -160,6 +161,12 @@ def marked(block: bytes, ttl: str) -> bytes:
 def markable(block: Block) -> bool:
     """May a marker stand on this block?"""
     return block.kind not in THINKING and block.kind != "cache_edits" and not block.blank
+
+
+def spared(edits: bytes) -> set[str]:
+    """Tools whose results the provider's own edits leave alone."""
+    decoded: dict[str, Any] = msgspec.json.decode(edits)
+    return {name for edit in decoded.get("edits") or () for name in edit.get("exclude_tools") or ()}
 
 
 def tool_name(raw: bytes) -> str:
