@@ -141,9 +141,11 @@ class Compact:
 
 def _recent_files(c: Conversation) -> list[Seen]:
     """Those our own tools have noted; without any, those that a caller's tools have read."""
-    known = {path: read.call for path, read in reversed(c.reads.files.items())}
-    found = known or paths_read(c.transcript.view, c.kinds, c.transcript.place.cwd)
-    return [Seen(path, call) for path, call in found.items()][:OTHER_FILES]
+    known = [Seen(path, read.call) for path, read in reversed(c.reads.files.items())]
+    if not known:
+        theirs = paths_read(c.transcript.view, c.kinds, c.transcript.place.cwd)
+        known = [Seen(path, call, assumed=True) for path, call in theirs.items()]
+    return known[:OTHER_FILES]
 
 
 def _collapse(c: Conversation) -> Flow[None]:
