@@ -72,37 +72,36 @@ def resolve(layers: Iterable[SettingsLayer], notes: tuple[str, ...] = ()) -> Res
 
     What cannot be used is an error in a strict layer; in any other it is ignored, with a note.
     """
-    values: dict[str, Any] = {}
-    origins = dict.fromkeys(by_name(), DEFAULT)
-    strict, ignored = set[str](), list[str]()
+    strict: dict[str, Any] = {}
+    loose: dict[str, Any] = {}
+    origins, ignored = dict.fromkeys(by_name(), DEFAULT), list[str]()
     for layer in layers:
+        kept, other = (strict, loose) if layer.strict else (loose, strict)
         for name, value in layer.values.items():
             try:
-                values[name] = checked(name, value, layer.origin)
+                kept[name] = checked(name, value, layer.origin)
             except SettingError as error:
                 if layer.strict:
                     raise
                 ignored.append(f"{error}. It is ignored")
                 continue
+            other.pop(name, None)
             origins[name] = layer.origin
-            (strict.add if layer.strict else strict.discard)(name)
-    settings = Settings(**values)
-    while clash := next(_clashes(settings), None):
-        loose = [name for name in clash.names if name in values and name not in strict]
-        if not loose:
-            raise SettingError(_told(clash, settings, origins))
-        ignored.append(f"{_told(clash, settings, origins)}. {' and '.join(loose)}: ignored")
-        for name in loose:
-            del values[name]
-            origins[name] = DEFAULT
-        settings = Settings(**values)
+    base = Settings(**strict)
+    for clash in _clashes(base):
+        raise SettingError(_told(clash, base, origins))
+    settings, complaints = overlaid(base, loose, origins)
+    ignored += [f"{complaint}. It is ignored" for complaint in complaints]
+    origins |= {name: DEFAULT for name in loose if getattr(settings, name) != loose[name]}
     return Resolved(settings, origins, (*notes, *ignored), tuple(ignored))
 
 
-def overlaid(base: Settings, values: Mapping[str, Any], origin: str) -> tuple[Settings, tuple[str, ...]]:
+def overlaid(
+    base: Settings, values: Mapping[str, Any], origins: Mapping[str, str]
+) -> tuple[Settings, tuple[str, ...]]:
     """The base with checked values over it, except those that clash, and what is wrong with these.
 
-    For values that change while a session runs: what cannot be used is left out, nothing is raised.
+    For values that must not stop a program: what cannot be used is left out, nothing is raised.
     """
     usable = dict(values)
     complaints: list[str] = []
@@ -111,7 +110,6 @@ def overlaid(base: Settings, values: Mapping[str, Any], origin: str) -> tuple[Se
         clash = next((one for one in _clashes(settings) if not usable.keys().isdisjoint(one.names)), None)
         if clash is None:
             return settings, tuple(complaints)
-        origins = {name: origin if name in usable else "as set" for name in clash.names}
         complaints.append(_told(clash, settings, origins))
         for name in clash.names:
             usable.pop(name, None)
@@ -208,7 +206,7 @@ def _clashes(settings: Settings) -> Iterator[_Clash]:
 
 def _told(clash: _Clash, settings: Settings, origins: Mapping[str, str]) -> str:
     values = " and ".join(
-        f"{name} = {shown(getattr(settings, name))} ({origins[name]})" for name in clash.names
+        f"{name} = {shown(getattr(settings, name))} ({origins.get(name, 'as set')})" for name in clash.names
     )
     return f"{values} cannot be used together: {clash.rule}"
 
