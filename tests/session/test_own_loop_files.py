@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 import sevenfold
+from sevenfold.events import Acted
 from sevenfold.profiles import find
 from tests.session.talking import ALONE, BOUND, READ, SHELL, alone, calling, fake_reply, hear, said
 
@@ -61,6 +62,26 @@ def test_a_result_that_is_kept_in_memory_is_not_said_to_be_in_a_file() -> None:
         assert "memory/" not in shown
         assert "in no file you can read" in shown
         assert session.fetch("toolu_1") == b"line\n" * 30_000
+
+
+@pytest.mark.spec("S1.1")
+def test_a_result_that_is_kept_in_a_file_is_named_with_its_path_and_its_reader(tmp_path: Path) -> None:
+    told: list[Any] = []
+    options: dict[str, Any] = {
+        "model": BOUND,
+        "tools": [READ, SHELL],
+        "settings": ALONE,
+        "listen": [told.append],
+    }
+    with sevenfold.Session.open("s", file=tmp_path / "s.jsonl", folder=tmp_path, **options) as session:
+        session.user("begin")
+        hear(session, fake_reply(calling("toolu_1")))
+        session.tool_results({"toolu_1": "line\n" * 30_000})
+        shown = said(session.prepare().body)[-1]["content"][0]["content"]
+    (acted,) = [one for one in told if isinstance(one, Acted)]
+    assert "with Read" in shown
+    assert acted.reference in shown
+    assert Path(acted.reference).read_text() == "line\n" * 30_000
 
 
 @pytest.mark.spec("S4.3")

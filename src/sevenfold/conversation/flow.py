@@ -25,7 +25,6 @@ from sevenfold.errors import Aborted, Refused
 from sevenfold.ports import AsyncClient, Call, Client, Reply, Watcher
 
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 
 
 class HookRunner(Protocol):
@@ -125,7 +124,7 @@ class Wait(Struct, frozen=True):
 
 @final
 class Run(Struct, Generic[R], frozen=True):
-    """Do something slow; the flow gets its result."""
+    """Do something slow: use a tool, wait for the user; the flow gets its result, or its error thrown in."""
 
     now: Callable[[], R]
     """For the driver that blocks."""
@@ -135,40 +134,6 @@ class Run(Struct, Generic[R], frozen=True):
     def __iter__(self) -> Generator[Effect, Any, R]:
         result: R = yield self
         return result
-
-
-class Interruptible(Protocol[R_co]):
-    """Work that ends by itself, with an error, when its agent is interrupted."""
-
-    def run(self) -> R_co:
-        """Do it, for the driver that blocks."""
-        ...
-
-    async def run_async(self) -> R_co:
-        """Do it, for the driver that awaits."""
-        ...
-
-
-@final
-class Consent(Struct, Generic[R], frozen=True):
-    """Ask the user for permission; the flow gets their answer, or `Aborted` thrown in."""
-
-    question: Interruptible[R]
-
-    def __iter__(self) -> Generator[Effect, Any, R]:
-        answer: R = yield self
-        return answer
-
-
-@final
-class Use(Struct, Generic[R], frozen=True):
-    """Use a tool; the flow gets its output, or `Aborted` thrown in."""
-
-    tool: Interruptible[R]
-
-    def __iter__(self) -> Generator[Effect, Any, R]:
-        output: R = yield self
-        return output
 
 
 @final
@@ -186,7 +151,7 @@ class Gather(Struct, Generic[R], frozen=True):
         return results
 
 
-Effect: TypeAlias = Ask | Fire | Wait | Run[Any] | Consent[Any] | Use[Any] | Gather[Any]
+Effect: TypeAlias = Ask | Fire | Wait | Run[Any] | Gather[Any]
 Flow: TypeAlias = Generator[Effect, Any, R]
 
 
@@ -235,8 +200,6 @@ def drive(
                         got = _waited(signal, seconds, stopped)
                     case Run(now=now):
                         got = now()
-                    case Consent(question=work) | Use(tool=work):
-                        got = work.run()
                     case Gather(flows=flows, limit=limit):
                         again = partial(drive, client=client, watch=watch, hooks=hooks, stopped=stopped)
                         got = _gathered(flows, limit, again)
@@ -281,8 +244,6 @@ async def drive_async(
                         got = await _unless(other, signal.wait_async(seconds))
                     case Run(later=later):
                         got = await later()
-                    case Consent(question=work) | Use(tool=work):
-                        got = await work.run_async()
                     case Gather(flows=flows, limit=limit):
                         again = partial(
                             drive_async, client=client, watch=watch, hooks=hooks, stopped=stopped
