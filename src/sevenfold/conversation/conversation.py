@@ -158,11 +158,7 @@ class Conversation:
         self._flagged = transcript.view.boundary or ""
         self.autonomous: Callable[[], bool] = lambda: False
         """Does the work go on with no user to answer questions?"""
-        self._begin_epoch(
-            self._gated(frame or frame_for(options, profile, self.settings)),
-            lifetimes_for(options, profile, self._current),
-            asked=options.lifetimes,
-        )
+        self._begin_epoch(self._gated(frame or frame_for(options, profile, self.settings)), options)
         self.seen = self.size()
         """The size when the ladder last looked, or after the newest answer; layers make their offers on it."""
         self.cleanups: list[Callable[[], None]] = []
@@ -176,8 +172,9 @@ class Conversation:
         if against := against_lifetime(options, self.profile, self._current):
             self.events.tell(SteppedAside(layer="cache", reason=f"an hour in the cache: {against}"))
 
-    def _begin_epoch(self, frame: Frame, lifetimes: Lifetimes, *, asked: Lifetimes | None) -> None:
+    def _begin_epoch(self, frame: Frame, options: RequestOptions) -> None:
         transcript, log = self.transcript, self.transcript.log
+        lifetimes = lifetimes_for(options, self.profile, self._current)
         self.billed: price.Call | None = None
         self.watched = Watched()
         self.resumed: LastRequest | None = last_request(log)
@@ -205,9 +202,8 @@ class Conversation:
         cold = self.idle_seconds() > SECONDS[kept.tail]
         if epoch is not None and EDITS in epoch.settings:
             frame = asking(self, frame)
-        entered = enter(
-            transcript.view, frame, lifetimes, self.profile, cold=cold, asked=asked == lifetimes
-        )
+        asked = options.lifetimes == lifetimes
+        entered = enter(transcript.view, frame, lifetimes, self.profile, cold=cold, asked=asked)
         self.frame, self.lifetimes = entered.frame, entered.lifetimes
         self.gauge: Gauge = learned(
             self.profile, transcript.size_reports, *self.frame.tools, *self.frame.system
