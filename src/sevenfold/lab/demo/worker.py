@@ -60,7 +60,8 @@ def main(url: str, folder: str, window: str, life: str, *facts: str) -> None:
             clock=clock,
             ids=SeededIds(life),
             hooks=hooks,
-            settings={"context_window": int(window)},
+            # With notes as the summary no model would be asked for one, and the demonstration shows that too.
+            settings={"context_window": int(window), "notes_compaction": False},
             thinking={"type": "adaptive"},
             memory=False,
         )
