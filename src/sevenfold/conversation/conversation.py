@@ -151,7 +151,8 @@ class Conversation:
         self._asking = False
         self._due: Pending | None = None
         self._out: tuple[Pending, Prepared] | None = None
-        self._flagged = transcript.view.boundary or ""
+        self.boundary_then = transcript.view.boundary or ""
+        """The compaction the view began with when the newest answer came; another one now was made since."""
         self.autonomous: Callable[[], bool] = lambda: False
         """Does the work go on with no user to answer questions?"""
         self._begin_epoch(
@@ -183,7 +184,11 @@ class Conversation:
         """What the engine's own calls have cost since it was opened."""
         self.cleared_uses = 0
         self.edited = 0
-        """Tokens that the provider's own edits took out of the last request."""
+        """Tokens that the provider's own edits took out of the last request, and still take out."""
+        self.deleted = 0
+        """The part of them that was deleted from the cached prefix by reference."""
+        self.returned = 0
+        """Tokens that were taken out of the last request, and are in the next one again."""
         self.opened: tuple[Epoch, ...] = ()
         """Epochs not yet reported."""
         self.wanted = frame
@@ -330,7 +335,7 @@ class Conversation:
                 rule=considered.rule,
                 chosen=considered.chosen,
                 options=list(considered.options),
-                after_compaction=boundary if boundary != self._flagged else "",
+                after_compaction=boundary if boundary != self.boundary_then else "",
             )
             self._due = Pending(why, self.transcript.view.tip)
             events.epochs(self)
@@ -380,7 +385,7 @@ class Conversation:
             events.answered(self, outcome)
             events.epochs(self)
             self.answers += 1
-            self._flagged = self.transcript.view.boundary or ""
+            self.boundary_then = self.transcript.view.boundary or ""
             self.tally = self.tally.after(outcome.usage)
             self.seen = self.size()
             self.follow()
@@ -513,11 +518,16 @@ class Conversation:
 
     def size(self) -> Size:
         """How large the conversation is now."""
-        layout, gauge, edited = self.transcript.view.layout, self.gauge, self.edited
+        layout, by = self.transcript.view.layout, (self.gauge, self.edited, self.returned)
         # Asked several times between two changes of the view: the layout remembers until it changes.
-        if (known := layout.sized) is None or known[0] is not gauge or known[1] != edited:
-            known = layout.sized = gauge, edited, gauge.size(self.transcript.view, edited=edited)
-        return known[2]
+        if layout.sized is None or layout.sized[0] != by:
+            size = self.gauge.size(self.transcript.view, edited=self.edited, back=self.returned)
+            layout.sized = by, size
+        return layout.sized[1]
+
+    def undelete(self) -> None:
+        """What was deleted from the cached prefix is sent whole again."""
+        self.edited, self.returned, self.deleted = self.edited - self.deleted, self.deleted, 0
 
     def item_tokens(self, item: Item) -> int:
         """Tokens of a record."""
