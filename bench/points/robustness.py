@@ -6,9 +6,10 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench import fuzz_reader, kills
+from bench import conversations, fuzz_reader, kills
 from bench.points import Outcome, Point, is_quick
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -69,6 +70,25 @@ def damaged_files(_: Path | None) -> list[Outcome]:
     return [Outcome(name, False, f"{len(found.findings)} ways in {found.tried:,}; {words}; see {again}")]
 
 
+def random_conversations(_: Path | None) -> list[Outcome]:
+    """Random conversations, every body held against the rules of the simulator."""
+    seed, count = random.randrange(10**9), 2_000 if is_quick() else 100_000
+    found = conversations.search(count, seed, processes=2)
+    figure = f"{found.conversations:,} with {found.requests:,} requests from seed {seed}"
+    return [
+        Outcome(name, not kinds and found.conversations == count, f"{_number(kinds)} of {figure}", "0")
+        for name, kinds in (
+            ("random conversations: requests that a provider refuses", found.refused),
+            ("random conversations: errors that are not ours", found.untyped),
+        )
+    ]
+
+
+def _number(kinds: Mapping[str, Sequence[int]]) -> str:
+    worst = next(iter(kinds), "")
+    return f"{sum(map(len, kinds.values())):,}" + (f" ({worst}, seed {kinds[worst][0]})" if worst else "")
+
+
 def killed(_: Path | None) -> list[Outcome]:
     """Sessions whose process is killed at random moments, and their next request."""
     seed = random.randrange(10**6)
@@ -85,4 +105,5 @@ POINTS: list[Point] = [
     ("random histories", histories),
     ("random examples", examples),
     ("bent transcripts", damaged_files),
+    ("random conversations", random_conversations),
 ]

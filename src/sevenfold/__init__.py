@@ -37,10 +37,11 @@ if TYPE_CHECKING:
         UserPromptSubmit,
     )
     from sevenfold.events import Veto
+    from sevenfold.memory.memory import Memory
     from sevenfold.ports import Piece
     from sevenfold.providers.offline import AsyncOfflineClient, OfflineClient, Script
     from sevenfold.session.async_session import AsyncSession
-    from sevenfold.session.factory import Tool, tool
+    from sevenfold.session.factory import Tool, open_memory, tool
     from sevenfold.session.session import Completion, Session
 
 __version__ = "0.1.0"
@@ -60,6 +61,7 @@ __all__ = [
     "Hooks",
     "InstructionsLoaded",
     "McpServers",
+    "Memory",
     "Mentioned",
     "Notice",
     "OfflineClient",
@@ -85,6 +87,7 @@ __all__ = [
     "errors",
     "events",
     "function_tool",
+    "open_memory",
     "tool",
 ]
 
@@ -104,6 +107,7 @@ _HOMES = {
     "Hooks": "sevenfold.agent.hooks.registry",
     "InstructionsLoaded": "sevenfold.conversation.hooks",
     "McpServers": "sevenfold.agent.mcp.servers",
+    "Memory": "sevenfold.memory.memory",
     "Mentioned": "sevenfold.agent.events",
     "Notice": "sevenfold.agent.events",
     "OfflineClient": "sevenfold.providers.offline",
@@ -127,6 +131,7 @@ _HOMES = {
     "UserPromptSubmit": "sevenfold.conversation.hooks",
     "Veto": "sevenfold.events",
     "function_tool": "sevenfold.agent.tools.functions",
+    "open_memory": "sevenfold.session.factory",
     "tool": "sevenfold.session.factory",
 }
 _MODULES = ("errors", "events")

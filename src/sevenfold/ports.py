@@ -144,6 +144,41 @@ class StoredText(Protocol):
         ...
 
 
+class Folder(Protocol):
+    """Files by name, each replaced as a whole: what memory is kept in.
+
+    A name is a relative path with ``/``; it never leads out of the folder. Methods that write raise
+    `sevenfold.errors.TranscriptError` and then have changed nothing.
+    """
+
+    path: str
+    """What readers are shown; a directory where there is one."""
+
+    def names(self, below: str = "") -> Sequence[str]:
+        """The files below a folder of this one, at any depth, sorted; links are not files."""
+        ...
+
+    def read(self, name: str, *, most: int = ...) -> bytes | None:
+        """A file's content; None if there is no such file, or it has more than ``most`` bytes."""
+        ...
+
+    def write(self, name: str, content: bytes) -> None:
+        """Replace a file in one step; it is on the disk when this returns."""
+        ...
+
+    def append(self, name: str, line: bytes) -> None:
+        """Add a line to a file; it is on the disk when this returns. A torn line before it is ended first."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        ...
+
+    def lock(self, *, wait: float = 0.0) -> AbstractContextManager[None]:
+        """Hold the folder's lock; raises `sevenfold.errors.TranscriptLocked` after ``wait`` seconds."""
+        ...
+
+
 class SessionInfo(Struct, frozen=True):
     """A session in a store."""
 
@@ -216,6 +251,15 @@ class Store(Protocol):
 
     def import_(self, session: str, lines: Iterable[bytes]) -> None:
         """Make a session of the lines of another; raises `sevenfold.errors.InputError` if there is one already."""
+        ...
+
+
+@runtime_checkable
+class RemembersStore(Store, Protocol):
+    """A store that also keeps what outlives its sessions; without this, sessions in it have no lasting memory."""
+
+    def memory(self) -> Folder:
+        """What outlives the sessions."""
         ...
 
 

@@ -185,6 +185,49 @@ def test_what_only_steers_the_provider_is_left_out() -> None:
     assert "cache_control" not in str(sent)
 
 
+SEARCHED = {
+    "type": "search_result",
+    "title": "Owls",
+    "source": "birds.example",
+    "content": [{"type": "text", "text": "They see in the dark."}],
+}
+PAPER = {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}
+ADDRESS = "https://birds.example/owls.pdf"
+
+
+@pytest.mark.spec("S9.7")
+def test_blocks_without_a_counterpart_are_said_in_words() -> None:
+    for ask, name in ((chat, "messages"), (responses, "input")):
+        searched = str(ask(user(SEARCHED), assistant({"type": "compaction", "content": "so far"}))[name])
+        assert "Owls (birds.example)\\nThey see in the dark." in searched
+        assert "so far" in searched
+        inside = str(ask(assistant(call("c")), user(result("c", [SEARCHED, PIXEL])))[name])
+        assert "They see in the dark." in inside
+        plain = {"type": "text", "media_type": "text/plain", "data": "plain words"}
+        assert "plain words" in str(ask(user({"type": "document", "source": plain}))[name])
+        server = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+        found = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
+        assert "web_search" not in str(ask(user(text("hi")), assistant(server, found, text("well")))[name])
+
+
+@pytest.mark.spec("S9.7")
+def test_documents_go_out_as_files() -> None:
+    paper = user({"type": "document", "source": PAPER, "title": "owls.pdf"})
+    data = "data:application/pdf;base64,JVBERg=="
+    assert chat(paper)["messages"][0]["content"] == [
+        {"type": "file", "file": {"filename": "owls.pdf", "file_data": data}}
+    ]
+    assert responses(paper)["input"][0]["content"] == [
+        {"type": "input_file", "filename": "owls.pdf", "file_data": data}
+    ]
+    address = user({"type": "document", "source": {"type": "url", "url": ADDRESS}})
+    assert chat(address)["messages"][0]["content"] == f"[document: {ADDRESS}]"
+    assert responses(address)["input"][0]["content"] == [{"type": "input_file", "file_url": ADDRESS}]
+    kept = user({"type": "image", "source": {"type": "file", "file_id": "f"}})
+    assert chat(kept)["messages"][0]["content"] == "[image: f]"
+    assert responses(kept)["input"][0]["content"] == [{"type": "input_image", "file_id": "f"}]
+
+
 @pytest.mark.parametrize("ask", [chat, responses])
 @pytest.mark.parametrize(
     ("messages", "fields", "named"),
@@ -193,8 +236,7 @@ def test_what_only_steers_the_provider_is_left_out() -> None:
         ([user(text("hi"))], {"compaction": {"type": "summarize"}}, "compaction"),
         ([user(text("hi"))], {"tools": [{"type": "memory_20250818", "name": "memory"}]}, "memory"),
         ([user({"type": "document", "source": {}})], {}, "messages.0.content.0: .*document"),
-        ([assistant({"type": "compaction", "content": "so"})], {}, "compaction"),
-        ([user({"type": "image", "source": {"type": "file", "file_id": "f"}})], {}, "image"),
+        ([user({"type": "container_upload", "file_id": "f"})], {}, "container_upload"),
         ([user(result("c", [{"type": "search_result"}]))], {}, "search_result"),
     ],
 )

@@ -151,3 +151,20 @@ def test_an_answer_nested_too_deeply_to_be_read_is_an_error_of_ours(api: str, *,
     came = asked(api, b"data: " + deep + b"\n\n" if streamed else deep, kind=kind)
     assert isinstance(came, ModelError)
     assert "nested too deeply" in str(came)
+
+
+@pytest.mark.spec("S11.3")
+@pytest.mark.parametrize("api", PROVIDERS)
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("application/json", b"x" * 1_000),
+        ("text/event-stream", b"x" * 1_000),
+        ("text/event-stream", b": " + b"x" * 10_000 + b"\n\n"),
+        ("text/event-stream", b'data: {"x": "' + b"x" * 10_000 + b'"}\n'),
+    ],
+)
+def test_an_answer_without_end_is_given_up(api: str, kind: str, line: bytes) -> None:
+    answer = asked(api, *[line * 100] * (70_000_000 // len(line) // 100), kind=kind)
+    assert isinstance(answer, ModelError)
+    assert "goes on after 64,000,000 bytes" in str(answer)

@@ -43,11 +43,11 @@ def test_chat_completions_is_sent_the_readable_summary_alone() -> None:
     assert sent["messages"] == [{"role": "user", "content": "the summary"}]
 
 
-def test_a_summary_that_can_be_read_is_still_none_these_apis_know() -> None:
+def test_a_summary_that_can_be_read_is_said_in_words() -> None:
     signed = {"type": "compaction", "content": "so it was", "signature": "s"}
     said = [{"role": "assistant", "content": [signed]}]
-    with pytest.raises(RequestRefused, match="no compaction blocks"):
-        responses_request(body(messages=said), stream=True)
+    sent = json.loads(responses_request(body(messages=said), stream=True))["input"]
+    assert sent == [{"role": "assistant", "content": [{"type": "output_text", "text": "so it was"}]}]
 
 
 def test_a_request_for_a_summary_holds_the_conversation_and_nothing_the_address_does_not_take() -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from sevenfold.ports import Piece, Reply
 from sevenfold.providers.anthropic import MessagesReader
 from sevenfold.providers.failures import ErrorAnswer, MalformedAnswer
-from sevenfold.providers.reader import INVALID_INPUT, EventLines, tool_input
-from sevenfold.record.blocks import minify
+from sevenfold.providers.reader import EventLines
+from sevenfold.record.blocks import INVALID_INPUT, minify, tool_input
 from sevenfold.record.usage import Usage
 from tests.clients.making import Style, Written, block_bytes, body_of, events_of, styles, written
 

@@ -289,6 +289,13 @@ def test_a_server_that_keeps_dying_is_left_alone_and_can_be_started_anew(tmp_pat
         assert box(servers).run("mcp__frail__go", {}, context(tmp_path)).content == "fine"
 
 
+def test_a_server_can_be_restarted_as_soon_as_it_is_opened(tmp_path: Path) -> None:
+    for _ in range(5):
+        with running(tmp_path, calm=hostile(tmp_path, "")) as servers:
+            servers.restart("calm")
+            assert until(servers, lambda state: state.status != "connecting").status == "ready"
+
+
 def test_a_program_that_forgets_to_close_leaves_no_server_behind(tmp_path: Path) -> None:
     code = """
     import signal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -226,8 +227,17 @@ def test_a_conversation_is_brought_in_once_without_its_reasoning() -> None:
 def test_a_message_that_is_none_is_named() -> None:
     with alone() as session:
         for wrong, words in (
-            ([{"role": "system", "content": "x"}], r"messages\[0\] has the role 'system'"),
+            ([{"role": "function", "content": "x"}], r"messages\[0\] has the role 'function'"),
+            ([{"type": "web_search_call"}], r"messages\[0\] is an item of the type 'web_search_call'"),
             (["x"], r"messages\[0\] has the role None"),
+            (
+                [{"role": "assistant", "content": [{"type": "image"}]}],
+                r"messages\[0\]: content\[0\] is a image",
+            ),
+            (
+                [{"role": "assistant", "tool_calls": [{"id": "c"}]}],
+                r"messages\[0\]: content\[0\] has no type",
+            ),
             (
                 [
                     {"role": "user", "content": "x"},
@@ -246,3 +256,201 @@ def test_a_message_that_is_none_is_named() -> None:
             session.sync([{"role": "user", "content": "x"}, {"role": "assistant", "content": "answer 1"}])
             == 0
         )
+
+
+# The same list, written in another way
+
+
+def called(name: str, **given: Any) -> dict[str, Any]:
+    return {"id": name, "type": "function", "function": {"name": "Read", "arguments": json.dumps(given)}}
+
+
+CHAT: Messages = [
+    {"role": "user", "content": "what is in a.py and b.py?"},
+    {
+        "role": "assistant",
+        "content": "Looking.",
+        "reasoning_content": "two files",
+        "tool_calls": [called("call_1a2b3c4d", path="a.py"), called("call_5e6f7g8h", path="b.py")],
+    },
+    {"role": "tool", "tool_call_id": "call_1a2b3c4d", "content": "A"},
+    {"role": "tool", "tool_call_id": "call_5e6f7g8h", "content": "B"},
+    {"role": "developer", "content": "Answer in one word."},
+]
+RESPONSES: Messages = [
+    {"role": "user", "content": [{"type": "input_text", "text": "what is in a.py and b.py?"}]},
+    {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"},
+    {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "Looking.", "annotations": []}],
+    },
+    {
+        "type": "function_call",
+        "call_id": "call_1a2b3c4d",
+        "name": "Read",
+        "arguments": '{"path": "a.py"}',
+    },
+    {"type": "function_call", "call_id": "call_5e6f7g8h", "name": "Read", "arguments": '{"path":"b.py"}'},
+    {"type": "function_call_output", "call_id": "call_5e6f7g8h", "output": "B"},
+    {
+        "type": "function_call_output",
+        "call_id": "call_1a2b3c4d",
+        "output": [{"type": "input_text", "text": "A"}],
+    },
+    {
+        "type": "message",
+        "role": "developer",
+        "content": [{"type": "input_text", "text": "Answer in one word."}],
+    },
+]
+MESSAGES: Messages = [
+    {"role": "user", "content": [{"type": "text", "text": "what is in a.py and b.py?"}]},
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "text", "text": "Looking."},
+            {"type": "tool_use", "id": "call_1a2b3c4d", "name": "Read", "input": {"path": "a.py"}},
+            {"type": "tool_use", "id": "call_5e6f7g8h", "name": "Read", "input": {"path": "b.py"}},
+        ],
+    },
+    {
+        "role": "user",
+        "content": [
+            {"type": "tool_result", "tool_use_id": "call_1a2b3c4d", "content": "A"},
+            {"type": "tool_result", "tool_use_id": "call_5e6f7g8h", "content": "B"},
+        ],
+    },
+    {"role": "system", "content": "Answer in one word."},
+]
+
+
+@pytest.mark.spec("S8.10")
+@pytest.mark.parametrize("given", [CHAT, RESPONSES, MESSAGES], ids=["chat", "responses", "messages"])
+def test_a_list_of_any_api_is_taken_in_whole(given: Messages) -> None:
+    with world(talker()) as here, here.session() as session:
+        session.messages(given)
+        session.complete()
+        first, answer, results, system = said(here.bodies[-1])
+        assert first["content"][0]["text"] == "what is in a.py and b.py?"
+        assert [part["type"] for part in answer["content"]] == ["text", "tool_use", "tool_use"]
+        assert [part["input"] for part in answer["content"][1:]] == [{"path": "a.py"}, {"path": "b.py"}]
+        contents = {part["tool_use_id"]: part["content"] for part in results["content"]}
+        assert {name: str(words) for name, words in contents.items()}.keys() == {
+            "call_1a2b3c4d",
+            "call_5e6f7g8h",
+        }
+        assert (system["role"], system["content"][0]["text"]) == ("system", "Answer in one word.")
+
+
+@pytest.mark.spec("S8.6", "S8.10")
+@pytest.mark.parametrize("first", [CHAT, RESPONSES, MESSAGES], ids=["chat", "responses", "messages"])
+@pytest.mark.parametrize("then", [CHAT, RESPONSES, MESSAGES], ids=["chat", "responses", "messages"])
+def test_a_list_written_for_another_api_is_the_same_list(first: Messages, then: Messages) -> None:
+    with alone() as session:
+        session.messages(first)
+        before = uuids(session)
+        assert session.sync(then) == 0
+        assert uuids(session) == before
+        assert session.sync([*then, {"role": "user", "content": "well?"}]) == 1
+        assert uuids(session)[:-1] == before
+
+
+@pytest.mark.spec("S8.6", "S8.10")
+@pytest.mark.parametrize("model", [BOUND, FREE])
+def test_reasoning_may_be_missing_from_a_list_and_stays_in_the_session(model: str) -> None:
+    with world() as here, here.session(model=model) as session:
+        messages: Messages = [{"role": "user", "content": "begin"}]
+        for _ in range(2):
+            turn(here, session, messages)
+            messages[-2]["content"] = [
+                part for part in messages[-2]["content"] if part["type"] != "thinking"
+            ]
+        turn(here, session, messages)
+        assert kinds_of(here.bodies[-1]).count("thinking") == 2
+        assert here.moved() == []
+
+
+@pytest.mark.spec("S8.6", "S8.10")
+def test_texts_may_be_joined_and_split() -> None:
+    parts = [{"type": "text", "text": "one\n"}, {"type": "text", "text": "two"}]
+    with alone() as session:
+        session.user(parts)
+        hear(session, fake_reply())
+        before = uuids(session)
+        answer = {"role": "assistant", "content": "answer 1"}
+        assert session.sync([{"role": "user", "content": "one\n\ntwo"}, answer]) == 0
+        assert (
+            session.sync([{"role": "user", "content": "one"}, {"role": "user", "content": "two"}, answer])
+            == 0
+        )
+        assert uuids(session) == before
+        # An indentation is no way of writing.
+        assert session.sync([{"role": "user", "content": "one\n\nt  wo"}, answer]) == 2
+        assert uuids(session) != before
+
+
+@pytest.mark.spec("S8.6", "S8.10")
+@pytest.mark.parametrize("model", [BOUND, "claude-sonnet-5"])
+def test_system_messages_may_move_to_the_first_message_and_back(model: str) -> None:
+    agents = {"role": "system", "content": [{"type": "text", "text": "Agents: none."}]}
+    question: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": "hello"}]}
+    answer = {"role": "assistant", "content": "answer 1"}
+    moved = {"role": "user", "content": [*question["content"], {"type": "text", "text": "Agents: none."}]}
+    with alone(model=model) as session:
+        session.sync([question, agents])
+        hear(session, fake_reply())
+        before = uuids(session)
+        assert session.sync([question, agents, answer]) == 0
+        assert session.sync([moved, answer]) == 0
+        assert session.sync([question, answer]) == 0
+        assert uuids(session) == before
+        assert session.sync([moved, answer, {"role": "user", "content": "go on"}]) == 1
+        assert uuids(session)[:-1] == before
+    with alone(model=model) as session:
+        session.sync([moved])
+        hear(session, fake_reply())
+        before = uuids(session)
+        assert session.sync([question, agents, answer]) == 1
+        assert uuids(session)[: len(before)] == before
+
+
+@pytest.mark.spec("S8.10")
+def test_another_system_message_in_the_past_is_told_now_and_begins_no_branch() -> None:
+    question, answer = {"role": "user", "content": "hello"}, {"role": "assistant", "content": "answer 1"}
+    with alone() as session:
+        session.sync([question, {"role": "system", "content": "It is Monday."}])
+        hear(session, fake_reply())
+        before = uuids(session)
+        later = [question, {"role": "system", "content": "It is Tuesday."}, answer]
+        assert session.sync([*later, {"role": "user", "content": "and now?"}]) == 2
+        assert uuids(session)[: len(before)] == before
+        sent = str(said(session.prepare().body))
+        assert "Monday" in sent
+        assert "Tuesday" in sent
+        assert session.sync([*later, {"role": "user", "content": "and now?"}]) == 0
+
+
+@pytest.mark.spec("S8.10")
+def test_a_leading_system_message_that_is_the_sessions_prompt_is_known() -> None:
+    with alone(system="Be brief.") as session:
+        session.messages([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}])
+        assert len(uuids(session)) == 1
+        assert (
+            session.sync(
+                [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "hello"}]
+            )
+            == 0
+        )
+
+
+@pytest.mark.spec("S8.10")
+def test_a_result_whose_call_was_cut_off_is_not_lost() -> None:
+    cut: Messages = [
+        {"role": "tool", "tool_call_id": "call_0", "content": "forty-two"},
+        {"role": "user", "content": "so?"},
+    ]
+    with alone() as session:
+        session.messages(cut)
+        assert "forty-two" in str(said(session.prepare().body))
+        assert session.sync(cut) == 0

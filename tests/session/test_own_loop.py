@@ -467,6 +467,15 @@ WRONG: list[tuple[Any, str]] = [
         r"content\[0\].*give results with tool_results\(\)",
     ),
     ([{"type": "thinking", "thinking": "x"}], r"content\[0\] is a thinking block, which only a model says"),
+    ([{"type": "bogus"}], r"content\[0\] is no content block that a provider takes: Invalid value 'bogus'"),
+    ([{"type": "text"}], r"content\[0\] is no content block.*missing required field `text`"),
+    ([{"type": "text", "text": 5}], r"content\[0\] is no content block.*Expected `str`, got `int`"),
+    (
+        [{"type": "text", "text": "x", "colour": 1}],
+        r"content\[0\] is no content block.*unknown field `colour`",
+    ),
+    ([{"type": "image", "source": {"type": "base64"}}], r"content\[0\] is no content block.*media_type"),
+    ([" " * 1_000], "nothing in this message"),
 ]
 
 
@@ -481,12 +490,7 @@ def test_what_cannot_be_said_is_refused_with_its_place(content: Any, words: str)
 
 WRONG_RESULTS: list[tuple[Any, str]] = [
     ({"toolu_9": "x"}, "no call 'toolu_9' waits for a result; those that do: toolu_1_0"),
-    ({"toolu_1_0": 7}, "the result of toolu_1_0 is a int; give a text or a list"),
-    ({"toolu_1_0": b"raw"}, "the result of toolu_1_0 is bytes; decode it"),
-    (
-        {"toolu_1_0": [{"type": "text", "text": float("inf")}]},
-        r"the result of toolu_1_0: \$\.content\[0\]\.text is inf",
-    ),
+    ({"type": "tool_result", "tool_use_id": 5, "content": "x"}, r"results\[0\].*its tool_use_id is 5"),
     ({1: "x"}, "1 is not the id of one"),
     (["x"], r"results\[0\] is no tool result; give a mapping"),
     (None, "what tools answered is a NoneType"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -11,6 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sevenfold.agent.permissions.engine import Permissions
+from sevenfold.agent.permissions.rules import PermissionRules
 from sevenfold.agent.tools.context import Abort
 from sevenfold.agent.tools.web import WebFetchTool, is_public, page_text, parse_address, public_machine
 from sevenfold.errors import InputError, Refused
@@ -20,6 +24,10 @@ PAGE = b"""<html><head><title> A  page </title><style>x{}</style></head><body><h
 <p>Some <b>words</b> and a <a href="/there">link</a>.</p><ul><li>one<li>two</ul><script>evil()</script>
 <pre>  code
     here</pre><table><tr><td>a</td><td>b</td></tr></table></body></html>"""
+
+
+DRIPPED = threading.Event()
+"""Ends a server's endless answer."""
 
 
 class Site(BaseHTTPRequestHandler):
@@ -53,6 +61,16 @@ class Site(BaseHTTPRequestHandler):
                 status, more = 302, {"Location": "http://elsewhere.test/x"}
             case "/inside":
                 status, more = 302, {"Location": "http://169.254.169.254/latest"}
+            case "/private":
+                body = b"<p>not for you</p>"
+            case "/to-private":
+                status, more = 302, {"Location": "/private"}
+            case "/drip":
+                self.wfile.write(b"HTTP/1.1 200 OK\r\n")
+                with contextlib.suppress(OSError):
+                    while not DRIPPED.wait(0.05):
+                        self.wfile.write(b"X-More: x\r\n")
+                return
             case "/host":
                 kind, body = "text/plain", self.headers["Host"].encode()
         self.send_response(status)
@@ -147,6 +165,30 @@ def test_a_page_that_takes_too_long_is_given_up(tmp_path, port):
     assert Hands(context_in(tmp_path), tool).bad("WebFetch", url=f"http://site.test:{port}/endless")
 
 
+@pytest.mark.spec("S11.2")
+def test_the_time_limit_covers_headers_that_never_end(tmp_path, port):
+    tool = WebFetchTool(private=["site.test"], resolve=machines, seconds=0.3)
+    began = time.monotonic()
+    shown = Hands(context_in(tmp_path), tool).bad("WebFetch", url=f"http://site.test:{port}/drip")
+    DRIPPED.set()
+    assert "longer than 0.3 s" in shown
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.spec("S11.2")
+def test_the_time_limit_covers_a_name_that_is_never_found(tmp_path):
+    found = threading.Event()
+
+    def resolve(host, port):
+        found.wait()
+        return []
+
+    tool = WebFetchTool(resolve=resolve, seconds=0.2)
+    shown = Hands(context_in(tmp_path), tool).bad("WebFetch", url="http://slow.test/")
+    found.set()
+    assert "longer than 0.2 s" in shown
+
+
 def test_a_stopped_fetch_is_an_error_result(hands, port, tmp_path):
     abort = Abort()
     abort.set()
@@ -161,6 +203,26 @@ def test_redirections_in_a_circle_end(hands, port):
 @pytest.mark.parametrize(("path", "host"), [("away", "elsewhere.test"), ("inside", "169.254.169.254")])
 def test_a_redirection_to_another_host_is_told_and_not_followed(hands, port, path, host):
     assert host in hands.good("WebFetch", url=f"http://site.test:{port}/{path}")
+
+
+@pytest.mark.spec("S11.2")
+@pytest.mark.parametrize(
+    ("lists", "followed"),
+    [
+        ({}, True),
+        ({"allow": ["WebFetch(domain:site.test)"]}, True),
+        ({"allow": ["WebFetch(http://site.test:*/to-*)"]}, False),
+        ({"deny": ["WebFetch(*/private)"]}, False),
+        ({"ask": ["WebFetch(*/private)"]}, False),
+        ({"allow": ["WebFetch"], "ask": ["WebFetch(*/private)"]}, False),
+    ],
+)
+def test_a_redirection_is_held_against_the_rules(hands, port, tmp_path, lists, followed):
+    held = Permissions(workspace=str(tmp_path), rules=PermissionRules.of(lists))
+    hands.context = context_in(tmp_path, may_follow=held.may_follow)
+    shown = hands.good("WebFetch", url=f"http://site.test:{port}/to-private")
+    assert ("not for you" in shown) == followed
+    assert ("redirects to an address that was not permitted" in shown) != followed
 
 
 @pytest.mark.parametrize(
@@ -239,6 +301,41 @@ def test_all_others_are_not(address):
 def test_any_soup_is_taken_for_a_page(soup):
     title, words = page_text(soup)
     assert len(title) + len(words) <= 10 * len(soup) + 10
+
+
+@pytest.mark.spec("S11.2")
+@pytest.mark.parametrize(
+    "part",
+    [
+        *(
+            "<a ",
+            "<div>",
+            "<b>",
+            "<a href=x>",
+            "<table>",
+            "<svg>",
+            "<template>",
+            "<ul><li>",
+            "<blockquote>",
+            "&",
+        ),
+        *(
+            "<i><p>",
+            "<table><tr><td>",
+            "<!--",
+            "<select>",
+            "</p>",
+            "<a b=c ",
+            "<script>",
+            "<title>",
+            "<a><b><i>",
+        ),
+    ],
+)
+def test_no_page_takes_long_to_read(part):
+    began = time.process_time()
+    page_text(part * (1_000_000 // len(part)))
+    assert time.process_time() - began < 5
 
 
 def test_a_name_with_one_machine_that_is_not_public_is_refused_for_all_of_them():

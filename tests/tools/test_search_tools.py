@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
 from sevenfold.agent.tools.context import ROOM, Abort
 from sevenfold.agent.tools.globs import Glob
-from sevenfold.agent.tools.search import LONGEST_LINE, GlobTool, GrepTool
+from sevenfold.agent.tools.search import LONGEST_LINE, GlobTool, GrepTool, SearchQuery
 from sevenfold.agent.tools.searchers import PlainSearch, find_ripgrep
 from tests.tools.handling import Hands, context_in
 
@@ -252,3 +253,20 @@ def test_a_pattern_that_would_multiply_without_end_is_refused(hands, tree):
 @pytest.mark.parametrize("pattern", ["*" * 100 + "b", "**/" * 50 + "b", "a*" * 30 + "b"])
 def test_no_pattern_takes_long(pattern):
     assert not Glob(pattern).matches("a" * 200 + "/" + "a/" * 100 + "a" * 200)
+
+
+@pytest.mark.parametrize("glob", ["*.py", "**/*.py", "*.{py,txt}", "lib/*.py", ""])
+def test_a_glob_does_not_bring_back_files_that_are_ignored(tmp_path, searcher, glob):
+    for name, text in {".gitignore": "build/\n", "lib/a.py": "main", "build/b.py": "main"}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    query = SearchQuery("main", str(tmp_path), glob=glob)
+    assert [Path(line.path).name for line in searcher.lines(query, lambda: False)] == ["a.py"]
+
+
+def test_a_glob_is_held_against_the_name_of_a_single_file(tmp_path, searcher):
+    file = tmp_path / "a.py"
+    file.write_text("main")
+    for glob, found in (("*.py", 1), ("*.txt", 0)):
+        lines = searcher.lines(SearchQuery("main", str(file), glob=glob), lambda: False)
+        assert len(list(lines)) == found

@@ -11,7 +11,7 @@ import contextvars
 import threading
 import warnings
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import aclosing, closing
+from contextlib import AsyncExitStack, ExitStack, aclosing, closing
 from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Self, TypeVar, Unpack, get_args
@@ -21,7 +21,8 @@ from sevenfold.agent.events import AgentEvent, AsyncEventQueue, Ended, EventQueu
 from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
 from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
 from sevenfold.agent.permissions.engine import Grants, Mode
-from sevenfold.agent.state import PlanMode, SavedTodos
+from sevenfold.agent.state import PlanMode
+from sevenfold.agent.tools.session_tools import TodoList
 from sevenfold.agent.tools.skills import SkillCatalog
 from sevenfold.conversation.flow import Flow, drive, drive_async
 from sevenfold.errors import Refused
@@ -29,7 +30,6 @@ from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.ports import AsyncClient, Client
 from sevenfold.providers.registry import async_client_for, async_client_of, client_for, client_of
 from sevenfold.session.async_session import AsyncSession
-from sevenfold.session.close import finish, finish_async
 from sevenfold.session.options import checked, one_of
 from sevenfold.session.results import Wishes
 from sevenfold.session.session import Session
@@ -59,7 +59,7 @@ class _BaseAgent:
         return self.assembly.state.grants
 
     @property
-    def todos(self) -> SavedTodos:
+    def todos(self) -> TodoList:
         """The to-do list."""
         return self.assembly.state.todos
 
@@ -138,6 +138,7 @@ class Agent(_BaseAgent):
         ask                puts the model's questions to the user
         hooks              `Hooks`, or `AsyncHooks` for an `AsyncAgent`
         mentions           True: files that a prompt mentions as @path are attached to it
+        memory             False: do not remember facts across sessions; on for a session that has a name
         mcp                MCP servers whose tools it may use: names with configurations, or `McpServers`
         max_turns          requests in one run
         max_usd            dollars in the whole session; only for models whose prices are known
@@ -230,8 +231,13 @@ class Agent(_BaseAgent):
 
     def close(self) -> None:
         """Stop working, and let others open the session."""
-        own = [self._client.close] if self._owned else []
-        finish(self._halt, self._fire_end, self.assembly.close, self.session.close, *own)
+        with ExitStack() as parts:  # the last one first, and each whatever becomes of the others
+            if self._owned:
+                parts.callback(self._client.close)
+            parts.callback(self.session.close)
+            parts.callback(self.assembly.close)
+            parts.callback(self._fire_end)
+            parts.callback(self._halt)
 
     def _halt(self) -> None:
         if self._running and self._work is not None:
@@ -335,9 +341,13 @@ class AsyncAgent(_BaseAgent):
 
     async def close(self) -> None:
         """See `Agent.close`."""
-        own = [self._client.close] if self._owned else []
-        parts = partial(asyncio.to_thread, self.assembly.close)
-        await finish_async(self._halt, self._fire_end, parts, self.session.close, *own)
+        async with AsyncExitStack() as parts:
+            if self._owned:
+                parts.push_async_callback(self._client.close)
+            parts.push_async_callback(self.session.close)
+            parts.push_async_callback(asyncio.to_thread, self.assembly.close)
+            parts.push_async_callback(self._fire_end)
+            parts.push_async_callback(self._halt)
 
     async def _halt(self) -> None:
         if self._running and self._task is not None:

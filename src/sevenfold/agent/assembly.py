@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -19,7 +21,7 @@ from sevenfold.agent.loop import Loop, LoopSources, RunLimits
 from sevenfold.agent.mentions import Mentions
 from sevenfold.agent.permissions.engine import Mode
 from sevenfold.agent.permissions.rules import PermissionRules, unknown_rules
-from sevenfold.agent.prompt import AgentPrompt, PromptOptions, find_style
+from sevenfold.agent.prompt import AgentPrompt, PromptOptions, find_style, memory_index
 from sevenfold.agent.standard_tools import Fit, StoreRecall, as_tools, find_skills, standard_tools
 from sevenfold.agent.state import AgentHome, AgentState, UsedSkill
 from sevenfold.agent.tools.context import AskUser, Context
@@ -43,11 +45,10 @@ from sevenfold.events import Listener, SteppedAside
 from sevenfold.ports import AsyncClient, Client, Clock, Ids
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
-from sevenfold.prompts.system import OutputStyle
+from sevenfold.prompts.system import MemoryIndex, OutputStyle
 from sevenfold.recall.recall import SessionRecall
-from sevenfold.request.sections import SystemPrompt
+from sevenfold.request.sections import SectionSource, SystemPrompt
 from sevenfold.session import factory
-from sevenfold.session.close import finish
 from sevenfold.session.factory import Options, SessionParts
 from sevenfold.session.results import ToolCall
 from sevenfold.settings import Source
@@ -106,6 +107,8 @@ class AgentOptions(TypedDict, total=False):
     """Settings that override those of files and environment, or a source of all settings."""
     listen: Iterable[Listener]
     """Functions called with every event of the engine; they may veto what is proposed."""
+    memory: bool
+    """Remember lasting facts across sessions, and recall them; on for a session that is kept."""
     thinking: Mapping[str, Any] | None
     source: Literal["main", "sdk"]
     """On whose behalf requests are made: a user at a terminal, or a program."""
@@ -262,7 +265,20 @@ class Assembly:
             skills=self.skills,
             clock=self.clock,
             limits=lambda: (limits, self._loop.left if self._loop else limits),
-            others=[self.servers.section()] if self.servers else [],
+            others=[*self._memory_index(), *([self.servers.section()] if self.servers else [])],
+        )
+
+    @property
+    def _remembers(self) -> bool:
+        return self.options.get("memory", self.options.get("name") is not None)
+
+    def _memory_index(self) -> Iterator[SectionSource]:
+        """What earlier sessions left, as a section of the prompt."""
+        if not self._remembers or self.store.memory is None:
+            return
+        scopes = [factory.lasting(one, self.clock) for one in (self.store.memory, self.store.user_memory)]
+        yield SectionSource.of(
+            MemoryIndex, partial(memory_index, [one for one in scopes if one is not None])
         )
 
     def _style(self, name: str | None) -> OutputStyle | None:
@@ -281,6 +297,7 @@ class Assembly:
             "listen": options.get("listen", ()),
             "clock": self.clock,
             "source": options.get("source", "main"),
+            "memory": self._remembers,
         }
         if (answer := options.get("max_tokens", self.fit.answer)) is not None:
             chosen["max_tokens"] = answer
@@ -300,6 +317,7 @@ class Assembly:
             unchanged=self.conversation.unchanged,
             room=self.fit.room,
             may_read=lambda path: state.grants.now.may_read(path),
+            may_follow=lambda permitted, address: state.grants.now.may_follow(permitted, address),
             ask=self.options.get("ask"),
             recall=StoreRecall(self.store, self.conversation.fetch),
             todos=state.todos,
@@ -347,7 +365,10 @@ class Assembly:
 
     def close(self) -> None:
         """Save the state, and end background commands and servers."""
-        finish(self.state.close, *([self.servers.close] if self.servers is not None else []))
+        with ExitStack() as parts:
+            if self.servers is not None:
+                parts.callback(self.servers.close)
+            parts.callback(self.state.close)
 
     def session_end(self) -> SessionEnd:
         """The event for the hooks when the agent is closed."""

@@ -46,8 +46,7 @@ from sevenfold.session.results import ToolCall
 
 CONCURRENT = 8
 """The most calls that run at the same time."""
-NOBODY = "No user is available in this session; do without, or say what you need permission for."
-ASKING_FAILED = "Asking failed: "
+NO_USER = "No user is available in this session; do without, or say what you need permission for."
 NOT_DONE = "The user interrupted before this call was carried out."
 LEFT = (
     "The user interrupted while this was running, so it has no result. Its effects so far remain, and it may "
@@ -74,8 +73,10 @@ class Consented(Struct, frozen=True):
 
     granted: bool
     always: bool = False
-    """Also allow it from now on, by the rules the decision names."""
+    """Also allow it for the rest of the session, by the rules the decision names."""
     remark: str = ""
+    unanswered: bool = False
+    """There was no user to ask, or asking failed; the remark says so."""
 
 
 ConsentFunction = Callable[[Asked], Consented]
@@ -83,7 +84,7 @@ ConsentFunction = Callable[[Asked], Consented]
 
 def refuse(asked: Asked) -> Consented:
     """Consent of a session without a user to ask."""
-    return Consented(False, remark=NOBODY)
+    return Consented(False, remark=NO_USER, unanswered=True)
 
 
 class AgentHooks(Struct, frozen=True):
@@ -290,8 +291,7 @@ class Executor:
             self.grants.allow(*decision.would_allow)
         if said.granted:
             return call, request
-        unanswered = said.remark == NOBODY or said.remark.startswith(ASKING_FAILED)
-        words = "Not permitted." if unanswered else "The user declined."
+        words = "Not permitted." if said.unanswered else "The user declined."
         return denied(f"{words} {said.remark}" if said.remark else words)
 
     def _changed(
@@ -315,13 +315,12 @@ class Executor:
                 return Consented(True)
             try:
                 said: Any = self._callbacks.consent(asked)
+                if isinstance(said, Consented):
+                    return said
+                problem = f"the answer was {said!r:.60} instead of Consented."
             except BaseException as error:  # noqa: BLE001 (the program's function may fail in any way; refuse then)
-                return Consented(False, remark=f"{ASKING_FAILED}{type(error).__name__}: {error}")
-            if isinstance(said, Consented):
-                return said
-            return Consented(
-                False, remark=f"{ASKING_FAILED}the answer was {said!r:.60} instead of Consented."
-            )
+                problem = f"{type(error).__name__}: {error}"
+            return Consented(False, remark=f"Asking failed: {problem}", unanswered=True)
 
     def _fire(self, event: HookInput) -> Flow[HookOutcome]:
         outcome = yield from self._hooks.fire(event)

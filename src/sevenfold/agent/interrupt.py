@@ -37,9 +37,13 @@ class LeftBehind(Aborted):
     """The work did not end when it was interrupted; it may still be going on."""
 
 
-def run_interruptibly(work: Callable[[], R], interrupted: Callable[[], bool], grace: float) -> R:
-    """Do the work in a thread of its own; raises `LeftBehind` if it goes on after an interrupt."""
+def in_own_thread(work: Callable[[], R], name: str = "sevenfold-work") -> Future[R]:
+    """Do the work in a thread of its own: a shared pool would make others wait for what may take minutes.
+
+    The thread does not keep the process alive, and may be started while the interpreter shuts down.
+    """
     result: Future[R] = Future()
+    result.set_running_or_notify_cancel()
     context = contextvars.copy_context()
 
     def run() -> None:
@@ -48,8 +52,13 @@ def run_interruptibly(work: Callable[[], R], interrupted: Callable[[], bool], gr
         except BaseException as error:  # noqa: BLE001 (raised again by `result` in the waiting thread)
             result.set_exception(error)
 
-    # A daemon, so that work left behind does not keep the process alive.
-    threading.Thread(target=run, daemon=True, name="sevenfold-work").start()
+    threading.Thread(target=run, daemon=True, name=name).start()
+    return result
+
+
+def run_interruptibly(work: Callable[[], R], interrupted: Callable[[], bool], grace: float) -> R:
+    """Do the work in a thread of its own; raises `LeftBehind` if it goes on after an interrupt."""
+    result = in_own_thread(work)
     while not result.done():
         wait([result], TICK)
         if interrupted() and not wait([result], grace).done:

@@ -24,7 +24,7 @@ from sevenfold.agent.tools.output import ToolOutput, failed
 from sevenfold.agent.tools.read import ReadInput, ReadTool
 from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.conversation.flow import Flow, Gather
-from sevenfold.conversation.intake import blocks_in
+from sevenfold.conversation.intake import user_blocks
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.errors import InputError, Refused
 from sevenfold.prompts.context import MentionedFile, MentionedFolder
@@ -146,7 +146,7 @@ def _folder(path: str, real: str, output: ToolOutput) -> Attachment:
 
 
 def _file(path: str, real: str, output: ToolOutput) -> Attachment:
-    pictures = [] if isinstance(output.content, str) else blocks_in(output.content)
+    pictures = [] if isinstance(output.content, str) else list(user_blocks(output.content))
     words = output.content if isinstance(output.content, str) else "(a picture, shown below)"
     text = blocks.text(MentionedFile(real, words).render())
     return Attachment("file", (text, *pictures), {"filename": real, "displayPath": path})

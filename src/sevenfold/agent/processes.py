@@ -28,7 +28,7 @@ from itertools import count, zip_longest
 from pathlib import Path
 from typing import Literal, Protocol, Self
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sevenfold.errors import InputError, Refused
@@ -44,7 +44,8 @@ KEPT_AT_EACH_END = 128 * 1024
 MOST_IN_A_FILE = 64 * 1024 * 1024
 """Bytes of output kept of a command in the background."""
 GRACE = 2.0
-"""Seconds in which survivors are looked for."""
+"""Seconds in which survivors are looked for after the last new one was found."""
+_LONGEST_END = 30.0
 _END_TICK = 0.01
 _MARK = re.compile("SEVENFOLD_RUN_[0-9a-f]{24}")
 
@@ -67,10 +68,10 @@ class FinishedCommand(Struct, frozen=True):
     seconds: float = 0.0
 
 
-class BackgroundTask(Struct, frozen=True):
-    """A command in the background, as it is now."""
+class BackgroundTask(Struct, frozen=True, omit_defaults=True):
+    """A command in the background, as it is now, or as it is saved."""
 
-    id: str
+    id: str = field(name="task")
     command: str
     state: TaskState
     path: str
@@ -531,8 +532,9 @@ def end(
     if gently and child.returncode is None:
         _signal_group(child.pid, signal.SIGTERM)
         pipe.all_gone(gently)
-    deadline = time.monotonic() + GRACE
-    while time.monotonic() < deadline:
+    began, seen = time.monotonic(), set[int]()
+    deadline = began + GRACE
+    while time.monotonic() < min(deadline, began + _LONGEST_END):
         # Until the child was waited for, its number cannot become that of another group.
         if child.returncode is None:
             _signal_group(child.pid, signal.SIGKILL)
@@ -543,6 +545,10 @@ def end(
         # A scan can miss a process that is just being started; the pipe cannot.
         if pipe.all_gone(_END_TICK) and not strays:
             break
+        if strays - seen:
+            # It is still running away, and on a busy machine a single look may take as long as it is given.
+            seen |= strays
+            deadline = time.monotonic() + GRACE
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(GRACE)
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sevenfold.agent.loop import RunLimits
     from sevenfold.agent.standard_tools import Fit
     from sevenfold.agent.tools.skills import SkillCatalog
+    from sevenfold.memory.memory import Memory
     from sevenfold.ports import Clock
     from sevenfold.request.sections import Sections
 
@@ -144,6 +145,17 @@ class AgentPrompt:
             return found
         names = ", ".join(file.path for file in self.loaded)
         return system.Instructions(f"{cut(found.files, most)}\n[Cut here; the full text is in {names}.]")
+
+
+def memory_index(scopes: Sequence[Memory]) -> system.MemoryIndex | None:
+    """The indexes of these memories as one section; None if nothing was ever remembered."""
+    found = [(memory.path, memory.index()) for memory in scopes]
+    text = "\n".join(index for _, index in found if index)
+    return (
+        system.MemoryIndex(" and ".join(f"{path}/MEMORY.md" for path, index in found if index), text)
+        if text
+        else None
+    )
 
 
 def _preferences(options: PromptOptions) -> Iterator[SectionSource]:

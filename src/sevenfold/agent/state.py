@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from sevenfold.agent.executor import Asked, ConsentFunction
 from sevenfold.agent.permissions.engine import Grants, Mode, PermissionDecision, Permissions
 from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRules
-from sevenfold.agent.processes import BackgroundTask, LocalProcesses, TaskState
+from sevenfold.agent.processes import BackgroundTask, LocalProcesses
 from sevenfold.agent.tools.context import Abort, Desk, DeskState, PlanVerdict, Todo
 from sevenfold.agent.tools.output import FileChanged, FileRead, SkillUsed, ToolOutput
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
@@ -87,29 +87,6 @@ class OpenFile(Struct, frozen=True):
     version: str = ""
 
 
-class SavedTask(Struct, frozen=True):
-    """A background command as it is saved; one that ended with its process is saved as running."""
-
-    task: str
-    command: str
-    state: TaskState
-    path: str
-    code: int | None = None
-    read: int = 0
-    mark: str = ""
-
-    @classmethod
-    def of(cls, task: BackgroundTask) -> SavedTask:
-        """What is saved of a task."""
-        return cls(task.id, task.command, task.state, task.path, task.code, task.read, task.mark)
-
-    def restored(self) -> BackgroundTask:
-        """The task that was saved."""
-        return BackgroundTask(
-            self.task, self.command, self.state, self.path, self.code, self.read, mark=self.mark
-        )
-
-
 class SavedState(Struct, frozen=True):
     """An agent's state as it is saved."""
 
@@ -125,7 +102,8 @@ class SavedState(Struct, frozen=True):
     files: tuple[OpenFile, ...] = ()
     """In the order in which they were last read or changed."""
     desk: DeskState | None = None
-    tasks: tuple[SavedTask, ...] = ()
+    tasks: tuple[BackgroundTask, ...] = ()
+    """Those that ended with their process are saved as running."""
 
 
 class StateFile:
@@ -182,19 +160,6 @@ class RecentUse(Struct):
         self.skills[name] = UsedSkill(name, path)
 
 
-class SavedTodos(TodoList):
-    """The to-do list; each change is saved."""
-
-    def __init__(self, todos: Sequence[Todo], save: Callable[[], None]) -> None:
-        super().__init__(todos)
-        self._save = save
-
-    def set(self, todos: Sequence[Todo]) -> None:
-        """Replace the list."""
-        super().set(todos)
-        self._save()
-
-
 class PlanMode(PlanFile):
     """The plan, and planning as a mode of the agent's permissions."""
 
@@ -245,15 +210,15 @@ class AgentState:
         self.recent = RecentUse(
             {one.path: one for one in saved.files}, {one.name: one for one in saved.skills}
         )
-        self.processes = LocalProcesses(home.tasks, [one.restored() for one in saved.tasks])
-        self._lost = [one.task for one in saved.tasks if one.state == "running"]
+        self.processes = LocalProcesses(home.tasks, saved.tasks)
+        self._lost = [one.id for one in saved.tasks if one.state == "running"]
         self._ended: set[str] = set()
         self.desk = Desk(workspace)
         if saved.desk is not None and Path(saved.desk.cwd).is_dir():
             self.desk.restore(saved.desk)
         self.grants = Grants(self._permissions(mode or saved.mode or "ask", rules))
         self.grants.restore(saved.granted, saved.pending, saved.after_planning)
-        self.todos = SavedTodos(saved.todos, self.save)
+        self.todos = TodoList(saved.todos, self.save)
         self.plans = PlanMode(home.plan, self.grants, self._approve)
         self.grants.changed = self.save
 
@@ -333,10 +298,10 @@ class AgentState:
             tasks=tuple(map(self._saved_task, self.processes.tasks()[-MOST_TASKS:])),
         )
 
-    def _saved_task(self, task: BackgroundTask) -> SavedTask:
+    def _saved_task(self, task: BackgroundTask) -> BackgroundTask:
         # Saved as running until the next process has told the model that it ended with this one.
         untold = task.id in self._ended or task.id in self._lost
-        return SavedTask.of(replace(task, state="running") if untold else task)
+        return replace(task, unread=0, state="running" if untold else task.state)
 
     def _approve(self, plan: str, abort: Abort) -> PlanVerdict:
         """Ask the user to approve a plan, like anything else that needs consent."""

@@ -42,6 +42,7 @@ COMMANDS = {
     "compact": "summarise a recorded session into a new file, and show what was kept",
     "notes": "show the running notes of a session, or bring them up to date",
     "recall": "search a session for what was said, above all for what has left the context",
+    "memory": "show and change what outlives a session",
     "audit": "check what the compactions of a session kept, left reachable, or lost",
     "config": "show every setting, its value, and where it comes from",
     "trust": "let a folder bring settings of its own",

@@ -57,7 +57,7 @@ from sevenfold.events import Masked, SteppedAside
 from sevenfold.ports import Reply
 from sevenfold.profiles import Profile
 from sevenfold.record import calls, redact
-from sevenfold.record.blocks import Block, read_field
+from sevenfold.record.blocks import Block
 from sevenfold.record.blocks import text as block_of
 from sevenfold.record.decisions import Epoch, Request, Why
 from sevenfold.record.entries import Clearing
@@ -457,21 +457,6 @@ class Conversation:
         if after is not None:
             self.vouched = True
         return epoch
-
-    def system_after_compaction(self, *, keeps_frame: bool) -> str:
-        """The system prompt of the epoch that a compaction made now would open."""
-        frame = self.frame if keeps_frame else self.wanted
-        return "\n\n".join(read_field(part, "text") for part in frame.system)
-
-    def next_epoch(
-        self, reason: str, *, drops_thinking: bool, keeps_frame: bool, betas: Iterable[str | None] = ()
-    ) -> Epoch:
-        """The epoch that a compaction opens; it is written, and takes effect, together with it."""
-        frame = self.frame if keeps_frame else self.wanted
-        needed = {*frame.betas, *(beta for beta in betas if beta)}
-        return epoch_record(
-            replace(frame, betas=tuple(sorted(needed))), self.lifetimes, reason, drops_thinking
-        )
 
     def compacted(self) -> None:
         """A compaction is on record: go on with the epoch it opened."""

@@ -21,7 +21,7 @@ from sevenfold.ports import Call
 from sevenfold.record import blocks
 from sevenfold.record.decisions import Billed, Forked, Request
 from sevenfold.record.usage import Usage
-from sevenfold.record.wire import Message
+from sevenfold.record.wire import NO_RESULT, Message, encoded_message, open_server_calls
 from sevenfold.request import price
 from sevenfold.request.frame import assemble
 from sevenfold.request.plan import plan
@@ -157,22 +157,26 @@ class Fork:
         if not said:
             return
         if not self._own:
-            said = (*self._unanswered(said), *said)
+            shared, moved = _followable(self._shared)
+            said = (*self._unanswered(said), *moved, *said)
+            if shared != self._shared:
+                # Not what is in view any more, so all of it goes on record.
+                self._shared, self._tip, self._upto = shared, None, None
         before = self._own[-1] if self._own else None
         if before is not None and before.role == role:
             said = (*before.parts, *said)
             self._own.pop()
-        raw = b'{"role":"' + role.encode() + b'","content":[' + b",".join(part.raw for part in said) + b"]}"
-        self._own.append(Message(role, tuple(said), raw))
+        self._own.append(Message(role, tuple(said), encoded_message(role, said)))
 
     def _unanswered(self, said: Sequence[Block]) -> list[Block]:
         """The same line as a result for every call that was under way when the fork was taken."""
-        newest = self._shared[-1] if self._shared else None
-        if newest is None or newest.role != "assistant":
-            return []
         given = {block.id for block in said if block.kind == "tool_result"}
-        calls = [part.id for part in newest.parts if part.kind == "tool_use" and part.id not in given]
-        return [blocks.result(call, UNDER_WAY) for call in calls]
+        for message in reversed(self._shared):
+            if message.role == "assistant":
+                calls = [part.id for part in message.parts if part.kind == "tool_use"]
+                return [blocks.result(call, UNDER_WAY) for call in calls if call not in given]
+            given |= {part.id for part in message.parts if part.kind == "tool_result"}
+        return []
 
     def _record(self, body: Body) -> Request:
         own = self._own if self._tip is not None else [*self._shared, *self._own]
@@ -186,6 +190,27 @@ class Fork:
             upto=self._upto,
         )
         return self._parent.transcript.decide(self._parent.numbered(made))
+
+
+def _followable(shared: tuple[Message, ...]) -> tuple[tuple[Message, ...], list[Block]]:
+    """The messages so that words of the user can follow them, and words of theirs that must come after.
+
+    System messages may not stand before a user's message, and calls of the provider's own tools that have no result
+    may be followed by nothing but results.
+    """
+    kept = list(shared)
+    moved: list[Block] = []
+    while kept and kept[-1].role == "system":
+        moved[:0] = [part for part in kept.pop().parts if part.kind == "text"]
+    answers = [place for place, message in enumerate(kept) if message.role == "assistant"]
+    answer = [place for back, place in enumerate(reversed(answers)) if place == answers[-1] - back]
+    unfinished = open_server_calls([part for place in answer for part in kept[place].parts])
+    for place in answer if unfinished else ():
+        parts = tuple(part for part in kept[place].parts if part.id not in unfinished)
+        if not parts:
+            parts = (blocks.text(NO_RESULT),)
+        kept[place] = Message("assistant", parts, encoded_message("assistant", parts))
+    return tuple(kept), moved
 
 
 def _renew_cache(parent: Conversation, fork: Watched) -> None:

@@ -1,11 +1,20 @@
-"""What callers hand in, as content blocks: a text, a list of blocks, results of tools."""
+"""What callers hand in, as content blocks that can be sent: a text, a list of blocks, results of tools.
+
+Everything is checked before it is recorded, because what is on record is sent again with every request. What a user
+says must have the shape of content blocks. What a tool returned may be any Python value: what is not made of blocks
+becomes text.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
+from sevenfold.conversation import foreign, shapes
+from sevenfold.conversation.shapes import Shapes, bare
 from sevenfold.errors import InputError
 from sevenfold.record import blocks
 from sevenfold.record.blocks import THINKING, Block, encode_json
@@ -15,103 +24,90 @@ from sevenfold.record.wire import Message
 
 Content = str | Block | Mapping[str, Any] | Iterable["str | Block | Mapping[str, Any]"]
 _BYTES = (bytes, bytearray, memoryview)
-_DATA = re.compile(r"data:(?P<media_type>[^;,]+);base64,(?P<data>.*)", re.S)
+_USERS_ALONE = frozenset({"image", "document", "search_result", "tool_result", "container_upload"})
+_RESULT_FIELDS = ("type", "tool_use_id", "content", "is_error", "toolset_name")
+NOTHING = "there is nothing in this message: a text needs at least one visible character"
 
 
 def message(content: Content) -> list[Block]:
-    """The blocks of a message the user says."""
-    said = blocks_in(content)
+    """The blocks of a message the user says; an `InputError` names what is none."""
+    if isinstance(content, str) and content.strip():
+        return [_block(content, "content[0]", shapes.USER)]
+    if not (said := list(user_blocks(content))):
+        raise InputError(NOTHING)
     for place, block in enumerate(said):
         if block.kind == "tool_result":
             raise InputError(
                 f"content[{place}] is the result of {block.id or 'a call'}; give results with tool_results()"
             )
-        if block.kind == "tool_use" or block.kind in THINKING:
-            raise InputError(
-                f"content[{place}] is a {block.kind} block, which only a model says; give answers with observe(), "
-                "or a whole conversation with messages()"
-            )
     return said
 
 
-def blocks_in(content: Content) -> list[Block]:
-    """The blocks of a message from either side; those without a visible character are left out."""
-    parts = [content] if isinstance(content, str | Block | Mapping) else _listed(content, "a message")
-    found = [_block(part, f"content[{place}]") for place, part in enumerate(parts)]
-    spoken = [block for block in found if not block.blank]
-    if not spoken:
-        raise InputError("there is nothing in this message: a text needs at least one visible character")
-    return spoken
+def user_blocks(content: Content) -> Iterator[Block]:
+    """The blocks of a message from the user's side, results of tools among them; blank texts are left out."""
+    for where, part in _parts(content):
+        if isinstance(part, Mapping) and part.get("type") == "tool_result":
+            yield _given_result(part, where)
+            continue
+        block = part if isinstance(part, Block) else _block(part, where, shapes.USER)
+        if not _is_blank(block):
+            yield block
 
 
-def results(given: Mapping[str, Any] | Iterable[Any]) -> list[Block]:
-    """Results of tools: a mapping from call to content, ``tool_result`` blocks, or what OpenAI's APIs have for them."""
-    single = isinstance(given, Mapping) and (given.get("type") == "tool_result" or _foreign_result(given))
-    if isinstance(given, Mapping) and not single:
-        return [result(call, content) for call, content in given.items()]
-    listed = [given] if single else _listed(given, "what tools answered")
-    found = [
-        result(*theirs) if (theirs := _foreign_result(one)) else _block(one, f"results[{place}]")
-        for place, one in enumerate(listed)
-    ]
-    for place, block in enumerate(found):
-        if block.kind != "tool_result" or not block.id:
-            raise InputError(
-                f"results[{place}] is no tool result; give a mapping from the call's id to its content, or blocks "
-                'of the form {"type": "tool_result", "tool_use_id": …, "content": …}'
-            )
-    return found
+def answer_blocks(content: Content) -> Iterator[Block]:
+    """The blocks of an answer that a model gave elsewhere; blank texts are left out."""
+    for where, part in _parts(content):
+        if isinstance(part, Block):
+            yield part
+            continue
+        block = _block(part, where, shapes.ANSWER)
+        if block.kind in _USERS_ALONE:
+            raise InputError(f"{where} is a {block.kind} block, which is no part of an answer")
+        if not _is_blank(block):
+            yield block
 
 
-def result(call: str, content: Any, *, is_error: bool = False) -> Block:
-    """The result of one call; ``content`` is a text or a list of blocks."""
-    if not isinstance(call, str) or not call:
-        raise InputError(f"a result belongs to a call: {call!r} is not the id of one")
-    where = f"the result of {call}"
-    fields: dict[str, Any] = {"type": "tool_result", "tool_use_id": call}
-    match content:
-        case None | str():
-            fields["content"] = content or ""
-        case Mapping():
-            fields["content"] = [content]
-        case _:
-            fields["content"] = [_field(part, where) for part in _listed(content, where)]
-    if is_error:
-        fields["is_error"] = True
-    return Block("tool_result", _encoded(fields, where), call)
+def _parts(content: Content) -> Iterator[tuple[str, Any]]:
+    listed = (
+        [content] if isinstance(content, str | Block | Mapping) else _listed(content, "a message", "a text")
+    )
+    for place, part in enumerate(listed):
+        plain = part if isinstance(part, str | Block | Mapping) else _dumped(part)
+        yield f"content[{place}]", foreign.part(plain) if isinstance(plain, Mapping) else plain
 
 
-def _listed(given: Any, what: str) -> list[Any]:
+def _block(part: Any, where: str, allowed: Shapes) -> Block:
+    """A text or a mapping as a block; raises if it has none of the shapes that are ``allowed``."""
+    if isinstance(part, str):
+        return blocks.read(_encoded({"type": "text", "text": part}, where))
+    if not isinstance(part, Mapping):
+        raise InputError(f"{where} is a {type(part).__name__}; give a text or a content block")
+    answers = allowed is shapes.ANSWER
+    block = blocks.read(_encoded(bare(part, said_by_model=answers), where))
+    if not block.kind:
+        raise InputError(f"{where} has no type; a content block is a mapping with a type")
+    if answers and block.kind not in ("text", "tool_use"):
+        return block
+    if not answers and (block.kind == "tool_use" or block.kind in THINKING):
+        raise InputError(
+            f"{where} is a {block.kind} block, which only a model says; give answers with observe(), "
+            "or a whole conversation with messages()"
+        )
+    if wrong := shapes.problem(block.raw, allowed):
+        raise InputError(f"{where} is no content block that a provider takes: {wrong}")
+    return block
+
+
+def _is_blank(block: Block) -> bool:
+    return block.kind == "text" and not blocks.words_of(block).strip()
+
+
+def _listed(given: Any, what: str, wanted: str) -> list[Any]:
     if isinstance(given, _BYTES):
         raise InputError(f"{what} is bytes; decode it, or send it as base64 in a content block")
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise InputError(f"{what} is a {type(given).__name__}; give a text or a list of content blocks")
+        raise InputError(f"{what} is a {type(given).__name__}; give {wanted} or a list of content blocks")
     return list(given)
-
-
-def _field(part: Any, where: str) -> Any:
-    match part:
-        case str():
-            return {"type": "text", "text": part}
-        case Mapping():
-            return part
-        case _:
-            raise InputError(f"{where} holds a {type(part).__name__}; give texts or content blocks")
-
-
-def _block(part: Any, where: str) -> Block:
-    match part:
-        case Block():
-            return part
-        case str():
-            return blocks.read(_encoded({"type": "text", "text": part}, where))
-        case Mapping():
-            block = blocks.read(_encoded(_foreign_part(part), where))
-            if not block.kind:
-                raise InputError(f"{where} has no type; a content block is a mapping with a type")
-            return block
-        case _:
-            return _dumped(part, where)
 
 
 def _encoded(value: Any, where: str) -> bytes:
@@ -121,51 +117,130 @@ def _encoded(value: Any, where: str) -> bytes:
         raise InputError(f"{where}: {error}") from None
 
 
-def _dumped(part: Any, where: str) -> Block:
-    """Objects of the providers' SDKs say themselves what they hold."""
-    dump = getattr(part, "to_dict", None)
-    if dump is None:
-        raise InputError(f"{where} is a {type(part).__name__}; give a text or a content block")
-    return _block(dump(), where)
+def _dumped(part: Any) -> Any:
+    """Objects of the providers' SDKs say themselves what they hold; anything else is returned as it is."""
+    dump = getattr(part, "to_dict", None) or getattr(part, "model_dump", None)
+    if not callable(dump) or isinstance(part, type):
+        return part
+    try:
+        return dump()
+    except Exception:  # noqa: BLE001 (any object may have a method of that name)
+        return part
 
 
-# What callers used to OpenAI's APIs hand in, as the Messages API has it
+# Results of tools
 
 
-def _foreign_part(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A part of a message as a content block; what is one already, or is none of theirs, as it is."""
-    match given:
-        case {"type": "input_text" | "output_text", "text": text}:
-            return {"type": "text", "text": text}
-        case {"type": "image_url", "image_url": {"url": str() as url}}:
-            return _image(url)
-        case {"type": "input_image", "image_url": str() as url}:
-            return _image(url)
-        case _:
-            return given
+def results(given: Mapping[str, Any] | Iterable[Any]) -> list[Block]:
+    """Results of tools: a mapping from call to value, ``tool_result`` blocks, or what OpenAI's APIs have for them."""
+    single = isinstance(given, Mapping) and (
+        given.get("type") == "tool_result" or foreign.result(given) is not None
+    )
+    if isinstance(given, Mapping) and not single:
+        return [result(call, value) for call, value in given.items()]
+    listed = [given] if single else _listed(given, "what tools answered", "a mapping from calls to results")
+    return [_one_result(one, f"results[{place}]") for place, one in enumerate(listed)]
 
 
-def _foreign_result(given: object) -> tuple[str, Any] | None:
-    """The call and the content of a tool's message, or of a function's output; None if it is neither."""
-    match given:
-        case {"role": "tool", "tool_call_id": str() as call, **rest}:
-            return call, _content(rest.get("content"))
-        case {"type": "function_call_output", "call_id": str() as call, **rest}:
-            return call, _content(rest.get("output"))
-        case _:
-            return None
+def _one_result(given: Any, where: str) -> Block:
+    plain = given if isinstance(given, Mapping | Block) else _dumped(given)
+    if (theirs := foreign.result(plain)) is not None:
+        return result(*theirs)
+    if isinstance(plain, Mapping) and plain.get("type") == "tool_result":
+        return _given_result(plain, where)
+    if isinstance(plain, Block) and plain.kind == "tool_result" and plain.id:
+        return plain
+    raise InputError(
+        f"{where} is no tool result; give a mapping from the call's id to its content, or blocks "
+        'of the form {"type": "tool_result", "tool_use_id": …, "content": …}'
+    )
 
 
-def _content(content: Any) -> Any:
-    if not isinstance(content, list):
-        return content
-    return [_foreign_part(one) if isinstance(one, Mapping) else one for one in content]
+def _given_result(given: Mapping[str, Any], where: str) -> Block:
+    """A ``tool_result`` block as it was given, its content made sendable."""
+    call = given.get("tool_use_id")
+    if not isinstance(call, str) or not call:
+        raise InputError(f"{where} is no tool result: its tool_use_id is {call!r}")
+    fields = {name: given[name] for name in given if name in _RESULT_FIELDS and given[name] is not None}
+    if "content" in fields:
+        fields["content"] = sendable(fields["content"])
+    if "is_error" in fields:
+        fields["is_error"] = bool(fields["is_error"])
+    if not isinstance(fields.get("toolset_name", ""), str):
+        del fields["toolset_name"]
+    return Block("tool_result", _encoded(fields, where), call)
 
 
-def _image(url: str) -> Mapping[str, Any]:
-    if held := _DATA.fullmatch(url):
-        return {"type": "image", "source": {"type": "base64", **held.groupdict()}}
-    return {"type": "image", "source": {"type": "url", "url": url}}
+def result(call: str, value: Any, *, is_error: bool = False) -> Block:
+    """The result of one call: whatever its tool returned."""
+    if not isinstance(call, str) or not call:
+        raise InputError(f"a result belongs to a call: {call!r} is not the id of one")
+    fields: dict[str, Any] = {"type": "tool_result", "tool_use_id": call, "content": sendable(value)}
+    if is_error:
+        fields["is_error"] = True
+    return Block("tool_result", _encoded(fields, f"the result of {call}"), call)
+
+
+def sendable(value: Any) -> str | list[Any]:
+    """The content of a tool result that holds this value: a text, or the blocks if it is made of them."""
+    if isinstance(value, str):
+        return _whole_characters(value)
+    if isinstance(value, Iterator):
+        value = list(value)
+    listed = value if isinstance(value, list | tuple) else [value]
+    parts = [_result_part(one) for one in listed]
+    if parts and all(part is not None for part in parts):
+        return [part for part in parts if part and part.get("text", "x").strip()]
+    return "" if value is None or value in ([], ()) else _text_of(value)
+
+
+def _result_part(value: Any) -> Mapping[str, Any] | None:
+    """A part of a result as the API takes it; None if it is no block."""
+    if isinstance(value, str):
+        return {"type": "text", "text": _whole_characters(value)}
+    value = _dumped(value)
+    if not isinstance(value, Mapping):
+        return None
+    part = bare(foreign.part(value))
+    try:
+        return None if shapes.problem(encode_json(part), shapes.RESULT) else part
+    except InputError:
+        return None
+
+
+def _text_of(value: Any) -> str:
+    """Any value as text: JSON where JSON has a form for it, and what Python prints where it has none."""
+    if isinstance(value, _BYTES):
+        return bytes(value).decode(errors="replace")
+    try:
+        plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_described)
+        text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        text = str(_described(value))
+    return _whole_characters(text)
+
+
+def _described(value: Any) -> Any:
+    dumped = _dumped(value)
+    if dumped is not value:
+        return dumped
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence | Iterator):
+        return list(value)
+    try:
+        return f"{type(value).__name__}: {value}" if isinstance(value, BaseException) else str(value)
+    except Exception:  # noqa: BLE001 (a value of the caller's, with a method of the caller's)
+        return f"a {type(value).__name__}"
+
+
+def _whole_characters(text: str) -> str:
+    """The text with every half of a surrogate pair joined or replaced: JSON has no form for one."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 # What may be said next

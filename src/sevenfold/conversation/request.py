@@ -23,7 +23,7 @@ from sevenfold.record.wire import Message
 from sevenfold.request import price
 from sevenfold.request.frame import Body, Marker, assemble
 from sevenfold.request.plan import Sizes, plan, tail_of
-from sevenfold.request.watch import SECONDS, Break, Forecast, Sent
+from sevenfold.request.watch import SECONDS, Break, Forecast, Sent, first_change
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
@@ -130,11 +130,15 @@ def _mind_reasoning(c: Conversation, forecast: Forecast) -> bool:
 
     Unless the caller that made the change vouched that what is left is valid.
     """
-    if not forecast.change or c.vouched or not c.profile.thinking.bound:
+    if c.vouched or not c.profile.thinking.bound or not c.transcript.view.weight.thoughts:
         return False
-    if not c.transcript.view.weight.thoughts:
+    change, sent, sending = forecast.change, c.watched.sent, c.watched.pending
+    if change is None and sent is not None and sending is not None and not c.watched.cached:
+        # Where nothing is cached nothing is lost, so the forecast has not looked.
+        change = first_change(sent, sending)
+    if change is None:
         return False
-    c.open_epoch(f"{forecast.change.part} changed", drops_thinking=True)
+    c.open_epoch(f"{change.part} changed", drops_thinking=True)
     return True
 
 

@@ -71,7 +71,7 @@ def _blank(raw: bytes) -> bool:
             return False
 
 
-_IGNORED = frozenset({"cache_control", "citations"})
+_IGNORED = frozenset({"cache_control", "citations", "caller"})
 
 
 def same(ours: Block, theirs: Block, stored: Stored | None) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from sevenfold.events import Listener
+from sevenfold.memory.memory import Memory
 from sevenfold.ports import Clock, Recall, Results, StoredText
 from sevenfold.settings import Source
 
@@ -23,5 +24,11 @@ class Services(Struct, frozen=True, kw_only=True):
     """The file of the session notes; None: there are none."""
     read_file: Callable[[str], str] | None = None
     """Reads a file that is to be restored after a compaction; None: files are not restored."""
+    memory: Memory | None = None
+    """What outlives the session in its project; None: nothing does."""
+    user_memory: Memory | None = None
+    """What the user wants known in every project."""
+    there: Callable[[str], bool] | None = None
+    """Says whether a path or a command that memory names is still there; None: that is not checked."""
     path: str = ""
     """Where the transcript can be read; empty for one that is not kept."""

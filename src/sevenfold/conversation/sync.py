@@ -1,18 +1,20 @@
 """Conversations kept elsewhere: brought in once, or followed as they grow.
 
-A caller that keeps its own list of messages hands it over before each request. What the session already has is
-recognised block by block, by what it says rather than by its bytes, and by the hash of what was offloaded. Where
-the list differs a branch begins: what was said before on the other one stays in the transcript.
+A caller that keeps its own list of messages hands it over before each request, in the shape of any of the APIs. What
+the session already has is recognised turn by turn, by what it says rather than by its bytes: clients write a block as
+a string, put parallel results in another order, leave reasoning out, and move system messages to another place. Where
+the list really differs a branch begins: what was said before on the other one stays in the transcript.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sevenfold.conversation import edits, events, intake
+from sevenfold.conversation import edits, events, foreign, intake
 from sevenfold.conversation.history import whole
 from sevenfold.conversation.results import same
 from sevenfold.errors import InputError, Refused
@@ -20,11 +22,14 @@ from sevenfold.record import blocks, calls, redact
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED, THINKING, Block
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
+from sevenfold.record.wire import CUT_START, NO_RESULT
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
-ROLES = ("user", "assistant")
+ROLES = ("user", "assistant", "system")
+SYSTEM = "system_message"
+"""The kind of attachment that a system message in the middle of a list becomes."""
 
 
 class Given(Struct, frozen=True):
@@ -33,38 +38,25 @@ class Given(Struct, frozen=True):
     role: str
     blocks: tuple[Block, ...]
 
-    @property
-    def thinks(self) -> bool:
-        """Does it hold reasoning?"""
-        return any(block.kind in THINKING for block in self.blocks)
 
-    @property
-    def results(self) -> list[Block]:
-        """The tool results in it."""
-        return [block for block in self.blocks if block.kind == "tool_result"]
+class Said(Struct, frozen=True):
+    """A block of the session, with the record it is in."""
 
-    @property
-    def words(self) -> list[Block]:
-        """Everything else."""
-        return [block for block in self.blocks if block.kind != "tool_result" and not block.blank]
+    record: int
+    item: Item
+    block: Block
 
 
-class Common(Struct, frozen=True):
-    """How far a session and a list say the same, from the start on."""
+class Heard(Struct, frozen=True):
+    """A block of the list, with its message and its place there."""
 
-    records: int
-    """Records of the session…"""
-    messages: int
-    """…messages of the list that it has…"""
-    parts: int = 0
-    """…and blocks of the next one."""
+    message: int
+    part: int
+    block: Block
 
-    def rest(self, given: Sequence[Given]) -> list[Given]:
-        """What the session does not have yet."""
-        fresh = list(given[self.messages :])
-        if fresh and self.parts:
-            fresh[0] = Given(fresh[0].role, fresh[0].blocks[self.parts :])
-        return fresh
+
+Matches = dict[tuple[int, int], int]
+"""Blocks of the list that the session has, by message and place: the record each is in; -1 if it is in none."""
 
 
 def adopt(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> None:
@@ -73,8 +65,9 @@ def adopt(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> None:
         view = c.transcript.view
         if len(view) or view.boundary:
             raise Refused("messages are taken in once, into an empty session; use sync() to follow a list")
-        _take_in(c, read(messages))
-        _taken_in(c)
+        given = read(messages)
+        known = _system_texts(c, ())
+        _take_in(c, [one for one in given if not _is_known_system(one, known)])
 
 
 def follow(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> int:
@@ -84,19 +77,35 @@ def follow(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> int:
         view = c.transcript.view
         # Everything that led to the present counts, also what was compacted since.
         items = (view if view.boundary is None else whole(c.transcript.log)).items
-        shared = common(items, given)
-        fresh = shared.rest(given)
-        if shared.records < len(items):
+        records, fresh = compare(items, given, _system_texts(c, items))
+        if records < len(items):
             _refuse_other_results(c, fresh)
-            edits.rewind(c, items[shared.records - 1].said.uuid if shared.records else None)
+            edits.rewind(c, items[records - 1].said.uuid if records else None)
         _take_in(c, fresh)
-        _taken_in(c)
         return len(fresh)
 
 
-def _taken_in(c: Conversation) -> None:
-    events.epochs(c)
-    c.follow()
+def read(messages: Iterable[Any]) -> list[Given]:
+    """The messages of a list with their blocks; an `InputError` names the one that cannot be taken in."""
+    found = []
+    for place, message in enumerate(foreign.messages(messages)):
+        role = message.get("role") if isinstance(message, Mapping) else None
+        if role not in ROLES:
+            kind = message.get("type") if isinstance(message, Mapping) else None
+            what = f"is an item of the type {kind!r}" if kind and role is None else f"has the role {role!r}"
+            raise InputError(
+                f"messages[{place}] {what}; only messages of the user, the assistant, the system and tools, "
+                "and calls of functions with their outputs can be taken in"
+            )
+        try:
+            said = intake.user_blocks if role == "user" else intake.answer_blocks
+            given = Given(role, tuple(said(message.get("content") or ())))
+        except InputError as error:
+            raise InputError(f"messages[{place}]: {error}") from None
+        if role == "user" and not given.blocks:
+            raise InputError(f"messages[{place}]: {intake.NOTHING}")
+        found.append(given)
+    return found
 
 
 def _as_recorded(c: Conversation, given: Given) -> Given:
@@ -106,9 +115,20 @@ def _as_recorded(c: Conversation, given: Given) -> Given:
     return Given(given.role, tuple(redact.mask_blocks(given.blocks).blocks))
 
 
+def _system_texts(c: Conversation, items: Sequence[Item]) -> frozenset[str]:
+    """What the model has from the system: its prompt, and system messages that were taken in."""
+    said = (block for item in items if item.said.attachment == SYSTEM for block in item.said.blocks)
+    prompt = map(blocks.read, c.wanted.system)
+    return frozenset(blocks.words_of(block).strip() for block in (*said, *prompt))
+
+
+def _is_known_system(given: Given, known: frozenset[str]) -> bool:
+    return given.role == "system" and all(_words(block) in known for block in given.blocks)
+
+
 def _refuse_other_results(c: Conversation, fresh: Sequence[Given]) -> None:
     """A call has one result for good, also on another branch; a counted name may mean another call there."""
-    results = (block for message in fresh for block in message.results)
+    results = (block for message in fresh for block in message.blocks if block.kind == "tool_result")
     for block in filter(lambda block: calls.drawn(block.id), results):
         if not c.finder.same_result(block):
             raise Refused(
@@ -117,82 +137,179 @@ def _refuse_other_results(c: Conversation, fresh: Sequence[Given]) -> None:
             )
 
 
+# Taking in
+
+
 def _take_in(c: Conversation, given: Sequence[Given]) -> None:
-    transcript = c.transcript
-    for message in given:
-        if message.role == "assistant":
-            if message.blocks:
-                name = f"imported_{transcript.new_id()}"
-                transcript.model(transcript.distinct(Answer(name, c.frame.model, message.blocks)))
-            continue
-        fitting, _ = calls.matched(message.results, transcript.view.pending_calls)
-        if fitting:
-            c.tool_results(list(fitting.values()))
-        if message.words:
-            transcript.user(c.masked(message.words))
-    if any(message.thinks for message in given):
+    for role, run in groupby(given, key=lambda message: message.role):
+        if role == "assistant":
+            # Neighbouring messages, and items, of the model are one answer.
+            _take_answer(c, [block for message in run for block in message.blocks])
+        else:
+            for message in run:
+                _take_message(c, message)
+    if any(block.kind in THINKING for message in given for block in message.blocks):
         # Reasoning from elsewhere is bound to what preceded it there.
         c.open_epoch("imported", drops_thinking=True)
+    events.epochs(c)
+    c.follow()
 
 
-def read(messages: Iterable[Mapping[str, Any]]) -> list[Given]:
-    """Messages as they are, each with its blocks; an `InputError` names the one that is none."""
-    found = []
-    for place, message in enumerate(messages):
-        role = message.get("role") if isinstance(message, Mapping) else None
-        if role not in ROLES:
-            raise InputError(
-                f"messages[{place}] has the role {role!r}; only user and assistant messages can be taken in"
-            )
-        content = message.get("content") or ()
-        if role == "assistant" and not content:
-            found.append(Given(role, ()))
-            continue
-        try:
-            found.append(Given(role, tuple(intake.blocks_in(content))))
-        except InputError as error:
-            raise InputError(f"messages[{place}]: {error}") from None
-    return found
+def _take_answer(c: Conversation, said: Sequence[Block]) -> None:
+    if said:
+        answer = Answer(f"imported_{c.transcript.new_id()}", c.frame.model, tuple(said))
+        c.transcript.model(c.transcript.distinct(answer))
 
 
-def common(items: Sequence[Item], given: Sequence[Given]) -> Common:
-    """How far the session's records and the list say the same."""
-    said = [
-        (number, item, block)
-        for number, item in enumerate(items)
-        if not (item.said.meta or item.said.synthetic or item.said.role == "system")
-        for block in item.said.blocks
-    ]
-    heard = [
-        (place, part, block)
-        for place, message in enumerate(given)
-        for part, block in enumerate(message.blocks)
-    ]
-    same = 0
-    for (_, item, ours), (place, _, theirs) in zip(said, heard, strict=False):
-        if item.said.role != given[place].role or not equal(ours, theirs, item):
+def _take_message(c: Conversation, message: Given) -> None:
+    if message.role == "system":
+        if message.blocks:
+            role = "system" if c.profile.system_messages else "user"
+            c.transcript.attach(SYSTEM, {}, c.masked(message.blocks), role=role)
+        return
+    results = [block for block in message.blocks if block.kind == "tool_result"]
+    fitting, others = calls.matched(results, c.transcript.view.pending_calls)
+    if fitting:
+        c.tool_results(list(fitting.values()))
+    # A result whose call is not there is recorded as it came; the model reads it as text.
+    words = [block for block in message.blocks if block.kind != "tool_result"]
+    if said := [*others, *words]:
+        c.transcript.user(c.masked(said))
+
+
+# Comparing
+
+
+def compare(
+    items: Sequence[Item], given: Sequence[Given], system: frozenset[str] = frozenset()
+) -> tuple[int, list[Given]]:
+    """How many of the session's records the list has too, from the start on, and the messages it has beyond them.
+
+    ``system`` are texts the model has from the system, wherever they are in the list.
+    """
+    theirs_system = {_words(block) for one in given if one.role == "system" for block in one.blocks}
+    aside = frozenset({*system, *theirs_system, CUT_START})
+    ours = _turns((one.item.said.role, one) for one in _said(items))
+    theirs = _turns((given[one.message].role, one) for one in _heard(given))
+    records, found = len(items), Matches()
+    starts = [*(turn[0].record for _, turn in ours[1:]), len(items)]
+    for mine, yours, end in zip_longest(ours, theirs, starts):
+        if mine is None:
             break
-        same += 1
-    if same == len(said):
-        return _up_to(len(items), same, heard, given)
-    if same < len(heard) and _changed_result(said[same][2], heard[same][2]):
-        raise Refused(
-            f"messages[{heard[same][0]}] has another result for the call {heard[same][2].id} than the session; "
-            "what a tool said once stays. Give the list as it was, or bring it into a new session with messages()"
-        )
-    record = said[same][0]
-    while same and said[same - 1][0] == record:
-        same -= 1  # the record that differs is left behind whole
-    return _up_to(record, same, heard, given)
+        role, said = mine
+        if yours is None or yours[0] != role:
+            records = said[0].record
+            break
+        lacking, matches = _match(said, yours[1], aside)
+        found |= matches
+        records = min(lacking) if lacking else end
+        if lacking or len(matches) < len(yours[1]):
+            break
+    return records, _fresh(given, {at for at, record in found.items() if record < records}, system)
 
 
-def _up_to(
-    records: int, same: int, heard: Sequence[tuple[int, int, Block]], given: Sequence[Given]
-) -> Common:
-    if same == len(heard):
-        return Common(records, len(given))
-    place, part, _ = heard[same]
-    return Common(records, place, part)
+def _said(items: Sequence[Item]) -> Iterable[Said]:
+    """What a list kept elsewhere would have of these records: neither notes of the program nor reasoning."""
+    for number, item in enumerate(items):
+        said = item.said
+        if not (said.meta or said.synthetic or said.attachment or said.role == "system"):
+            for block in said.blocks:
+                if block.kind not in THINKING and not block.blank:
+                    yield Said(number, item, block)
+
+
+def _heard(given: Sequence[Given]) -> Iterable[Heard]:
+    for place, message in enumerate(given):
+        if message.role != "system":
+            for part, block in enumerate(message.blocks):
+                if block.kind not in THINKING:
+                    yield Heard(place, part, block)
+
+
+def _turns(spoken: Iterable[tuple[str, Any]]) -> list[tuple[str, list[Any]]]:
+    return [(role, [one for _, one in run]) for role, run in groupby(spoken, key=lambda pair: pair[0])]
+
+
+def _match(
+    ours: Sequence[Said], theirs: Sequence[Heard], aside: frozenset[str]
+) -> tuple[list[int], Matches]:
+    """One turn on both sides: records with a block that the list lacks, and what of the list the session has.
+
+    Calls and results are known by their ids, in whatever order; words and pictures by their order.
+    """
+    texts = [one for one in ours if one.block.kind == "text"]
+    left, matches = _match_texts(texts, [one for one in theirs if one.block.kind == "text"], aside)
+    others = [one for one in ours if one.block.kind != "text"]
+    for heard in (one for one in theirs if one.block.kind != "text"):
+        known = next((one for one in others if equal(one.block, heard.block, one.item)), None)
+        if known is not None:
+            others.remove(known)
+            matches[heard.message, heard.part] = known.record
+        elif blocks.words_of(heard.block) == NO_RESULT:
+            matches[heard.message, heard.part] = -1
+        elif any(_changed_result(one.block, heard.block) for one in others):
+            raise Refused(
+                f"messages[{heard.message}] has another result for the call {heard.block.id} than the session; "
+                "what a tool said once stays. Give the list as it was, or bring it into a new session with messages()"
+            )
+    return [*left, *(one.record for one in others)], matches
+
+
+def _match_texts(ours: list[Said], theirs: list[Heard], aside: frozenset[str]) -> tuple[list[int], Matches]:
+    """The same for texts: one block on one side may be several on the other, blanks between them aside."""
+    ours = [one for one in ours if _words(one.block) not in aside]
+    found = {(one.message, one.part): -1 for one in theirs if _words(one.block) in aside}
+    theirs = [one for one in theirs if (one.message, one.part) not in found]
+    mine = yours = ""
+    first = ahead = 0  # texts of ours that have a counterpart, and those that begin to have one
+    pending: list[Heard] = []
+    waiting = iter(theirs)
+    while True:
+        if not mine and not yours:
+            first += ahead
+            found |= {(one.message, one.part): ours[first - 1].record for one in pending}
+            ahead, pending = 0, []
+        if not mine:
+            if first + ahead == len(ours):
+                break
+            mine, ahead = _words(ours[first + ahead].block), ahead + 1
+        if not yours:
+            if (heard := next(waiting, None)) is None:
+                break
+            yours = _words(heard.block)
+            pending.append(heard)
+        if not (mine.startswith(yours) or yours.startswith(mine)):
+            break
+        size = min(len(mine), len(yours))
+        mine, yours = mine[size:].lstrip(), yours[size:].lstrip()
+    return [one.record for one in ours[first:]], found
+
+
+def _fresh(given: Sequence[Given], found: set[tuple[int, int]], system: frozenset[str]) -> list[Given]:
+    """The messages, and parts of messages, that the session does not have yet."""
+    new = [one.message for one in _heard(given) if (one.message, one.part) not in found]
+    begin = min(new, default=len(given))
+    while begin and given[begin - 1].role == "assistant" and (begin - 1, 0) not in found:
+        begin -= 1  # reasoning that comes as an item of its own belongs to the answer after it
+    fresh = []
+    for place, message in enumerate(given):
+        if message.role == "system":
+            if not _is_known_system(message, system):
+                fresh.append(message)
+        elif place >= begin:
+            known = any((place, part) in found for part in range(len(message.blocks)))
+            kept = [
+                block
+                for part, block in enumerate(message.blocks)
+                if (place, part) not in found and not (known and block.kind in THINKING)
+            ]
+            if kept:
+                fresh.append(Given(message.role, tuple(kept)))
+    return fresh
+
+
+def _words(block: Block) -> str:
+    return blocks.words_of(block).strip()
 
 
 def _changed_result(ours: Block, theirs: Block) -> bool:

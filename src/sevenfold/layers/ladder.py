@@ -28,9 +28,12 @@ from sevenfold.layers.clear.layer import Clear
 from sevenfold.layers.compact.layer import Ahead, AheadSummary, Compact
 from sevenfold.layers.notes.layer import Notes, keeper_of
 from sevenfold.layers.offload.layer import Offload
+from sevenfold.layers.remember.layer import Remember
 from sevenfold.record.blocks import Block
 
 STANDARD: tuple[Layer, ...] = (Offload(), Ahead(), Clear(), Notes(), Compact())
+REMEMBERING: tuple[Layer, ...] = (*STANDARD, Remember())
+"""With lasting memory, where a session has one."""
 
 
 def background_work(c: Conversation) -> tuple[str, ...]:

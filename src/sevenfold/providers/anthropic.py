@@ -24,12 +24,12 @@ from sevenfold.providers.reader import (
     NULL,
     SHOWN,
     Fields,
+    GrowingBlock,
     decoded,
     error_answer,
     fields_of,
     opening,
     pieces_of,
-    tool_input,
     words_in,
 )
 from sevenfold.providers.sdk import AsyncSdkClient, SdkBase, SdkClient, SdkOptions, SdkProvider, Vendor
@@ -280,59 +280,6 @@ class MessagesReader:
             stop_reason=head.stop_reason,
             request_id=request_id,
         )
-
-
-class GrowingBlock:
-    """A block whose deltas are still coming.
-
-    Strings are joined as they were written, escapes and all, so the finished block has the bytes it would have had in
-    one piece. That holds for unknown kinds of blocks and deltas too: a delta's strings continue the block's field of
-    the same name, and any other value replaces that field.
-    """
-
-    def __init__(self, opening: bytes) -> None:
-        self._opening = opening
-        self.fields = decoded(fields_of, opening) or {}
-        self._strings: dict[str, list[bytes]] = {}
-        self._input: list[str] = []
-        self._citations: list[bytes] = []
-        self._touched = False
-
-    @property
-    def is_text(self) -> bool:
-        """Whether it can be kept although its end is missing."""
-        return bytes(self.fields.get("type", NULL)) == b'"text"'
-
-    def grow(self, delta: Fields) -> None:
-        """Take a delta."""
-        self._touched = True
-        for name, value in delta.items():
-            raw = bytes(value)
-            if name == "partial_json":
-                self._input.append(words_in(value))
-            elif name == "citation":
-                self._citations.append(raw)
-            elif raw.startswith(b'"') and name != "type":
-                self._strings.setdefault(name, []).append(raw[1:-1])
-            elif raw != b"null" and name != "type":
-                self.fields[name] = value
-
-    def raw(self) -> bytes:
-        """The block so far."""
-        if not self._touched:
-            return blocks.minify(self._opening)
-        fields = {name: bytes(value) for name, value in self.fields.items()}
-        for name, parts in self._strings.items():
-            before = fields.get(name, b"")
-            start = before[1:-1] if before.startswith(b'"') else b""
-            fields[name] = b'"' + start + b"".join(parts) + b'"'
-        if text := "".join(self._input):
-            fields["input"] = tool_input(text)
-        if self._citations:
-            before = fields.get("citations", b"")
-            start = before[1:-1].strip() if before.startswith(b"[") else b""
-            fields["citations"] = b"[" + b",".join(filter(None, [start, *self._citations])) + b"]"
-        return blocks.minify(_encoder.encode({name: Raw(value) for name, value in fields.items()}))
 
 
 def streaming(body: bytes) -> bytes:

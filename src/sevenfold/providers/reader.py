@@ -15,11 +15,9 @@ from sevenfold.ports import Piece, Reply
 from sevenfold.providers import failures
 from sevenfold.providers.failures import ErrorAnswer, MalformedAnswer
 from sevenfold.record import blocks
-from sevenfold.record.blocks import Block
+from sevenfold.record.blocks import Block, tool_input
 from sevenfold.record.log import Answer
 
-INVALID_INPUT = "INVALID_JSON"
-"""The only key of a tool input that was not a JSON object; its value is the text that came instead."""
 NULL = Raw(b"null")
 Fields = dict[str, Raw]
 """A JSON object whose values are still bytes."""
@@ -95,12 +93,17 @@ class EventLines:
     """Splits bytes, in chunks of any size, into the data of server-sent events."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = [b""]
         self._data: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of the events that end in this chunk; names and ids of events are dropped."""
-        *lines, self._rest = _LINE_END.split(self._rest + chunk)
+        if b"\n" not in chunk and b"\r" not in chunk and not self._rest[-1].endswith(b"\r"):
+            # Not joined yet: a line without an end would be copied with every chunk.
+            self._rest.append(chunk)
+            return []
+        *lines, rest = _LINE_END.split(b"".join((*self._rest, chunk)))
+        self._rest = [rest]
         events = []
         for line in lines:
             if line.startswith(b"data:"):
@@ -109,6 +112,59 @@ class EventLines:
                 events.append(b"\n".join(self._data))
                 self._data = []
         return events
+
+
+class GrowingBlock:
+    """A block whose deltas are still coming.
+
+    Strings are joined as they were written, escapes and all, so the finished block has the bytes it would have had in
+    one piece. That holds for unknown kinds of blocks and deltas too: a delta's strings continue the block's field of
+    the same name, and any other value replaces that field.
+    """
+
+    def __init__(self, opening: bytes) -> None:
+        self._opening = opening
+        self.fields = decoded(fields_of, opening) or {}
+        self._strings: dict[str, list[bytes]] = {}
+        self._input: list[str] = []
+        self._citations: list[bytes] = []
+        self._touched = False
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it can be kept although its end is missing."""
+        return bytes(self.fields.get("type", NULL)) == b'"text"'
+
+    def grow(self, delta: Fields) -> None:
+        """Take a delta."""
+        self._touched = True
+        for name, value in delta.items():
+            raw = bytes(value)
+            if name == "partial_json":
+                self._input.append(words_in(value))
+            elif name == "citation":
+                self._citations.append(raw)
+            elif raw.startswith(b'"') and name != "type":
+                self._strings.setdefault(name, []).append(raw[1:-1])
+            elif raw != b"null" and name != "type":
+                self.fields[name] = value
+
+    def raw(self) -> bytes:
+        """The block so far."""
+        if not self._touched:
+            return blocks.minify(self._opening)
+        fields = {name: bytes(value) for name, value in self.fields.items()}
+        for name, parts in self._strings.items():
+            before = fields.get(name, b"")
+            start = before[1:-1] if before.startswith(b'"') else b""
+            fields[name] = b'"' + start + b"".join(parts) + b'"'
+        if text := "".join(self._input):
+            fields["input"] = tool_input(text)
+        if self._citations:
+            before = fields.get("citations", b"")
+            start = before[1:-1].strip() if before.startswith(b"[") else b""
+            fields["citations"] = b"[" + b",".join(filter(None, [start, *self._citations])) + b"]"
+        return blocks.minify(msgspec.json.encode({name: Raw(value) for name, value in fields.items()}))
 
 
 def decoded(decoder: msgspec.json.Decoder[T], data: bytes | Raw) -> T:
@@ -129,15 +185,6 @@ def error_answer(data: bytes) -> ErrorAnswer:
 def words_in(value: Raw) -> str:
     """The string in some JSON; empty if it is anything else."""
     return decoded(_string, value) if bytes(value).startswith(b'"') else ""
-
-
-def tool_input(text: str) -> bytes:
-    """The input of a tool call as a JSON object; anything else is wrapped, so that the call can be answered."""
-    try:
-        raw = blocks.minify(text.encode() or b"{}")
-    except (msgspec.DecodeError, RecursionError):
-        raw = b""
-    return raw if raw.startswith(b"{") else blocks.encode_json({INVALID_INPUT: text})
 
 
 def pieces_of(block: Block) -> list[Piece]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from sevenfold.errors import InputError, ModelError
 from sevenfold.layers.compact.offline import summarise, take_notes
+from sevenfold.layers.remember.offline import find_facts
 from sevenfold.ports import AsyncClient, Client
 from sevenfold.profiles import Profile
 from sevenfold.providers.anthropic import MESSAGES
@@ -19,8 +20,8 @@ from sevenfold.providers.openai.client import CHAT, RESPONSES
 from sevenfold.providers.provider import Provider, choose
 from sevenfold.providers.reader import Fields
 
-OFFLINE = Offline({"compact": summarise, "session_memory": take_notes})
-"""Answers where no provider is configured; it extracts summaries and notes, so every layer works without a key."""
+OFFLINE = Offline({"compact": summarise, "session_memory": take_notes, "extract_memories": find_facts})
+"""Answers where no provider is configured, by fixed rules, so every layer works without a key."""
 _providers: list[Provider] = [MESSAGES, CHAT, RESPONSES]
 
 

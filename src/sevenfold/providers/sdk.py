@@ -27,6 +27,10 @@ TRANSPORTS = ("httpx", "httpx2")
 """The HTTP libraries below the SDKs; programs that send bytes themselves may use them directly."""
 
 
+MOST_BYTES = 64_000_000
+"""Bytes of one answer. The longest that models can write take about half of that as a stream."""
+
+
 class SdkOptions(TypedDict, total=False):
     """How an SDK's client is made if none is given; the SDK chooses what is left out."""
 
@@ -224,6 +228,7 @@ class Incoming:
         self._body: list[bytes] | None = None
         self._request_id: str | None = None
         self._begun = False
+        self._bytes = 0
 
     def begin(self, headers: Mapping[str, str]) -> None:
         """Take the head of the answer; a server may answer in one piece although a stream was asked for."""
@@ -232,6 +237,9 @@ class Incoming:
 
     def take(self, chunk: bytes) -> None:
         """Take the next bytes, wherever they were cut."""
+        self._bytes += len(chunk)
+        if self._bytes > MOST_BYTES:
+            raise MalformedAnswer(f"it goes on after {MOST_BYTES:,} bytes")
         if self._body is not None:
             self._body.append(chunk)
             return

@@ -45,7 +45,7 @@ DENSE_RUN = re.compile(f"[{_NO_SPACES}]+")
 _WORD = re.compile(r"[^\W_]+")
 _BETWEEN_HUMPS = re.compile(r"[a-z][A-Z]")
 _HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_FILLERS = frozenset(
+FILLERS = frozenset(
     _WORD.findall(
         """a about again all also am an and any are as at be been but by can could did do does done for from
         get had has have he her him his how i if in into is it its just me my no not now of on or our out over
@@ -156,7 +156,7 @@ def _features(units: Iterable[str]) -> tuple[str, ...]:
             found.setdefault(" ".join(words)[:NEEDLE])
         for word in words:
             found.update(dict.fromkeys(_terms(word[:NEEDLE])))
-    telling = [feature for feature in found if feature.casefold() not in _FILLERS] or list(found)
+    telling = [feature for feature in found if feature.casefold() not in FILLERS] or list(found)
     if len(telling) > MOST_FEATURES:
         telling = sorted(telling, key=len, reverse=True)[:MOST_FEATURES]
     return tuple(telling)

@@ -18,6 +18,8 @@ from msgspec import Raw, Struct
 from sevenfold.errors import InputError
 
 PLACEHOLDER_CLEARED = "[Old tool result content cleared]"
+INVALID_INPUT = "INVALID_JSON"
+"""The only key of a tool input that was not a JSON object; its value is the text that came instead."""
 
 
 class Text(Struct, frozen=True, gc=False, tag_field="type", tag="text"):
@@ -243,11 +245,22 @@ def encode_json(value: Any) -> bytes:
         return _encoder.encode(value)
     except RecursionError:
         raise InputError(_TOO_DEEP) from None
+    except TypeError as error:  # a sequence or a mapping of a kind that the encoder does not know
+        raise InputError(f"{error}; give lists and dicts") from None
 
 
 def minify(raw: bytes) -> bytes:
     """The same JSON without insignificant whitespace; every token stays as it was written."""
     return msgspec.json.format(raw, indent=-1)
+
+
+def tool_input(text: str) -> bytes:
+    """The input of a tool call as a JSON object; anything else is wrapped, so that the call can be answered."""
+    try:
+        raw = minify(text.encode() or b"{}")
+    except (msgspec.DecodeError, RecursionError):
+        raw = b""
+    return raw if raw.startswith(b"{") else encode_json({INVALID_INPUT: text})
 
 
 def read_field(raw: bytes, name: str) -> str:

@@ -270,6 +270,12 @@ class NotesMark(Own, frozen=True, tag="notes"):
     """The compaction the conversation began with then: another one since, and the mark no longer counts."""
 
 
+class Remembered(Own, frozen=True, tag="remembered"):
+    """How far the conversation was looked through for lasting facts."""
+
+    covered: str
+
+
 class Undone(Own, frozen=True, tag="undone"):
     """Takes back an earlier decision, or, with ``redo``, takes that back."""
 
@@ -317,6 +323,7 @@ OwnDecision = (
     | Pin
     | Forked
     | NotesMark
+    | Remembered
     | Undone
     | Amended
     | Purged

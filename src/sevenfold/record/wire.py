@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from sevenfold.record import blocks
-from sevenfold.record.blocks import Block
+from sevenfold.record.blocks import Block, read_field
 
 NO_RESULT = "[No result: the call was interrupted]"
 CUT_START = "[The conversation before this point is not available]"
+SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
 ORPHAN = "[Result of a tool call that is not in view]"
 
 
@@ -49,6 +50,8 @@ class _Draft(Struct, gc=False):
     blocks: tuple[Block, ...] | list[Block] = ()
     calls: tuple[str, ...] = ()
     repairs: tuple[Repair, ...] = ()
+    server: bool = False
+    """Whether the provider's own tools were called in this answer, which may consist of several messages."""
 
     def put(self, parts: Sequence[Block]) -> None:
         """Add blocks of another record; a message of one record shares its tuple."""
@@ -141,6 +144,8 @@ class Wire:
             draft.calls = (*draft.calls, *calls)
         if repairs:
             draft.repairs = (*draft.repairs, *repairs)
+        if [block for block in parts if block.kind in SERVER_CALLS or block.kind.endswith("_tool_result")]:
+            draft.server = True
         return draft
 
     def _called_once(self, parts: Sequence[Block]) -> tuple[list[Block], list[str], list[Repair]]:
@@ -168,6 +173,9 @@ class Wire:
                 return last
             if last.calls:
                 self._begin("user", "", number, ())
+            draft = self._begin("assistant", key, number, parts)
+            draft.server = last.server
+            return draft
         return self._begin("assistant", key, number, parts)
 
     def _users(self, number: int, parts: Sequence[Block]) -> _Draft:
@@ -181,9 +189,16 @@ class Wire:
         return self._begin("user", "", number, parts)
 
     def _begin(self, role: str, key: str, number: int, parts: Sequence[Block]) -> _Draft:
-        """A new message; it seals those before it, but a system message leaves them open."""
+        """A new message; it seals those before it, but a system message leaves them open.
+
+        So does the user's message behind a call of the server's own tools that has no result: whether that call can
+        be sent depends on all the user says there.
+        """
         if role != "system":
-            for index in range(len(self._sealed), len(self._drafts)):
+            end = len(self._drafts)
+            if end and self._drafts[-1].server:
+                end = self._settled()
+            for index in range(len(self._sealed), end):
                 message = self._finish(index, role == "assistant")
                 self._sealed.append(message)
                 self._bytes.append(message.raw)
@@ -200,6 +215,9 @@ class Wire:
     def _finish(self, index: int, closing: bool) -> Message:
         draft = self._drafts[index]
         parts, repairs = draft.blocks, draft.repairs
+        if draft.server:
+            parts, mended = self._server_tools(index)
+            repairs = (*repairs, *mended)
         if draft.role == "user":
             asked = self._drafts[index - 1].calls if index else ()
             if not _is_answered(parts, asked):
@@ -208,6 +226,60 @@ class Wire:
         content = parts[0].raw if len(parts) == 1 else b",".join([part.raw for part in parts])
         raw = b'{"role":"%b","content":[%b]}' % (draft.role.encode(), content)
         return Message(draft.role, tuple(parts), raw, repairs)
+
+    def _settled(self) -> int:
+        """How many messages stay as they are, whatever the user says next."""
+        end = len(self._drafts)
+        while end and self._drafts[end - 1].role == "assistant":
+            end -= 1
+        answer = self._drafts[end:]
+        unfinished = open_server_calls([block for draft in answer for block in draft.blocks])
+        while end < len(self._drafts) and not unfinished & {block.id for block in self._drafts[end].blocks}:
+            end += 1
+        return end
+
+    def _server_tools(self, index: int) -> tuple[list[Block], list[Repair]]:
+        """An answer in which the provider's own tools were called, as it can be sent.
+
+        A call without a result stays only while nothing but results follows it; a result needs its call before it in
+        the same answer, which may consist of several messages.
+        """
+        first = end = index
+        while first and self._drafts[first - 1].role == "assistant":
+            first -= 1
+        while end < len(self._drafts) and self._drafts[end].role == "assistant":
+            end += 1
+        answer = [block for draft in self._drafts[first:end] for block in draft.blocks]
+        spoken = [block for draft in self._drafts[end : end + 1] for block in draft.blocks]
+        talks = any(block.kind != "tool_result" for block in spoken)
+        gone = open_server_calls(answer) if talks else set[str]()
+        asked = {block.id for block in answer if block.kind in SERVER_CALLS}
+        kept, repairs = list[Block](), list[Repair]()
+        for block in self._drafts[index].blocks:
+            if block.kind in SERVER_CALLS and block.id in gone:
+                repairs.append(Repair("unanswered_call", block.id))
+            elif _answers_server(block) and (call := read_field(block.raw, "tool_use_id")) not in asked:
+                repairs.append(Repair("orphan_result", call))
+            else:
+                kept.append(block)
+        return kept or [blocks.text(NO_RESULT)], repairs
+
+
+def encoded_message(role: str, parts: Sequence[Block]) -> bytes:
+    """A message as it is sent."""
+    return b'{"role":"%b","content":[%b]}' % (role.encode(), b",".join([part.raw for part in parts]))
+
+
+def open_server_calls(parts: Sequence[Block]) -> set[str]:
+    """Calls of the provider's own tools that have no result in the same answer."""
+    if not any(block.kind in SERVER_CALLS for block in parts):
+        return set()
+    answered = {read_field(block.raw, "tool_use_id") for block in parts if _answers_server(block)}
+    return {block.id for block in parts if block.kind in SERVER_CALLS} - answered
+
+
+def _answers_server(block: Block) -> bool:
+    return block.kind.endswith("_tool_result")
 
 
 def _is_answered(said: Sequence[Block], asked: tuple[str, ...]) -> bool:

@@ -70,6 +70,10 @@ class Frame(Struct, frozen=True):
         schemas = tuple(raw for _, raw in encoded)
         return cls(model, max_tokens, parts, schemas, fields, tuple(sorted(set(betas))), named)
 
+    def words(self) -> str:
+        """The system prompt as text."""
+        return "\n\n".join(read_field(part, "text") for part in self.system)
+
     def saying(self, prompt: SystemPrompt) -> Frame:
         """The same with this system prompt."""
         return replace(self, system=prompt.blocks(), sections=tuple(prompt.parts().items()))
@@ -158,4 +162,4 @@ def _with_markers(message: Message, ttls: dict[int, str]) -> bytes:
         marked(part.raw, ttls[place]) if place in ttls else part.raw
         for place, part in enumerate(message.parts)
     ]
-    return b'{"role":"' + message.role.encode() + b'","content":[' + b",".join(parts) + b"]}"
+    return b'{"role":"%b","content":[%b]}' % (message.role.encode(), b",".join(parts))

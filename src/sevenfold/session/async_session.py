@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -15,15 +16,14 @@ from sevenfold.conversation.background import TaskRunner
 from sevenfold.conversation.flow import drive_async
 from sevenfold.layers.compact.request import CompactionRequest
 from sevenfold.layers.notes.layer import compact
+from sevenfold.memory.memory import Memory
 from sevenfold.ports import Call
 from sevenfold.providers.models import Lister, ListingClient
 from sevenfold.providers.registry import async_client_for, async_client_of, error_of, provider_for
 from sevenfold.session import replies
-from sevenfold.session.close import finish_async
 from sevenfold.session.factory import Options
 from sevenfold.session.options import checked
-from sevenfold.session.request import Request
-from sevenfold.session.results import completed
+from sevenfold.session.results import Request, completed
 from sevenfold.session.session import Session
 
 if TYPE_CHECKING:
@@ -201,6 +201,11 @@ class AsyncSession:
         """See `Session.recall`."""
         return await asyncio.to_thread(self._session.recall, query, kind=kind, most=most, by=by)
 
+    @property
+    def memory(self) -> Memory | None:
+        """See `Session.memory`; its methods read and write small files at once."""
+        return self._session.memory
+
     async def notes(self) -> str | None:
         """See `Session.notes`."""
         return self._session.notes()
@@ -270,8 +275,11 @@ class AsyncSession:
 
     async def close(self) -> None:
         """See `Session.close`."""
-        own = [self._client.close] if self._client is not None and self._given is None else []
-        await finish_async(self._tasks.close, partial(asyncio.to_thread, self._session.close), *own)
+        async with AsyncExitStack() as parts:
+            if self._client is not None and self._given is None:
+                parts.push_async_callback(self._client.close)
+            parts.push_async_callback(asyncio.to_thread, self._session.close)
+            parts.push_async_callback(self._tasks.close)
 
     def _asker(self) -> AsyncClient:
         if self._client is None:

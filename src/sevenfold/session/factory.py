@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
@@ -19,8 +22,9 @@ from sevenfold.conversation.services import Services
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import InputError
 from sevenfold.events import Listener
-from sevenfold.layers.ladder import STANDARD, Ladder
-from sevenfold.ports import Clock, Ids, Log, Results, Store, StoredText
+from sevenfold.layers.ladder import REMEMBERING, STANDARD, Ladder
+from sevenfold.memory.memory import Memory
+from sevenfold.ports import Clock, Folder, Ids, Log, RemembersStore, Results, Store, StoredText
 from sevenfold.profiles import Profile
 from sevenfold.providers.models import Lister, ListingCache, Listings
 from sevenfold.providers.openai.chat import from_function
@@ -31,10 +35,11 @@ from sevenfold.recall.search import Hit
 from sevenfold.record import blocks
 from sevenfold.record.entries import VERSION
 from sevenfold.record.log import Place
-from sevenfold.record.redact import mask
+from sevenfold.record.redact import find, mask
 from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.settings import Fixed, Resolved, SettingsLayer, Source, resolve
+from sevenfold.stores.folder import FileFolder
 from sevenfold.stores.home import side_file, user_home
 from sevenfold.stores.jsonl.log import Sync
 from sevenfold.stores.jsonl.store import FileStore, JsonlStore
@@ -45,7 +50,7 @@ from sevenfold.telemetry.jsonl import JsonlSink
 from sevenfold.telemetry.otel import OtelSink
 
 Lifetime = Literal["5m", "1h"]
-_LADDER = Ladder(STANDARD)
+_LADDER, _REMEMBERING = Ladder(STANDARD), Ladder(REMEMBERING)
 USUAL_ANSWER = 8_000
 """Tokens an answer may have if nobody says, and the model can give so many."""
 
@@ -99,6 +104,8 @@ class Options(TypedDict, total=False):
     """On whose behalf requests are made: ``main`` unless it is said otherwise, ``sdk`` for a program's own."""
     hooks: Any
     """`Hooks`, or `AsyncHooks` for a session that is awaited."""
+    memory: bool
+    """Remember lasting facts across sessions, and recall them; off unless given."""
     layers: Sequence[Layer]
     """The layers that keep it within the window, cheapest first; `sevenfold.layers.ladder.STANDARD` unless given."""
 
@@ -119,6 +126,9 @@ class SessionParts(Struct, frozen=True):
     telemetry: Path | None = None
     models: Path | None = None
     """Where it is kept what servers say of their models."""
+    memory: Folder | None = None
+    """What outlives the session in its project; None: nothing does."""
+    user_memory: Folder | None = None
 
     def search(
         self, query: str, *, kind: str | None = None, k: int = 10, by: str | None = None
@@ -174,6 +184,8 @@ def on_disk(
         path=str(transcript or ""),
         telemetry=home.telemetry,
         models=home.models,
+        memory=place.memory() if isinstance(place, RemembersStore) else None,
+        user_memory=FileFolder(home.memory),
     )
 
 
@@ -202,6 +214,32 @@ def conversation(
     except BaseException:
         store.log.close()
         raise
+
+
+def open_memory(folder: Path | str | None = None, *, user: bool = False) -> Memory:
+    """The memory of the sessions in a folder (this one unless given), or with ``user`` what holds in every project."""
+    home = user_home()
+    place = home.memory if user else home.project(Path(folder) if folder is not None else Path.cwd()).memory
+    return _lasting(FileFolder(place), SystemClock())
+
+
+def lasting(folder: Folder | None, clock: Clock) -> Memory | None:
+    """The memory in a folder; what holds a secret never enters it."""
+    return None if folder is None else _lasting(folder, clock)
+
+
+def _lasting(folder: Folder, clock: Clock) -> Memory:
+    return Memory(folder, clock, lambda: datetime.fromtimestamp(clock.now()).date().isoformat(), _secret_in)
+
+
+def _secret_in(content: bytes) -> str:
+    found = find(content.decode(errors="replace"))
+    return f"it holds a secret ({found[0].kind})" if found else ""
+
+
+def _is_there(folder: Path, claim: str) -> bool:
+    """Is a path, or a command, still there?"""
+    return (folder / claim).exists() if "/" in claim or "." in claim else shutil.which(claim) is not None
 
 
 def read_text(path: str) -> str:
@@ -234,15 +272,19 @@ def _conversation(store: SessionParts, model: str, options: Options, profile: Pr
         recall=store.recall,
         notes=store.notes,
         read_file=read_text if store.path else None,
+        memory=lasting(store.memory, clock) if options.get("memory") else None,
+        user_memory=lasting(store.user_memory, clock) if options.get("memory") else None,
+        there=partial(_is_there, Path(store.cwd)) if store.cwd else None,
         path=store.path,
     )
+    usual = _REMEMBERING if services.memory is not None else _LADDER
     layers = options.get("layers")
     made = Conversation(
         transcript,
         _request_options(profile, options),
         profile,
         services,
-        Ladder(layers) if layers is not None else _LADDER,
+        Ladder(layers) if layers is not None else usual,
     )
     if store.branch:
         begin_branch(made, store.branch)

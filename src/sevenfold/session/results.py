@@ -1,18 +1,79 @@
-"""What a session hands to a program: answers, explanations, and what can be wished for."""
+"""What a session hands to a program: requests, answers, explanations, and what can be asked of a compaction."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any, TypedDict
 
+import msgspec
 from msgspec import Struct
 
+from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.history import Past
-from sevenfold.conversation.request import Outcome
+from sevenfold.conversation.request import Outcome, Pending
 from sevenfold.layers.compact.request import EngineName
 from sevenfold.layers.compact.scope import Span
+from sevenfold.providers.provider import Provider, Put
 from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolUse, read_fields
 from sevenfold.record.decisions import Why
+
+EXTRAS = ("extra_body", "extra_headers")
+"""Arguments that can always be looked up, so that a caller can pass them on by name even if they are empty."""
+
+
+class Request(Mapping[str, Any]):
+    """The next request. It is put together, and written to the log, when it is first looked at.
+
+    ``client.messages.create(**request)`` sends it, or ``client.chat.completions.create`` or
+    ``client.responses.create``: `wire` says which. `body` and `headers` are for callers that send bytes. Every look at
+    a field gives fresh objects, so changing one changes nothing else.
+    """
+
+    def __init__(self, conversation: Conversation, pending: Pending, provider: Provider) -> None:
+        self._conversation = conversation
+        self._pending = pending
+        self._provider = provider
+
+    @property
+    def why(self) -> Why:
+        """What was known and considered when it was prepared."""
+        return self._pending.why
+
+    @property
+    def wire(self) -> str:
+        """The API it is put for."""
+        return self._provider.name
+
+    @property
+    def body(self) -> bytes:
+        """The request as bytes: what our own client would send, and what `Session.at` returns later."""
+        return self._put.body
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers it needs in addition to those of every request."""
+        return dict(self._put.headers)
+
+    def __getitem__(self, name: str) -> Any:
+        if name in EXTRAS and name not in self._arguments:
+            return {}
+        return msgspec.json.decode(self._arguments[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arguments)
+
+    def __len__(self) -> int:
+        return len(self._arguments)
+
+    @cached_property
+    def _put(self) -> Put:
+        return self._provider.put(self._conversation.send(self._pending).call)
+
+    @cached_property
+    def _arguments(self) -> Mapping[str, msgspec.Raw]:
+        return self._provider.arguments(self._put)
 
 
 class ToolCall(Struct, frozen=True):

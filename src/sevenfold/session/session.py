@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -16,19 +17,19 @@ from sevenfold.errors import Aborted, InputError
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.compact.request import CompactionRequest
 from sevenfold.layers.notes.layer import compact
+from sevenfold.memory.memory import Memory
 from sevenfold.ports import Call
 from sevenfold.providers.models import ListingClient
 from sevenfold.providers.registry import client_for, client_of, error_of, provider_for
 from sevenfold.record.log import title_of
 from sevenfold.session import factory as opened
 from sevenfold.session import replies
-from sevenfold.session.close import finish
 from sevenfold.session.factory import Options
 from sevenfold.session.options import checked
-from sevenfold.session.request import Request
 from sevenfold.session.results import (
     Completion,
     Explanation,
+    Request,
     ToolCall,
     Wishes,
     completed,
@@ -70,6 +71,7 @@ class Session:
         ids         who names records; random names, unless a run is to be repeatable to the byte
         source      on whose behalf requests are made: main, or sdk for a program's own
         hooks       `Hooks`, or `AsyncHooks` for an `AsyncSession`
+        memory      True: remember lasting facts across sessions, and recall them
         layers      what keeps it within the window, cheapest first; `sevenfold.layers.ladder.STANDARD` unless given
     """
 
@@ -243,6 +245,11 @@ class Session:
         """Call ``listener`` with every event from now on; it may veto what is proposed."""
         self.conversation.events.listen(listener)
 
+    @property
+    def memory(self) -> Memory | None:
+        """What outlives the session; None if it was opened without."""
+        return self.conversation.services.memory
+
     def recall(
         self, query: str, *, kind: str | None = None, most: int = 10, by: str | None = None
     ) -> list[Hit]:
@@ -303,8 +310,13 @@ class Session:
 
     def close(self) -> None:
         """Write everything out and let others open the session."""
-        own = [self._client.close] if self._client is not None and self._given is None else []
-        finish(self._threads.close, self._store.recall.close, self.conversation.close, *own)
+        # The last one first, and each whatever becomes of the others: a lock that stays would shut everybody out.
+        with ExitStack() as parts:
+            if self._client is not None and self._given is None:
+                parts.callback(self._client.close)
+            parts.callback(self.conversation.close)
+            parts.callback(self._store.recall.close)
+            parts.callback(self._threads.close)
 
     def _asker(self) -> Client:
         if self._client is None:

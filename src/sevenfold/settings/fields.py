@@ -132,8 +132,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         bool,
         layer("The notes serve as the summary when one is due.", "compaction", "notes"),
     ] = True
-    extraction: Annotated[
-        bool, layer("Nothing yet. Lasting facts will become memory files.", stage="planned")
+    extraction: Annotated[bool, layer("Lasting facts the user states become memory files.")] = True
+    memory_recall: Annotated[
+        bool, layer("Entries of memory that fit what the user says are put behind it.")
     ] = True
     dream: Annotated[
         bool, layer("Nothing yet. Memory files will be consolidated across sessions.", stage="planned")

@@ -5,6 +5,7 @@
         chat-history.jsonl              what was typed in the chat
         telemetry.jsonl                 events, if that is switched on, and the generation before
         models.json                     the model lists of servers, as of their last answer
+        memory/                         what the user wants known in every project
         projects/<project>/             one folder for each folder a session worked in
             <session>.jsonl             a transcript, with its lock and its index
             tool-results/<session>/     results that were too big for the context
@@ -34,6 +35,7 @@ _RESULTS = "tool-results"
 _NOTES = "session-memory"
 _AGENTS = "agents"
 _BRANCHES = "branches"
+_MEMORY = "memory"
 _TRANSCRIPT = ".jsonl"
 _LOCK = ".lock"
 INDEX = ".recall.sqlite"
@@ -128,6 +130,11 @@ class Project(Struct, frozen=True):
         """The files of a session, by its id."""
         return SessionFiles(self.folder, safe_name(session))
 
+    @property
+    def memory(self) -> Path:
+        """The folder of what outlives its sessions."""
+        return self.folder / _MEMORY
+
     def transcript(self, session: str) -> Path:
         """Where a session's transcript is."""
         return self.session(session).transcript
@@ -185,6 +192,11 @@ class Home(Struct, frozen=True):
     def projects(self) -> list[Project]:
         """Those that have data, in order of their names."""
         return [Project(path) for path in _entries(self.root / "projects") if path.is_dir()]
+
+    @property
+    def memory(self) -> Path:
+        """The folder of what the user wants known in every project."""
+        return self.root / _MEMORY
 
     @property
     def journal(self) -> Path:

@@ -20,6 +20,7 @@ from sevenfold.errors import (
 )
 from sevenfold.ports import SessionInfo
 from sevenfold.stores.files import missing_result, result_name, result_names
+from sevenfold.stores.folder import MemoryFolder
 from sevenfold.stores.log import BranchLog, LineLog, positions
 
 
@@ -153,6 +154,7 @@ class MemoryStore:
         self._branches: dict[tuple[str, str], tuple[int, _Session]] = {}
         self._locks: dict[str, Lock] = {}
         self._changed = Condition()
+        self._memory = MemoryFolder()
 
     def open(self, session: str, *, wait: float = 0.0, take: bool = False) -> LineLog:
         """The session's log for writing; see `sevenfold.ports.Store`."""
@@ -191,6 +193,10 @@ class MemoryStore:
     def agent_state(self, session: str) -> MemoryText:
         """The state of the session's agent."""
         return self._kept(session).agent
+
+    def memory(self) -> MemoryFolder:
+        """What outlives the sessions."""
+        return self._memory
 
     @contextmanager
     def lock(self, name: str, *, wait: float = 0.0) -> Iterator[None]:

@@ -18,10 +18,10 @@ from concurrent.futures import Future, wait
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from sevenfold.agent.hooks.answers import CommandResult, HookAnswer, combine, read_answer, unread_answer
 from sevenfold.agent.hooks.settings import Hook, HookCommand, HookSettings, Matcher
+from sevenfold.agent.interrupt import in_own_thread
 from sevenfold.agent.processes import TIMED_OUT, ChildProcess
 from sevenfold.conversation.hooks import EVENTS, HookFailure, HookInput, HookOutcome, encoded
 from sevenfold.errors import Aborted, SettingError
@@ -158,7 +158,7 @@ class _Registry:
             problem = f"what happened cannot be written as JSON ({error})"
         for place, hook in enumerate(hooks):
             if not isinstance(hook.does, HookCommand):
-                firing.functions.append((place, _Function(hook.label, hook.does)))
+                firing.functions.append((place, hook))
             elif problem:
                 firing.answers[place] = unread_answer(type(event), hook.label, problem)
             elif hook.does.background:
@@ -179,17 +179,15 @@ class _Registry:
             program, *rest = map(self._with_project, (program, *args))
             args = tuple(rest)
         seconds = event.rule.seconds if command.seconds is None else command.seconds
-        return _in_thread(
-            lambda: self._run(
-                program,
-                args,
-                stdin=given,
-                cwd=event.cwd,
-                environ=self._environ,
-                seconds=seconds,
-                stopped=stopped,
-            )
-        )
+        given_to = {"stdin": given, "cwd": event.cwd, "environ": self._environ}
+
+        def run() -> CommandResult:
+            try:
+                return self._run(program, args, **given_to, seconds=seconds, stopped=stopped)
+            except Exception as error:  # noqa: BLE001 (a failing hook never breaks the turn)
+                return CommandResult(None, problem=f"it could not be run ({error})")
+
+        return in_own_thread(run, "hook")
 
     def _with_project(self, word: str) -> str:
         for name in PROJECT_VARIABLES:
@@ -230,9 +228,9 @@ class Hooks(_Registry):
         """Run the hooks of this event; once ``stopped()``, ends all commands and raises `Aborted`."""
         firing = self._start(event, stopped)
         try:
-            for place, function in firing.functions:
+            for place, hook in firing.functions:
                 if not stopped():
-                    firing.answers[place] = _call(function, event)
+                    firing.answers[place] = _call(hook, event)
             wait(firing.futures)
         except BaseException:
             firing.stop.set()
@@ -254,9 +252,7 @@ class AsyncHooks(_Registry):
         """Run the hooks of this event; cancelling it ends them."""
         firing = self._start(event, _never)
         try:
-            answers = await asyncio.gather(
-                *(_call_async(function, event) for _, function in firing.functions)
-            )
+            answers = await asyncio.gather(*(_call_async(hook, event) for _, hook in firing.functions))
             await firing.ended()
         except BaseException:
             firing.stop.set()
@@ -266,18 +262,13 @@ class AsyncHooks(_Registry):
         return self._outcome(firing)
 
 
-class _Function(Struct, frozen=True):
-    label: str
-    call: Callable[..., Any]
-
-
 class _Firing:
     """The hooks of one event while they run, and their answers so far by place."""
 
     def __init__(self, event: type[HookInput]) -> None:
         self.event = event
         self.stop = threading.Event()
-        self.functions: list[tuple[int, _Function]] = []
+        self.functions: list[tuple[int, Hook]] = []
         self.commands: list[tuple[int, Hook, Future[CommandResult]]] = []
         self.answers: dict[int, HookAnswer] = {}
 
@@ -291,25 +282,25 @@ class _Firing:
             await asyncio.wait([asyncio.wrap_future(future) for future in self.futures])
 
 
-def _call(function: _Function, event: HookInput) -> HookAnswer:
+def _call(hook: Hook, event: HookInput) -> HookAnswer:
     """Call a plain function."""
     try:
-        returned = function.call(event)
+        returned = _returned(hook, event)
         if inspect.iscoroutine(returned):
             returned.close()
             raise TypeError("it returned a coroutine, and this session does not await")
         result = _as_result(returned)
     except Exception as error:  # noqa: BLE001 (a failing hook never breaks the turn)
         result = _as_failure(error)
-    return read_answer(type(event), function.label, result)
+    return read_answer(type(event), hook.label, result)
 
 
-async def _call_async(function: _Function, event: HookInput) -> HookAnswer:
+async def _call_async(hook: Hook, event: HookInput) -> HookAnswer:
     """Call a function, plain or coroutine; a coroutine gets the time limit of its event."""
     limit = asyncio.timeout(event.rule.seconds)
     try:
         async with limit:
-            returned = function.call(event)
+            returned = _returned(hook, event)
             result = _as_result(await returned if inspect.isawaitable(returned) else returned)
     except Exception as error:  # noqa: BLE001 (a failing hook never breaks the turn)
         result = _as_failure(error)
@@ -317,7 +308,12 @@ async def _call_async(function: _Function, event: HookInput) -> HookAnswer:
             result = CommandResult(
                 None, problem=f"it took longer than {event.rule.seconds:g} s and was ended"
             )
-    return read_answer(type(event), function.label, result)
+    return read_answer(type(event), hook.label, result)
+
+
+def _returned(hook: Hook, event: HookInput) -> Any:
+    assert not isinstance(hook.does, HookCommand)
+    return hook.does(event)
 
 
 def _as_result(returned: object) -> CommandResult:
@@ -335,21 +331,3 @@ def _as_result(returned: object) -> CommandResult:
 
 def _as_failure(error: Exception) -> CommandResult:
     return CommandResult(None, problem=f"it raised {type(error).__name__}: {error}")
-
-
-def _in_thread(work: Callable[[], CommandResult]) -> Future[CommandResult]:
-    """Run work in a daemon thread, which does not keep the process from exiting."""
-    future: Future[CommandResult] = Future()
-    future.set_running_or_notify_cancel()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except Exception as error:  # noqa: BLE001 (the caller would wait for ever)
-            future.set_result(CommandResult(None, problem=f"it could not be run ({error})"))
-
-    try:
-        threading.Thread(target=run, name="hook", daemon=True).start()
-    except RuntimeError as error:
-        future.set_result(CommandResult(None, problem=f"it could not be run ({error})"))
-    return future

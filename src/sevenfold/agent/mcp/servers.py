@@ -208,8 +208,12 @@ class McpServers:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _restart(self, name: str) -> None:
-        self._tasks[name].cancel()
-        await asyncio.gather(self._tasks[name], return_exceptions=True)
+        task = self._tasks.pop(name, None)
+        if task is None:
+            # It has not even been started, which is about to happen.
+            return
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
         self._connections[name].reset()
         self._tasks[name] = asyncio.create_task(self._connections[name].run())
 

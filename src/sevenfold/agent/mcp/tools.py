@@ -64,27 +64,17 @@ Caller = Callable[[str, Mapping[str, Any], Callable[[str], None]], Future[Mappin
 """Begins a call: takes the tool's name at its server, its input, and where to report progress."""
 
 
-class McpTool:
+class McpTool(Struct, eq=False):
     """One tool of a server."""
 
+    name: str
+    own_name: str
+    """What the server calls it."""
+    description: str
+    schema: Mapping[str, Any]
+    concurrent: bool
+    call: Caller
     kind: Literal[""] = ""
-
-    def __init__(
-        self,
-        name: str,
-        own_name: str,
-        description: str,
-        schema: Mapping[str, Any],
-        *,
-        concurrent: bool,
-        call: Caller,
-    ) -> None:
-        self.name = name
-        self.description = description
-        self.schema = schema
-        self.concurrent = concurrent
-        self._own_name = own_name
-        self._call = call
 
     def permission_request(self, given: Input, context: Context) -> PermissionRequest:
         """A call, since only the server knows what it does."""
@@ -92,7 +82,7 @@ class McpTool:
 
     def run(self, given: Input, context: Context) -> ToolOutput:
         """Have the server do it; stops waiting when the call is to stop."""
-        coming = self._call(self._own_name, given, context.progress)
+        coming = self.call(self.own_name, given, context.progress)
         while not coming.done():
             wait([coming], _TICK)
             if context.abort.is_set() and not coming.done():
@@ -102,7 +92,7 @@ class McpTool:
 
     async def run_async(self, given: Input, context: Context) -> ToolOutput:
         """The same, awaited; cancelling it tells the server to stop."""
-        coming = asyncio.wrap_future(self._call(self._own_name, given, context.progress))
+        coming = asyncio.wrap_future(self.call(self.own_name, given, context.progress))
         try:
             return output_of(await coming)
         except asyncio.CancelledError:
@@ -164,14 +154,11 @@ def _tool(server: str, own: str, listed: Any, call: Caller) -> McpTool:
         raise InputError("it has no name")
     notes = listed.get("annotations")
     only_reads = isinstance(notes, Mapping) and notes.get("readOnlyHint") is True
-    return McpTool(
-        tool_name(server, own),
-        own,
+    description, schema = (
         _description(server, listed.get("description")),
         input_schema(listed.get("inputSchema")),
-        concurrent=only_reads,
-        call=call,
     )
+    return McpTool(tool_name(server, own), own, description, schema, only_reads, call)
 
 
 def _description(server: str, words: Any) -> str:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import IO, TYPE_CHECKING, Any
 
+from sevenfold.agent.interrupt import in_own_thread
 from sevenfold.agent.mcp.config import Server
 from sevenfold.agent.processes import LivenessPipe, ProcessMark, end
 from sevenfold.errors import Refused
@@ -144,7 +144,7 @@ class _Child:
         for transport in self._writing:
             if not transport.is_closing():
                 transport.abort()
-        await _in_thread(self._end)
+        await asyncio.wrap_future(in_own_thread(self._end))
         for reading in self._reading:
             reading.close()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
@@ -209,21 +209,6 @@ async def _finish(work: Coroutine[Any, Any, None]) -> None:
     task.result()
     if cancelled is not None:
         raise cancelled
-
-
-async def _in_thread(work: Callable[[], None]) -> None:
-    """Wait for something that blocks, in a thread that may be started even while the interpreter shuts down."""
-    loop = asyncio.get_running_loop()
-    done = loop.create_future()
-
-    def run() -> None:
-        try:
-            work()
-        finally:
-            loop.call_soon_threadsafe(done.set_result, None)
-
-    threading.Thread(target=run, daemon=True, name="sevenfold-mcp-end").start()
-    await done
 
 
 # -- HTTP ------------------------------------------------------------------------------------------

@@ -36,83 +36,14 @@ from sevenfold.agent.permissions.shell import (
     SimpleCommand,
     hidden_part,
     is_read_only,
-    names,
     parse,
     possible_commands,
-    shows_files,
+    tables,
 )
 from sevenfold.errors import InputError
 
 Mode = Literal["ask", "accept_edits", "plan", "autonomous"]
 _CHANGE_FOLDER = frozenset({"cd", "pushd", "popd"})
-_GUARDED = (
-    # agents: their settings, and the instructions they follow
-    names(
-        ".sevenfold .claude .agents .codex .cursor .gemini .windsurf .roo .opencode .kilocode .continue .kiro"
-    )
-    | names(
-        ".amazonq .junie .trae .augment .aider.conf.yml .mcp.json opencode.json agents.md agents.override.md"
-    )
-    | names(
-        "claude.md claude.local.md gemini.md .cursorrules .windsurfrules .clinerules .roorules .roomodes"
-    )
-    | names(".github/copilot-instructions.md .github/instructions .github/prompts .github/agents")
-    # version control, and what it sets off
-    | names(".git .gitconfig .gitmodules .config/git .githooks .hg .hgrc .svn .jj .husky .overcommit.yml")
-    | names(
-        ".pre-commit-config.yaml .pre-commit-config.yml lefthook.yml lefthook.yaml lefthook.toml lefthook.json"
-    )
-    | names(
-        ".lefthook .lefthook.yml .lefthook.yaml lefthook-local.yml lefthook-local.yaml .lefthook-local.yml"
-    )
-    # where others build and deploy
-    | names(".github/workflows .github/actions .gitlab-ci.yml .circleci .devcontainer .devcontainer.json")
-    | names(
-        ".forgejo .gitea .buildkite .travis.yml jenkinsfile azure-pipelines.yml azure-pipelines.yaml .teamcity"
-    )
-    | names("bitbucket-pipelines.yml .drone.yml .woodpecker .woodpecker.yml .woodpecker.yaml appveyor.yml")
-    | names(".appveyor.yml .semaphore .builds .build.yml cloudbuild.yaml .cirrus.yml")
-    # shells and sessions
-    | names(
-        ".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .bash_completion .profile .inputrc .envrc"
-    )
-    | names(
-        ".zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .cshrc .tcshrc .login .config/fish .config/direnv"
-    )
-    | names(
-        ".xinitrc .xprofile .xsession .xsessionrc .config/autostart .config/systemd .config/environment.d"
-    )
-    | names(".pam_environment library/launchagents crontab .crontab cron.d .local/bin .tmux.conf .screenrc")
-    | names(
-        ".mise .mise.toml .mise.local.toml mise.toml mise.local.toml .config/mise .tool-versions .curlrc .wgetrc"
-    )
-    # editors and debuggers
-    | names(
-        ".vscode .idea .run .fleet .zed .helix .vim .vimrc .gvimrc .nvim .nvimrc .nvim.lua .exrc .config/nvim"
-    )
-    | names(
-        ".lvimrc .kakrc .emacs .emacs.d .dir-locals.el .dir-locals-2.el .gdbinit .lldbinit .pdbrc .pdbrc.py"
-    )
-    # languages: what they load before any program
-    | names(
-        ".rprofile .renviron .irbrc .pryrc .psqlrc .sqliterc .ipython .jupyter sitecustomize.py usercustomize.py"
-    )
-    | names(
-        ".venv/bin .venv/lib .venv/lib64 .venv/scripts .venv/pyvenv.cfg venv/bin venv/lib venv/lib64 venv/scripts"
-    )
-    # package managers
-    | names(
-        ".npmrc .pnpmfile.cjs .pnpmfile.mjs .yarnrc .yarnrc.yml .yarn/releases .yarn/plugins node_modules/.bin"
-    )
-    | names(
-        ".pypirc pip.conf .config/pip .cargo rust-toolchain rust-toolchain.toml .bundle .gemrc .m2 .mvn"
-    )
-    | names("gradle/wrapper .gradle .bazelrc bunfig.toml .terraformrc .terraform.d")
-    # keys and passwords
-    | names(".ssh .gnupg .netrc _netrc .git-credentials .aws .azure .kube .docker .config/gcloud")
-)
-"""Names of files that decide what runs later, and as whom: a tool that may write them needs no permission any more.
-They are guarded in any folder and in any case."""
 _GUARDED_ENDINGS = (".code-workspace", ".sublime-project", ".pth")
 _HEAD = "head"
 """Without a file of this name git takes no folder for a repository, whose settings may run anything."""
@@ -162,6 +93,17 @@ class Permissions(Struct, frozen=True, kw_only=True):
         """Whether a search may show this file; the user is never asked about single files of a search."""
         request = PermissionRequest("Read", "read", path)
         return not self._touching((*self.rules.deny, *self.rules.ask), request, None)
+
+    def may_follow(self, permitted: str, address: str) -> bool:
+        """Whether a redirection from a permitted address may be followed without asking.
+
+        If the first was permitted by the user and not by a rule, so is the next, unless a rule is against it.
+        """
+        first, following = (
+            self.decide(PermissionRequest("WebFetch", "fetch", one)) for one in (permitted, address)
+        )
+        consented = following.verdict == first.verdict == "ask" and not following.rule
+        return following.verdict == "allow" or consented
 
     def allowing(self, *lines: str) -> Permissions:
         """The same with further rules that allow, as when the user says "always"."""
@@ -218,7 +160,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
             return False
         if request.outside or request.unseen:
             return False
-        if shows_files(words) and self._has_rules(PermissionRequest("Read", "read")):
+        if words[0] in tables().show_files and self._has_rules(PermissionRequest("Read", "read")):
             # One that goes through folders may come upon a file that must not be read.
             return False
         return is_read_only(words)
@@ -317,7 +259,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
                 return folder
         beneath = [part.casefold() for part in file.parts[len(PurePosixPath(around).parts) :]]
         candidates = (*beneath, *map("/".join, pairwise(beneath)))
-        found = next((name for name in candidates if name in _GUARDED), "").partition("/")[0]
+        found = next((name for name in candidates if name in tables().guarded), "").partition("/")[0]
         name = file.name.casefold()
         if found or name == _HEAD or path in request.in_repository:
             return found or name

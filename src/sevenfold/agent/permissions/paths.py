@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from sevenfold.agent.permissions.shell import ShellLine, names, parse, unquoted
+from sevenfold.agent.permissions.shell import ShellLine, names, parse, tables, unquoted
 
 _EXPANSION = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 _SEPARATOR = re.compile(r"[=:,@{}]")
@@ -26,8 +26,6 @@ _TARGET = re.compile(r">[>|&]?\s*([^\s;&|<>()`]+)")
 _ENTERS = names("cd pushd")
 _MOVES = _ENTERS | names("popd builtin command eval")
 """Commands that may change the folder for those after them."""
-_WRITE_FILES = names("cp dd install ln mv rsync tee touch truncate")
-"""Commands whose words are the files they write or move away."""
 _MOST_FOLDERS = 8
 _MOST_PIECES = 32
 _MOST_NAMES = 10_000
@@ -145,7 +143,7 @@ def _targets(line: ShellLine, command: str) -> Iterator[str]:
         yield from map(unquoted, _TARGET.findall(command))
     for simple in line.commands:
         yield from simple.writes
-        if simple.words and simple.words[0] in _WRITE_FILES:
+        if simple.words and simple.words[0] in tables().write_files:
             yield from simple.words[1:]
 
 

@@ -31,9 +31,9 @@ from sevenfold.agent.permissions.shell import (
     SimpleCommand,
     is_interpreter,
     is_read_only,
-    names,
     obeys_input,
     parse,
+    tables,
 )
 from sevenfold.agent.tools.globs import Glob
 from sevenfold.errors import InputError
@@ -46,29 +46,6 @@ _RULE = re.compile(r"([A-Za-z*][\w*.-]*)(?:\((.+)\))?", re.DOTALL)
 _OTHER_NAMES = {"Bash": "Shell"}
 _FAMILIES = {"read": "Read", "write": "Edit"}
 _MCP_TOOL = "mcp__"
-_DANGEROUS = {
-    "cargo": names("--config"),
-    "git": names(
-        "--contents --exec --ext-diff --no-index --open-files-in-pager --output --receive-pack --upload-pack"
-    ),
-    "npm": names(
-        "--browser --editor --git --globalconfig --node-options --prefix --script-shell --shell --userconfig --viewer"
-    ),
-    "pip": names("--log --log-file --local-log --python"),
-    "ruff": names("-o --output-file"),
-}
-"""Options with which a harmless subcommand runs anything, or reads and writes files anywhere."""
-_HARMLESS = {
-    "cargo": names("build check clippy doc fmt test tree"),
-    "docker": names("images logs ps"),
-    "git": names(
-        "add blame branch commit describe diff log ls-files rev-parse show stash status switch tag"
-    ),
-    "npm": names("ls outdated test view"),
-    "pip": names("check freeze list show"),
-    "ruff": names("check format"),
-}
-"""Subcommands that stay what they are whatever follows. Any other command may become anything with other words."""
 _DEEP = 4
 """Folders nearer to the root than this hold too much: home folders, and the system's own."""
 _SPECIAL = re.compile(r"[*?\[\]{}]")
@@ -307,7 +284,9 @@ def _for_command(command: SimpleCommand, outside: tuple[str, ...]) -> str:
     program, *others = command.words
     if command.literal and not command.reads:
         rule = PermissionRule("Shell", " ".join((program, *others[:1])) + ":*")
-        if set(others[:1]) & _HARMLESS.get(program, frozenset()) and rule.allows_command(command, outside):
+        if set(others[:1]) & tables().harmless.get(program, frozenset()) and rule.allows_command(
+            command, outside
+        ):
             return str(rule)
     return "" if "*" in command.text else f"Shell({command.text})"
 
@@ -341,7 +320,7 @@ def _same(command: SimpleCommand, pattern: str) -> bool:
 
 def _has_dangerous_option(program: str, words: Iterable[str]) -> bool:
     """Whether there are options a rule about a subcommand cannot have meant, or abbreviations of such options."""
-    options = _DANGEROUS.get(program, frozenset())
+    options = tables().dangerous.get(program, frozenset())
     letters = {option[1] for option in options if option[1] != "-"}
     for word in words:
         given = word.partition("=")[0]

@@ -9,11 +9,14 @@ does not know make a line not plain: then no rule about its beginning says anyth
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from functools import cache, lru_cache
+from importlib import resources
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
 if TYPE_CHECKING:
@@ -259,34 +262,65 @@ def _is_file_pattern(shape: str) -> bool:
     return fixed and shape[0] not in "*?[-" and not name.startswith(".")
 
 
+# -- what is known of commands -------------------------------------------------------------------
+
+
+class _Options(Struct, frozen=True):
+    """The options with which a command is known to do no harm."""
+
+    flags: str = ""
+    valued: str = ""
+    long: str = ""
+    anything: bool = False
+
+    def include(self, word: str) -> bool:
+        """Whether all of this word is known to be harmless."""
+        if self.anything or not word.startswith("-"):
+            return True
+        if word.startswith("--"):
+            return word == "--" or word[2:].partition("=")[0] in names(self.long)
+        for letter in word[1:]:
+            if letter in self.valued:
+                return True
+            if letter not in self.flags:
+                return False
+        return True
+
+
+class CommandTables:
+    """The tables of ``commands.toml``, which says what each is."""
+
+    def __init__(self) -> None:
+        data = tomllib.loads(resources.files(__package__).joinpath("commands.toml").read_text("utf-8"))
+        self.shells = names(data["shells"])
+        self.launchers = self.shells | names(data["launchers"])
+        self.carriers = self.launchers | names(data["carriers"])
+        self.interpreters = self.shells | names(data["interpreters"])
+        self.obey_input = self.interpreters | names(data["obey_input"])
+        self.show_files = names(data["show_files"])
+        self.write_files = names(data["write_files"])
+        self.harmless = {program: names(words) for program, words in data["harmless"].items()}
+        self.dangerous = {program: names(words) for program, words in data["dangerous"].items()}
+        self.guarded = names(" ".join(data["guarded"].values()))
+        self.read_only = msgspec.convert(data["read_only"], dict[str, _Options])
+
+
+@cache
+def tables() -> CommandTables:
+    """What is known of commands and files."""
+    return CommandTables()
+
+
+def is_read_only(words: tuple[str, ...]) -> bool:
+    """Whether a command changes nothing, and opens nothing but what its words name."""
+    known = tables().read_only.get(words[0])
+    # Words behind "--" are checked too: it may be the value of the option before it.
+    return known is not None and all(map(known.include, words[1:]))
+
+
 # -- commands behind commands --------------------------------------------------------------------
 
-_SHELLS = names("sh bash zsh dash ash ksh mksh rbash fish csh tcsh")
 _SOURCES = names("source .")
-_LAUNCHERS = (
-    _SHELLS
-    | _SOURCES
-    | names(
-        "sudo doas su runuser pkexec env command builtin exec eval trap nohup nice ionice chrt taskset prlimit time "
-        "timeout setsid setpriv stdbuf unbuffer watch xargs parallel find fd entr flock script chroot unshare nsenter "
-        "systemd-run strace ltrace gdb valgrind perf busybox toybox ssh at batch uv uvx poetry pipenv pdm hatch conda "
-        "npx npm pnpm yarn bun bunx"
-    )
-)
-"""Programs that run what their words say."""
-_INTERPRETERS = (
-    _SHELLS
-    | _SOURCES
-    | names(
-        "python pythonw pypy ipython perl ruby irb node nodejs deno bun php lua luajit r rscript julia guile racket "
-        "clojure groovy scala swift ghci ocaml erl iex elixir tclsh wish expect osascript pwsh powershell ed ex m4 "
-        "bc dc gnuplot octave psql mysql mariadb sqlite redis-cli mongosh xargs parallel at batch ssh nc socat telnet"
-    )
-)
-"""Programs that do what their input says if their words say nothing; without the versions in their names."""
-_OBEY_INPUT = _INTERPRETERS | names("awk gawk mawk sed make patch git crontab tar cpio vi vim emacs")
-"""Those that may do what their input says whatever their words."""
-_CARRIERS = _LAUNCHERS | names("docker podman kubectl")
 _DEEPEST = 4
 """How many levels of lines within lines are followed."""
 _SETS_VARIABLE = re.compile(r"\w+=")
@@ -311,7 +345,9 @@ def possible_commands(line: ShellLine, depth: int = 0) -> Iterator[CommandText]:
     for command in reversed(line.commands):
         piped = feeds and to_a_shell
         launches = _launches(command.words)
-        to_a_shell = piped or (launches and any(_program(word) in _SHELLS for word in command.words))
+        to_a_shell = piped or (
+            launches and any(_program(word) in tables().shells for word in command.words)
+        )
         feeds, anywhere = command.fed, piped or launches
         if command.words:
             yield CommandText(" ".join(command.words), tuple(_starts(command.words, anywhere)))
@@ -334,7 +370,9 @@ def _hidden_in(command: SimpleCommand) -> str:
         set("$*?[{~") & set(words[0]) or (launches and any(word.startswith("$") for word in words))
     ):
         return "a variable or pattern in the place of a command"
-    shell = max((place for place, word in enumerate(words) if _program(word) in _SHELLS), default=-1)
+    shell = max(
+        (place for place, word in enumerate(words) if _program(word) in tables().shells), default=-1
+    )
     shell = 0 if words[0] in _SOURCES else shell
     if launches and shell >= 0 and _reads_its_input(words[shell + 1 :]):
         return f"what {_program(words[shell])} reads from elsewhere"
@@ -344,27 +382,27 @@ def _hidden_in(command: SimpleCommand) -> str:
 def obeys_input(command: SimpleCommand) -> bool:
     """Whether a command may do what is piped into it."""
     words = command.words
-    return command.fed and any(_name(words[place]) in _OBEY_INPUT for place in _programs(words))
+    return command.fed and any(_is(words[place], tables().obey_input) for place in _programs(words))
 
 
 def is_interpreter(command: SimpleCommand) -> bool:
     """Whether a command says nothing but which interpreter is to read its input, as ``sudo sh`` and ``python3 -``."""
     words = command.words
-    places = [place for place in _programs(words) if _name(words[place]) in _INTERPRETERS]
+    places = [place for place in _programs(words) if _is(words[place], tables().interpreters)]
     return bool(places) and _reads_its_input(words[places[-1] + 1 :])
 
 
 def _programs(words: tuple[str, ...]) -> range:
     """The places of the words that may name what a command runs."""
     head = _head(words)
-    carried = head < len(words) and _program(words[head]) in _CARRIERS
+    carried = head < len(words) and _program(words[head]) in tables().carriers
     return range(head, len(words) if carried else min(head + 1, len(words)))
 
 
-def _name(word: str) -> str:
-    """The name of a program without its folder and version."""
+def _is(word: str, programs: frozenset[str]) -> bool:
+    """Whether a word names one of these programs, in any folder and any version."""
     program = _program(word).lower()
-    return program.rstrip("0123456789.-") or program
+    return program in programs or program.rstrip("0123456789.-") in programs
 
 
 def _reads_its_input(given: tuple[str, ...]) -> bool:
@@ -393,96 +431,8 @@ def _head(words: tuple[str, ...]) -> int:
 
 
 def _launches(words: tuple[str, ...]) -> bool:
-    return any(_program(word) in _LAUNCHERS for word in words[_head(words) :][:1])
+    return any(_program(word) in tables().launchers for word in words[_head(words) :][:1])
 
 
 def _program(word: str) -> str:
     return word.rpartition("/")[2]
-
-
-# -- commands that only look ---------------------------------------------------------------------
-
-_DIGITS = "0123456789"
-
-
-class _Options(Struct, frozen=True):
-    """The options with which a command is known to do no harm."""
-
-    flags: str = ""
-    valued: str = ""
-    """Letters that take the rest of the word, or the next one, as their value."""
-    long: frozenset[str] = frozenset()
-    anything: bool = False
-    """The command opens no file, whatever its words."""
-
-    def include(self, word: str) -> bool:
-        """Whether all of this word is known to be harmless."""
-        if self.anything or not word.startswith("-"):
-            return True
-        if word.startswith("--"):
-            return word == "--" or word[2:].partition("=")[0] in self.long
-        for letter in word[1:]:
-            if letter in self.valued:
-                return True
-            if letter not in self.flags:
-                return False
-        return True
-
-
-# An option that is not listed might write a file, run a program, take further paths from a file, or follow links that
-# lead elsewhere; so a command counts only with options listed in full. None of them takes a path, and each means the
-# same, or as little, wherever these programs come from.
-_ANYTHING = _Options(anything=True)
-_READ_ONLY = {
-    "basename": _ANYTHING,
-    "cat": _Options("AbeEnstTuv", long=names("number number-nonblank show-all show-ends squeeze-blank")),
-    "cd": _Options("LP"),
-    "cmp": _Options("bls", "in", names("bytes print-bytes quiet silent verbose")),
-    "cut": _Options("nsz", "bcdf", names("bytes characters complement delimiter fields only-delimited")),
-    "df": _Options("ahHiklmPT", long=names("all human-readable inodes local portability print-type si")),
-    "dirname": _ANYTHING,
-    "du": _Options(
-        "abchkmsx", "d", names("all apparent-size bytes human-readable max-depth summarize total")
-    ),
-    "echo": _ANYTHING,
-    "false": _ANYTHING,
-    "grep": _Options(
-        "EFGPabchHilLnoqrsTUvwxyz" + _DIGITS,
-        "ABCem",
-        names(
-            "after-context before-context byte-offset color colour context count exclude exclude-dir extended-regexp "
-            "files-with-matches files-without-match fixed-strings ignore-case include invert-match line-number "
-            "line-regexp max-count no-filename no-messages null only-matching perl-regexp quiet recursive regexp "
-            "silent text with-filename word-regexp"
-        ),
-    ),
-    "head": _Options("qvz" + _DIGITS, "cn", names("bytes lines quiet silent verbose")),
-    "ls": _Options(
-        "1aAbBcCdfFgGhiklmnNopqQrRsStuUvxXZ",
-        long=names(
-            "all almost-all author classify color directory full-time group-directories-first human-readable inode "
-            "no-group numeric-uid-gid recursive reverse size sort time time-style"
-        ),
-    ),
-    "nl": _Options("p", "bdfhilnsvw"),
-    "pwd": _ANYTHING,
-    "stat": _Options("flnqrstx", "c", names("file-system format printf terse")),
-    "tail": _Options("fFqrvz" + _DIGITS, "cn", names("bytes follow lines quiet retry silent verbose")),
-    "true": _ANYTHING,
-    "uname": _Options("aimnoprsv"),
-    "wc": _Options("cLlmw", long=names("bytes chars lines max-line-length words")),
-    "whoami": _ANYTHING,
-}
-_SHOW_FILES = names("cat cmp cut grep head nl tail wc")
-
-
-def is_read_only(words: tuple[str, ...]) -> bool:
-    """Whether a command changes nothing, and opens nothing but what its words name."""
-    known = _READ_ONLY.get(words[0])
-    # Words behind "--" are checked too: it may be the value of the option before it.
-    return known is not None and all(map(known.include, words[1:]))
-
-
-def shows_files(words: tuple[str, ...]) -> bool:
-    """Whether it is a command that shows the content of files."""
-    return words[0] in _SHOW_FILES

@@ -166,6 +166,8 @@ class Context(Struct, frozen=True, kw_only=True):
     """How many characters a result should have at most; small windows leave less."""
     may_read: Callable[[str], bool] = lambda path: True
     """Whether a search may show a file, by its resolved path."""
+    may_follow: Callable[[str, str], bool] = lambda permitted, address: True
+    """Whether a redirection from a permitted address may be followed without asking."""
     ask: AskUser | None = None
     recall: RecallService | None = None
     todos: TodoList | None = None

@@ -14,13 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import functools
 import inspect
 import json
 import math
 import re
 import textwrap
-import threading
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -31,6 +29,7 @@ from collections.abc import (
     Mapping,
     Set,
 )
+from functools import partial
 from inspect import Parameter
 from numbers import Number
 from os import PathLike, fspath
@@ -41,6 +40,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Meta, Struct
 
+from sevenfold.agent.interrupt import LeftBehind, await_interruptibly, in_own_thread
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import ToolOutput, failed
@@ -58,7 +58,6 @@ _LISTED = re.compile(r"^\s+\**(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
 _FIELD = re.compile(r"^\s*:param\s+(?:[^:]*\s)?(\w+):\s*(.*)$")
 _BYTES = (bytes, bytearray, memoryview)
 _STOPPED = "[stopped here]"
-_TICK = 0.05
 
 
 class FunctionOptions(Struct, frozen=True):
@@ -125,7 +124,7 @@ class FunctionTool:
         """Call it, and take what it yields as it comes."""
         came = self._called(given, context)
         if inspect.isawaitable(came) or isinstance(came, AsyncIterator):
-            return _await_in_thread(came, context, self.name)
+            return _await_in_thread(came, context)
         return _drained(came, context) if isinstance(came, Iterator) else _shown(came)
 
     def _called(self, given: Input, context: Context) -> Any:
@@ -159,39 +158,13 @@ async def _awaited(came: Any, context: Context) -> ToolOutput:
     return ToolOutput(_lines(pieces))
 
 
-def _await_in_thread(came: Any, context: Context, tool: str) -> ToolOutput:
-    """The same in a thread of its own, since a loop may be running in this one."""
-    done: list[ToolOutput | BaseException] = []
-
-    def work() -> None:
-        done.append(asyncio.run(_unless_stopped(came, context)))
-
-    thread = threading.Thread(target=work, name=f"tool {tool}", daemon=True)
-    thread.start()
-    thread.join()
-    if isinstance(done[0], BaseException):
-        raise done[0]
-    return done[0]
-
-
-async def _unless_stopped(came: Any, context: Context) -> ToolOutput | BaseException:
-    """The result, or the error it raised; an error result if it was cancelled because the call is to stop."""
-
-    async def work() -> ToolOutput | BaseException:
-        try:
-            return await _awaited(came, context)
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:  # noqa: BLE001 (raised again in the thread that waits)
-            return error
-
-    task = asyncio.ensure_future(work())
-    while not task.done():
-        await asyncio.wait((task,), timeout=_TICK)
-        if context.abort.is_set():
-            task.cancel()
-            await asyncio.wait((task,))
-    return failed(_STOPPED) if task.cancelled() else task.result()
+def _await_in_thread(came: Any, context: Context) -> ToolOutput:
+    """The same in a thread of its own, since a loop may be running in this one; stops when the call is to stop."""
+    waiting = await_interruptibly(_awaited(came, context), context.abort.is_set, 0.0)
+    try:
+        return in_own_thread(partial(asyncio.run, waiting)).result()
+    except LeftBehind:
+        return failed(_STOPPED)
 
 
 def _drained(came: Iterator[Any], context: Context) -> ToolOutput:
@@ -218,7 +191,7 @@ def _lines(pieces: Iterable[str]) -> str:
 
 def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function behind a partial application."""
-    while isinstance(function, functools.partial):
+    while isinstance(function, partial):
         function = function.func
     return function
 

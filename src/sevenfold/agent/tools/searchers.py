@@ -19,6 +19,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,13 +74,15 @@ class Ripgrep:
         options = ["--json", "--sort=path", f"--max-filesize={LARGEST_FILE}", f"--context={query.context}"]
         options += ["--ignore-case"] if query.ignore_case else []
         options += ["--multiline", "--multiline-dotall"] if query.multiline else []
-        options += [f"--glob={query.glob}"] if query.glob else []
+        wanted = _wanted(query)
         decoder = msgspec.json.Decoder(_Event)
         arguments = [*_COMMON, *options, f"--regexp={query.pattern}", "--", query.root]
         for raw in _printed([self._program, *arguments], b"\n", stopped, nothing_found=_NOTHING_FOUND):
             event = decoder.decode(raw)
             if event.type in ("match", "context") and event.data.path and event.data.lines:
                 path, number = os.fsdecode(event.data.path.raw()), event.data.line_number or 0
+                if not wanted(path):
+                    continue
                 text = event.data.lines.raw().decode(errors="replace")
                 for beyond, line in enumerate(text.removesuffix("\n").split("\n")):
                     yield FoundLine(path, number + beyond, line.removesuffix("\r"), event.type == "match")
@@ -88,6 +91,14 @@ class Ripgrep:
         """All files below a folder that are not ignored."""
         arguments = [self._program, *_COMMON, "--files", "--null", "--", root]
         yield from map(os.fsdecode, _printed(arguments, b"\0", stopped, nothing_found=_NOTHING_FOUND))
+
+
+def _wanted(query: SearchQuery) -> Callable[[str], bool]:
+    """Whether a query is about a file; ripgrep's own globs would bring back files that are ignored."""
+    glob, root = Glob(query.glob or "**"), query.root
+    return cache(
+        lambda path: glob.matches(os.path.relpath(path, root) if path != root else Path(path).name)
+    )
 
 
 class _Text(Struct):
@@ -163,11 +174,9 @@ def _found(query: SearchQuery) -> Iterator[FoundLine]:
         pattern = re.compile(query.pattern, flags)
     except (re.error, OverflowError, RecursionError) as error:
         raise InputError(f"{query.pattern!r} is not a valid regular expression: {error}.") from error
-    glob = Glob(query.glob) if query.glob else None
     root = query.root
-    for path in [root] if Path(root).is_file() else sorted(_files(root)):
-        if glob is None or glob.matches(os.path.relpath(path, root)):
-            yield from _in_file(path, pattern, query)
+    for path in filter(_wanted(query), [root] if Path(root).is_file() else sorted(_files(root))):
+        yield from _in_file(path, pattern, query)
 
 
 def _in_file(path: str, pattern: re.Pattern[str], query: SearchQuery) -> Iterator[FoundLine]:

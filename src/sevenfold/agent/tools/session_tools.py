@@ -132,10 +132,11 @@ class TodoTool(StandardTool[TodoInput]):
 
 
 class TodoList:
-    """A to-do list in memory."""
+    """A to-do list; ``changed`` is called after each change."""
 
-    def __init__(self, todos: Sequence[Todo] = ()) -> None:
+    def __init__(self, todos: Sequence[Todo] = (), changed: Callable[[], None] = lambda: None) -> None:
         self._todos = tuple(todos)
+        self._changed = changed
 
     def get(self) -> Sequence[Todo]:
         """The current list."""
@@ -144,6 +145,7 @@ class TodoList:
     def set(self, todos: Sequence[Todo]) -> None:
         """Replace the list; one whose entries are all done is finished, and becomes empty."""
         self._todos = tuple(todos) if any(todo.status != "completed" for todo in todos) else ()
+        self._changed()
 
 
 def todo_text(todos: Sequence[Todo]) -> str:

@@ -9,11 +9,11 @@ input, and the schema follows from it. A `Toolbox` holds the tools of a session.
 from __future__ import annotations
 
 import asyncio
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
 from difflib import get_close_matches
+from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.agent.interrupt import in_own_thread
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.tools.context import Abort, Context
 from sevenfold.agent.tools.output import ToolOutput, failed, sendable
@@ -237,7 +238,9 @@ class Toolbox:
         try:
             if isinstance(tool, AsyncTool):
                 return sendable(await tool.run_async(clean, context), name)
-            return sendable(await _in_thread(tool, clean, context), name)
+            return sendable(
+                await asyncio.wrap_future(in_own_thread(partial(_run, tool, clean, context))), name
+            )
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or not task.cancelling():
@@ -270,24 +273,6 @@ def _run(tool: Tool, given: Input, context: Context) -> ToolOutput:
         return tool.run(given, context)
     except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the loop goes on)
         return _failure(tool, error)
-
-
-async def _in_thread(tool: Tool, given: Input, context: Context) -> ToolOutput:
-    """Run it in a thread of its own: commands may take minutes, and a shared pool would make others wait for them."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[ToolOutput] = loop.create_future()
-
-    def settle(came: ToolOutput) -> None:
-        if not done.cancelled():
-            done.set_result(came)
-
-    def work() -> None:
-        came = _run(tool, given, context)
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, came)
-
-    threading.Thread(target=work, daemon=True, name=f"tool {tool.name}").start()
-    return await done
 
 
 def _failure(tool: Tool, error: BaseException) -> ToolOutput:

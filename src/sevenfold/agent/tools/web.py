@@ -2,26 +2,25 @@
 
 Only addresses anyone on the internet could reach are fetched. A name can lead anywhere, so all the machine addresses
 behind it are checked, and the one that was checked is the one connected to: a name that leads elsewhere a moment later
-changes nothing. Each redirection is checked like a new address, and one to another host is reported instead of being
-followed, since permission was given for the first.
+changes nothing. Each redirection is checked like a new address, and one to another host, or to an address the rules do
+not leave free, is reported instead of being followed: permission was given for the first.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import re
 import socket
 import time
 from collections.abc import Callable, Collection
-from html.parser import HTMLParser
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urljoin, urlsplit
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from sevenfold.agent.interrupt import LeftBehind, run_interruptibly
 from sevenfold.agent.permissions.rules import PermissionRequest
-from sevenfold.agent.permissions.shell import names
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.tool import StandardTool
@@ -38,15 +37,7 @@ _REDIRECTIONS = (301, 302, 303, 307, 308)
 _TEXTUAL = ("json", "xml", "javascript", "yaml", "toml", "x-sh", "csv")
 _ACCEPT = "text/html, text/*;q=0.9, */*;q=0.5"
 _USER_AGENT = "sevenfold"
-_SKIPPED = names("script style noscript template svg canvas iframe head object video audio select button")
-_BLOCKS = names(
-    "p div section article main header footer aside nav ul ol dl table tr blockquote pre figure form fieldset "
-    "h1 h2 h3 h4 h5 h6 li dt dd hr details summary address figcaption"
-)
-_HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
-_VOID = names("br hr img input meta link area base col embed source track wbr")
-_BLANKS = re.compile(r"[ \t\r\f\v\n\u00a0]+")
-_MANY_ENDS = re.compile(r"\n[ \t]*\n(?:[ \t]*\n)+")
+_DECORATION = "script, style, noscript, template, svg, canvas, iframe, object, video, audio, select, button"
 
 Resolve = Callable[[str, int], list[str]]
 """From a host and a port to machine addresses."""
@@ -108,31 +99,41 @@ class WebFetchTool(StandardTool[FetchInput]):
         httpx2 = _client_library()
         wanted = parse_address(context.permitted.subject if context.permitted else given.url)
         deadline = time.monotonic() + self._seconds
+        client = httpx2.Client(trust_env=False, timeout=min(10.0, self._seconds))
+
+        def over() -> bool:
+            return context.abort.is_set() or time.monotonic() > deadline
+
         try:
-            with httpx2.Client(trust_env=False, timeout=min(10.0, self._seconds)) as client:
-                return self._followed(client, wanted, deadline, context.abort.is_set)
+            # In a thread, because a server that sends a byte now and then resets every time limit of a connection.
+            return run_interruptibly(partial(self._followed, client, wanted, over, context), over, 0.0)
+        except LeftBehind:
+            why = "was stopped" if context.abort.is_set() else f"took longer than {self._seconds:g} s"
+            raise Refused(f"The fetch of {wanted.url} {why}.") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise Refused(f"{wanted.url} could not be fetched: {error or type(error).__name__}.") from error
+        finally:
+            client.close()
 
     def _followed(
-        self, client: httpx2.Client, wanted: WebAddress, deadline: float, stopped: Callable[[], bool]
+        self, client: httpx2.Client, wanted: WebAddress, over: Callable[[], bool], context: Context
     ) -> ToolOutput:
         first = wanted.url
         for _ in range(MOST_REDIRECTIONS + 1):
-            reply = self._ask(client, wanted, deadline, stopped)
+            reply = self._ask(client, wanted, over)
             if isinstance(reply, _Page):
                 return ToolOutput(_shown(reply), is_error=reply.status >= 400)
             following = parse_address(urljoin(wanted.url, reply))
-            if following.host != wanted.host or (wanted.secure and not following.secure):
+            elsewhere = following.host != wanted.host or (wanted.secure and not following.secure)
+            if elsewhere or not context.may_follow(first, following.url):
+                where = "another host" if elsewhere else "an address that was not permitted"
                 return ToolOutput(
-                    f"{wanted.url} redirects to another host; fetch {following.url} if you want that."
+                    f"{wanted.url} redirects to {where}; fetch {following.url} if you want that."
                 )
             wanted = following
         raise Refused(f"{first} redirects more than {MOST_REDIRECTIONS} times; not fetched.")
 
-    def _ask(
-        self, client: httpx2.Client, wanted: WebAddress, deadline: float, stopped: Callable[[], bool]
-    ) -> _Page | str:
+    def _ask(self, client: httpx2.Client, wanted: WebAddress, over: Callable[[], bool]) -> _Page | str:
         """The page, or the address it redirects to."""
         address = public_machine(wanted, self._resolve, self._private.__contains__)
         host = f"[{address}]" if ":" in address else address
@@ -144,31 +145,18 @@ class WebFetchTool(StandardTool[FetchInput]):
             "Accept-Encoding": "identity",
         }
         with client.stream("GET", url, headers=headers, extensions={"sni_hostname": wanted.host}) as reply:
-            return self._taken(reply, wanted, deadline, stopped)
-
-    def _taken(
-        self, reply: httpx2.Response, wanted: WebAddress, deadline: float, stopped: Callable[[], bool]
-    ) -> _Page | str:
-        """The page, or the address it redirects to."""
-        if reply.status_code in _REDIRECTIONS and "location" in reply.headers:
-            return str(reply.headers["location"])
-        body, cut = bytearray(), False
-        for chunk in reply.iter_bytes():
-            if stopped():
-                raise Refused("The fetch was stopped.")
-            if time.monotonic() > deadline:
-                raise Refused(
-                    f"{wanted.url} took longer than {self._seconds:g} s; the fetch was abandoned."
-                )
-            body += chunk
-            if len(body) > self._most:
-                del body[self._most :]
-                cut = True
-                break
-        kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
-        return _Page(
-            wanted.url, reply.status_code, kind, bytes(body), reply.charset_encoding or "utf-8", cut
-        )
+            if reply.status_code in _REDIRECTIONS and "location" in reply.headers:
+                return str(reply.headers["location"])
+            body = bytearray()
+            for chunk in reply.iter_bytes():
+                if over():
+                    raise LeftBehind
+                body += chunk
+                if len(body) > self._most:
+                    break
+            kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
+            charset, cut = reply.charset_encoding or "utf-8", len(body) > self._most
+            return _Page(wanted.url, reply.status_code, kind, bytes(body[: self._most]), charset, cut)
 
 
 def _client_library() -> Any:
@@ -289,90 +277,17 @@ def _is_machine(host: str) -> bool:
 
 def page_text(html: str) -> tuple[str, str]:
     """The title of a page and its text: headings, lists, links, tables and code, without mere decoration."""
-    reader = _PageReader()
-    reader.feed(html)
-    reader.close()
-    return _BLANKS.sub(" ", "".join(reader.title)).strip(), _MANY_ENDS.sub(
-        "\n\n", "".join(reader.text)
-    ).strip()
-
-
-class _PageReader(HTMLParser):
-    """Collects the text of a page, however broken its HTML is."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.text: list[str] = []
-        self.title: list[str] = []
-        self._skipping: list[str] = []
-        self._preformatted = 0
-        self._in_title = False
-        self._links: list[tuple[str, int]] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if tag == "title":
-            self._in_title = True
-        if tag in _SKIPPED:
-            self._skipping.append(tag)
-        if self._skipping:
-            return
-        if tag in _BLOCKS:
-            self._new_line(2 if tag in _HEADINGS or tag in ("p", "pre", "table") else 1)
-        if tag in _HEADINGS:
-            self.text.append(_HEADINGS[tag])
-        elif tag == "li":
-            self.text.append("- ")
-        elif tag == "br":
-            self.text.append("\n")
-        elif tag in ("td", "th"):
-            self.text.append(" | ")
-        elif tag == "pre":
-            self._preformatted += 1
-            self.text.append("```\n")
-        elif tag == "code" and not self._preformatted:
-            self.text.append("`")
-        elif tag == "img" and given.get("alt"):
-            self.text.append(f"[image: {given['alt']}]")
-        elif tag == "a":
-            self._links.append((given.get("href") or "", len(self.text)))
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "title":
-            self._in_title = False
-        if tag in self._skipping:
-            while self._skipping.pop() != tag:
-                pass
-            return
-        if self._skipping or tag in _VOID:
-            return
-        if tag == "pre" and self._preformatted:
-            self._preformatted -= 1
-            self.text.append("\n```")
-        elif tag == "code" and not self._preformatted:
-            self.text.append("`")
-        elif tag == "a" and self._links:
-            self._end_link()
-        if tag in _BLOCKS:
-            self._new_line(2 if tag in _HEADINGS or tag in ("p", "pre", "table") else 1)
-
-    def handle_data(self, data: str) -> None:
-        if self._in_title:
-            self.title.append(data)
-        elif not self._skipping:
-            words = data if self._preformatted else _BLANKS.sub(" ", data)
-            if words == " " and self.text and self.text[-1].endswith(("\n", " ")):
-                return
-            self.text.append(words)
-
-    def _end_link(self) -> None:
-        """Show a link with where it leads, unless that says nothing."""
-        href, start = self._links.pop()
-        words = "".join(self.text[start:]).strip()
-        if words and href.startswith(("http://", "https://", "/")) and "\n" not in words:
-            del self.text[start:]
-            self.text.append(f"[{words}]({href})")
-
-    def _new_line(self, number: int) -> None:
-        if self.text and not self.text[-1].endswith("\n" * number):
-            self.text.append("\n" * number)
+    try:
+        import turbohtml
+    except ImportError:
+        raise Refused("Pages need turbohtml: install the extra, pip install 'sevenfold[agent]'.") from None
+    page, style = turbohtml.parse(html, positions=False), turbohtml.Markdown
+    title = page.find("title")
+    words = page.remove(_DECORATION).to_markdown(
+        style(
+            inline=style.Inline(ignore_emphasis=True),
+            images=style.Images(mode="alt"),
+            escaping=style.Escaping(mode="none", asterisks=False, underscores=False),
+        )
+    )
+    return " ".join(title.text.split()) if title else "", words

@@ -63,6 +63,7 @@ def main(url: str, folder: str, window: str, life: str, *facts: str) -> None:
             # With notes as the summary no model would be asked for one, and the demonstration shows that too.
             settings={"context_window": int(window), "notes_compaction": False},
             thinking={"type": "adaptive"},
+            memory=False,
         )
         core = agent.session.conversation
         _tell(figures.AgentStarted(core.window.threshold, resumed=len(core.transcript.view) > 0))

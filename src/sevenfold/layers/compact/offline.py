@@ -32,6 +32,7 @@ from sevenfold.prompts.context import (
     RestoredState,
     TasksGone,
 )
+from sevenfold.prompts.memory import Recalled
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.entries import Said
@@ -46,7 +47,7 @@ _FRAMES = re.compile(r"</?(?:recorded|said)\b[^>\n]*>\n?")
 _TAG = re.compile(r"\s*<([a-z-]+)>")
 _PUT_THERE = (
     *(ProgramNote, HookContext, PinnedRecord, RecordedFacts, RestoredFile, RestoredState, TasksGone),
-    *(Folded, MentionedFile, MentionedFolder, Changed, Replaced),
+    *(Folded, MentionedFile, MentionedFolder, Changed, Replaced, Recalled),
 )
 """What a program puts on the user's side, each known by its tag."""
 LINES = 12
@@ -60,13 +61,13 @@ def summarise(request: Json) -> str:
     *said, asked = request["messages"]
     # The engine's instruction says that a program adds the lists; whoever else asks gets them, too.
     write = prose if heading(6) in _words(asked) else extractive
-    text = write(_items(said), BUDGET, _count).text
+    text = write(items_of(said), BUDGET, _count).text
     return f"<summary>\n{_FRAMES.sub('', _UNKNOWN.sub('', text))}\n</summary>"
 
 
 def take_notes(request: Json) -> str:
     """Notes of the conversation in a request, without the instruction at its end."""
-    return notes_of(_items(request["messages"][:-1]))
+    return notes_of(items_of(request["messages"][:-1]))
 
 
 def notes_of(items: Sequence[Item]) -> str:
@@ -104,7 +105,7 @@ def _lines(entries: Any) -> str:
     return "\n".join(f"- {entry[:400]}" for entry in listed[-LINES:] if entry)
 
 
-def _items(messages: Sequence[Json]) -> list[Item]:
+def items_of(messages: Sequence[Json]) -> list[Item]:
     """The messages of a request as records: what the user said apart from what a program put beside it."""
     items: list[Item] = []
     for number, message in enumerate(messages):

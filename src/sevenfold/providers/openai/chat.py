@@ -21,10 +21,11 @@ from msgspec import Raw, Struct
 from sevenfold.errors import InputError, RequestRefused
 from sevenfold.ports import Piece, Reply
 from sevenfold.providers.failures import MalformedAnswer
-from sevenfold.providers.reader import NULL, Seed, decoded, error_answer, tool_input
+from sevenfold.providers.reader import NULL, Seed, decoded, error_answer
 from sevenfold.record import blocks
-from sevenfold.record.blocks import THINKING, Block
+from sevenfold.record.blocks import THINKING, Block, tool_input
 from sevenfold.record.log import Answer
+from sevenfold.record.wire import SERVER_CALLS
 
 Json = Mapping[str, Any]
 
@@ -125,29 +126,49 @@ def from_function(tool: Json) -> Json:
     return made if told.get("strict") is None else made | {"strict": told["strict"]}
 
 
-def image_url(block: Json, where: str) -> str:
-    """The address of an image, which may hold the image itself."""
-    source = block["source"]
-    if source["type"] == "base64":
+def image_url(source: Json) -> str:
+    """The address of an image or a document, which may hold it itself; empty for one that is kept at a provider."""
+    if source.get("type") == "base64":
         return f"data:{source['media_type']};base64,{source['data']}"
-    if source["type"] == "url":
-        return str(source["url"])
-    raise inexpressible(block, where)
+    return str(source.get("url", ""))
 
 
-def result_parts(block: Json, where: str) -> tuple[str, list[Json]]:
-    """The words of a tool result, and its images, which a tool's message cannot hold."""
+def result_parts(block: Json) -> tuple[str, list[Json]]:
+    """The words of a tool result, and what is not words, which a tool's message cannot hold."""
     content = block.get("content") or ""
     if isinstance(content, str):
         return content, []
-    words = [part for part in content if part["type"] != "image"]
-    return text_of(words, f"{where}.content"), [part for part in content if part["type"] == "image"]
+    parts = [plain for part in content for plain in in_words(part)]
+    words = [str(part["text"]) for part in parts if part["type"] == "text"]
+    return "\n\n".join(words), [part for part in parts if part["type"] != "text"]
 
 
-def blocks_of(message: Json) -> Sequence[Json]:
-    """The content of a message as blocks."""
+def blocks_of(message: Json) -> list[Json]:
+    """The content of a message as blocks, without those that only Anthropic's servers can read."""
     content = message["content"]
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [plain for block in content for plain in in_words(block)]
+
+
+def in_words(block: Json) -> Iterator[Json]:
+    """A block of the Messages API that has no counterpart, said in words; any other as it is."""
+    match block:
+        case {"type": "search_result", "title": title, "source": source, "content": found}:
+            said = "\n".join(str(part["text"]) for part in found)
+            yield {"type": "text", "text": f"{title} ({source})\n{said}"}
+        case {"type": "document", "source": {"type": "text", "data": words}}:
+            yield {"type": "text", "text": words}
+        case {"type": "document", "source": {"type": "content", "content": inside}}:
+            yield from blocks_of({"content": inside})
+        case {"type": "compaction", "content": str() as summary}:
+            yield {"type": "text", "text": summary}
+        case {"type": "tool_reference" | "browser_state"}:
+            yield {"type": "text", "text": msgspec.json.encode(block).decode()}
+        case {"type": str() as kind} if kind in SERVER_CALLS or kind.endswith("_tool_result"):
+            return  # what came of it is in the model's own words
+        case _:
+            yield block
 
 
 def is_sealed(block: Json) -> bool:
@@ -197,15 +218,11 @@ def _user(content: Sequence[Json], where: str) -> Iterator[Json]:
     for place, block in enumerate(content):
         path = f"{where}.content.{place}"
         if block["type"] == "tool_result":
-            words, images = result_parts(block, path)
-            parts += [_image(image, path) for image in images]
+            words, others = result_parts(block)
+            parts += [_part(one, path) for one in others]
             yield {"role": "tool", "tool_call_id": block["tool_use_id"], "content": words}
-        elif block["type"] == "text":
-            parts.append({"type": "text", "text": block["text"]})
-        elif block["type"] == "image":
-            parts.append(_image(block, path))
         elif not is_sealed(block):
-            raise inexpressible(block, path)
+            parts.append(_part(block, path))
     if all(part["type"] == "text" for part in parts):
         # Many servers' templates take a plain string and nothing else.
         words = "\n\n".join(str(part["text"]) for part in parts)
@@ -215,8 +232,25 @@ def _user(content: Sequence[Json], where: str) -> Iterator[Json]:
         yield {"role": "user", "content": parts}
 
 
-def _image(block: Json, where: str) -> Json:
-    return {"type": "image_url", "image_url": {"url": image_url(block, where)}}
+def _part(block: Json, where: str) -> Json:
+    match block:
+        case {"type": "text", "text": words}:
+            return {"type": "text", "text": words}
+        case {"type": "image", "source": source} if url := image_url(source):
+            return {"type": "image_url", "image_url": {"url": url}}
+        case {"type": "document", "source": {"type": "file", "file_id": file}}:
+            return {"type": "file", "file": {"file_id": file}}
+        case {"type": "document", "source": {"type": "base64"} as source}:
+            named = {"filename": block.get("title") or "document.pdf"}
+            return {"type": "file", "file": {**named, "file_data": image_url(source)}}
+        case {"type": "image" | "document" as kind, "source": {"url": where_it_is}} | {
+            "type": "image" | "document" as kind,
+            "source": {"file_id": where_it_is},
+        }:
+            # This API cannot follow such a reference; the model should know that something was there.
+            return {"type": "text", "text": f"[{kind}: {where_it_is}]"}
+        case _:
+            raise inexpressible(block, where)
 
 
 class _Function(Struct, frozen=True):

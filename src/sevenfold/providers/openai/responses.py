@@ -107,7 +107,7 @@ def _items(message: Json, where: str) -> Iterator[Json]:
     content: list[Json] = []
     for place, block in enumerate(blocks_of(message)):
         path = f"{where}.content.{place}"
-        if (part := _part(block, role, path)) is not None:
+        if (part := _part(block, role)) is not None:
             content.append(part)
             continue
         if content:
@@ -118,12 +118,24 @@ def _items(message: Json, where: str) -> Iterator[Json]:
         yield {"role": role, "content": content}
 
 
-def _part(block: Json, role: str, where: str) -> Json | None:
-    if block["type"] == "text":
-        return {"type": "output_text" if role == "assistant" else "input_text", "text": block["text"]}
-    if block["type"] == "image":
-        return {"type": "input_image", "image_url": image_url(block, where), "detail": "auto"}
-    return None
+def _part(block: Json, role: str) -> Json | None:
+    match block:
+        case {"type": "text", "text": words}:
+            return {"type": "output_text" if role == "assistant" else "input_text", "text": words}
+        case {"type": "image" | "document" as kind, "source": {"type": "file", "file_id": file}}:
+            return {"type": "input_image" if kind == "image" else "input_file", "file_id": file}
+        case {"type": "image", "source": source} if url := image_url(source):
+            return {"type": "input_image", "image_url": url, "detail": "auto"}
+        case {"type": "document", "source": {"type": "url", "url": url}}:
+            return {"type": "input_file", "file_url": url}
+        case {"type": "document", "source": source} if url := image_url(source):
+            return {
+                "type": "input_file",
+                "filename": block.get("title") or "document.pdf",
+                "file_data": url,
+            }
+        case _:
+            return None
 
 
 def _item(block: Json, where: str) -> Iterator[Json]:
@@ -133,11 +145,14 @@ def _item(block: Json, where: str) -> Iterator[Json]:
             named = {"call_id": block["id"], "name": block["name"]}
             yield {"type": "function_call", **named, "arguments": given}
         case "tool_result":
-            words, images = result_parts(block, where)
+            words, others = result_parts(block)
             output: str | list[Json] = words
-            if images:
-                shown = [_part(image, "user", where) for image in images]
-                output = [{"type": "input_text", "text": words}, *filter(None, shown)]
+            if others:
+                output = [{"type": "input_text", "text": words}]
+                for one in others:
+                    if (part := _part(one, "user")) is None:
+                        raise inexpressible(one, where)
+                    output.append(part)
             yield {"type": "function_call_output", "call_id": block["tool_use_id"], "output": output}
         case "redacted_thinking" if "id" in block:
             reasoned = {"id": block["id"], "encrypted_content": block["data"]}

@@ -22,6 +22,7 @@ from sevenfold.stores.files import (
     safe_name,
     write_whole,
 )
+from sevenfold.stores.folder import FileFolder
 from sevenfold.stores.home import Project, SessionFiles
 from sevenfold.stores.jsonl.branch import open_branch
 from sevenfold.stores.jsonl.lock import FileLock
@@ -151,6 +152,10 @@ class JsonlStore:
         """The state of the session's agent."""
         return FileText(self.files(session).agent / "state.json")
 
+    def memory(self) -> FileFolder:
+        """What outlives the sessions."""
+        return FileFolder(Project(self.folder).memory)
+
     @contextmanager
     def lock(self, name: str, *, wait: float = 0.0) -> Iterator[None]:
         """Hold a lock of that name; see `sevenfold.ports.Store`."""
@@ -202,6 +207,10 @@ class FileStore(JsonlStore):
     def notes(self, session: str) -> FileText:
         """The session's notes."""
         return FileText(self._project.session(session).notes)
+
+    def memory(self) -> FileFolder:
+        """What outlives the project's sessions."""
+        return FileFolder(self._project.memory)
 
 
 def _name_of(transcript: Path) -> str:

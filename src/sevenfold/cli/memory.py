@@ -1,0 +1,341 @@
+"""`sevenfold memory`: what outlives a session, looked at and changed by hand."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from types import MappingProxyType
+
+from sevenfold.cli.text import clean
+from sevenfold.clock import SystemClock
+from sevenfold.errors import InputError
+from sevenfold.memory import exchange
+from sevenfold.memory.entry import KINDS, MemoryEntry, read_entry, slug, write_entry
+from sevenfold.memory.generation import MemoryChange
+from sevenfold.memory.memory import KnownEntry, Memory
+from sevenfold.session.factory import open_memory
+
+HELP = """\
+Show and change what outlives a session: the facts that sessions in this folder, or in every folder (--user), remember.
+Each is a Markdown file you may edit with any editor. Every change is kept and can be undone. Only your own words, and
+what you confirm, reach a model as yours; what came from tools, pages or imports is listed as unconfirmed."""
+
+EXAMPLES = """\
+examples:
+  sevenfold memory                          list what is remembered in this folder
+  sevenfold memory add "We deploy on Tuesdays."
+  sevenfold memory show tabs                one entry: its text, where it comes from, how often it was used
+  sevenfold memory edit tabs                change it in $EDITOR
+  sevenfold memory confirm ci-uses-node     let an unconfirmed entry count as yours
+  sevenfold memory log                      every change, with its number
+  sevenfold memory diff 12                  what a change did
+  sevenfold memory undo 12                  take it back; without a number, the newest
+  sevenfold memory import claude ~/.claude/projects/x/memory
+  sevenfold memory export stores memory.json"""
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    command.add_argument(
+        "--user", action="store_true", help="what holds in every project, not in this folder"
+    )
+    command.add_argument("--folder", type=Path, default=Path(), metavar="FOLDER", help="default: this one")
+    command.add_argument("--json", action="store_true", help="for scripts")
+    actions = command.add_subparsers(dest="action", metavar="ACTION")
+    actions.add_parser("list", help="what is remembered (default)")
+    for name, does in (
+        ("show", "show an entry"),
+        ("edit", "change an entry in $EDITOR, or make one"),
+        ("forget", "remove an entry"),
+        ("confirm", "let an entry count as your own words"),
+        ("pin", "keep everything automatic away from an entry"),
+        ("unpin", "let it be merged and updated again"),
+    ):
+        actions.add_parser(name, help=does).add_argument("name", metavar="NAME")
+    add = actions.add_parser("add", help="remember a sentence")
+    add.add_argument("words", nargs="+", metavar="WORDS")
+    add.add_argument("--type", choices=KINDS, default="project", dest="kind")
+    actions.add_parser("log", help="every change, the newest first")
+    actions.add_parser("diff", help="what a change did").add_argument("number", type=int, metavar="NUMBER")
+    undo = actions.add_parser("undo", help="take a change back")
+    undo.add_argument("number", nargs="?", type=int, metavar="NUMBER", help="default: the newest")
+    for name, does in (
+        ("import", "take in another tool's memory"),
+        ("export", "give memory out to another tool"),
+    ):
+        action = actions.add_parser(name, help=does)
+        action.add_argument("tool", choices=sorted(exchange.TOOLS))
+        action.add_argument("path", type=Path, metavar="PATH")
+    actions.add_parser("check", help="look for damage, files that cannot be used, and what is out of date")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out the command; returns the exit code."""
+    memory = open_memory(options.folder, user=options.user)
+    return _ACTIONS[options.action or "list"](memory, options)
+
+
+def _list(memory: Memory, options: argparse.Namespace) -> int:
+    known = memory.entries()
+    if options.json:
+        _print(json.dumps([_facts(one) for one in known], ensure_ascii=False, indent=2))
+        return 0
+    if not known:
+        _print(f"nothing is remembered here yet ({memory.path})")
+        return 0
+    for one in known:
+        marks = [
+            *(["pinned"] if one.entry.pinned else []),
+            *([] if one.stamp.trusted else [f"unconfirmed: {_origin(one)}"]),
+        ]
+        if one.entry.until and one.entry.until < memory.today():
+            marks.append(f"held until {one.entry.until}")
+        mark = f"  [{', '.join(marks)}]" if marks else ""
+        _print(f"{one.entry.name}  {one.entry.description}{mark}")
+    return 0
+
+
+def _show(memory: Memory, options: argparse.Namespace) -> int:
+    one = memory.entry(options.name)
+    if options.json:
+        _print(json.dumps(_facts(one), ensure_ascii=False, indent=2))
+        return 0
+    _print(one.entry.body)
+    stamp = one.stamp
+    _print("")
+    _print(f"type       {one.entry.kind}")
+    _print(f"origin     {_origin(one)}{'' if stamp.trusted else ' (unconfirmed)'}")
+    _print(f"created    {_day(stamp.created)}")
+    if stamp.verified:
+        _print(f"confirmed  {_day(stamp.verified)}")
+    if one.entry.until:
+        _print(f"until      {one.entry.until}")
+    for record in stamp.evidence:
+        _print(f"evidence   {record}")
+    _print(f"recalled   {one.usage.used} times")
+    _print(f"file       {memory.path}/{one.entry.file}")
+    return 0
+
+
+def _add(memory: Memory, options: argparse.Namespace) -> int:
+    words = " ".join(options.words)
+    taken = {one.entry.name for one in memory.entries()}
+    name = base = slug(words)
+    number = 2
+    while name in taken:
+        name, number = f"{base}-{number}", number + 1
+    memory.write(write_entry(name, options.kind, words, words), "user", "added by hand")
+    _print(f"remembered: {name}")
+    return 0
+
+
+def _edit(memory: Memory, options: argparse.Namespace) -> int:
+    known = {one.entry.name: one for one in memory.entries()}.get(options.name)
+    entry = known.entry if known else write_entry(options.name, "project", "", "")
+    text = _edited(entry.render(), options.name)
+    if known and text == entry.render():
+        _print(
+            f"{options.name} is unchanged; to vouch for it as it is: sevenfold memory confirm {options.name}"
+        )
+        return 0
+    changed = read_entry(entry.file, text)
+    if not changed.body:
+        raise InputError(
+            f"{options.name} would be empty; to remove it: sevenfold memory forget {options.name}"
+        )
+    memory.write(MemoryEntry(entry.file, changed.page), "user", "edited by hand")
+    _print(f"{options.name} is saved")
+    return 0
+
+
+def _edited(content: bytes, name: str) -> bytes:
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{name}.md"
+        path.write_bytes(content)
+        try:
+            code = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode
+        except OSError as error:
+            raise InputError(
+                f"the editor {editor!r} could not be started ({error.strerror}); set EDITOR"
+            ) from error
+        if code != 0:
+            raise InputError(f"the editor {editor!r} ended with exit code {code}; nothing was changed")
+        return path.read_bytes()
+
+
+def _forget(memory: Memory, options: argparse.Namespace) -> int:
+    made = memory.forget(options.name)
+    _print(f"{options.name} is forgotten; sevenfold memory undo {made.number} brings it back")
+    return 0
+
+
+def _confirm(memory: Memory, options: argparse.Namespace) -> int:
+    memory.confirm(options.name)
+    _print(f"{options.name} now counts as your own words")
+    return 0
+
+
+def _pin(memory: Memory, options: argparse.Namespace) -> int:
+    memory.pin(options.name, pinned=options.action == "pin")
+    _print(f"{options.name} is {options.action}ned")
+    return 0
+
+
+def _log(memory: Memory, options: argparse.Namespace) -> int:
+    changes = list(memory.changes())
+    if options.json:
+        rows = [
+            {
+                "number": one.number,
+                "at": one.at,
+                "by": one.by,
+                "reason": one.reason,
+                "session": one.session,
+                "files": list(one.entries),
+            }
+            for one in changes
+        ]
+        _print(json.dumps(rows, ensure_ascii=False, indent=2))
+        return 0
+    for one in changes:
+        _print(f"{one.number:4}  {_minute(one.at)}  {one.by:8}  {one.reason}  ({_files(one)})")
+    if not changes:
+        _print("no changes yet")
+    return 0
+
+
+def _diff(memory: Memory, options: argparse.Namespace) -> int:
+    _print(memory.diff(memory.change(options.number)).rstrip("\n"))
+    return 0
+
+
+def _undo(memory: Memory, options: argparse.Namespace) -> int:
+    made = memory.undo(options.number)
+    last = memory.change(made.number)
+    _print(f"{last.reason}: {_files(last)}; sevenfold memory undo {made.number} takes this back in turn")
+    return 0
+
+
+def _import(memory: Memory, options: argparse.Namespace) -> int:
+    path: Path = options.path.expanduser()
+    if options.tool == exchange.JSON:
+        files = exchange.read_stores(_read(path))
+    elif path.is_dir():
+        found = (one for one in sorted(path.rglob("*.md")) if one.is_file() and not one.is_symlink())
+        files = {one.relative_to(path).as_posix(): _read(one) for one in found}
+    else:
+        raise InputError(f"{path} is not a folder; {exchange.TOOLS[options.tool]}")
+    done = exchange.take_in(memory, options.tool, files, SystemClock().now())
+    _print(
+        f"{len(done.taken)} imported as unconfirmed, {len(done.known)} already here, {len(done.left)} left out"
+    )
+    for name, why in done.left.items():
+        _print(f"  {name}: {why}")
+    return 0
+
+
+def _export(memory: Memory, options: argparse.Namespace) -> int:
+    path: Path = options.path.expanduser()
+    files = exchange.give_out(memory.entries(), options.tool)
+    if path.exists() and (options.tool == exchange.JSON or any(path.iterdir())):
+        raise InputError(f"{path} is there already; export to a new one")
+    if options.tool == exchange.JSON:
+        path.write_bytes(exchange.write_stores(files))
+    else:
+        for name, content in files.items():
+            target = path / name
+            if ".." in target.relative_to(path).parts:
+                raise InputError(f"{name} would lead out of {path}")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+    _print(f"{len(files)} files written to {path}")
+    return 0
+
+
+def _check(memory: Memory, options: argparse.Namespace) -> int:
+    problems = memory.problems()
+    known = memory.entries()
+    for one in known:
+        if not one.stamp.trusted:
+            problems.append(f"{one.entry.name}: unconfirmed ({_origin(one)}); confirm, edit or forget it")
+        if one.entry.until and one.entry.until < memory.today():
+            problems.append(f"{one.entry.name}: held until {one.entry.until}")
+    for line in problems:
+        _print(line)
+    _print(f"{len(known)} entries, {len(problems)} to look at")
+    return 1 if problems else 0
+
+
+_ACTIONS: MappingProxyType[str, Callable[[Memory, argparse.Namespace], int]] = MappingProxyType(
+    {
+        "list": _list,
+        "show": _show,
+        "add": _add,
+        "edit": _edit,
+        "forget": _forget,
+        "confirm": _confirm,
+        "pin": _pin,
+        "unpin": _pin,
+        "log": _log,
+        "diff": _diff,
+        "undo": _undo,
+        "import": _import,
+        "export": _export,
+        "check": _check,
+    }
+)
+
+
+def _facts(one: KnownEntry) -> dict[str, object]:
+    return {
+        "name": one.entry.name,
+        "file": one.entry.file,
+        "type": one.entry.kind,
+        "description": one.entry.description,
+        "body": one.entry.body,
+        "origin": one.stamp.origin,
+        "source": one.stamp.source,
+        "confirmed": one.stamp.trusted,
+        "evidence": list(one.stamp.evidence),
+        "created": one.stamp.created,
+        "until": one.entry.until or None,
+        "used": one.usage.used,
+    }
+
+
+def _origin(one: KnownEntry) -> str:
+    return f"{one.stamp.origin} {one.stamp.source}".strip()
+
+
+def _files(change: MemoryChange) -> str:
+    return ", ".join(file.removesuffix(".md") for file in list(change.entries)[:4]) + ", …" * (
+        len(change.entries) > 4
+    )
+
+
+def _day(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).date().isoformat()
+
+
+def _minute(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).isoformat(sep=" ", timespec="minutes")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(f"{clean(text)}\n")

@@ -1,0 +1,115 @@
+"""What callers used to OpenAI's APIs hand in, in the shape of the Messages API.
+
+Chat Completions has messages of the roles system, developer, user, assistant and tool; the Responses API has items.
+Both are known by their shape, so a caller need not say which of them a list comes from, and what has the shape of the
+Messages API already stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Raw
+
+from sevenfold.record.blocks import tool_input
+
+Json = Mapping[str, Any]
+_DATA = re.compile(r"data:(?P<media_type>[^;,]+);base64,(?P<data>.*)", re.S)
+
+
+def part(given: Json) -> Json:
+    """A part of a message as a content block; what is one already, or is none of theirs, as it is."""
+    match given:
+        case {"type": "input_text" | "output_text", "text": text}:
+            return {"type": "text", "text": text}
+        case {"type": "refusal", "refusal": text}:
+            return {"type": "text", "text": text}
+        case {"type": "image_url", "image_url": {"url": str() as url}}:
+            return {"type": "image", "source": _source(url)}
+        case {"type": "input_image", "image_url": str() as url}:
+            return {"type": "image", "source": _source(url)}
+        case {"type": "input_image" | "input_file" as kind, "file_id": str() as file}:
+            return {"type": kind.replace("input_file", "document").removeprefix("input_")} | {
+                "source": {"type": "file", "file_id": file}
+            }
+        case {"type": "file", "file": Mapping() as file}:
+            return part({"type": "input_file", **file})
+        case {"type": "input_file", "file_data": str() as url} | {
+            "type": "input_file",
+            "file_url": str() as url,
+        }:
+            named = {"title": given["filename"]} if given.get("filename") else {}
+            return {"type": "document", "source": _source(url), **named}
+        case _:
+            return given
+
+
+def result(given: object) -> tuple[str, Any] | None:
+    """The call and the content of a tool's message, or of a function's output; None if it is neither."""
+    match given:
+        case {"role": "tool", "tool_call_id": str() as call, **rest}:
+            return call, rest.get("content")
+        case {
+            "type": "function_call_output" | "custom_tool_call_output",
+            "call_id": str() as call,
+            **rest,
+        }:
+            return call, rest.get("output")
+        case _:
+            return None
+
+
+def messages(given: Iterable[Any]) -> Iterator[Any]:
+    """A list of any of the APIs, each entry as a message of the Messages API; what is none of theirs as it is."""
+    for one in given:
+        match one:
+            case {"role": "developer"}:
+                yield {**one, "role": "system"}
+            case {"role": "assistant"}:
+                yield {"role": "assistant", "content": list(_answer(one))}
+            case {"type": "function_call" | "custom_tool_call", "call_id": str() as call, "name": name}:
+                yield _said(_call(call, name, one.get("arguments", one.get("input"))))
+            case {"type": "reasoning"}:
+                sealed, name = one.get("encrypted_content"), one.get("id") or ""
+                yield _said({"type": "redacted_thinking", "data": sealed, "id": name} if sealed else None)
+            case {"type": "compaction"}:
+                yield {"role": "user", "content": [one]}
+            case _ if (found := result(one)) is not None:
+                call, content = found
+                block = {"type": "tool_result", "tool_use_id": call, "content": content}
+                yield {"role": "user", "content": [block]}
+            case _:
+                yield one
+
+
+def _said(block: Json | None) -> Json:
+    return {"role": "assistant", "content": [] if block is None else [block]}
+
+
+def _answer(message: Json) -> Iterator[Any]:
+    """The blocks of an answer: reasoning, words, calls."""
+    thought = message.get("reasoning_content") or message.get("reasoning")
+    if isinstance(thought, str):
+        yield {"type": "thinking", "thinking": thought, "signature": ""}
+    content = message.get("content") or message.get("refusal") or ()
+    yield from [content] if isinstance(content, str | Mapping) else content
+    for called in message.get("tool_calls") or ():
+        match called:
+            case {"id": str() as call, "function": {"name": name, **rest}}:
+                yield _call(call, name, rest.get("arguments"))
+            case {"id": str() as call, "custom": {"name": name, **rest}}:
+                yield _call(call, name, rest.get("input"))
+            case _:
+                yield called
+
+
+def _call(call: str, name: Any, given: Any) -> Json:
+    made = given if isinstance(given, Mapping) else Raw(tool_input(str(given or "")))
+    return {"type": "tool_use", "id": call, "name": name, "input": made}
+
+
+def _source(url: str) -> Json:
+    held = _DATA.fullmatch(url)
+    return {"type": "base64", **held.groupdict()} if held else {"type": "url", "url": url}

@@ -1,0 +1,142 @@
+"""What is worth remembering, and how an entry is put before a model. Everything in this module is pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from sevenfold.memory.admission import Admission, LastingFact
+from sevenfold.memory.entry import KINDS, Kind, shortened
+from sevenfold.memory.generation import Origin, least_trusted
+from sevenfold.memory.memory import KnownEntry
+from sevenfold.memory.rules import facts as stated
+from sevenfold.memory.search import FittingEntry
+
+GROWTH = 6_000
+"""Tokens of conversation after which the user's words are looked through, whatever they are."""
+MOST_FACTS = 12
+"""Facts taken from one answer."""
+MOST_CLAIMS = 8
+
+_FACT = re.compile(r"<fact\b([^>\n]{0,200})>(.*?)</fact>", re.DOTALL | re.IGNORECASE)
+_QUOTE = re.compile(r"<quote>(.*?)</quote>", re.DOTALL | re.IGNORECASE)
+_NOTE = re.compile(r"<note>(.*?)</note>", re.DOTALL | re.IGNORECASE)
+_TYPE = re.compile(r'\btype="([a-z]+)"')
+_UNTIL = re.compile(r'\buntil="(\d{4}-\d\d-\d\d)"')
+_NOTHING = re.compile(r"<nothing\s*/?>", re.IGNORECASE)
+_SPAN = re.compile(r"`([^`\n]{2,120})`")
+_PATH = re.compile(
+    r"(?<![\w/:.])(?:[\w.-]+/)+[\w.-]*\w|(?<![\w/])[\w-]+\.(?:py|js|ts|toml|json|ya?ml|md|sh|cfg|ini)\b"
+)
+_COMMAND = re.compile(r"[a-z][\w.+-]{1,40}")
+
+ORIGINS: Mapping[str, Origin] = {"read": "file", "web": "web", "shell": "tool", "search": "tool"}
+"""Where the output of a tool of each kind comes from; that of any other tool counts as ``tool``."""
+
+
+class Stretch(Struct, frozen=True):
+    """What happened since memory was last looked after."""
+
+    said: Mapping[str, str]
+    """The user's words, by record."""
+    tokens: int
+    tools: frozenset[str] = frozenset()
+    """Kinds of the tools whose output is in view."""
+    wrote: bool = False
+    """Did the agent write memory itself?"""
+
+
+def due(span: Stretch, *, pause: int = 1) -> bool:
+    """Is it time to look for facts?
+
+    At once if the user said something that sounds lasting, otherwise when enough was said; after failures ``pause``
+    times as much.
+    """
+    if span.wrote or not any(map(str.strip, span.said.values())):
+        return False
+    if span.tokens >= GROWTH * pause:
+        return True
+    return pause == 1 and any(True for _ in stated(span.said))
+
+
+def least(span: Stretch) -> Origin:
+    """The least trusted source of anything in view."""
+    return least_trusted("model", *(ORIGINS.get(kind, "tool") for kind in span.tools))
+
+
+def read_facts(answer: str) -> list[LastingFact] | None:
+    """The facts in a model's answer; None if it did not keep to the format."""
+    found = []
+    for attributes, inside in _FACT.findall(answer):
+        kind = _TYPE.search(attributes)
+        until = _UNTIL.search(attributes)
+        quotations = tuple(filter(None, map(_unwrapped, _QUOTE.findall(inside))))
+        note = _NOTE.search(inside)
+        found.append(
+            LastingFact(
+                quotations,
+                _kind(kind[1] if kind else ""),
+                note[1].strip() if note else "",
+                until[1] if until else "",
+            )
+        )
+    if not found and not _NOTHING.search(answer):
+        return None
+    return found[:MOST_FACTS]
+
+
+def outcome(admitted: Sequence[Admission]) -> str:
+    """What became of the facts, in one line; empty if nothing did."""
+    new = [one.file.removesuffix(".md") for one in admitted if one.new]
+    return f"remembered: {', '.join(new)}" if new else ""
+
+
+def shown(fits: Sequence[FittingEntry], there: Callable[[str], bool] | None) -> str:
+    """Entries as the model reads them."""
+    return "\n".join(line for fit in fits for line in _lines(fit.known, there))
+
+
+def reason(fit: FittingEntry) -> str:
+    """Why an entry was recalled."""
+    return f"{fit.known.entry.name} (shares {', '.join(fit.words[:4]) or 'its meaning'})"
+
+
+def stale(entry: str, there: Callable[[str], bool]) -> list[str]:
+    """The paths and commands an entry names that are no longer there."""
+    spans = _SPAN.findall(entry)
+    commands = [
+        span.split()[0] for span in spans if _COMMAND.fullmatch(span.split()[0] if span.split() else "")
+    ]
+    claims = dict.fromkeys((*_PATH.findall(entry), *commands))
+    return [claim for claim in list(claims)[:MOST_CLAIMS] if not there(claim)]
+
+
+def _lines(known: KnownEntry, there: Callable[[str], bool] | None) -> Iterator[str]:
+    entry, stamp = known.entry, known.stamp
+    day = datetime.fromtimestamp(stamp.verified or stamp.created, UTC).date().isoformat()
+    gone = stale(entry.body, there) if there is not None else []
+    doubt = f" Not there any more: {', '.join(gone)}." if gone else ""
+    if not stamp.trusted:
+        whose = f"unconfirmed, from {stamp.source or stamp.origin}, {day}"
+        yield f"- {entry.name} ({whose}): {_quotation(entry.body, 600)}{doubt}"
+        return
+    for words in entry.quotations or (entry.body,):
+        yield f"- {entry.name}: the user said on {day}: {_quotation(words, 1_500)}{doubt}"
+    if entry.quotations and entry.note:
+        yield f"  unconfirmed note of that session: {_quotation(entry.note, 600)}"
+
+
+def _quotation(words: str, most: int) -> str:
+    """The words on one line in quotation marks, so that nothing in them passes for a line of ours."""
+    return '"' + shortened(words, most).replace('"', "'") + '"'
+
+
+def _unwrapped(words: str) -> str:
+    return words.strip().strip('"“”')
+
+
+def _kind(given: str) -> Kind:
+    return next((kind for kind in KINDS if kind == given), "project")

@@ -1,0 +1,152 @@
+"""A memory entry: one fact in a Markdown file.
+
+The head has ``name``, ``description`` and ``type``; heads of other tools are kept as they are. In the body, lines
+quoted with ``>`` are the user's own words; the rest is a note. Where an entry comes from is not in its file, which
+anyone may edit, but in the generation that holds it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Literal, get_args
+
+from msgspec import Struct
+
+from sevenfold.errors import InputError
+from sevenfold.memory.front_matter import Page, split
+
+Kind = Literal["user", "feedback", "project", "reference"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""Who the user is; how they want things done; goals, decisions and dates; where to look outside."""
+
+PINNED = "pinned/"
+"""The folder that nothing automatic touches."""
+
+MOST_BYTES = 100_000
+"""Size of the largest entry."""
+
+_FILE = re.compile(r"(?:pinned/)?[a-z0-9][a-z0-9._-]{0,79}\.md")
+_SLUG = 48
+
+
+class MemoryEntry(Struct, frozen=True):
+    """One entry as it is in its file."""
+
+    file: str
+    """Its name below the memory folder."""
+    page: Page
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.file.removeprefix(PINNED).removesuffix(".md")
+
+    @property
+    def pinned(self) -> bool:
+        """Is it the user's alone to change?"""
+        return self.file.startswith(PINNED)
+
+    @property
+    def kind(self) -> Kind:
+        """Its type; an unknown one counts as ``project``."""
+        given = self.page.values.get("type", "")
+        return given if given in KINDS else "project"
+
+    @property
+    def description(self) -> str:
+        """One line about it; without one, the beginning of its body."""
+        given = self.page.values.get("description", "") or " ".join(self.body.split()).lstrip("> ")
+        return shortened(_clean(given), 150)
+
+    @property
+    def until(self) -> str:
+        """The day after which it no longer holds, as YYYY-MM-DD; empty if it has none."""
+        return self.page.values.get("valid_until", "")
+
+    @property
+    def body(self) -> str:
+        """The text below the head."""
+        return _clean(self.page.body).strip()
+
+    @property
+    def quotations(self) -> tuple[str, ...]:
+        """The user's words in it, one text for each block of quoted lines."""
+        found: list[list[str]] = [[]]
+        for line in self.body.splitlines():
+            if line.startswith(">"):
+                found[-1].append(line[1:].strip())
+            elif found[-1]:
+                found.append([])
+        return tuple(" ".join(block).strip() for block in found if any(block))
+
+    @property
+    def note(self) -> str:
+        """What it says besides the user's words."""
+        return "\n".join(line for line in self.body.splitlines() if not line.startswith(">")).strip()
+
+    def render(self) -> bytes:
+        """Its file."""
+        return self.page.render().encode(errors="surrogateescape")
+
+    def until_day(self, day: str) -> MemoryEntry:
+        """The entry with its validity closed on a day."""
+        return MemoryEntry(self.file, self.page.with_value("valid_until", day))
+
+
+def read_entry(file: str, content: bytes) -> MemoryEntry:
+    """The entry in a file, whatever that holds; bytes that are not text are kept."""
+    return MemoryEntry(file, split(content.decode(errors="surrogateescape")))
+
+
+def is_entry(file: str) -> bool:
+    """Could this file hold an entry? The index, logs and files of other kinds do not."""
+    return bool(_FILE.fullmatch(file)) and file != "memory.md"
+
+
+def write_entry(name: str, kind: Kind, description: str, body: str, *, pinned: bool = False) -> MemoryEntry:
+    """A new entry; raises `InputError` if its name cannot be one or it is too large."""
+    file = f"{PINNED if pinned else ''}{name}.md"
+    if not is_entry(file):
+        raise InputError(
+            f"{name[:80]!r} cannot be the name of an entry: use lower-case letters, digits, dots and dashes"
+        )
+    page = Page((), f"\n{_clean(body).strip()}\n").with_value("name", name)
+    page = page.with_value("description", shortened(_clean(description), 150)).with_value("type", kind)
+    made = MemoryEntry(file, page)
+    if len(made.render()) > MOST_BYTES:
+        raise InputError(
+            f"an entry has at most {MOST_BYTES:,} bytes; keep one fact in it and link to the rest"
+        )
+    return made
+
+
+def quoted(words: Iterable[str]) -> str:
+    """The user's words as lines of an entry."""
+    return "\n\n".join("\n".join(f"> {line}" for line in one.strip().splitlines()) for one in words)
+
+
+def slug(words: str) -> str:
+    """A name made of the words themselves."""
+    plain = unicodedata.normalize("NFKD", words).encode("ascii", "ignore").decode().lower()
+    parts = re.findall(r"[a-z0-9]+", plain)
+    made = ""
+    for part in parts:
+        if len(made) + len(part) >= _SLUG:
+            break
+        made = f"{made}-{part}" if made else part
+    return made or "entry"
+
+
+def _clean(text: str) -> str:
+    """The text without halves of characters, which cannot be sent."""
+    return text.encode(errors="replace").decode()
+
+
+def shortened(words: str, most: int) -> str:
+    """The words on one line, cut at a space if they are too long."""
+    line = " ".join(words.split())
+    if len(line) <= most:
+        return line
+    return f"{line[: most - 1].rsplit(' ', 1)[0]}…"

@@ -1,0 +1,144 @@
+"""Memory of other tools, taken in and given out without loss.
+
+What they keep is files, in a folder or in a JSON list. Taken in, each file is an entry with the same bytes and the
+origin ``import``; given out, it has its own path again. Nothing imported counts as the user's words until the user
+confirms it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from sevenfold.errors import InputError
+from sevenfold.memory import index
+from sevenfold.memory.entry import MOST_BYTES, PINNED, is_entry, slug
+from sevenfold.memory.generation import Provenance, digest
+from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
+
+TOOLS: Mapping[str, str] = MappingProxyType(
+    {
+        "claude": "Claude Code: ~/.claude/projects/<project>/memory/",
+        "qwen": "Qwen Code: ~/.qwen/projects/<project>/memory/",
+        "basic-memory": "basic-memory: a folder of notes",
+        "stores": "Anthropic Memory Stores: a JSON list of path, content, content_sha256",
+        "codex": "Codex: ~/.codex/memories/ (import only)",
+    }
+)
+"""The tools, and where they keep their memory."""
+
+JSON = "stores"
+IMPORT_ONLY = frozenset({"codex"})
+
+
+class Imported(Struct, frozen=True):
+    """What became of the files of another tool."""
+
+    taken: tuple[str, ...]
+    known: tuple[str, ...]
+    """Files that were there already."""
+    left: Mapping[str, str]
+    """Files that were not taken, and why."""
+
+
+def take_in(memory: Memory, tool: str, files: Mapping[str, bytes], now: float) -> Imported:
+    """Import files of another tool, by their path below its folder, in one change."""
+    there = {one.entry.file: one.stamp for one in memory.entries()}
+    by_source = {stamp.source: file for file, stamp in there.items()}
+    edits: dict[str, EntryEdit] = {}
+    known, left = list[str](), dict[str, str]()
+    for path, content in sorted(files.items()):
+        source = f"{tool}:{path}"
+        problem = _unfit(path, content) or memory.refuses(content)
+        file = by_source.get(source) or _name(path, {*there, *edits})
+        if problem:
+            left[path] = problem
+        elif file in there and there[file].sha256 == digest(content):
+            known.append(path)
+        else:
+            edits[file] = EntryEdit(
+                content, Provenance(digest(content), "import", source=source, created=now)
+            )
+    if edits:
+        memory.commit(edits, "import", f"imported from {tool}: {len(edits)} files")
+    return Imported(tuple(edits), tuple(known), left)
+
+
+def give_out(entries: Iterable[KnownEntry], tool: str) -> dict[str, bytes]:
+    """Entries as files of another tool: those that came from it under their own path, the others under their name."""
+    if tool in IMPORT_ONLY or tool not in TOOLS:
+        raise InputError(
+            f"memory cannot be exported for {tool!r}; choose {', '.join(sorted(TOOLS.keys() - IMPORT_ONLY))}"
+        )
+    found = list(entries)
+    files: dict[str, bytes] = {}
+    for one in found:
+        from_tool, _, path = one.stamp.source.partition(":")
+        files[path if from_tool == tool and path else one.entry.file] = one.entry.render()
+    if tool != JSON:
+        files.setdefault(index.FILE, index.index(((one.entry, one.stamp) for one in found), "").encode())
+    return files
+
+
+def read_stores(content: bytes) -> dict[str, bytes]:
+    """The files in a JSON list of Memory Stores; raises `InputError`."""
+    try:
+        found = msgspec.json.decode(content, type=list[dict[str, Any]])
+    except msgspec.DecodeError as error:
+        raise InputError(f"this is not a JSON list of memories: {error}") from error
+    files = {}
+    for place, one in enumerate(found):
+        path, text = one.get("path"), one.get("content")
+        if not isinstance(path, str) or not isinstance(text, str):
+            raise InputError(f"memory {place} of the list has no path or no content")
+        held = text.encode(errors="surrogatepass")
+        given = one.get("content_sha256")
+        if isinstance(given, str) and given != hashlib.sha256(held).hexdigest():
+            raise InputError(f"{path}: its content does not match its content_sha256; the file is damaged")
+        files[path] = held
+    return files
+
+
+def write_stores(files: Mapping[str, bytes]) -> bytes:
+    """Files as a JSON list of Memory Stores."""
+    listed: Sequence[dict[str, str]] = [
+        {
+            "path": path,
+            "content": content.decode(errors="replace"),
+            "content_sha256": hashlib.sha256(content.decode(errors="replace").encode()).hexdigest(),
+        }
+        for path, content in sorted(files.items())
+    ]
+    return msgspec.json.format(msgspec.json.encode(listed), indent=2) + b"\n"
+
+
+def _unfit(path: str, content: bytes) -> str:
+    if len(content) > MOST_BYTES:
+        return f"it has more than {MOST_BYTES:,} bytes"
+    if b"\0" in content[:1024]:
+        return "it is not text"
+    if not content.strip():
+        return "it is empty"
+    return ""
+
+
+def _name(path: str, taken: Iterable[str]) -> str:
+    """A free name of ours for a path of theirs."""
+    given = PurePosixPath(path)
+    pinned = PINNED if given.parent.name == PINNED.strip("/") else ""
+    plain = f"{pinned}{given.name.lower()}"
+    if given.name == index.FILE:
+        plain = "imported-index.md"
+    elif not is_entry(plain):
+        plain = f"{pinned}{slug(given.stem)}.md"
+    stem, number, name = plain.removesuffix(".md"), 2, plain
+    there = set(taken)
+    while name in there:
+        name, number = f"{stem}-{number}.md", number + 1
+    return name

@@ -1,0 +1,105 @@
+"""The head of a Markdown file: ``key: value`` lines between two lines of ``---``.
+
+Files come from people, other tools and models, so nothing here is an error: a line that is not understood belongs to
+the head as it is, and a file without a head is all body. Rewriting a key changes its line and no other byte.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+_FENCE = re.compile(r"---[ \t]*")
+_KEY = re.compile(r"([A-Za-z_][\w-]{0,60}):(?:[ \t]+(.*)|)")
+_PLAIN = re.compile(r"[A-Za-z0-9(][^#:\"'\n\\]*")
+_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off"})
+LONGEST_HEAD = 200
+"""Lines after which a head that is not closed is taken for body."""
+
+
+class Page(Struct, frozen=True):
+    """A file's head and body; joined they are the file again."""
+
+    head: tuple[str, ...]
+    """The lines between the fences, with their ends; empty if the file has no head."""
+    body: str
+    fences: tuple[str, str] = ("---\n", "---\n")
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        """The keys at the outermost level; of one that occurs twice, the first."""
+        found: dict[str, str] = {}
+        key = ""
+        for line in self.head:
+            text = line.rstrip("\r\n")
+            if (match := _KEY.fullmatch(text)) is not None:
+                key = match[1]
+                found.setdefault(key, _read(match[2] or ""))
+            elif key and text[:1] in " \t" and found[key] in ("", ">", "|", ">-", "|-"):
+                found[key] = text.strip()
+            elif key and text[:1] in " \t" and text.strip():
+                found[key] = f"{found[key]} {text.strip()}"
+            else:
+                key = ""
+        return found
+
+    def with_value(self, key: str, value: str) -> Page:
+        """The page with this key set; a new key comes last."""
+        line = f"{key}: {_written(value)}\n"
+        kept, replaced, inside = [], False, False
+        for old in self.head:
+            match = _KEY.fullmatch(old.rstrip("\r\n"))
+            inside = (inside and match is None and old[:1] in " \t") or (
+                match is not None and match[1] == key
+            )
+            if not inside:
+                kept.append(old)
+            elif not replaced:
+                kept.append(line)
+                replaced = True
+        return Page((*kept, *(() if replaced else (line,))), self.body, self.fences)
+
+    def render(self) -> str:
+        """The file."""
+        return (
+            f"{self.fences[0]}{''.join(self.head)}{self.fences[1]}{self.body}" if self.head else self.body
+        )
+
+
+def split(text: str) -> Page:
+    """Divide a file into head and body."""
+    lines = text.split("\n", LONGEST_HEAD + 2)
+    if not _FENCE.fullmatch(lines[0].removeprefix("\ufeff").rstrip("\r")):
+        return Page((), text)
+    for number, line in enumerate(lines[1:-1], 1):
+        if _FENCE.fullmatch(line.rstrip("\r")):
+            head = tuple(f"{one}\n" for one in lines[1:number])
+            return Page(head, "\n".join(lines[number + 1 :]), (f"{lines[0]}\n", f"{line}\n"))
+    if _FENCE.fullmatch(lines[-1].rstrip("\r")) and len(lines) > 1:
+        return Page(tuple(f"{one}\n" for one in lines[1:-1]), "", (f"{lines[0]}\n", lines[-1]))
+    return Page((), text)
+
+
+def _read(value: str) -> str:
+    """A value without its quotes and without a comment after it."""
+    value = value.strip()
+    if value[:1] == '"':
+        try:
+            found, _ = json.JSONDecoder().raw_decode(value)
+        except ValueError:
+            return value.strip('"')
+        return str(found)
+    if value[:1] == "'" and (end := value.rfind("'")) > 0:
+        return value[1:end].replace("''", "'")
+    return re.split(r"(?:^|\s)#", value, maxsplit=1)[0].strip()
+
+
+def _written(value: str) -> str:
+    """A value as any reader of YAML takes it."""
+    value = " ".join(value.split())
+    if _PLAIN.fullmatch(value) and value.lower() not in _WORDS and value == value.strip():
+        return value
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,411 @@
+"""Memory: the entries of one scope, with every version of them.
+
+The files in the folder are for people and tools to read and edit. The generation says which contents count and where
+they come from. A file that differs from it was changed by something else: that becomes a version of its own, with an
+origin that is not trusted, as soon as memory is next looked at.
+
+    <folder>/MEMORY.md            the index
+    <folder>/<name>.md            an entry
+    <folder>/pinned/<name>.md     an entry that nothing automatic touches
+    <folder>/.versions/           current.json, changes.jsonl, applied, objects/<hash>, usage.json
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import unified_diff
+
+import msgspec
+from msgspec import Struct
+
+from sevenfold.errors import InputError, Refused, TranscriptDenied, TranscriptTooNew
+from sevenfold.memory import index
+from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, read_entry
+from sevenfold.memory.generation import Author, Generation, MemoryChange, Provenance, digest, encode
+from sevenfold.ports import Clock, Folder
+
+CURRENT = ".versions/current.json"
+CHANGES = ".versions/changes.jsonl"
+APPLIED = ".versions/applied"
+OBJECTS = ".versions/objects/"
+USAGE = ".versions/usage.json"
+LONGEST_HISTORY = 1 << 30
+"""Bytes of the list of changes."""
+WAIT = 10.0
+"""Seconds a change waits for another process to finish its own."""
+
+Checked = Callable[[bytes], str]
+"""Says what keeps a content out of memory (a secret, for example); empty if nothing does."""
+
+
+class EntryUse(Struct, frozen=True):
+    """How often an entry was put before a model, and how often that turned out to help."""
+
+    used: int = 0
+    helped: int = 0
+    last: float = 0.0
+
+
+class KnownEntry(Struct, frozen=True):
+    """An entry with all that is known about it."""
+
+    entry: MemoryEntry
+    stamp: Provenance
+    usage: EntryUse = EntryUse()
+
+
+class EntryEdit(Struct, frozen=True):
+    """A new content of an entry, and where it comes from."""
+
+    content: bytes
+    stamp: Provenance
+
+
+class Memory:
+    """The entries of one scope (a project's, or the user's)."""
+
+    def __init__(
+        self, folder: Folder, clock: Clock, today: Callable[[], str], refuse: Checked | None = None
+    ) -> None:
+        """``today`` gives the date as YYYY-MM-DD; ``refuse`` says what must not be stored."""
+        self._folder = folder
+        self._clock = clock
+        self.today = today
+        self._refuse = refuse or (lambda content: "")
+        self.path = folder.path
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def entries(self) -> list[KnownEntry]:
+        """All entries, by name."""
+        now, usage = self.generation(), self._usage()
+        found = []
+        for file, stamp in now.entries.items():
+            content = self._content(file, stamp)
+            if content is not None:
+                found.append(KnownEntry(read_entry(file, content), stamp, usage.get(file, EntryUse())))
+        return found
+
+    def entry(self, name: str) -> KnownEntry:
+        """One entry by its name; raises `InputError` with what is there instead."""
+        known = self.entries()
+        for one in known:
+            if name in (one.entry.name, one.entry.file):
+                return one
+        names = ", ".join(one.entry.name for one in known[:10]) or "memory is empty"
+        raise InputError(f"there is no memory entry {name[:80]!r}; there is: {names}")
+
+    def index(self) -> str:
+        """The index, as the prompt has it."""
+        return index.index(((one.entry, one.stamp) for one in self.entries()), self.today())
+
+    def generation(self) -> Generation:
+        """What counts now; changes made to the files by others are taken in first."""
+        now = self._current()
+        if self._as_written(now):
+            return now
+        try:
+            with self._folder.lock(wait=WAIT):
+                return self._reconciled()
+        except TranscriptDenied:
+            return now  # a folder that may only be read is as it was last written
+
+    def problems(self) -> list[str]:
+        """Files that cannot be entries, and contents that are lost: what they are and what to do."""
+        found = []
+        for file in self._folder.names():
+            if file.startswith((".", "logs/")) or file == index.FILE:
+                continue
+            if not is_entry(file):
+                found.append(
+                    f"{file}: not an entry; name it in lower case, ending in .md, here or in pinned/"
+                )
+            elif len(self._folder.read(file) or b" " * (MOST_BYTES + 1)) > MOST_BYTES:
+                found.append(f"{file}: larger than {MOST_BYTES:,} bytes, so it is not used; shorten it")
+        for file, stamp in self.generation().entries.items():
+            if self._content(file, stamp) is None:
+                found.append(f"{file}: its content is missing or damaged; undo the change, or forget it")
+        return found
+
+    def changes(self) -> Iterator[MemoryChange]:
+        """Every change, the newest first; one that was never completed is left out."""
+        by_id: dict[str, MemoryChange] = {}
+        for line in (self._folder.read(CHANGES, most=LONGEST_HISTORY) or b"").splitlines():
+            try:
+                change = msgspec.json.decode(line, type=MemoryChange)
+            except msgspec.DecodeError:
+                continue
+            by_id[change.id] = change
+        at = self.generation().id
+        while at and at in by_id:
+            yield by_id[at]
+            at = by_id[at].parent
+
+    def change(self, number: int) -> MemoryChange:
+        """One change by its number; raises `InputError`."""
+        for change in self.changes():
+            if change.number == number:
+                return change
+        raise InputError(f"there is no change {number}; `sevenfold memory log` lists them")
+
+    def diff(self, change: MemoryChange) -> str:
+        """What a change did, as a unified diff."""
+        parts = []
+        for file, (before, after) in change.entries.items():
+            old, new = (self._lines(stamp) for stamp in (before, after))
+            names = (file if before else "/dev/null", file if after else "/dev/null")
+            lines = [
+                line if line.endswith("\n") else f"{line}\n" for line in unified_diff(old, new, *names)
+            ]
+            parts.append("".join(lines) or f"{file}: only its origin changed\n")
+        return "".join(parts)
+
+    def _lines(self, stamp: Provenance | None) -> list[str]:
+        return (
+            self._object(stamp.sha256).decode(errors="replace").splitlines(keepends=True) if stamp else []
+        )
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def commit(
+        self,
+        edits: Mapping[str, EntryEdit | None],
+        by: Author,
+        reason: str,
+        *,
+        session: str = "",
+        based_on: Generation | None = None,
+    ) -> Generation:
+        """Make one change of all edits; None removes an entry.
+
+        An entry that changed since ``based_on`` keeps its new text: its edit is left out. Raises `InputError` or
+        `Refused` if an edit must not be made, and then nothing is changed.
+        """
+        for file, edit in edits.items():
+            self._check(file, edit, by)
+        with self._folder.lock(wait=WAIT):
+            now = self._reconciled()
+            if based_on is not None:
+                edits = {
+                    file: edit
+                    for file, edit in edits.items()
+                    if now.entries.get(file) == based_on.entries.get(file)
+                }
+            made = {
+                file: (now.entries.get(file), edit.stamp if edit else None)
+                for file, edit in edits.items()
+                if now.entries.get(file) != (edit.stamp if edit else None)
+            }
+            if not made:
+                return now
+            for edit in edits.values():
+                if edit is not None:
+                    self._keep(edit.content)
+            return self._apply(
+                now, MemoryChange(now.number + 1, now.id, self._clock.now(), by, reason, made, session)
+            )
+
+    def write(
+        self,
+        entry: MemoryEntry,
+        by: Author,
+        reason: str,
+        *,
+        stamp: Provenance | None = None,
+        session: str = "",
+    ) -> Generation:
+        """Write one entry. Without a stamp it is the user's own."""
+        content, at = entry.render(), self._clock.now()
+        stamp = stamp or Provenance(digest(content), "user", created=at, verified=at)
+        stamp = msgspec.structs.replace(stamp, sha256=digest(content))
+        return self.commit({entry.file: EntryEdit(content, stamp)}, by, reason, session=session)
+
+    def forget(self, name: str, by: Author = "user", reason: str = "forgotten") -> Generation:
+        """Remove an entry; its versions stay, so this can be undone."""
+        return self.commit({self.entry(name).entry.file: None}, by, reason)
+
+    def confirm(self, name: str) -> Generation:
+        """The user vouches for an entry: from now on it counts as theirs."""
+        known = self.entry(name)
+        at = self._clock.now()
+        stamp = msgspec.structs.replace(known.stamp, origin="user", verified=at)
+        return self.commit(
+            {known.entry.file: EntryEdit(known.entry.render(), stamp)}, "user", f"confirmed {name}"
+        )
+
+    def pin(self, name: str, *, pinned: bool = True) -> Generation:
+        """Move an entry to where nothing automatic touches it, or back."""
+        known = self.entry(name)
+        if known.entry.pinned == pinned:
+            return self.generation()
+        file = f"{PINNED if pinned else ''}{known.entry.name}.md"
+        edits = {known.entry.file: None, file: EntryEdit(known.entry.render(), known.stamp)}
+        return self.commit(edits, "user", f"{'pinned' if pinned else 'unpinned'} {name}")
+
+    def undo(self, number: int | None = None) -> Generation:
+        """Bring back what was before a change, to the byte; without a number, before the newest that is not undone.
+
+        Raises `Refused` if an entry was changed again since: undo the later change first.
+        """
+        change = self._last() if number is None else self.change(number)
+        with self._folder.lock(wait=WAIT):
+            now = self._reconciled()
+            later = [file for file, (_, after) in change.entries.items() if now.entries.get(file) != after]
+            if later:
+                raise Refused(
+                    f"change {change.number} cannot be undone: {later[0]} was changed again since"
+                )
+            return self._apply(now, change.reversed(now.entries, self._clock.now(), now.number + 1, now.id))
+
+    def refuses(self, content: bytes) -> str:
+        """What keeps a content out of memory; empty if nothing does."""
+        return self._refuse(content)
+
+    def count_use(self, files: Sequence[str], *, helped: bool = False) -> None:
+        """Note that entries were put before a model, or that one of them helped."""
+        usage = self._usage()
+        for file in files:
+            was = usage.get(file, EntryUse())
+            usage[file] = EntryUse(was.used + (not helped), was.helped + helped, self._clock.now())
+        self._folder.write(USAGE, msgspec.json.encode(usage))
+
+    # -- keeping files and generation together --------------------------------------------------------
+
+    def _check(self, file: str, edit: EntryEdit | None, by: Author) -> None:
+        if not is_entry(file):
+            raise InputError(f"{file[:120]!r} is not a file of memory: a name, and .md")
+        if file.startswith(PINNED) and by not in ("user", "undo", "import", "outside"):
+            raise Refused(f"{file} is pinned: only the user changes it")
+        if edit is not None and len(edit.content) > MOST_BYTES:
+            raise InputError(f"{file}: an entry has at most {MOST_BYTES:,} bytes")
+        if edit is not None and (problem := self._refuse(edit.content)):
+            raise Refused(f"{file} is not stored: {problem}")
+
+    def _current(self) -> Generation:
+        written = self._folder.read(CURRENT)
+        if written is None:
+            return Generation()
+        try:
+            return msgspec.json.decode(written, type=Generation)
+        except msgspec.DecodeError as error:
+            raise TranscriptTooNew(
+                f"{self.path}/{CURRENT} cannot be read ({error}); a newer version may have written it, or it is damaged"
+            ) from error
+
+    def _as_written(self, now: Generation) -> bool:
+        """Are the files what the generation says?"""
+        return (self._folder.read(APPLIED) or b"").decode() == now.id and not self._outside(now)
+
+    def _outside(self, now: Generation) -> dict[str, EntryEdit | None]:
+        """What something else changed in the files."""
+        at, found = self._clock.now(), dict[str, EntryEdit | None]()
+        there = {file for file in self._folder.names() if is_entry(file)}
+        for file in there:
+            content = self._folder.read(file)
+            if content is None or len(content) > MOST_BYTES:
+                continue
+            before = now.entries.get(file)
+            if before is None or before.sha256 != digest(content):
+                stamp = Provenance(digest(content), "outside", created=before.created if before else at)
+                found[file] = EntryEdit(content, stamp)
+        return found | {file: None for file in now.entries if file not in there}
+
+    def _reconciled(self) -> Generation:
+        """Complete a change that was cut off, and take in what was changed from outside. The lock is held."""
+        now = self._current()
+        if (self._folder.read(APPLIED) or b"").decode() != now.id:
+            self._complete(now)
+        outside = self._outside(now)
+        if not outside:
+            return now
+        made = {}
+        for file, edit in outside.items():
+            if edit is not None:
+                self._keep(edit.content)
+            made[file] = (now.entries.get(file), edit.stamp if edit else None)
+        reason = "changed outside Sevenfold"
+        return self._apply(
+            now, MemoryChange(now.number + 1, now.id, self._clock.now(), "outside", reason, made)
+        )
+
+    def _complete(self, now: Generation) -> None:
+        """Write out what a process did not get to after its change counted; what others wrote meanwhile stays."""
+        last = self._newest(now.id)
+        for file, (before, after) in last.entries.items() if last else ():
+            content = self._folder.read(file)
+            there = digest(content) if content is not None else None
+            if there == (before.sha256 if before else None):
+                self._materialise(file, after)
+        self._finish(now)
+
+    def _apply(self, now: Generation, change: MemoryChange) -> Generation:
+        """Make a change count, then write out its files. The lock is held."""
+        change = change.identified()
+        made = now.after(change)
+        self._folder.append(CHANGES, encode(change))
+        self._folder.write(CURRENT, encode(made))
+        for file, (_, after) in change.entries.items():
+            self._materialise(file, after)
+        self._finish(made)
+        return made
+
+    def _materialise(self, file: str, stamp: Provenance | None) -> None:
+        if stamp is None:
+            self._folder.remove(file)
+        elif (content := self._object(stamp.sha256)) != self._folder.read(file):
+            self._folder.write(file, content)
+
+    def _finish(self, now: Generation) -> None:
+        listed = (
+            (read_entry(file, self._object(stamp.sha256)), stamp) for file, stamp in now.entries.items()
+        )
+        text = index.index(listed, self.today()).encode()
+        if text != (self._folder.read(index.FILE) or b""):
+            self._folder.write(index.FILE, text)
+        self._folder.write(APPLIED, now.id.encode())
+
+    def _newest(self, made: str) -> MemoryChange | None:
+        for line in reversed((self._folder.read(CHANGES, most=LONGEST_HISTORY) or b"").splitlines()):
+            try:
+                change = msgspec.json.decode(line, type=MemoryChange)
+            except msgspec.DecodeError:
+                continue
+            if change.id == made:
+                return change
+        return None
+
+    def _last(self) -> MemoryChange:
+        """The newest change that is neither undone nor an undo."""
+        undone: set[str] = set()
+        for change in self.changes():
+            if change.by == "undo":
+                undone.add(change.reason)
+            elif f"undo {change.number}" not in undone:
+                return change
+        raise Refused("there is nothing to undo")
+
+    def _keep(self, content: bytes) -> None:
+        name = OBJECTS + digest(content)
+        if self._folder.read(name) is None:
+            self._folder.write(name, content)
+
+    def _object(self, sha256: str) -> bytes:
+        content = self._folder.read(OBJECTS + sha256)
+        if content is None or digest(content) != sha256:
+            raise Refused(
+                f"{self.path}/{OBJECTS}{sha256[:16]}… is missing or damaged; restore it from a backup"
+            )
+        return content
+
+    def _content(self, file: str, stamp: Provenance) -> bytes | None:
+        """What an entry holds; None if that is lost."""
+        for content in (self._folder.read(OBJECTS + stamp.sha256), self._folder.read(file)):
+            if content is not None and digest(content) == stamp.sha256:
+                return content
+        return None
+
+    def _usage(self) -> dict[str, EntryUse]:
+        try:
+            return msgspec.json.decode(self._folder.read(USAGE) or b"{}", type=dict[str, EntryUse])
+        except msgspec.DecodeError:
+            return {}

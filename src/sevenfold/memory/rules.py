@@ -1,0 +1,67 @@
+"""Finding facts worth remembering without a model: sentences in which the user says how things should be from now on.
+
+This is what the offline model remembers by, so that memory can be tried without a key. It knows English only, and takes
+the user's sentences as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from sevenfold.memory.admission import LastingFact
+from sevenfold.memory.entry import Kind
+
+MOST_CHARACTERS = 400
+"""A longer sentence is a pasted text, not a wish."""
+
+_RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    (
+        "user",
+        re.compile(
+            r"\b(?:remember(?: that)?|note that|keep in mind|for the future|my name is|i am an?|i work)\b",
+            re.I,
+        ),
+    ),
+    (
+        "feedback",
+        re.compile(
+            r"\b(?:i (?:prefer|like|want|hate|dislike|always|never)|(?:please )?(?:always|never)|from now on|in future"
+            r"|don['’]t ever|stop (?:using|doing)|use \S+(?: \S+){0,3} (?:instead|rather)|not \S+,? but|instead of)\b",
+            re.I,
+        ),
+    ),
+    (
+        "project",
+        re.compile(
+            r"\b(?:we (?:decided|agreed|use|ship|release|deploy|target|support)|the decision is|let['’]s go with"
+            r"|deadline|(?:is|are) due|by (?:mon|tues|wednes|thurs|fri|satur|sun)day|\d{4}-\d\d-\d\d)\b",
+            re.I,
+        ),
+    ),
+)
+_SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
+_PASSING = re.compile(
+    r"[?]\s*$|^\s*(?:[>`|#$]|\{|<)|\b(?:this time|just now|for now|today only|in this (?:file|session|case))\b",
+    re.I,
+)
+
+
+def facts(said: Mapping[str, str]) -> Iterator[LastingFact]:
+    """The facts in what the user said, by record."""
+    for words in said.values():
+        for sentence in _sentences(words):
+            kind = next((kind for kind, rule in _RULES if rule.search(sentence)), None)
+            if kind is not None and not _PASSING.search(sentence):
+                yield LastingFact((sentence,), kind)
+
+
+def _sentences(words: str) -> Iterator[str]:
+    fenced = False
+    for line in words.splitlines():
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced:
+            for found in _SENTENCE.findall(line):
+                if 8 <= len(found.strip()) <= MOST_CHARACTERS:
+                    yield found.strip()

@@ -1,0 +1,57 @@
+"""The few entries that fit what the user just said.
+
+An entry fits if it shares at least two telling words with the message, or one name, path, flag or figure. That is a
+floor: where nothing fits, nothing is recalled. Scores by meaning can lift an entry over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import log
+
+from msgspec import Struct
+
+from sevenfold.memory.memory import KnownEntry
+from sevenfold.memory.words import names_something, shared, telling
+
+MOST = 3
+LEAST_WORDS = 2
+NAME_COUNTS = 2.0
+"""A name counts as much as this many words."""
+
+
+class FittingEntry(Struct, frozen=True):
+    """An entry that fits, and why."""
+
+    known: KnownEntry
+    score: float
+    words: tuple[str, ...]
+    """What the entry and the message share."""
+
+
+def fitting(
+    query: str,
+    known: Sequence[KnownEntry],
+    today: str,
+    *,
+    most: int = MOST,
+    lift: Mapping[str, float] | None = None,
+) -> list[FittingEntry]:
+    """The entries that fit best, the best first; those whose validity is over do not."""
+    asked = telling(query)
+    words = {
+        one.entry.file: telling(f"{one.entry.name.replace('-', ' ')}\n{one.entry.body}") for one in known
+    }
+    found = []
+    for one in known:
+        if one.entry.until and one.entry.until < today:
+            continue
+        both = shared(words[one.entry.file], asked)
+        weight = sum(NAME_COUNTS if names_something(word) else 1.0 for word in both)
+        raised = (lift or {}).get(one.entry.file, 0.0)
+        if weight < LEAST_WORDS and not raised:
+            continue
+        holding = [sum(word in other for other in words.values()) for word in both]
+        rare = sum(log(1 + len(known) / count) for count in holding)
+        found.append(FittingEntry(one, rare + raised, tuple(sorted(both))))
+    return sorted(found, key=lambda fit: (-fit.score, fit.known.entry.file))[:most]

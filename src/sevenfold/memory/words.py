@@ -1,0 +1,71 @@
+"""Comparing what was said: to the letter, and by the words that carry it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from sevenfold.recall.ranking import DENSE_RUN, FILLERS, folded
+
+_WORD = re.compile(r"\w+(?:[./:@-]\w+)*")
+_NUMBER = re.compile(r"\d")
+ROOT = 4
+"""Letters that two forms of a word have in common at least."""
+ENDING = 3
+"""Letters in which they may differ at the end."""
+_NEGATION = re.compile(r"\b(?:no|not|never|none|without|nor|cannot|\w+n['’]t)\b", re.IGNORECASE)
+
+
+def holds(text: str, words: str) -> bool:
+    """Are these words in the text to the letter, white space and case aside?"""
+    return bool(words.strip()) and folded(words) in folded(text)
+
+
+def telling(text: str) -> frozenset[str]:
+    """The words that carry a text; of scripts without spaces, all pairs of characters."""
+    found = {word for word in _WORD.findall(text.casefold()) if word not in FILLERS and len(word) > 1}
+    for run in DENSE_RUN.findall(text):
+        found |= {run[place : place + 2] for place in range(len(run) - 1)}
+    return frozenset(found)
+
+
+def shared(some: Iterable[str], others: Iterable[str]) -> frozenset[str]:
+    """Those of the first words that the others hold as well, whatever their endings."""
+    beginnings: dict[str, list[str]] = {}
+    for word in others:
+        beginnings.setdefault(word[:ROOT], []).append(word)
+    return frozenset(
+        word for word in some if any(_alike(word, other) for other in beginnings.get(word[:ROOT], ()))
+    )
+
+
+def _alike(one: str, other: str) -> bool:
+    """Are these the same word, or two forms of it?"""
+    if one == other:
+        return True
+    if names_something(one) or names_something(other) or min(len(one), len(other)) < ROOT:
+        return False
+    return (
+        one[: max(ROOT, len(one) - ENDING)] == other[: max(ROOT, len(one) - ENDING)]
+        and abs(len(one) - len(other)) <= ENDING
+    )
+
+
+def names_something(word: str) -> bool:
+    """Is this a name, a path, a flag or a figure rather than a word of the language?"""
+    return bool(_NUMBER.search(word)) or any(sign in word for sign in "./:@_")
+
+
+def same_fact(one: str, other: str) -> bool:
+    """Do two texts say the same in nearly the same words?
+
+    Figures, names and negations must agree: they are what a small difference in words changes most.
+    """
+    if folded(one) == folded(other):
+        return True
+    left, right = telling(one), telling(other)
+    both = shared(left, right)
+    apart = (left - both) | (right - shared(right, left))
+    if any(map(names_something, apart)) or bool(_NEGATION.search(one)) != bool(_NEGATION.search(other)):
+        return False
+    return len(both) >= 3 and len(apart) <= (len(both) + len(apart)) * 0.25

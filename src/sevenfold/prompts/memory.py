@@ -1,0 +1,27 @@
+"""The texts of lasting memory: the instruction to extract it, and what is recalled from it."""
+
+from __future__ import annotations
+
+from sevenfold.prompts.text import KB, Text
+
+
+class RememberFacts(Text, frozen=True):
+    """The instruction to find what is worth remembering."""
+
+    file = "remember"
+    role = "user"
+    cap = 8 * KB
+
+    since: str
+
+
+class Recalled(Text, frozen=True):
+    """Entries of memory that fit what the user just said."""
+
+    file = "recalled"
+    role = "user"
+    tag = "recalled-memory"
+    body = "entries"
+    cap = 12 * KB
+
+    entries: str
