@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -12,9 +14,11 @@ import msgspec
 from bench.points import Outcome, Point, all_of, without_corpus
 from bench.points.recount import USAGE, Count, count, kind_of
 from sevenfold.conversation.resume import fold, resume
+from sevenfold.lab.audit import audit, unsupported
 from sevenfold.lab.profile import files as transcripts
 from sevenfold.lab.profile.figures import SessionProfile
 from sevenfold.profiles import find
+from sevenfold.recall.index import RecallIndex
 from sevenfold.record import entries
 from sevenfold.record.entries import Boundary, Clearing, Said
 from sevenfold.record.rules import RuleFacts, refusals
@@ -28,6 +32,9 @@ KEPT = "content blocks are the bytes of their lines"
 OPENED = "opened from the end, the view is that of the whole file"
 VALID = "requests rebuilt at every call would be taken by a server"
 MENDED = "valid once mended"
+FOUND = "what users said is found by recall among their words"
+TRUE = "quoted, what users said is not called invented"
+INVENTED = "statements about the user called invented"
 OPENING = "opens its file"
 """Said of answers with nothing before them: the prompt they had is in no file."""
 
@@ -126,8 +133,57 @@ def _requests(path: Path, *, sidechain: bool) -> Iterator[str]:
         view.add(entry)
 
 
+def whose_words(corpus: Path | None) -> list[Outcome]:
+    """What users said, read off the raw lines by rules of its own, held against recall and the audit."""
+    if corpus is None:
+        return without_corpus(FOUND, TRUE, INVENTED)
+    found, believed, said, invented, statements = 0, 0, 0, 0, 0
+    for path in _files(corpus):
+        log = transcripts.open_log(path)
+        words = [one.strip() for line in JsonlLog(path).read() for one in _said(line[1]) if one.strip()]
+        with closing(RecallIndex(log)) as index:
+            index.catch_up()
+            found += sum(bool(index.search(one[:150], kind="user", k=1)) for one in words)
+            total = audit(log, index).total
+        invented, statements = invented + total.invented, statements + total.boundaries
+        quoted = [
+            f'The user said: "{" ".join(one[:150].replace(chr(34), chr(39)).split())}"' for one in words
+        ]
+        marked = unsupported([f"1. Request:\n- {one}" for one in quoted], resume(log).items, log)
+        said, believed = said + len(words), believed + len(words) - len(marked)
+    compared = f"{invented} in {statements} summaries"
+    return [
+        all_of(FOUND, found, said),
+        all_of(TRUE, believed, said),
+        Outcome(INVENTED, invented == 0, compared, "none"),
+    ]
+
+
+def _said(line: bytes) -> Iterator[str]:
+    """What the user says on a line, however the client recorded it."""
+    match _decode(line) if line.strip() else None:
+        case {"type": "queue-operation", "operation": "enqueue", "content": str() as words}:
+            yield from [words] if not words.startswith(("<", "/")) else []
+        case {"type": "user", "isMeta": True} | {"type": "user", "isCompactSummary": True}:
+            return
+        case {"type": "user", "isSidechain": True}:
+            return
+        case {"type": "user", "message": {"content": str() as words}}:
+            yield from [words] if not words.startswith(("<", "[Request")) else []
+        case {"type": "user", "message": {"content": list() as parts}}:
+            for part in parts:
+                words = str(part.get("content", "")) if part.get("is_error") else ""
+                if words.startswith("The user doesn't want"):
+                    yield re.split("the user said:|for the rejection:|$", words)[1].partition("\n\nNote:")[
+                        0
+                    ]
+        case {"type": "event_msg", "payload": {"type": "user_message", "message": str() as words}}:
+            yield words
+
+
 POINTS: list[Point] = [
     ("real transcripts: profile", profiled),
     ("real transcripts: round trip", round_trip),
     ("real transcripts: requests", requests),
+    ("real transcripts: whose words", whose_words),
 ]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+# As in `typing`, which takes longer to load than all the rest of this module.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from sevenfold import errors, events
     from sevenfold.agent.agent import Agent, AsyncAgent
     from sevenfold.agent.events import (

@@ -16,6 +16,7 @@ from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.menu import MenuAnswer
 from sevenfold.cli.chat.start import ChatOptions
 from sevenfold.layers.compact.offline import summarise, take_notes
+from sevenfold.layers.remember.offline import find_facts
 from sevenfold.providers.offline import OfflineClient, Script
 
 from .printed import Page
@@ -385,3 +386,43 @@ def test_without_a_number_the_message_is_chosen_and_a_rewritten_cache_is_asked_a
     assert answers_in_view(talk) == list(FACTS)
     assert "there is no message 9" in talk("/compact from 9")
     talk.chat.close()
+
+
+def remembering(folder: Path) -> Talk:
+    """A chat with the offline model as users have it, which remembers by fixed rules."""
+    talk = Talk(folder)
+    talk.client = OfflineClient(Script([], jobs={"main": heard, "extract_memories": find_facts}))
+    talk.chat.agent.close()
+    talk.chat.agent = talk.opens(talk.chat.options, talk.chat)
+    return talk
+
+
+@pytest.mark.spec("S5.2", "S5.8")
+def test_a_preference_is_remembered_shown_undone_and_recalled(folder):
+    talk = remembering(folder)
+    talk("Please always indent Makefiles with tabs.")
+    talk.chat.agent.session.settle()
+    assert "please-always-indent-makefiles-with-tabs" in talk("/memory")
+    assert "origin     user" in talk("/memory show please-always-indent-makefiles-with-tabs")
+    assert "recalled from memory: please-always-indent" in talk("Write a Makefile with tabs.")
+    assert "undo 1" in talk("/memory undo")
+    assert "nothing is remembered" in talk("/memory")
+    talk.chat.close()
+
+
+def test_a_line_after_a_number_sign_is_remembered_and_not_sent(talk):
+    assert "remembered: we-deploy-on-tuesdays" in talk("# We deploy on Tuesdays.")
+    assert "we-deploy-on-tuesdays" in talk("/memory")
+    assert len(talk.chat.agent.session.conversation.transcript.view) == 0
+
+
+@pytest.mark.parametrize("line", ["# Heading\n\nand text below", "#one", "## A heading", "#", "a # b"])
+def test_pasted_markdown_is_not_taken_for_something_to_remember(line):
+    assert not commands.is_command(line)
+
+
+@pytest.mark.parametrize(
+    "line", ["/memory show", "/memory show nothing", "/memory fly", "/memory undo x", "/memory diff"]
+)
+def test_mistakes_about_memory_are_explained(talk, line):
+    assert "error:" in talk(line)

@@ -13,6 +13,7 @@ import pytest
 
 from sevenfold.cli import transcripts
 from tests.commands.recorded import foreign, own, ran
+from tests.support import Story, call, result
 
 Capsys = pytest.CaptureFixture[str]
 READERS = [
@@ -45,6 +46,62 @@ def session(tmp_path: Path) -> Path:
 
 
 # -- what is read ----------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("S10.6")
+@pytest.mark.parametrize("folder", [".", "..", "/", "", "a" * 300])
+@pytest.mark.parametrize("command", READERS[:5], ids=" ".join)
+def test_a_folder_is_refused_in_one_line(command: tuple[str, ...], folder: str, capsys: Capsys) -> None:
+    done = ran(capsys, *(word.format(folder) for word in command))
+    assert done.code == 2
+    assert done.err.startswith("sevenfold: ")
+    assert done.err.count("\n") == 1
+
+
+STEERING = "\x1b]52;c;cm0gLXJm\x07 \x1b[2J \x9b31m \x90q\x9c \u202egnp.exe"
+STEERS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]")
+"""What a terminal obeys; a line feed is not among it."""
+
+
+@pytest.mark.spec("S10.6")
+@pytest.mark.parametrize("more", [(), ("--json",)])
+@pytest.mark.parametrize("command", [*READERS[:3], ("compact", "{}", "--show"), *READERS[4:]], ids=" ".join)
+def test_no_text_of_a_transcript_steers_the_terminal(
+    command: tuple[str, ...], more: tuple[str, ...], tmp_path: Path, capsys: Capsys
+) -> None:
+    story, tool = Story(), f"Ba{STEERING}sh"
+    for number in range(12):
+        story.user(f"tide {STEERING} {number}: never paint {STEERING}/{number}.py green")
+        story.assistant(f"tide {STEERING}", call(f"c{STEERING}{number}", tool, file_path=f"{STEERING}.py"))
+        story.user([result(f"c{STEERING}{number}", f"Exit code 1\nlost {STEERING}", is_error=True)])
+    story.boundary(uuid=f"b{STEERING}")
+    story.summary(f'The user said: "delete the database {STEERING}"')
+    story.user(f"tide {STEERING}")
+    story.assistant(f"yes {STEERING}", model=f"claude-opus-4-5{STEERING}")
+    path = tmp_path / "tide.jsonl"
+    path.write_bytes(b"".join(story.lines))
+    done = ran(capsys, *(word.format(path) for word in command), *more)
+    printed = done.out + done.err
+    assert printed
+    assert STEERS.findall(printed if not more else printed.replace("\u202e", "")) == []
+
+
+@pytest.mark.spec("S10.6")
+def test_control_c_while_the_command_is_loaded_is_no_traceback() -> None:
+    program = """
+import os, signal, sys
+class Impatient:
+    def find_spec(self, name, *_):
+        if name == "sevenfold.cli.main":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Impatient())
+from sevenfold.__main__ import main
+sys.exit(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (130, "sevenfold: interrupted\n")
 
 
 @pytest.mark.parametrize("command", READERS, ids=" ".join)

@@ -146,23 +146,60 @@ def test_what_is_marked_as_not_in_the_record_deceives_nobody() -> None:
     assert audited(compacted(told)).total.invented == 0
 
 
+def ours(story: Story) -> Story:
+    """The same session, compacted by Sevenfold."""
+    lines = list(map(json.loads, story.lines))
+    (at,) = (place for place, line in enumerate(lines) if line.get("subtype") == "compact_boundary")
+    lines[at]["sevenfold"] = 1
+    committed = {"type": "sevenfold", "v": 1, "kind": "commit", "id": "c", "timestamp": "t"}
+    lines.insert(at + 2, {**committed, "boundary": lines[at]["uuid"]})
+    story.lines = [json.dumps(line).encode() + b"\n" for line in lines]
+    return story
+
+
 @pytest.mark.spec("S10.3")
 def test_the_exit_code_says_that_something_is_lost_and_the_fact_is_shown_with_its_record(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out = command(capsys, written(tmp_path, forgotten()))
+    code, out = command(capsys, written(tmp_path, ours(forgotten())))
     assert code == 1
     assert "lost  preference  wish  Never paint the north door of the lamp house green." in out
     assert "1 fact lost." in out
 
 
-def test_a_session_in_which_nothing_is_lost_says_so(
+@pytest.mark.spec("S10.3")
+def test_after_a_compaction_of_ours_what_recall_finds_is_not_lost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out = command(capsys, written(tmp_path, compacted()))
+    code, out = command(capsys, written(tmp_path, ours(compacted())))
     assert code == 0
-    assert "1. 2026-11-01 00:00:00  auto  b1" in out
+    assert "1. 2026-11-01 00:00:00  auto, Sevenfold's  b1" in out
     assert out.endswith("Nothing is lost.\n")
+
+
+@pytest.mark.spec("S10.8")
+def test_what_left_another_tools_context_is_named_and_apart_from_it_what_recall_would_find(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out = command(capsys, written(tmp_path, compacted("We talked.")))
+    assert code == 1
+    assert "auto, another tool's  b1" in out
+    assert "left  user_message  agree  yes" in out
+    assert "left  edited_file  edit  /home/pia/tide/src/tidemark/clock.py" in out
+    (one,) = audited(compacted("We talked.")).boundaries
+    assert (one.own, one.out_of_reach) == (False, one.reachable + one.lost)
+    assert out.endswith(
+        f"{one.out_of_reach} of {one.out_of_reach + one.in_context} facts left the context; "
+        f"recall would find {one.reachable}.\n"
+    )
+
+
+@pytest.mark.spec("S10.8")
+def test_a_fact_that_recall_would_not_find_either_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out = command(capsys, written(tmp_path, forgotten()))
+    assert "left, not found by recall  preference  wish  Never paint the north door" in out
 
 
 def test_a_session_without_a_compaction_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,7 +223,8 @@ def test_scripts_get_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         "invented",
     } <= boundary.keys()
     assert boundary["by_kind"]["preference"] == {"in_context": 0, "reachable": 0, "lost": 1}
-    assert boundary["lost_facts"][0]["record"] == "wish"
+    assert [fact["record"] for fact in boundary["left_facts"] if not fact["found"]] == ["wish"]
+    assert boundary["own"] is False
     assert report["total"]["lost"] == boundary["lost"] == 1
     assert code == 1
 

@@ -241,6 +241,17 @@ def test_the_audit_calls_no_true_words_of_the_user_invented(case: Case) -> None:
 
 
 @pytest.mark.spec("S10.4")
+def test_a_quotation_may_have_other_marks_inside_than_the_words_it_quotes() -> None:
+    story = Story()
+    story.user('3. Put it down to "human edits"\n\nAlso delete the database then, right?')
+    story.boundary()
+    story.summary(
+        "6. All user messages:\n- \"3. Put it down to 'human edits' Also delete the database then, right?\""
+    )
+    assert audit(*indexed(story)).total.invented == 0
+
+
+@pytest.mark.spec("S10.4")
 def test_the_same_claim_without_such_words_is_called_invented() -> None:
     story = Story()
     story.user("Please look after the branch feature/tides with me.")

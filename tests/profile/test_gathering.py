@@ -84,7 +84,7 @@ def test_files_of_other_kinds_are_refused_with_what_they_look_like(
 ) -> None:
     path = tmp_path / "file.jsonl"
     path.write_bytes(content)
-    with pytest.raises(TranscriptForeign, match="Sevenfold profiles") as refused:
+    with pytest.raises(TranscriptForeign, match="Sevenfold reads") as refused:
         profile_file(path)
     assert says in str(refused.value)
     assert str(path) in str(refused.value)

@@ -1,4 +1,4 @@
-"""`sevenfold audit`: what the compactions of a session kept, left reachable, or lost.
+"""`sevenfold audit`: what the compactions of a session kept in the context, and what left it.
 
 The transcript and an index next to it are only read; nothing is written.
 """
@@ -12,29 +12,33 @@ from sevenfold.cli import transcripts
 from sevenfold.cli.options import print_json
 from sevenfold.cli.output import ReportConsole
 from sevenfold.cli.recall import indexed
-from sevenfold.cli.text import plural, printable, shorten
+from sevenfold.cli.text import plural, shorten
 from sevenfold.lab.audit import Audit, AuditedCompaction, audit
 from sevenfold.lab.fidelity import Count
 
-SOMETHING_LOST = 1
-"""The exit code if a fact is neither in the context nor found by recall."""
+OUT_OF_REACH = 1
+"""The exit code if there are facts the model cannot reach any more."""
 LONGEST_SHOWN = 160
 """Characters of a fact or statement that are shown; --json has all of them."""
+MOST_SHOWN = 30
+"""Facts of a compaction that are named; --json has all of them."""
 
 HELP = """\
 Check the compactions of a recorded session. Facts are taken from the records each compaction hid (messages,
 corrections, wishes and decisions of the user, changed files, failures, open tasks, the last step, exact names) and
-looked for in what the model saw next. A fact is in the context, or reachable because recall finds its record, or
-lost. Statements about the user that no record supports are counted as invented.
+looked for in what the model saw next. Those that left the context are looked for by Sevenfold's recall. After a
+compaction of Sevenfold's, a fact is lost if recall does not find it; the models of other tools have no recall, so
+every fact that left their context is named. Statements about the user that no record supports count as invented.
 
-Reads Claude Code transcripts and Sevenfold's own. Nothing is written, and nothing leaves this machine."""
+Reads Claude Code transcripts, Codex rollouts, and Sevenfold's own. Nothing is written, and nothing leaves this
+machine."""
 
 EXAMPLES = """\
 examples:
   sevenfold audit session.jsonl            every compaction of a session
-  sevenfold audit SESSION-ID --json        for scripts, with everything lost or invented in full
+  sevenfold audit SESSION-ID --json        for scripts, with everything that left the context or was invented
 
-exit code: 0 if nothing is lost, 1 if something is, 2 after an error"""
+exit code: 0 if the model can reach every fact, 1 if not, 2 after an error"""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -52,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
         print_json({"file": str(path), "boundaries": found.boundaries, "total": found.total})
     else:
         _print(path.name, found)
-    return SOMETHING_LOST if found.total.lost else 0
+    return OUT_OF_REACH if found.total.out_of_reach else 0
 
 
 def _print(name: str, found: Audit) -> None:
@@ -65,25 +69,41 @@ def _print(name: str, found: Audit) -> None:
     if total.boundaries > 1:
         console.print(f"Total of {total.boundaries:,} compactions", style="bold")
         _print_counts(console, total.by_kind)
-    verdict = f"{plural(total.lost, 'fact')} lost" if total.lost else "Nothing is lost"
+    ours, theirs = ([one for one in found.boundaries if one.own is own] for own in (True, False))
+    verdicts = []
+    if ours:
+        lost = sum(one.lost for one in ours)
+        verdicts.append(f"{plural(lost, 'fact')} lost" if lost else "Nothing is lost")
+    if theirs:
+        left, reached = sum(one.out_of_reach for one in theirs), sum(one.reachable for one in theirs)
+        facts = plural(left + sum(one.in_context for one in theirs), "fact")
+        verdicts.append(f"{left:,} of {facts} left the context; recall would find {reached:,}")
     if total.invented:
-        verdict += f", {plural(total.invented, 'invented statement')} about the user"
-    console.print(f"{verdict}.", style="bold red" if total.lost else "bold green")
+        verdicts.append(plural(total.invented, "invented statement") + " about the user")
+    console.print(
+        f"{'; '.join(verdicts)}.", style="bold red" if total.out_of_reach else "bold green", soft_wrap=True
+    )
 
 
 def _print_boundary(console: ReportConsole, number: int, audited: AuditedCompaction) -> None:
     when = audited.timestamp[:19].replace("T", " ") or "no time"
-    console.print(f"{number}. {when}  {audited.trigger}  {audited.uuid}", style="bold", soft_wrap=True)
+    whose = "Sevenfold's" if audited.own else "another tool's"
+    console.print(
+        f"{number}. {when}  {audited.trigger}, {whose}  {audited.uuid}", style="bold", soft_wrap=True
+    )
     _print_counts(console, audited.by_kind)
     if audited.left_out:
         beyond = ", ".join(f"{count} {kind}" for kind, count in audited.left_out.items())
         console.print(
             f"   not checked, beyond the limit for their kind: {beyond}", style="dim", soft_wrap=True
         )
-    for fact in audited.lost_facts:
+    for fact in audited.missing[:MOST_SHOWN]:
+        state = "lost" if audited.own else "left" if fact.found else "left, not found by recall"
         console.print(
-            f"   lost  {fact.kind}  {fact.record}  {_short(fact.text)}", style="red", soft_wrap=True
+            f"   {state}  {fact.kind}  {fact.record}  {_short(fact.text)}", style="red", soft_wrap=True
         )
+    if (more := len(audited.missing) - MOST_SHOWN) > 0:
+        console.print(f"   {more:,} more, which --json lists", style="dim")
     for statement in audited.invented_statements:
         console.print(f"   invented  {_short(statement)}", style="yellow", soft_wrap=True)
     console.print()
@@ -93,11 +113,13 @@ def _print_counts(console: ReportConsole, by_kind: Mapping[str, Count]) -> None:
     if not by_kind:
         console.print("   no facts to check in what was hidden")
         return
-    console.print(f"   {'':<14}{'in context':>12}{'reachable':>12}{'lost':>8}", style="dim")
+    console.print(f"   {'':<14}{'in context':>12}{'left it':>10}{'found by recall':>18}", style="dim")
     for kind, count in by_kind.items():
-        name = kind.replace("_", " ")
-        console.print(f"   {name:<14}{count.in_context:>12}{count.reachable:>12}{count.lost:>8}")
+        left = count.reachable + count.lost
+        console.print(
+            f"   {kind.replace('_', ' '):<14}{count.in_context:>12}{left:>10}{count.reachable:>18}"
+        )
 
 
 def _short(text: str) -> str:
-    return shorten(printable(" ".join(text.split())), LONGEST_SHOWN)
+    return shorten(" ".join(text.split()), LONGEST_SHOWN)

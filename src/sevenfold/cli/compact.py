@@ -7,7 +7,6 @@ boundary after them, or to the end of the file itself. Hooks do not run, because
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Mapping
 from contextlib import closing
@@ -22,10 +21,10 @@ from rich.text import Text
 from sevenfold.cli import recorded_session as recorded_sessions
 from sevenfold.cli import transcripts
 from sevenfold.cli.notes import bring_up_to_date
-from sevenfold.cli.options import print_json
+from sevenfold.cli.options import complain, print_json
 from sevenfold.cli.output import ReportConsole, heading, plain_table, sections, spinner
 from sevenfold.cli.recorded_session import RecordedSession, is_offline
-from sevenfold.cli.text import category, count, money, plural, printable, share, shorten
+from sevenfold.cli.text import category, count, money, plural, share, shorten
 from sevenfold.errors import InputError, Refused
 from sevenfold.lab.profile.labels import CallLabel, label_of_block, piece_of
 from sevenfold.layers.compact.extract.words import users_words
@@ -50,8 +49,8 @@ Summarise a recorded session, and show what was kept. The result is a new file: 
 boundary, the summary and what belongs to it, in a shape other tools can read too. Everything before the boundary stays
 in the file, and recall finds it there.
 
-Reads Claude Code transcripts and Sevenfold's own. Without a key for the model in the environment, everything runs
-offline: the summary is then extracted by code."""
+Reads Claude Code transcripts, Codex rollouts, and Sevenfold's own. Without a key for the model in the environment,
+everything runs offline: the summary is then extracted by code."""
 
 EXAMPLES = """\
 examples:
@@ -153,6 +152,10 @@ def _plan(recorded: RecordedSession, client: Client, options: argparse.Namespace
 
 def _write(recorded: RecordedSession, client: Client, options: argparse.Namespace) -> CompactionReport:
     """Compact, and write the result to the file or a new one."""
+    if options.in_place and recorded.converted:
+        raise InputError(
+            f"{recorded.path}: rollouts are only read; without --in-place the result is a new file"
+        )
     if options.in_place:
         _warn_if_fresh(recorded.path)
         with closing(JsonlLog.open(recorded.path)) as log:
@@ -202,9 +205,9 @@ def _compact(
 def _warn_if_fresh(path: Path) -> None:
     ago = time.time() - path.stat().st_mtime
     if ago < JUST_NOW:
-        sys.stderr.write(
-            f"sevenfold: {path} changed {max(0, ago):.0f} s ago. If another program has this session open, close it "
-            "first: it would not see the compaction and would write after it as if nothing had happened.\n"
+        complain(
+            f"{path} changed {max(0, ago):.0f} s ago. If another program has this session open, close it first: it "
+            "would not see the compaction and would write after it as if nothing had happened."
         )
 
 
@@ -403,7 +406,7 @@ def _as_json(result: CompactionReport | CompactionPlan) -> dict[str, object]:
 def _print_compaction(done: CompactionReport, *, summary: bool) -> None:
     parts = [_title(done), _sizes(done.before, done.after), _facts(done)]
     if summary:
-        parts.append(Group(heading("The summary"), Text(printable(done.did.summary))))
+        parts.append(Group(heading("The summary"), Text(done.did.summary)))
     where = Text(f"{'Appended' if done.in_place else 'Written'} to {done.output}", style="bold green")
     ReportConsole().print(sections([*parts, Group(where, Text(f"boundary {done.did.boundary}"))]))
 
@@ -426,7 +429,7 @@ def _print_plan(plan: CompactionPlan) -> None:
     grid.add_row("cache", cache)
     parts = [_title(plan), Group(heading("What would happen"), grid)]
     if plan.places:
-        lines = (f"{place.id}  {printable(place.says)}" for place in plan.places)
+        lines = (f"{place.id}  {place.says}" for place in plan.places)
         places = [Text(line, overflow="ellipsis", no_wrap=True) for line in lines]
         parts.append(Group(heading("Where it could be cut", "--from or --up-to"), *places))
     ReportConsole().print(sections([*parts, Text("Nothing was changed.", style="bold")]))
@@ -520,7 +523,7 @@ def _engine(used: str, result: CompactionReport | CompactionPlan) -> Text:
 
 
 def _short(text: str) -> str:
-    return shorten(printable(" ".join(text.split())), LONGEST_SHOWN)
+    return shorten(" ".join(text.split()), LONGEST_SHOWN)
 
 
 def _grid() -> Table:

@@ -17,7 +17,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from sevenfold.cli.options import print_json
+from sevenfold.cli.options import complain, print_json
 from sevenfold.cli.output import area_chart, bar, column_of
 from sevenfold.cli.text import count, money, plural, shorten
 from sevenfold.errors import UserError
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     progress = DemoProgress(console_for(sys.stderr if options.json else sys.stdout))
     with progress, scratch_folder(keep=options.keep) as folder:
         if options.keep:
-            sys.stderr.write(f"sevenfold: the scratch folder {folder} will be kept\n")
+            complain(f"the scratch folder {folder} will be kept")
         outcome = run_demo(FAST if options.fast else FULL, folder, progress.show)
     if options.json:
         print_json(outcome.figures)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
-from sevenfold.cli.options import number
+from sevenfold.cli.options import number, write
 from sevenfold.cli.text import plural
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.resume import resume
@@ -46,11 +45,11 @@ def run(options: argparse.Namespace) -> int:
     limits = RetentionLimits(days, megabytes)
     result = collect(user_home(), limits, SystemClock().now(), resume, dry_run=options.dry_run)
     for one in result.gone:
-        sys.stdout.write(f"{one.path}  {one.size:,} bytes, {one.why}\n")
+        write(f"{one.path}  {one.size:,} bytes, {one.why}\n")
     verb = "Would remove" if options.dry_run else "Removed"
     freed = sum(one.size for one in result.gone)
     files, kept = plural(len(result.gone), "file"), plural(result.kept, "file")
-    sys.stdout.write(f"{verb} {files}, {freed:,} bytes; kept {kept}, {result.kept_bytes:,} bytes.\n")
+    write(f"{verb} {files}, {freed:,} bytes; kept {kept}, {result.kept_bytes:,} bytes.\n")
     if result.busy:
-        sys.stdout.write(f"In use, so left alone: {', '.join(result.busy)}\n")
+        write(f"In use, so left alone: {', '.join(result.busy)}\n")
     return 0

@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 import sevenfold as package
+from sevenfold.cli.options import complain
 from sevenfold.errors import UserError
 
 
@@ -43,7 +44,7 @@ COMMANDS = {
     "notes": "show the running notes of a session, or bring them up to date",
     "recall": "search a session for what was said, above all for what has left the context",
     "memory": "show and change what outlives a session",
-    "audit": "check what the compactions of a session kept, left reachable, or lost",
+    "audit": "check what the compactions of a session kept in the context, and what left it",
     "config": "show every setting, its value, and where it comes from",
     "trust": "let a folder bring settings of its own",
     "scan": "look for secrets in stored sessions",
@@ -73,10 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _module(options.command).run(options)
         sys.stdout.flush()
     except UserError as error:
-        sys.stderr.write(f"sevenfold: {error}\n")
+        complain(str(error))
         return FAILED
     except KeyboardInterrupt:
-        sys.stderr.write("sevenfold: interrupted\n")
+        complain("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of the output closed its end, as `head` does.
@@ -86,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.errno not in UNWRITABLE:
             raise
         _discard_output()
-        sys.stderr.write(f"sevenfold: cannot write the output: {error.strerror}\n")
+        complain(f"cannot write the output: {error.strerror}")
         return FAILED
     return code
 

@@ -14,11 +14,11 @@ from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 
-from sevenfold.cli.text import clean
+from sevenfold.cli.text import clean, plural
 from sevenfold.clock import SystemClock
 from sevenfold.errors import InputError
 from sevenfold.memory import exchange
-from sevenfold.memory.entry import KINDS, MemoryEntry, read_entry, slug, write_entry
+from sevenfold.memory.entry import KINDS, read_entry, slug, write_entry
 from sevenfold.memory.generation import MemoryChange
 from sevenfold.memory.memory import KnownEntry, Memory
 from sevenfold.session.factory import open_memory
@@ -40,6 +40,9 @@ examples:
   sevenfold memory undo 12                  take it back; without a number, the newest
   sevenfold memory import claude ~/.claude/projects/x/memory
   sevenfold memory export stores memory.json"""
+
+
+ALL_WELL = "nothing to look at"
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -80,52 +83,54 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     memory = open_memory(options.folder, user=options.user)
+    text = perform(memory, options)
+    sys.stdout.write(f"{clean(text)}\n")
+    return 1 if options.action == "check" and not text.endswith(ALL_WELL) else 0
+
+
+def perform(memory: Memory, options: argparse.Namespace) -> str:
+    """Carry out an action; returns what to print. Raises `sevenfold.errors.UserError`."""
     return _ACTIONS[options.action or "list"](memory, options)
 
 
-def _list(memory: Memory, options: argparse.Namespace) -> int:
+def _list(memory: Memory, options: argparse.Namespace) -> str:
     known = memory.entries()
     if options.json:
-        _print(json.dumps([_facts(one) for one in known], ensure_ascii=False, indent=2))
-        return 0
+        return _json([_facts(one) for one in known])
     if not known:
-        _print(f"nothing is remembered here yet ({memory.path})")
-        return 0
-    for one in known:
-        marks = [
-            *(["pinned"] if one.entry.pinned else []),
-            *([] if one.stamp.trusted else [f"unconfirmed: {_origin(one)}"]),
-        ]
-        if one.entry.until and one.entry.until < memory.today():
-            marks.append(f"held until {one.entry.until}")
-        mark = f"  [{', '.join(marks)}]" if marks else ""
-        _print(f"{one.entry.name}  {one.entry.description}{mark}")
-    return 0
+        return f"nothing is remembered here yet ({memory.path})"
+    return "\n".join(_line(one, memory.today()) for one in known)
 
 
-def _show(memory: Memory, options: argparse.Namespace) -> int:
+def _line(one: KnownEntry, today: str) -> str:
+    marks = ["pinned"] * one.entry.pinned
+    if not one.stamp.trusted:
+        marks.append(f"unconfirmed: {_origin(one)}")
+    if one.entry.until and one.entry.until < today:
+        marks.append(f"held until {one.entry.until}")
+    mark = f"  [{', '.join(marks)}]" if marks else ""
+    return f"{one.entry.name}  {one.entry.description}{mark}"
+
+
+def _show(memory: Memory, options: argparse.Namespace) -> str:
     one = memory.entry(options.name)
     if options.json:
-        _print(json.dumps(_facts(one), ensure_ascii=False, indent=2))
-        return 0
-    _print(one.entry.body)
+        return _json(_facts(one))
     stamp = one.stamp
-    _print("")
-    _print(f"type       {one.entry.kind}")
-    _print(f"origin     {_origin(one)}{'' if stamp.trusted else ' (unconfirmed)'}")
-    _print(f"created    {_day(stamp.created)}")
-    if stamp.verified:
-        _print(f"confirmed  {_day(stamp.verified)}")
-    if one.entry.until:
-        _print(f"until      {one.entry.until}")
-    for record in stamp.evidence:
-        _print(f"evidence   {record}")
-    _print(f"recalled   {one.usage.used} times")
-    _print(f"file       {memory.path}/{one.entry.file}")
-    return 0
+    about = [
+        ("type", one.entry.kind),
+        ("origin", f"{_origin(one)}{'' if stamp.trusted else ' (unconfirmed)'}"),
+        ("created", _day(stamp.created)),
+        ("confirmed", _day(stamp.verified) if stamp.verified else ""),
+        ("until", one.entry.until),
+        *(("evidence", record) for record in stamp.evidence),
+        ("recalled", plural(one.usage.used, "time")),
+        ("file", f"{memory.path}/{one.entry.file}"),
+    ]
+    return "\n".join([one.entry.body, "", *(f"{name:9}  {value}" for name, value in about if value)])
 
 
-def _add(memory: Memory, options: argparse.Namespace) -> int:
+def _add(memory: Memory, options: argparse.Namespace) -> str:
     words = " ".join(options.words)
     taken = {one.entry.name for one in memory.entries()}
     name = base = slug(words)
@@ -133,27 +138,22 @@ def _add(memory: Memory, options: argparse.Namespace) -> int:
     while name in taken:
         name, number = f"{base}-{number}", number + 1
     memory.write(write_entry(name, options.kind, words, words), "user", "added by hand")
-    _print(f"remembered: {name}")
-    return 0
+    return f"remembered: {name}"
 
 
-def _edit(memory: Memory, options: argparse.Namespace) -> int:
+def _edit(memory: Memory, options: argparse.Namespace) -> str:
     known = {one.entry.name: one for one in memory.entries()}.get(options.name)
     entry = known.entry if known else write_entry(options.name, "project", "", "")
     text = _edited(entry.render(), options.name)
     if known and text == entry.render():
-        _print(
-            f"{options.name} is unchanged; to vouch for it as it is: sevenfold memory confirm {options.name}"
-        )
-        return 0
+        return f"{options.name} is unchanged; to vouch for it as it is: sevenfold memory confirm {options.name}"
     changed = read_entry(entry.file, text)
     if not changed.body:
         raise InputError(
             f"{options.name} would be empty; to remove it: sevenfold memory forget {options.name}"
         )
-    memory.write(MemoryEntry(entry.file, changed.page), "user", "edited by hand")
-    _print(f"{options.name} is saved")
-    return 0
+    memory.write(changed, "user", "edited by hand")
+    return f"{options.name} is saved"
 
 
 def _edited(content: bytes, name: str) -> bytes:
@@ -172,60 +172,48 @@ def _edited(content: bytes, name: str) -> bytes:
         return path.read_bytes()
 
 
-def _forget(memory: Memory, options: argparse.Namespace) -> int:
+def _forget(memory: Memory, options: argparse.Namespace) -> str:
     made = memory.forget(options.name)
-    _print(f"{options.name} is forgotten; sevenfold memory undo {made.number} brings it back")
-    return 0
+    return f"{options.name} is forgotten; undo {made.number} brings it back"
 
 
-def _confirm(memory: Memory, options: argparse.Namespace) -> int:
+def _confirm(memory: Memory, options: argparse.Namespace) -> str:
     memory.confirm(options.name)
-    _print(f"{options.name} now counts as your own words")
-    return 0
+    return f"{options.name} now counts as your own words"
 
 
-def _pin(memory: Memory, options: argparse.Namespace) -> int:
+def _pin(memory: Memory, options: argparse.Namespace) -> str:
     memory.pin(options.name, pinned=options.action == "pin")
-    _print(f"{options.name} is {options.action}ned")
-    return 0
+    return f"{options.name} is {options.action}ned"
 
 
-def _log(memory: Memory, options: argparse.Namespace) -> int:
+def _log(memory: Memory, options: argparse.Namespace) -> str:
     changes = list(memory.changes())
     if options.json:
-        rows = [
-            {
-                "number": one.number,
-                "at": one.at,
-                "by": one.by,
-                "reason": one.reason,
-                "session": one.session,
-                "files": list(one.entries),
-            }
-            for one in changes
-        ]
-        _print(json.dumps(rows, ensure_ascii=False, indent=2))
-        return 0
-    for one in changes:
-        _print(f"{one.number:4}  {_minute(one.at)}  {one.by:8}  {one.reason}  ({_files(one)})")
-    if not changes:
-        _print("no changes yet")
-    return 0
+        fields = ("number", "at", "by", "reason", "session")
+        return _json(
+            [
+                {**{name: getattr(one, name) for name in fields}, "files": list(one.entries)}
+                for one in changes
+            ]
+        )
+    shown = [
+        f"{one.number:4}  {_minute(one.at)}  {one.by:8}  {one.reason}  ({_files(one)})" for one in changes
+    ]
+    return "\n".join(shown) or "no changes yet"
 
 
-def _diff(memory: Memory, options: argparse.Namespace) -> int:
-    _print(memory.diff(memory.change(options.number)).rstrip("\n"))
-    return 0
+def _diff(memory: Memory, options: argparse.Namespace) -> str:
+    return memory.diff(memory.change(options.number)).rstrip("\n")
 
 
-def _undo(memory: Memory, options: argparse.Namespace) -> int:
+def _undo(memory: Memory, options: argparse.Namespace) -> str:
     made = memory.undo(options.number)
     last = memory.change(made.number)
-    _print(f"{last.reason}: {_files(last)}; sevenfold memory undo {made.number} takes this back in turn")
-    return 0
+    return f"{last.reason}: {_files(last)}; undo {made.number} reverts this in turn"
 
 
-def _import(memory: Memory, options: argparse.Namespace) -> int:
+def _import(memory: Memory, options: argparse.Namespace) -> str:
     path: Path = options.path.expanduser()
     if options.tool == exchange.JSON:
         files = exchange.read_stores(_read(path))
@@ -235,15 +223,11 @@ def _import(memory: Memory, options: argparse.Namespace) -> int:
     else:
         raise InputError(f"{path} is not a folder; {exchange.TOOLS[options.tool]}")
     done = exchange.take_in(memory, options.tool, files, SystemClock().now())
-    _print(
-        f"{len(done.taken)} imported as unconfirmed, {len(done.known)} already here, {len(done.left)} left out"
-    )
-    for name, why in done.left.items():
-        _print(f"  {name}: {why}")
-    return 0
+    counts = f"{len(done.taken)} imported as unconfirmed, {len(done.known)} already here, {len(done.left)} left out"
+    return "\n".join([counts, *(f"  {name}: {why}" for name, why in done.left.items())])
 
 
-def _export(memory: Memory, options: argparse.Namespace) -> int:
+def _export(memory: Memory, options: argparse.Namespace) -> str:
     path: Path = options.path.expanduser()
     files = exchange.give_out(memory.entries(), options.tool)
     if path.exists() and (options.tool == exchange.JSON or any(path.iterdir())):
@@ -253,15 +237,14 @@ def _export(memory: Memory, options: argparse.Namespace) -> int:
     else:
         for name, content in files.items():
             target = path / name
-            if ".." in target.relative_to(path).parts:
+            if ".." in Path(name).parts or Path(name).is_absolute():
                 raise InputError(f"{name} would lead out of {path}")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
-    _print(f"{len(files)} files written to {path}")
-    return 0
+    return f"{len(files)} files written to {path}"
 
 
-def _check(memory: Memory, options: argparse.Namespace) -> int:
+def _check(memory: Memory, options: argparse.Namespace) -> str:
     problems = memory.problems()
     known = memory.entries()
     for one in known:
@@ -269,13 +252,11 @@ def _check(memory: Memory, options: argparse.Namespace) -> int:
             problems.append(f"{one.entry.name}: unconfirmed ({_origin(one)}); confirm, edit or forget it")
         if one.entry.until and one.entry.until < memory.today():
             problems.append(f"{one.entry.name}: held until {one.entry.until}")
-    for line in problems:
-        _print(line)
-    _print(f"{len(known)} entries, {len(problems)} to look at")
-    return 1 if problems else 0
+    verdict = f"{len(problems)} to look at" if problems else ALL_WELL
+    return "\n".join([*problems, f"{len(known)} entries, {verdict}"])
 
 
-_ACTIONS: MappingProxyType[str, Callable[[Memory, argparse.Namespace], int]] = MappingProxyType(
+_ACTIONS: MappingProxyType[str, Callable[[Memory, argparse.Namespace], str]] = MappingProxyType(
     {
         "list": _list,
         "show": _show,
@@ -337,5 +318,5 @@ def _read(path: Path) -> bytes:
         raise InputError(f"{path}: {error.strerror}") from error
 
 
-def _print(text: str) -> None:
-    sys.stdout.write(f"{clean(text)}\n")
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)

@@ -16,7 +16,6 @@ from sevenfold.cli import transcripts
 from sevenfold.cli.options import print_json
 from sevenfold.cli.output import ReportConsole, spinner
 from sevenfold.cli.recorded_session import RecordedSession, is_offline
-from sevenfold.cli.text import printable
 from sevenfold.conversation.flow import drive
 from sevenfold.errors import Refused
 from sevenfold.layers.compact.summary import Failure
@@ -35,8 +34,8 @@ HELP = """\
 Show the notes of a recorded session: ten sections about its goal, the state of the work and what was learnt.
 --update writes or completes them, with one request to the session's model.
 
-Reads Claude Code transcripts and Sevenfold's own. Without a key for the model in the environment, everything runs
-offline: the notes are then extracted by code."""
+Reads Claude Code transcripts, Codex rollouts, and Sevenfold's own. Without a key for the model in the environment,
+everything runs offline: the notes are then extracted by code."""
 
 EXAMPLES = """\
 examples:
@@ -121,7 +120,7 @@ def _print(path: Path, sections: Mapping[str, str], exists: bool, done: str) -> 
     console = ReportConsole()
     for name, words in sections.items():
         console.print(name, style="bold cyan")
-        console.print(printable(words) + "\n")
+        console.print(words + "\n")
     if done:
         console.print(done, style="yellow")
     if exists:

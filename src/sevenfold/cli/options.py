@@ -1,14 +1,17 @@
-"""What several commands take and print: numbers, a confirmation, JSON."""
+"""What several commands take and print: numbers, a confirmation, text, JSON."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable
 from typing import TypeVar
 
+from sevenfold.cli.text import printable
 from sevenfold.errors import UserError
 
+_UNESCAPED = re.compile("[\x7f-\x9f]")
 N = TypeVar("N", int, float)
 
 
@@ -45,4 +48,16 @@ def print_json(fields: object) -> None:
     """Print for scripts."""
     import msgspec  # not needed to describe a command
 
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(fields), indent=2).decode() + "\n")
+    text = msgspec.json.format(msgspec.json.encode(fields), indent=2).decode()
+    # JSON need not escape these, but a terminal may obey them.
+    sys.stdout.write(_UNESCAPED.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text) + "\n")
+
+
+def write(text: str) -> None:
+    """Print to standard output, control characters replaced."""
+    sys.stdout.write(printable(text))
+
+
+def complain(text: str) -> None:
+    """Print a message to the error stream, control characters replaced."""
+    sys.stderr.write(f"sevenfold: {printable(text)}\n")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from sevenfold.cli.text import printable
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
@@ -21,10 +24,17 @@ if TYPE_CHECKING:
 
 
 class ReportConsole(Console):
-    """A console that prints text as it is, without markup."""
+    """A console that prints text without markup; control characters in it are replaced."""
 
     def __init__(self) -> None:
         super().__init__(highlight=False, markup=False, emoji=False)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """The segments of what is printed. What rich adds to steer the terminal is no text of theirs."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     def on_broken_pipe(self) -> None:
         """Raise the error again: `main` handles it for all commands."""
@@ -46,7 +56,7 @@ def plain_table() -> Table:
     return Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
 
 
-def mark_matches(hit: Hit, clean: Callable[[str], str], *, quoted: bool) -> Text:
+def mark_matches(hit: Hit, clean: Callable[[str], str] = str, *, quoted: bool) -> Text:
     """The excerpt of a hit with its matches in bold, and in quotation marks where bold may not show."""
     shown, place = Text(overflow="fold"), 0
     opening, closing = ("«", "»") if quoted else ("", "")

@@ -19,7 +19,7 @@ from msgspec import Struct, structs
 
 from sevenfold import __version__
 from sevenfold.cli import transcripts
-from sevenfold.cli.options import positive, print_json
+from sevenfold.cli.options import complain, positive, print_json
 from sevenfold.cli.text import category, cause, count, duration, money, parse_time, plural
 from sevenfold.errors import InputError, UserError
 from sevenfold.lab.examples import coding_session
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     if profile.sessions:
         return 0
     for failure in profile.errors:
-        sys.stderr.write(f"sevenfold: {failure.error}\n")
+        complain(f"{failure.error}")
     return FAILED
 
 

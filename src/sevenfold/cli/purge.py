@@ -7,7 +7,7 @@ import sys
 from getpass import getpass
 from pathlib import Path
 
-from sevenfold.cli.options import confirm
+from sevenfold.cli.options import confirm, write
 from sevenfold.cli.scan import progress
 from sevenfold.cli.text import plural
 from sevenfold.clock import RandomIds, SystemClock
@@ -76,7 +76,7 @@ def _purge_session(home: Home, world: World, options: argparse.Namespace) -> int
         )
     (session,) = found
     there = purge.extent(session)
-    sys.stdout.write(
+    write(
         f"{session.transcript}\n  {plural(there.files, 'file')}, {there.results:,} of them stored results; "
         f"{there.bytes:,} bytes\n"
     )
@@ -85,7 +85,7 @@ def _purge_session(home: Home, world: World, options: argparse.Namespace) -> int
     if not confirm("Remove all of it permanently?", options):
         return DECLINED
     purge.remove(home, session, world)
-    sys.stdout.write("Removed.\n")
+    write("Removed.\n")
     return 0
 
 
@@ -93,16 +93,16 @@ def _purge_secrets(home: Home, world: World, leaks: list[Leak], options: argpars
     with progress("searching") as step:
         affected = purge.survey(home, leaks, step) if leaks else []
     if not affected:
-        sys.stdout.write(f"The secret is nowhere under {home.root}.\n")
+        write(f"The secret is nowhere under {home.root}.\n")
         return 0
     for path, times in ((path, times) for one in affected for path, times in one.places.items()):
-        sys.stdout.write(f"{path}\n  {plural(times, 'place')}\n")
+        write(f"{path}\n  {plural(times, 'place')}\n")
     if options.dry_run:
         return 0
     if not confirm(f"Replace it with {' and '.join(leak.mask for leak in leaks)} permanently?", options):
         return DECLINED
     places = purge.mask(home, leaks, affected, world)
-    sys.stdout.write(f"Masked in {plural(places, 'place')}.\n")
+    write(f"Masked in {plural(places, 'place')}.\n")
     return 0
 
 

@@ -18,16 +18,16 @@ from rich.text import Text
 from sevenfold.cli import transcripts
 from sevenfold.cli.options import print_json
 from sevenfold.cli.output import ReportConsole, mark_matches
-from sevenfold.cli.text import plural, printable
+from sevenfold.cli.text import plural
 from sevenfold.conversation.resume import resume
-from sevenfold.lab.profile.files import not_a_conversation
+from sevenfold.lab.profile.files import not_a_conversation, open_log
 from sevenfold.recall import meaning
 from sevenfold.recall.index import RecallIndex
 from sevenfold.recall.meaning import ByMeaning
 from sevenfold.recall.search import Hit, Near
 from sevenfold.stores.home import SessionFiles, side_file
-from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.jsonl.store import FileResults
+from sevenfold.stores.log import LineLog
 from sevenfold.stores.settings_files import FileSource
 
 NO_MATCHES = 1
@@ -38,7 +38,8 @@ Search a recorded session for what was said: by exact text (a path, an id, an er
 with the extra sevenfold[meaning] installed, by meaning. Only records that have left the context are searched; --all
 includes those the model still sees. If nothing matches well, nothing is shown.
 
-Reads Claude Code transcripts and Sevenfold's own. Nothing is written, and nothing leaves this machine."""
+Reads Claude Code transcripts, Codex rollouts, and Sevenfold's own. Nothing is written, and nothing leaves this
+machine."""
 
 EXAMPLES = """\
 examples:
@@ -80,9 +81,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 @contextmanager
-def indexed(path: Path) -> Iterator[tuple[JsonlLog, RecallIndex]]:
+def indexed(path: Path) -> Iterator[tuple[LineLog, RecallIndex]]:
     """The transcript and an up-to-date index of it; raises if there is no conversation in it."""
-    log = JsonlLog(path)
+    log = open_log(path)
     stored = FileResults(SessionFiles(path.parent, path.stem).results)
     with closing(RecallIndex.for_reading(log, side_file(path), fetch=stored.fetch)) as index:
         with transcripts.progress(path, "indexing") as step:
@@ -105,7 +106,7 @@ def _query(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _search(search: Callable[..., list[Hit]], log: JsonlLog, *, everything: bool) -> tuple[list[Hit], int]:
+def _search(search: Callable[..., list[Hit]], log: LineLog, *, everything: bool) -> tuple[list[Hit], int]:
     """The matches, and how many more there are in what the model still sees."""
     found = search()
     if everything:
@@ -125,7 +126,7 @@ def _print(hits: list[Hit], in_context: int) -> None:
         console.print(f"{number}. {when}  {what}  {hit.uuid}  {by}", style="bold", soft_wrap=True)
         for near in hit.before:
             console.print(_neighbour(near), style="dim", soft_wrap=True)
-        marked = Text("   | ").append_text(mark_matches(hit, printable, quoted=quoted))
+        marked = Text("   | ").append_text(mark_matches(hit, quoted=quoted))
         console.print(Text("\n   | ").join(marked.split("\n", allow_blank=True)), soft_wrap=True)
         for near in hit.after:
             console.print(_neighbour(near), style="dim", soft_wrap=True)
@@ -138,4 +139,4 @@ def _print(hits: list[Hit], in_context: int) -> None:
 
 
 def _neighbour(near: Near) -> str:
-    return f"     {near.kind}: {printable(near.text)}"
+    return f"     {near.kind}: {near.text}"

@@ -20,7 +20,7 @@ from sevenfold.cli import transcripts
 from sevenfold.conversation.epoch import frame_of, in_force
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import InputError, Refused
-from sevenfold.lab.profile.files import not_a_conversation
+from sevenfold.lab.profile.files import not_a_conversation, open_log
 from sevenfold.ports import Client
 from sevenfold.providers.offline import OfflineClient
 from sevenfold.recall.index import RecallIndex
@@ -35,6 +35,7 @@ from sevenfold.stores.files import Staged
 from sevenfold.stores.home import side_file, user_home
 from sevenfold.stores.jsonl.log import DraftLog, JsonlLog
 from sevenfold.stores.jsonl.store import FileResults, FileText
+from sevenfold.stores.memory import MemoryLog
 from sevenfold.stores.settings_files import FileSource
 
 NO_MODEL = "<synthetic>"
@@ -55,6 +56,8 @@ class RecordedSession(Struct, frozen=True):
     start: int
     """The offset in the file at which the part in view begins."""
     options: Options
+    converted: MemoryLog | None = None
+    """Its records, where the file is in another format; then the file can only be read."""
 
     @property
     def notes(self) -> Path:
@@ -64,7 +67,7 @@ class RecordedSession(Struct, frozen=True):
 
 def inspect(path: Path, model: str = "") -> RecordedSession:
     """Read what is known about a transcript; raises if it is not one, or if its model is unknown and not given."""
-    log = JsonlLog(path)
+    log = open_log(path)
     view = resume(log)
     if not view.items:
         raise not_a_conversation(path)
@@ -85,6 +88,7 @@ def inspect(path: Path, model: str = "") -> RecordedSession:
         records=len(view),
         start=view.start_of(whole) or 0,
         options=_options(view),
+        converted=log if isinstance(log, MemoryLog) else None,
     )
 
 
@@ -96,7 +100,7 @@ def open_draft(
 
     With ``recall``, index it first.
     """
-    log = DraftLog(recorded.path)
+    log = DraftLog(recorded.path, recorded.converted)
     results = FileResults(recorded.path.parent / "tool-results" / recorded.path.stem)
     recalled = SessionRecall(log, None, results, index=partial(_index, recorded, log, results))
     if recall:

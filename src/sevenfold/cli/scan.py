@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.progress import MofNCompleteColumn, TextColumn
 
-from sevenfold.cli.options import print_json
+from sevenfold.cli.options import complain, print_json, write
 from sevenfold.cli.output import progress_bar
 from sevenfold.cli.text import plural
 from sevenfold.errors import UserError
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     elif found or not errors:
         _print(found)
     for message in errors.values():
-        sys.stderr.write(f"sevenfold: {message}\n")
+        complain(f"{message}")
     if any(found.values()):
         return FOUND
     return FAILED if errors and not found else 0
@@ -120,18 +120,18 @@ def _grouped(hits: Iterable[SecretHit]) -> list[dict[str, Any]]:
 def _print(found: dict[Path, list[dict[str, Any]]]) -> None:
     for path, secrets in found.items():
         if secrets:
-            sys.stdout.write(f"{path}\n")
+            write(f"{path}\n")
         for secret in secrets:
             times = "once" if secret["count"] == 1 else f"{secret['count']:,} times"
             where = f"{'line' if len(secret['lines']) == 1 else 'lines'} {_some(secret['lines'])}"
             records = f" ({_some(secret['records'])})" if secret["records"] else ""
-            sys.stdout.write(f"  {secret['kind']:<20} {secret['digest']}  {times}, {where}{records}\n")
+            write(f"  {secret['kind']:<20} {secret['digest']}  {times}, {where}{records}\n")
     concerned, distinct = sum(map(bool, found.values())), _distinct(found)
     files = plural(len(found), "file")
     if not distinct:
-        sys.stdout.write(f"No secrets in {files}.\n")
+        write(f"No secrets in {files}.\n")
         return
-    sys.stdout.write(
+    write(
         f"{plural(len(distinct), 'secret')} in {concerned:,} of {files}. Anything in a transcript has been sent to a "
         "provider: replace the secret.\n"
         f"To mask one in everything Sevenfold keeps: sevenfold purge --secret-digest {min(distinct)}\n"

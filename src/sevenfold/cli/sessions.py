@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
 
 from rich.text import Text
 
 from sevenfold.cli.chat.history import KeptSession, sessions
-from sevenfold.cli.options import confirm, print_json
+from sevenfold.cli.options import confirm, print_json, write
 from sevenfold.cli.output import ReportConsole, plain_table
 from sevenfold.cli.text import plural, size
 from sevenfold.clock import RandomIds, SystemClock
@@ -77,19 +76,19 @@ def _delete(options: argparse.Namespace) -> int:
         raise Refused(f"no session {options.name} in this folder; 'sevenfold sessions' lists them")
     for one in found:
         there = purge.extent(one)
-        sys.stdout.write(f"{one.name}: {plural(there.files, 'file')}, {there.bytes:,} bytes\n")
+        write(f"{one.name}: {plural(there.files, 'file')}, {there.bytes:,} bytes\n")
         if options.dry_run:
             continue
         if not confirm("Delete all of it permanently?", options):
             return DECLINED
         purge.remove(home, one, World(SystemClock(), RandomIds()))
-        sys.stdout.write("Deleted.\n")
+        write("Deleted.\n")
     return 0
 
 
 def _print(kept: list[KeptSession]) -> None:
     if not kept:
-        sys.stdout.write("No sessions in this folder yet; 'sevenfold chat' starts one.\n")
+        write("No sessions in this folder yet; 'sevenfold chat' starts one.\n")
         return
     table = plain_table()
     for name in ("session", "last used", "size"):

@@ -6,7 +6,7 @@ import argparse
 import socket
 import sys
 
-from sevenfold.cli.options import number
+from sevenfold.cli.options import number, write
 from sevenfold.errors import UserError
 
 HELP = """\
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
         ) from error
     simulator = Simulator(setup=Setup(api_key=options.key or None))
     port = _free(options.host, options.port or 0)
-    sys.stdout.write(
+    write(
         "A simulated provider with no model inside: it repeats what you send.\n"
         f"  Anthropic clients   base_url=http://{options.host}:{port}\n"
         f"  OpenAI clients      base_url=http://{options.host}:{port}/v1\n"

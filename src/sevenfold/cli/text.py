@@ -1,7 +1,7 @@
 """Figures, names and foreign text as the commands print them.
 
-Tools, models, files and the clipboard may hold anything, so foreign text goes through `clean` or `printable` first:
-none of it can steer the terminal.
+Tools, models, files and the clipboard may hold anything, and none of it may steer the terminal: `ReportConsole`,
+`write`, `complain` and `print_json` replace control characters in all they print. The chat draws `clean` text.
 """
 
 from __future__ import annotations
@@ -164,8 +164,9 @@ _INVISIBLE = re.compile(
 
 
 def printable(text: str) -> str:
-    """The text with every control character but the line feed replaced."""
-    return _CONTROL.sub("\ufffd", text.expandtabs(4))
+    """The text with all characters replaced that steer a terminal or hide text; the line feed stays."""
+    text = text.expandtabs(4)
+    return text if text.isprintable() else _INVISIBLE.sub("\ufffd", _CONTROL.sub("\ufffd", text))
 
 
 def clean(text: str) -> str:
@@ -176,7 +177,7 @@ def clean(text: str) -> str:
     """
     text = _SEQUENCE.sub("", text.replace("\r\n", "\n"))
     text = _OVERWRITTEN.sub("", text).replace("\r", "\n" if text.endswith("\r") else "")
-    return printable(_INVISIBLE.sub("\ufffd", text))
+    return printable(text)
 
 
 def one_line(text: str, room: int = 0, cut: str = "…") -> str:

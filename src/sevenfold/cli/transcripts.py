@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from glob import escape
+from itertools import chain
 from pathlib import Path
 
-from sevenfold.errors import TranscriptMissing
+from sevenfold.cli.options import complain
+from sevenfold.errors import TranscriptForeign, TranscriptMissing
 from sevenfold.stores.home import user_home
 
 PATIENCE = 1.0
@@ -18,17 +20,32 @@ PATIENCE = 1.0
 
 def find(name: str) -> Path:
     """The file named by a path, or by the id of a session in the usual places; raises `TranscriptMissing`."""
+    try:
+        return _find(name)
+    except OSError as error:
+        raise TranscriptMissing(f"{name}: {error.strerror or error}; give a transcript's path") from None
+
+
+def _find(name: str) -> Path:
     path = Path(name)
+    claude, codex = Path.home() / ".claude" / "projects", Path.home() / ".codex" / "sessions"
+    if path.is_file():
+        return path
+    if path.name and len(path.parts) == 1 and not path.suffix:
+        own = (project.transcript(name) for project in user_home().projects())
+        theirs = (claude.glob(f"*/{escape(name)}.jsonl"), codex.rglob(f"rollout-*{escape(name)}.jsonl"))
+        for found in (Path(f"{name}.jsonl"), *own, *sorted(chain(*theirs))):
+            if found.is_file():
+                return found
+    if path.is_dir():
+        raise TranscriptForeign(
+            f"{path}: this is a directory; give the path of a transcript, or a session's id"
+        )
     if path.exists() or path.suffix or len(path.parts) != 1:
         return path
-    others = Path.home() / ".claude" / "projects"
-    own = (project.transcript(name) for project in user_home().projects())
-    for found in (Path(f"{name}.jsonl"), *own, *sorted(others.glob(f"*/{escape(name)}.jsonl"))):
-        if found.is_file():
-            return found
     raise TranscriptMissing(
-        f"{name}: no such file, and no session with this id in this folder, in Sevenfold's home or in {others}; "
-        "give the transcript's path"
+        f"{name}: no such file, and no session with this id in this folder, in Sevenfold's home, in {claude} or in "
+        f"{codex}; give the transcript's path"
     )
 
 
@@ -63,6 +80,6 @@ def _bar(shown: ExitStack, doing: str, size: int) -> Callable[[int], None]:
 
 
 def _line(path: Path, doing: str, size: int) -> Callable[[int], None]:
-    sys.stderr.write(f"sevenfold: {doing} {path.name}, {size / 1e6:,.0f} MB\n")
+    complain(f"{doing} {path.name}, {size / 1e6:,.0f} MB")
     sys.stderr.flush()
     return lambda reached: None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
+from sevenfold.cli.options import write
 from sevenfold.stores.settings_files import PROJECT_FILE
 from sevenfold.stores.trust import Trust, user_folder
 
@@ -36,15 +36,15 @@ def run(options: argparse.Namespace) -> int:
     trust = Trust(user_folder(os.environ))
     if options.list:
         for listed in trust.folders():
-            sys.stdout.write(f"{listed}{'' if Path(listed).is_dir() else '  (no longer exists)'}\n")
+            write(f"{listed}{'' if Path(listed).is_dir() else '  (no longer exists)'}\n")
         return 0
     if options.revoke:
         was = trust.remove(options.folder)
         state = "is no longer trusted" if was else "was not trusted"
-        sys.stdout.write(f"{options.folder.expanduser().resolve()} {state}\n")
+        write(f"{options.folder.expanduser().resolve()} {state}\n")
         return 0
     folder = trust.add(options.folder)
     brings = (folder / PROJECT_FILE).exists()
     now = f"its {PROJECT_FILE} now takes effect" if brings else f"it has no {PROJECT_FILE} yet"
-    sys.stdout.write(f"{folder} is trusted; {now}\n")
+    write(f"{folder} is trusted; {now}\n")
     return 0

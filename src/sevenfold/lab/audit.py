@@ -1,19 +1,19 @@
-"""What the compactions of a recorded session kept, left within reach, or lost.
+"""What the compactions of a recorded session kept in the context, and what left it.
 
-Works on any transcript in the shared format, of any tool, and writes nothing. The facts of each compaction are
-looked for in what the model saw next, and by recall. What a compaction left in the context is read just before the
-model or the user speaks again: a summary is followed by what was restored with it, but the words of a later turn are
-not its merit.
+Works on the log of any tool's session, and writes nothing. The facts of each compaction are looked for in what the
+model saw next, and by our recall, which another tool's model does not have. What a compaction left in the context is
+read just before the model or the user speaks again: a summary is followed by what was restored with it, but the words
+of a later turn are not its merit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from sevenfold.conversation.resume import read
-from sevenfold.lab.fidelity import Count, Probe, Score, judge, sample, texts
+from sevenfold.lab.fidelity import Count, Judged, Probe, Score, judge, sample, texts
 from sevenfold.lab.fidelity.reader import account
 from sevenfold.layers.compact.extract import facts
 from sevenfold.layers.compact.extract.notation import read_back
@@ -93,7 +93,7 @@ def _compacts(entry: Entry) -> bool:
 def _ends(entry: Entry) -> bool:
     """Whether an entry ends the moment after a compaction."""
     match entry:
-        case Said(sidechain=True):
+        case Said(sidechain=True) | Said(attachment="kept_message"):
             return False
         case Said(role="assistant") | Boundary():
             return True
@@ -110,40 +110,47 @@ def _asks_to_compact(said: Said) -> bool:
     return any(b"<command-name>/compact<" in block.raw for block in said.blocks)
 
 
-class LostFact(Struct, frozen=True):
-    """A fact that is neither in the context nor found by recall."""
+class LeftFact(Struct, frozen=True):
+    """A fact that left the context, and whether recall finds its record."""
 
     kind: str
     text: str
     record: str
+    found: bool
 
 
-class AuditedCompaction(Struct, frozen=True):
+class AuditTotal(Struct, frozen=True, kw_only=True):
+    """What became of the facts of one compaction, or of all compactions of a session."""
+
+    boundaries: int = 1
+    in_context: int
+    reachable: int
+    """Facts that left the context, and that our recall finds."""
+    lost: int
+    """Facts that left the context, and that our recall does not find."""
+    out_of_reach: int
+    """Facts the model has no way to: after a compaction of ours the lost ones, after another tool's all that left."""
+    by_kind: dict[str, Count]
+    invented: int
+
+
+class AuditedCompaction(AuditTotal, frozen=True, kw_only=True):
     """What became of the facts that a compaction hid."""
 
     uuid: str
     timestamp: str
     trigger: str
-    in_context: int
-    reachable: int
-    lost: int
-    by_kind: dict[str, Count]
-    invented: int
-    lost_facts: tuple[LostFact, ...]
+    own: bool
+    """Whether it is one of ours; another tool's model cannot search what left its context."""
+    left_facts: tuple[LeftFact, ...]
     invented_statements: tuple[str, ...]
     left_out: dict[str, int]
     """How many facts of each kind were not looked for, because there were too many."""
 
-
-class AuditTotal(Struct, frozen=True):
-    """All compactions of a session together."""
-
-    boundaries: int
-    in_context: int
-    reachable: int
-    lost: int
-    by_kind: dict[str, Count]
-    invented: int
+    @property
+    def missing(self) -> tuple[LeftFact, ...]:
+        """The facts out of the model's reach."""
+        return tuple(one for one in self.left_facts if not (self.own and one.found))
 
 
 class Audit(Struct, frozen=True):
@@ -164,15 +171,21 @@ def by_recall(index: RecallIndex) -> Callable[[Probe], bool]:
 
 def audit(log: Log, index: RecallIndex, progress: Progress | None = None) -> Audit:
     """Audit every compaction of a log; ``index`` must have read it."""
-
-    reachable, audited = by_recall(index), []
-    scores: list[Score] = []
+    reachable, audited, judged = by_recall(index), [], list[Judged]()
     for compaction in compactions(log, progress):
         facts = sample(compaction.hidden, goes_on=compaction.goes_on)
         score = judge(facts.probes, texts(compaction.after), reachable)
         audited.append(_audited(log, compaction, score, facts.left_out))
-        scores.append(score)
-    return Audit(tuple(audited), _total(audited, scores))
+        judged += score.judged
+    every = Score(tuple(judged))
+    total = AuditTotal(
+        boundaries=len(audited),
+        **structs.asdict(every.total),
+        out_of_reach=sum(one.out_of_reach for one in audited),
+        by_kind=every.by_kind,
+        invented=sum(one.invented for one in audited),
+    )
+    return Audit(tuple(audited), total)
 
 
 def _audited(
@@ -180,25 +193,29 @@ def _audited(
 ) -> AuditedCompaction:
     statements = unsupported(texts(compaction.summary), compaction.before, log)
     boundary, total = compaction.boundary, score.total
+    left = [one for one in score.judged if one.state != "in_context"]
     return AuditedCompaction(
+        **structs.asdict(total),
+        out_of_reach=total.lost if boundary.own else len(left),
+        by_kind=score.by_kind,
+        invented=len(statements),
         uuid=boundary.uuid,
         timestamp=boundary.timestamp,
         trigger=boundary.about.trigger,
-        in_context=total.in_context,
-        reachable=total.reachable,
-        lost=total.lost,
-        by_kind=score.by_kind,
-        invented=len(statements),
-        lost_facts=tuple(LostFact(probe.kind, probe.text, probe.record) for probe in score.lost),
+        own=boundary.own,
+        left_facts=tuple(
+            LeftFact(one.probe.kind, one.probe.text, one.probe.record, one.state == "reachable")
+            for one in left
+        ),
         invented_statements=tuple(statements),
         left_out=left_out,
     )
 
 
 def unsupported(summaries: Iterable[str], items: Sequence[Item], log: Log) -> tuple[str, ...]:
-    """The sentences of these texts that claim the user's leave for something and that no record bears out.
+    """The sentences of these texts that claim the user's permission for something and that no record supports.
 
-    What is marked as such is left out: it deceives nobody.
+    What is marked as such is left out: it deceives no reader.
     """
 
     def said() -> Iterator[Item]:
@@ -207,11 +224,3 @@ def unsupported(summaries: Iterable[str], items: Sequence[Item], log: Log) -> tu
 
     evidence = Evidence(facts(items), items, said)
     return tuple(one for text in summaries for one in claims_of(read_back(text)[1], evidence))
-
-
-def _total(audited: list[AuditedCompaction], scores: list[Score]) -> AuditTotal:
-    every = Score(tuple(judged for score in scores for judged in score.judged))
-    total, made_up = every.total, sum(one.invented for one in audited)
-    return AuditTotal(
-        len(audited), total.in_context, total.reachable, total.lost, every.by_kind, invented=made_up
-    )

@@ -7,6 +7,7 @@ of the engine ask of a model (a summary, notes), by the source of the call; with
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
@@ -48,6 +49,7 @@ class _Message(msgspec.Struct):
 
 
 _request = msgspec.json.Decoder(_Request)
+_TAGGED = re.compile(r"\s*<([a-z-]+)>.*</\1>\s*\Z", re.DOTALL)
 
 
 class Script:
@@ -188,6 +190,8 @@ def _heard(request: Json) -> str:
         for block in message["content"]
         if block.get("type") == "text"
     ]
+    # A program's text is in a tag; it is given next to the user's words.
+    words = [one for one in words if not _TAGGED.match(one)] or words
     return f"({NAME}) You said: {words[-1] if words else 'nothing in words'}"
 
 

@@ -94,7 +94,10 @@ def _passages(said: Said, block: Block, tool_of: Callable[[str], str]) -> Iterat
             yield from _texts(said, block, words)
         case ToolUse(id=call, name=name, input=given):
             value = _value(given)
-            edits = isinstance(value, dict) and _PATHS & value.keys() and _CHANGES & value.keys()
+            edits = isinstance(value, dict) and (
+                (_PATHS & value.keys() and _CHANGES & value.keys())
+                or str(value.get("input", "")).startswith("*** Begin Patch")
+            )
             yield Passage(EDIT if edits else CALL, tidy(f"{name}\n{readable(value)}"), name, call)
         case ToolResult(tool_use_id=call, is_error=failed):
             yield Passage(ERROR if failed else RESULT, tidy(blocks.words_of(block)), "", call)

@@ -83,7 +83,7 @@ def author(said: Said, block: Block) -> Author:
         return "program" if said.synthetic else "model"
     if from_user(said) and typed(said, block):
         return "user"
-    return "summary" if not said.own and _SUMMARY.match(blocks.words_of(block)) else "program"
+    return "summary" if not said.own and is_summary(blocks.words_of(block)) else "program"
 
 
 def users_words(said: Said) -> str:
@@ -96,6 +96,11 @@ def users_words(said: Said) -> str:
 def from_user(said: Said) -> bool:
     """Is it a message of the user, or can any of it be? Flags tell."""
     return said.role == "user" and not (said.meta or said.summary or said.synthetic)
+
+
+def is_summary(text: str) -> bool:
+    """Does a text begin as the summaries of other tools do?"""
+    return bool(_SUMMARY.match(text))
 
 
 def typed(said: Said, block: Block) -> str:

@@ -216,6 +216,8 @@ _FACTS = ("filename", "path", "hookName", "newDate", "planFilePath", "condition"
 _TEXTS = ("content", "snippet", "addedLines", "addedBlocks", "removedNames", "stderr", "files")
 QUEUED_COMMAND = "queued_command"
 """The attachment that holds the user's own words: a prompt typed while the agent was busy."""
+KEPT_MESSAGE = "kept_message"
+"""The attachment that holds a message of the user which another tool's compaction put behind its summary."""
 _HUMAN = frozenset({None, "human"})
 
 SYNTHETIC_MODEL = "<synthetic>"
@@ -326,7 +328,7 @@ def _said(head: _Envelope, uuid: str) -> Said:
         message.model or "",
         None if synthetic else read_usage(message.usage),
         bool(head.is_sidechain),
-        bool(head.is_meta) or kind not in ("", QUEUED_COMMAND) or not _human(head.origin),
+        bool(head.is_meta) or kind not in ("", QUEUED_COMMAND, KEPT_MESSAGE) or not _human(head.origin),
         bool(head.is_compact_summary),
         synthetic,
         kind,

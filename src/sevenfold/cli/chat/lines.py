@@ -233,8 +233,8 @@ def event_line(event: Event) -> EventLine | None:
             return EventLine("note", f"{event.layer} was vetoed: {event.what} ({event.reason})")
         case events.SteppedAside(layer="breaker" | "rules"):
             return EventLine("warning", event.reason)
-        case events.SteppedAside(layer="notes", error=""):
-            # They will be updated another time, and the user need not do anything.
+        case events.SteppedAside(layer="notes" | "remember", error=""):
+            # There will be another time, and the user need not do anything.
             return None
         case events.SteppedAside():
             level: Level = "warning" if event.error else "note"
@@ -269,7 +269,11 @@ def _acted(event: events.Acted) -> EventLine:
     if event.usd and event.usd >= 0.005:
         figures.append(money(event.usd))
     undo = ["/undo reverts it"] if event.undoable and event.reference else []
-    line = event.what if event.what.startswith(event.layer) else f"{event.layer}: {event.what}"
+    if event.mechanism == "extract":
+        undo = ["/memory undo reverts it"]
+    line = (
+        event.what if event.what.startswith((event.layer, "recalled")) else f"{event.layer}: {event.what}"
+    )
     if tail := ", ".join(figures + undo):
         line += f" ({tail})"
     return EventLine(

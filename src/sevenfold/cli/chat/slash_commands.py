@@ -7,6 +7,7 @@ and dispatch all read it, so everything that is listed works.
 from __future__ import annotations
 
 import re
+from argparse import Namespace
 from collections.abc import Callable
 from datetime import datetime
 from difflib import get_close_matches
@@ -19,6 +20,7 @@ from rich.console import Group
 from rich.text import Text
 
 from sevenfold.agent.permissions.engine import Mode
+from sevenfold.cli import memory as memory_command
 from sevenfold.cli.chat import history, pages
 from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.markdown import render_markdown
@@ -27,7 +29,7 @@ from sevenfold.cli.chat.pages import WindowBreakdown
 from sevenfold.cli.chat.start import MOST_LISTED, session_menu
 from sevenfold.cli.chat.status import Spending
 from sevenfold.cli.config import entry
-from sevenfold.cli.text import money, one_line, parse_time, plural, short_count
+from sevenfold.cli.text import clean, money, one_line, parse_time, plural, short_count
 from sevenfold.conversation.history import requests
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.lab.profile.files import profile_file
@@ -322,6 +324,45 @@ def _config(chat: Chat, rest: str) -> None:
     chat.screen.show(Group(*shown, *(Text(note, style="yellow") for note in resolved.notes)))
 
 
+_REMEMBER = re.compile(r"#(?!#)\s*(\S+(?:[ \t]+\S+)+)\s*")
+"""One line that begins with a number sign: the user's own words, to be remembered."""
+
+
+def _memory(chat: Chat, rest: str) -> None:
+    """List, change and undo what is remembered in this folder; with ``add``, remember something."""
+    memory = chat.agent.session.memory
+    if memory is None:
+        raise Refused("this session has no lasting memory")
+    action, _, words = rest.partition(" ")
+    given = words.strip()
+    number = _number(given) if given and action in ("undo", "diff") else None
+    if action in ("show", "forget", "confirm", "pin", "unpin", "add", "diff") and not given:
+        raise InputError(f"/memory {action} needs {'a number' if action == 'diff' else 'a name or words'}")
+    if action not in (
+        "",
+        "list",
+        "show",
+        "forget",
+        "confirm",
+        "pin",
+        "unpin",
+        "add",
+        "log",
+        "diff",
+        "undo",
+        "check",
+    ):
+        raise InputError(
+            f"/memory cannot {action}; outside the chat, `sevenfold memory --help` lists everything"
+        )
+    asked = Namespace(action=action, name=given, number=number, words=[given], kind="feedback", json=False)
+    shown = memory_command.perform(memory, asked)
+    if "\n" in shown:
+        chat.screen.show(Text(clean(shown)))
+    else:
+        chat.say("layer", clean(shown))
+
+
 def _show(chat: Chat, rest: str) -> None:
     chat.screen.show(chat.folded.open(_number(rest) if rest else None))
 
@@ -356,6 +397,7 @@ KEYS = (
     ("Enter", "send; while the agent works, queue"),
     ("Alt-Enter, \\ Enter", "a new line"),
     ("@path", "attach a file, or the listing of a folder"),
+    ("# words", "remember them across sessions"),
     ("Esc, Ctrl-C", "interrupt"),
     ("Esc Esc", "rewind (if the input is empty)"),
     ("Ctrl-O", "show the last [number] in full"),
@@ -380,6 +422,13 @@ COMMANDS = (
     SlashCommand("redo", "redo what was undone", _redo, "[DECISION]"),
     SlashCommand("recall", "search everything that was said", _recall, "QUERY", anytime=True),
     SlashCommand("notes", "the running notes of this session", _notes, anytime=True),
+    SlashCommand(
+        "memory",
+        "what is remembered across sessions",
+        _memory,
+        "[show | add | forget | confirm | pin | log | diff | undo]",
+        anytime=True,
+    ),
     SlashCommand("model", "switch to another model", _model, "[NAME]"),
     SlashCommand("mode", "what the agent may do without asking", _mode, "[MODE]", anytime=True),
     SlashCommand(
@@ -398,6 +447,8 @@ COMMANDS = (
 
 def find(line: str) -> tuple[SlashCommand, str]:
     """The command in a line, and the rest of the line; raises `InputError` if it does not exist."""
+    if told := _REMEMBER.fullmatch(line):
+        line = f"/memory add {told[1]}"
     name, _, rest = line.removeprefix("/").partition(" ")
     for command in COMMANDS:
         if command.name == name.strip().lower():
@@ -408,7 +459,9 @@ def find(line: str) -> tuple[SlashCommand, str]:
 
 
 def is_command(line: str) -> bool:
-    """Whether the line is a command rather than words or a path."""
+    """Whether the line is a command, or something to remember, rather than words or a path."""
+    if _REMEMBER.fullmatch(line):
+        return True
     first = line.split(maxsplit=1)[0] if line.strip() else ""
     return first.startswith("/") and "/" not in first[1:] and first != "/"
 

@@ -34,9 +34,11 @@ from sevenfold.lab.profile.figures import (
     UsageSums,
 )
 from sevenfold.lab.profile.labels import decoded
-from sevenfold.lab.profile.rollout import RolloutReader
-from sevenfold.lab.profile.transcript import TranscriptReader
-from sevenfold.stores.jsonl.log import Line, scan
+from sevenfold.lab.profile.transcript import CODEX, TranscriptReader
+from sevenfold.record import rollout
+from sevenfold.stores.jsonl.log import JsonlLog, Line, scan
+from sevenfold.stores.log import LineLog
+from sevenfold.stores.memory import MemoryLog
 
 LOOKED_AT = 200
 """Lines that are read before a file counts as foreign."""
@@ -45,15 +47,15 @@ SMALL = 8_000_000
 Progress = Callable[[int, int], None]
 """Called with how many of how many bytes are done."""
 _LINKED = ("uuid", "sessionId", "leafUuid", "messageId")
-_SUPPORTED = "Sevenfold profiles Claude Code transcripts, its own, and Codex rollouts."
-Reader = TranscriptReader | RolloutReader
+_SUPPORTED = "Sevenfold reads Claude Code transcripts, Codex rollouts, and its own."
 
 
 def profile_file(path: Path, name: str = "") -> tuple[SessionProfile, set[str]]:
     """The profile of a transcript and the ids of its calls; ``name`` is what the report calls the file."""
     lines = scan(path)
-    reader, head = _begin(path, lines)
-    for line in chain(head, lines):
+    form, head = _begin(path, lines)
+    reader = TranscriptReader(form)
+    for line in _converted(chain(head, lines)) if form == CODEX else chain(head, lines):
         reader.take(line)
     reader.finish()
     ids = reader.session_ids
@@ -63,34 +65,49 @@ def profile_file(path: Path, name: str = "") -> tuple[SessionProfile, set[str]]:
     return structs.replace(session, agent_id=agent_id or None), reader.call_ids
 
 
-def _begin(path: Path, lines: Iterator[Line]) -> tuple[Reader, list[Line]]:
-    """The reader for the first line whose format is known, and the lines up to it."""
+def _converted(lines: Iterable[Line]) -> Iterator[Line]:
+    return (Line(0, raw) for raw in rollout.convert(line.raw for line in lines))
+
+
+def _begin(path: Path, lines: Iterator[Line]) -> tuple[str, list[Line]]:
+    """The format of the first line whose format is known, and the lines up to it."""
     head = []
     for line in islice(lines, LOOKED_AT):
         head.append(line)
-        if reader := _reader(_record(line)):
-            return reader, head
+        if form := _format(_record(line)):
+            return form, head
     raise TranscriptForeign(f"{path}: {_looks_like(head)} {_SUPPORTED}")
+
+
+def open_log(path: Path) -> LineLog:
+    """The log of a session, ours or another tool's; a rollout is converted, and its file only read.
+
+    Raises `TranscriptForeign` if no conversation is in it.
+    """
+    head = list(islice(scan(path), LOOKED_AT))
+    form = next(filter(None, map(_format, map(_record, head))), "")
+    if not form:
+        raise TranscriptForeign(f"{path}: {_looks_like(head)} {_SUPPORTED}")
+    return (
+        MemoryLog(list(rollout.convert(line.raw for line in scan(path))))
+        if form == CODEX
+        else JsonlLog(path)
+    )
 
 
 def not_a_conversation(path: Path) -> TranscriptForeign:
     """The error for a file that holds no conversation to search, summarise or resume."""
-    head = list(islice(scan(path), LOOKED_AT))
-    reader = next(filter(None, map(_reader, map(_record, head))), None)
-    if isinstance(reader, RolloutReader):
-        what = "this is a Codex rollout, and of all commands only sevenfold profile reads those."
-    else:
-        what = "there is no conversation in it." if reader else _looks_like(head)
-    return TranscriptForeign(f"{path}: {what} This reads Claude Code transcripts and Sevenfold's own.")
+    return TranscriptForeign(f"{path}: there is no conversation in it. {_SUPPORTED}")
 
 
-def _reader(record: dict[str, Any]) -> Reader | None:
+def _format(record: dict[str, Any]) -> str:
+    """The format of a record; empty if it is unknown."""
     kind = record.get("type")
     if not isinstance(kind, str):
-        return None
-    if "timestamp" in record and isinstance(record.get("payload"), dict):
-        return RolloutReader()
-    return TranscriptReader() if kind == "sevenfold" or any(record.get(key) for key in _LINKED) else None
+        return ""
+    if rollout.is_rollout(record):
+        return CODEX
+    return "transcript" if kind == "sevenfold" or any(record.get(key) for key in _LINKED) else ""
 
 
 def _record(line: Line) -> dict[str, Any]:

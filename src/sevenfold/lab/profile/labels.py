@@ -102,6 +102,8 @@ def piece_of(said: Said, block: Block, weight: Weight, call: CallLabel | None) -
         return ContextPiece(IMAGES, weight, what=kind)
     if said.role == "assistant":
         return ContextPiece(ASSISTANT_TEXT if kind == "text" else OTHER, weight, what=words or kind)
+    if said.role == "system" and not said.attachment:
+        return ContextPiece(SYSTEM, weight, what=words)
     if authorship.from_user(said) and (kind != "text" or authorship.typed(said, block)):
         return ContextPiece(USER_TEXT, weight, what=words)
     return ContextPiece(ATTACHMENTS, weight, said.attachment, words)

@@ -1,4 +1,4 @@
-"""Reads transcripts of parent-linked messages: Claude Code's of every version, and our own.
+"""Reads transcripts of parent-linked messages: Claude Code's of every version, converted rollouts, and our own.
 
 The fold of `sevenfold.record` gives what the model saw at each moment; this module turns its changes into entries of
 the books. Sub-agents in the same file get a fold and a lane of their own.
@@ -39,6 +39,7 @@ from sevenfold.stores.jsonl.log import Line
 
 _T = TypeVar("_T")
 
+CODEX = "codex"
 KNOWN_TYPES = frozenset(
     {
         *("agent-name", "ai-title", "assistant", "attachment", "bridge-session", "custom-title"),
@@ -70,6 +71,7 @@ class _Head(Struct, frozen=True, rename="camel"):
     session_id: str | None = None
     agent_id: str | None = None
     request_id: str | None = None
+    context_window: int | None = None
     message: Raw = Raw(b"{}")
 
 
@@ -80,9 +82,8 @@ _message = msgspec.json.Decoder(_Message)
 class TranscriptReader:
     """Reads a transcript line by line."""
 
-    format = "transcript"
-
-    def __init__(self) -> None:
+    def __init__(self, form: str = "transcript") -> None:
+        self.format = form
         self.books = Books()
         self.session_ids: list[str] = []
         self.agent_ids: set[str] = set()
@@ -101,6 +102,7 @@ class TranscriptReader:
         if head.session_id and head.session_id not in self.session_ids:
             self.session_ids.append(head.session_id)
         self.agent_ids.add(head.agent_id or "")
+        self.books.window = head.context_window or self.books.window
         self._count(entry, head)
         for _, said in self._queue.due(line.offset, entry):
             self._conversation(said, _Head()).take(said, _Head())
@@ -129,7 +131,7 @@ class TranscriptReader:
             case Said() | Boundary() | Clearing() if entry.sidechain:
                 name = head.agent_id or self._agent(entry)
                 if name not in self._side:
-                    self._side[name] = _Conversation(self.books, self.call_ids, side=True)
+                    self._side[name] = _Conversation(self, side=True)
                 self._speaking = self._side[name]
                 return self._side[name]
             case Link() if head.agent_id in self._side:
@@ -140,7 +142,7 @@ class TranscriptReader:
             case Damaged() if self._speaking:
                 return self._speaking
             case _:
-                self._main = self._main or _Conversation(self.books, self.call_ids, side=False)
+                self._main = self._main or _Conversation(self, side=False)
                 if isinstance(entry, Said | Boundary | Clearing):
                     self._speaking = self._main
                 return self._main
@@ -158,12 +160,13 @@ class TranscriptReader:
 class _Conversation:
     """One fold, and its lane of the books."""
 
-    def __init__(self, books: Books, call_ids: set[str], *, side: bool) -> None:
+    def __init__(self, reader: TranscriptReader, *, side: bool) -> None:
         self.damaged = False
         """Whether the line before the newest record could not be read."""
-        self._books = books
-        self._lane: Lane = books.open_lane(side=side)
-        self._call_ids = call_ids
+        self._books = reader.books
+        self._lane: Lane = reader.books.open_lane(side=side)
+        self._call_ids = reader.call_ids
+        self._reports = reader.format == CODEX
         self._view = View()
         self._layout = 0
         """Which layout of the view the context shows."""
@@ -251,7 +254,8 @@ class _Conversation:
     def _hear(self, said: Said, head: _Head) -> None:
         """Note the call that made a record, and what the record adds to the context."""
         at = seconds(said.timestamp)
-        if said.role == "assistant" and not said.synthetic:
+        # A rollout reports calls of its own: what the model said without one belongs to the next.
+        if said.role == "assistant" and not said.synthetic and (said.usage or not self._reports):
             self._answered(said, head, at)
         self._heard_at = at or self._heard_at
         item = self._view.item(said.uuid)

@@ -248,14 +248,16 @@ class DraftLog(BranchLog):
     once they follow the file's bytes, in the file itself or in a copy of it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, converted: MemoryLog | None = None) -> None:
+        """``converted`` holds the lines to begin with where the file is in another format."""
         self.path = path
-        self.size, self.torn = end_of(path)
+        self.size, self.torn = end_of(path) if converted is None else (converted.end, False)
         """Bytes of the file when the draft began; was its last writer cut off in the middle of a line?"""
         self.added: list[bytes] = []
         """The lines that are not in the file."""
+        self._converted = converted
         start = self.size + self.torn
-        super().__init__(JsonlLog(path).upto(self.size), MemoryLog(start=start), start)
+        super().__init__(converted or JsonlLog(path).upto(self.size), MemoryLog(start=start), start)
 
     def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
         """Add lines to the draft; see `sevenfold.ports.Log`."""
@@ -265,6 +267,10 @@ class DraftLog(BranchLog):
     def whole(self) -> Iterator[bytes]:
         """The file's bytes and the draft's after them, in pieces."""
         left = self.size
+        if self._converted is not None:
+            yield from (line for _, line in self._converted.read())
+            yield from self.added
+            return
         with opened(self.path) as file:
             while left and (piece := file.read(min(left, _CHUNK))):
                 left -= len(piece)

@@ -16,7 +16,8 @@ _CODE = re.compile(r"`[^`\n]*`")
 _MARKS = re.compile("[“”«»\"']")
 _SENTENCE = re.compile(r"(?<=[.!?])(?=\s+[^\sa-z\d(\[])|(?<=[。！？])(?=.)")
 _GAP = re.compile(r"\.\.\.|\[[^\]]*\]")
-_SIGNS = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "…": "...", "*": None, "`": None})
+# Quotation marks inside a quotation are often changed by the one who quotes.
+_SIGNS = str.maketrans({**dict.fromkeys("“”«»‘’\"'*`"), "…": "..."})
 LEAST = 12
 """Characters from which on a quotation is looked up."""
 

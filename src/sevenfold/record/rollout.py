@@ -1,0 +1,321 @@
+"""Codex rollouts as records of the shared format: lines of ``{timestamp, type, payload}`` are converted on reading.
+
+A rollout holds response items, reports of running totals, and events. Items become messages, tool calls and results. A
+report whose total grew is a call: its usage belongs to the answer right before it or, where other items came between,
+to an answer of its own without content. A compaction lists the history that replaces the conversation: what the user
+said in it stays the user's, everything else is the summary.
+
+The ids of the records follow from their lines, so the same file always gives the same records.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from sevenfold.record.authorship import is_summary
+from sevenfold.record.entries import KEPT_MESSAGE
+
+KNOWN_TYPES = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted"})
+_FAILED = re.compile(r"(?:[^\n]*\n){0,4}?(?:Process exited with code|Exit code:) (?!0\b)-?\d+")
+_TAG = re.compile(r"\s*<[\w-]+")
+_DATA_URL = re.compile(r"data:([\w/+.-]+);base64,(.*)", re.DOTALL)
+_DAMAGED = b"damaged\n"
+
+
+class _Counts(Struct, frozen=True):
+    """Tokens as a rollout reports them: the input includes cached tokens."""
+
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    cache_write_input_tokens: int = 0
+    output_tokens: int = 0
+    total_tokens: int = 0
+
+    def __sub__(self, other: _Counts) -> _Counts:
+        names = _Counts.__struct_fields__
+        return _Counts(*(max(0, getattr(self, name) - getattr(other, name)) for name in names))
+
+    def usage(self) -> dict[str, Any]:
+        """The same as a usage object of the shared format."""
+        cached = min(self.cached_input_tokens, self.input_tokens)
+        written = min(self.cache_write_input_tokens, self.input_tokens - cached)
+        return {
+            "type": "message",
+            "input_tokens": self.input_tokens - cached - written,
+            "cache_read_input_tokens": cached,
+            "cache_creation_input_tokens": written,
+            "output_tokens": self.output_tokens,
+        }
+
+
+class _Info(Struct, frozen=True):
+    total_token_usage: _Counts = _Counts()
+    last_token_usage: _Counts = _Counts()
+    model_context_window: int | None = None
+
+
+def is_rollout(record: Mapping[str, Any]) -> bool:
+    """Is this line of a file, decoded, one of a rollout?"""
+    return (
+        isinstance(record.get("type"), str)
+        and "timestamp" in record
+        and isinstance(record.get("payload"), dict)
+    )
+
+
+def convert(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The records of a rollout, as lines; a line that is damaged stays one that is damaged."""
+    lines = list(lines)
+    converter = _Converter(_typed(lines))
+    for number, line in enumerate(lines):
+        if not line or line.strip():
+            yield from converter.take(number, line)
+    yield from converter.flush()
+
+
+def _typed(lines: Iterable[bytes]) -> set[str]:
+    """What the user typed, as events report it: it tells messages from what is sent along with them."""
+    found = (_decoded(line) for line in lines if b'"user_message"' in line)
+    return {_text(line["payload"].get("message")).strip() for line in found if line}
+
+
+class _Converter:
+    """Converts line by line; the records of an answer are held back until its usage is known."""
+
+    def __init__(self, typed: set[str]) -> None:
+        self._typed = typed
+        self._shared: dict[str, Any] = {"isSidechain": False}
+        self._session = ""
+        self._model = ""
+        self._parent: str | None = None
+        self._answer: list[dict[str, Any]] = []
+        self._total: _Counts | None = None
+        self._occupied: int | None = None
+        self._at = ""
+        self._line = self._made = 0
+
+    def take(self, number: int, raw: bytes) -> Iterator[bytes]:
+        """The records that the next line completes."""
+        line = _decoded(raw)
+        if line is None:
+            yield _DAMAGED
+            return
+        self._line, self._made, self._at = number, 0, str(line["timestamp"])
+        payload = line["payload"]
+        match line["type"]:
+            case "session_meta":
+                self._begin(payload)
+            case "turn_context":
+                self._model = _text(payload.get("model")) or self._model
+            case "response_item":
+                yield from self._item(payload)
+            case "compacted":
+                yield from self._compact(payload)
+            case "event_msg" if payload.get("type") == "token_count":
+                yield from self._report(payload.get("info"))
+            case name if name not in KNOWN_TYPES:
+                yield _encoded({"type": name})
+
+    def flush(self) -> Iterator[bytes]:
+        """The records held back."""
+        held, self._answer = self._answer, []
+        return map(_encoded, held)
+
+    def _begin(self, about: dict[str, Any]) -> None:
+        self._session = _text(about.get("id"))
+        version = f"codex-{_text(about.get('cli_version'))}"
+        known = {"sessionId": self._session, "cwd": _text(about.get("cwd")), "version": version}
+        self._shared = {**known, **self._shared}
+
+    def _record(self, kind: str, **fields: Any) -> dict[str, Any]:
+        """A record that follows the one before."""
+        name = f"line-{self._line + 1}" + (f"-{self._made}" if self._made else "")
+        self._made += 1
+        parent, self._parent = self._parent, name
+        linked = {"uuid": name, "parentUuid": parent, "timestamp": self._at}
+        return {"type": kind, **linked, **self._shared, **fields}
+
+    # -- items -------------------------------------------------------------------------------
+
+    def _item(self, item: dict[str, Any]) -> Iterator[bytes]:
+        kind, role = item.get("type"), item.get("role")
+        if kind in ("function_call_output", "custom_tool_call_output"):
+            yield from self._said("user", [_result(item)])
+        elif kind == "message" and role != "assistant":
+            said = [part for part in _parts(item.get("content")) if part]
+            yield from self._said("user" if role == "user" else "system", said)
+        elif said := _answered(item, f"line-{self._line + 1}"):
+            message = {
+                "role": "assistant",
+                "model": self._model,
+                "content": said,
+                "stop_reason": "end_turn",
+            }
+            first = self._answer[0]["message"]["id"] if self._answer else f"answer-{self._line + 1}"
+            self._answer.append(self._record("assistant", message={**message, "id": first}))
+
+    def _said(self, role: str, content: list[dict[str, Any]]) -> Iterator[bytes]:
+        yield from self.flush()
+        words = "\n".join(part["text"] for part in content if part["type"] == "text")
+        sent_along = self._typed and words.strip() not in self._typed and _TAG.match(words)
+        meta = {"isMeta": True} if role == "user" and sent_along else {}
+        yield _encoded(self._record("user", message={"role": role, "content": content}, **meta))
+
+    # -- calls -------------------------------------------------------------------------------
+
+    def _report(self, reported: Any) -> Iterator[bytes]:
+        """A running total; if it grew, there was a call."""
+        try:
+            info = msgspec.convert(reported, _Info)
+        except msgspec.ValidationError:
+            return
+        before, self._total = self._total, info.total_token_usage
+        if before is not None and self._total.total_tokens == before.total_tokens:
+            return
+        last = info.last_token_usage
+        # A total that fell, or comes first in a file, counts calls that are not in the file.
+        fresh = before is None or self._total.total_tokens < before.total_tokens
+        spent = last if before is None or fresh else self._total - before
+        self._occupied = last.input_tokens + last.output_tokens
+        usage = spent.usage()
+        if spent != last:
+            usage["iterations"] = [{**spent.usage(), "type": "earlier"}, last.usage()]
+        if not self._answer:
+            message = {"role": "assistant", "model": self._model, "content": [], "stop_reason": "end_turn"}
+            self._answer.append(self._record("assistant", message=message))
+        for record in self._answer:
+            record["message"] |= {"id": f"{self._session}:{self._total.total_tokens}", "usage": usage}
+            record["contextWindow"] = info.model_context_window
+        yield from self.flush()
+
+    # -- compactions -------------------------------------------------------------------------
+
+    def _compact(self, payload: dict[str, Any]) -> Iterator[bytes]:
+        yield from self.flush()
+        listed = payload.get("replacement_history")
+        history = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+        behind, self._parent = self._parent, None
+        about = {"trigger": "auto", "preTokens": self._occupied}
+        linked = {"logicalParentUuid": behind, "compactMetadata": about}
+        yield _encoded(self._record("system", subtype="compact_boundary", **linked))
+        kept, summary = [], []
+        for item in history or [payload]:
+            parts = [part for part in _parts(item.get("content")) if part]
+            words = "\n".join(part["text"] for part in parts if part["type"] == "text")
+            if item.get("role") == "user" and words and not is_summary(words) and not _TAG.match(words):
+                kept.append(parts)
+            elif item.get("role") not in ("user", "developer", "system"):
+                summary += _summarised(item, parts)
+            elif is_summary(words):
+                summary += parts
+        fields = {"message": {"role": "user", "content": summary}, "isCompactSummary": True}
+        yield _encoded(self._record("user", **fields))
+        for said in kept:
+            message = {"role": "user", "content": said}
+            yield _encoded(self._record("attachment", attachment={"type": KEPT_MESSAGE}, message=message))
+
+
+def _answered(item: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """The content blocks of an item that the model wrote."""
+    kind = str(item.get("type"))
+    match kind:
+        case "message":
+            return [part for part in _parts(item.get("content")) if part]
+        case "reasoning":
+            words = _text(item.get("content")) or _text(item.get("summary"))
+            sealed = _text(item.get("encrypted_content"))
+            if sealed:
+                return [{"type": "redacted_thinking", "data": sealed, "id": _text(item.get("id")) or name}]
+            return [{"type": "thinking", "thinking": words, "signature": ""}] if words else []
+        case "compaction" | "compaction_summary":
+            return _summarised(item, [])
+        case _ if kind.endswith("_call"):
+            given = item.get("arguments", item.get("input", item.get("action")))
+            decoded = _json(given) if isinstance(given, str) else given
+            call, tool = item.get("call_id"), _text(item.get("name")) or kind.removesuffix("_call")
+            asked = decoded if isinstance(decoded, dict) else {} if given is None else {"input": given}
+            # Calls without an id are the provider's own, and have no result.
+            known = {"type": "tool_use", "id": call} if call else {"type": "server_tool_use", "id": name}
+            return [{**known, "name": tool, "input": asked}]
+        case _:
+            return [{"type": "text", "text": json.dumps(item, ensure_ascii=False)}]
+
+
+def _summarised(item: dict[str, Any], parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What an item contributes to a summary; a sealed one can be read by the provider alone."""
+    if sealed := _text(item.get("encrypted_content")):
+        return [{"type": "compaction", "content": None, "encrypted_content": sealed}]
+    words = _text(item.get("message"))
+    return parts or ([{"type": "text", "text": words}] if words else [])
+
+
+def _result(item: dict[str, Any]) -> dict[str, Any]:
+    output = item.get("output")
+    words = output if isinstance(output, str) else _text(output)
+    about = _json(words) if words.startswith("{") else None
+    match about:
+        case {"metadata": {"exit_code": int(code)}}:
+            failed = code != 0
+        case _:
+            failed = bool(_FAILED.match(words[:1_000]))
+    found = {"type": "tool_result", "tool_use_id": _text(item.get("call_id")), "content": words}
+    return {**found, "is_error": True} if failed else found
+
+
+def _parts(content: Any) -> Iterator[dict[str, Any] | None]:
+    """The content blocks of a message."""
+    for part in content if isinstance(content, list) else [content]:
+        if isinstance(part, dict) and "image" in str(part.get("type")):
+            yield _image(_text(part.get("image_url")))
+        else:
+            words = _text(part)
+            yield {"type": "text", "text": words} if words.strip() else None
+
+
+def _image(address: str) -> dict[str, Any]:
+    stored = _DATA_URL.match(address)
+    if stored is None:
+        return {"type": "image", "source": {"type": "url", "url": address}}
+    return {"type": "image", "source": {"type": "base64", "media_type": stored[1], "data": stored[2]}}
+
+
+def _text(value: Any) -> str:
+    """All the text in a value, however it is wrapped."""
+    match value:
+        case str():
+            return value
+        case list():
+            return "\n".join(map(_text, value))
+        case {"text": str() as words}:
+            return words
+        case dict():
+            return json.dumps(value, ensure_ascii=False)
+        case _:
+            return ""
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _decoded(raw: bytes) -> dict[str, Any] | None:
+    """A line of a rollout; None if it is none."""
+    try:
+        line = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return line if isinstance(line, dict) and is_rollout(line) else None
+
+
+def _encoded(record: dict[str, Any]) -> bytes:
+    # Half a surrogate pair is valid JSON and no text.
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode(errors="replace") + b"\n"
