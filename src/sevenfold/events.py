@@ -106,8 +106,13 @@ class Sending(Event, frozen=True, kw_only=True):
     body_bytes: int
     max_tokens: int = 0
     lost: int = 0
-    """Cached tokens that will have to be written again…"""
+    """Cached tokens that will have to be written again."""
     lost_because: str = ""
+    """The decision that announced the loss, or the first part that is not as it was last sent."""
+    lost_usd: float | None = None
+    """What the loss will cost; None where nothing is lost or the price is unknown."""
+    lost_diff: str = ""
+    """How that part differs."""
     after_compaction: str = ""
     """The compaction this is the first request after."""
 

@@ -137,6 +137,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The prompt size beyond which the price steps up so far that staying below is worth a compaction."""
     prices: tuple[Price, ...] = ()
     """Price rows by rising `above`; empty where prices are unknown."""
+    edits_hold: bool = False
+    """Whether what the provider's own clearing leaves out holds until it can clear enough more. Not documented."""
     cache: Cache = Cache()
     thinking: ThinkingRules = ThinkingRules()
     betas: Betas = Betas()

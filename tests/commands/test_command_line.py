@@ -19,6 +19,7 @@ Capsys = pytest.CaptureFixture[str]
 READERS = [
     ("recall", "{}", "tide"),
     ("audit", "{}"),
+    ("diff-request", "{}", "{}"),
     ("compact", "{}"),
     ("compact", "{}", "--in-place"),
     ("notes", "{}", "--update"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sevenfold.layers.clear import policy as clear
-from sevenfold.layers.clear.moment import ClearingMoment, OldResult, Plan, Stake
+from sevenfold.layers.clear.policy import ClearingMoment, OldResult, Plan, Stake
 from sevenfold.profiles import find
 from sevenfold.record.window import Window
 from sevenfold.settings import Settings

@@ -11,6 +11,7 @@ import pytest
 import sevenfold
 from sevenfold.agent.executor import Asked, Consented
 from sevenfold.agent.mcp.servers import McpServers, McpUpdater
+from sevenfold.conversation import provider_edits
 from tests.agent.working import agent, blocks, model_of, results, texts, use, world
 from tests.mcp_servers.serving import STARTUP, hostile, running
 
@@ -100,6 +101,7 @@ def test_the_provider_is_told_to_spare_results_of_tools_that_came_late(tmp_path:
     steps = ["One.", [use("mcp__late__go", "c1")], "Two."]
     with running(tmp_path, late=hostile(tmp_path, "")) as servers, world(steps) as outside:
         with outside.agent(tmp_path, consent=yes) as made:
+            provider_edits.ask(made.session.conversation)
             follow = following(made, servers)
             made.run("Begin.")
             assert servers.wait(STARTUP)

@@ -130,7 +130,7 @@ async def pinned_cache_edits(rig: Rig) -> None:
 @scenario
 async def provider_edits(rig: Rig) -> None:
     rig.provider(Mind(thinks=True, calls=3))
-    given = {"provider_edits": True, "edits_target_tokens": 3_000}
+    given = {"provider_edits": True, "edits_target_tokens": 3_000, "compaction": False}
     more: dict[str, Any] = {"model": BOUND, "thinking": {"type": "adaptive"}, "settings": given}
     opens = options(rig, **more)
     async with rig.open(**opens) as session:

@@ -90,7 +90,8 @@ def test_other_tools_open_a_new_epoch_that_a_bound_model_accepts():
             type(frame)(frame.model, 4_000, frame.system, frame.tools[:1], frame.settings), "tools"
         )
         outcome = held.ask()
-        assert outcome.broken is None or outcome.broken.expected
+        assert outcome.broken is not None
+        assert (outcome.broken.cause, outcome.broken.part) == ("tool", "tool Read is gone")
         assert held.moved() != []
 
 

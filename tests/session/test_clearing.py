@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sevenfold.events import Proposed
 from sevenfold.lab.simulator.invariant import extends
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.record import entries
@@ -467,13 +468,23 @@ def test_a_pause_saves_what_was_foreseen_to_a_tenth(model: str) -> None:
 def test_the_provider_is_asked_once_per_epoch_and_what_it_did_is_read_back() -> None:
     with simulated(BOUND, settings=SMALL) as (held, simulator):
         held.run(40, LINE * 100)
-        asked = {json.dumps(request.body.get("context_management")) for request in simulator.requests}
-        assert len(asked) == 1
-        assert "clear_tool_uses_20250919" in asked.pop()
-        assert all(
-            "context-management-2025-06-27" in request.headers["anthropic-beta"]
+        (proposed,) = held.told("Proposed", layer="clear")
+        (acted,) = held.told("Acted", layer="clear")
+        assert (acted.mechanism, acted.undoable) == ("provider", False)
+        assert proposed.usd == acted.usd > 0
+        assert held.told("EpochOpened", reason="provider edits")
+        asked = [json.dumps(request.body.get("context_management")) for request in simulator.requests]
+        begun = asked.index(next(one for one in asked if one != "null"))
+        assert set(asked[:begun]) == {"null"}, "nothing is asked for before it is due"
+        assert len(set(asked[begun:])) == 1
+        assert "clear_tool_uses_20250919" in asked[begun]
+        assert [
+            "context-management-2025-06-27" in request.headers.get("anthropic-beta", "")
             for request in simulator.requests
-        )
+        ] == [one != "null" for one in asked]
+        why = held.session.why(begun).why
+        assert why is not None
+        assert (why.chosen, why.options[-1].name) == ("provider", "provider")
         assert not held.cleared(), "nothing was cleared on this side"
         gauge = held.session.gauge
         assert gauge.sent - gauge.seen == held.told("Answered")[-1].cleared_by_provider > 5_000
@@ -494,6 +505,45 @@ def test_switched_off_the_provider_is_asked_for_nothing(switch: str) -> None:
     assert b"context_management" not in request.body
 
 
+@pytest.mark.spec("S2.6")
+def test_a_listener_who_refuses_the_providers_edits_is_not_asked_again_in_that_epoch() -> None:
+    with simulated(BOUND, settings=SMALL, veto=lambda event: isinstance(event, Proposed)) as (
+        held,
+        simulator,
+    ):
+        held.run(14, LINE * 100)
+        assert len(held.told("Proposed", mechanism="provider")) == 1
+        assert len(held.told("Vetoed", mechanism="provider")) == 1
+        assert not any("context_management" in request.body for request in simulator.requests)
+
+
+@pytest.mark.spec("S2.6")
+def test_the_providers_edits_are_not_used_where_waiting_for_a_compaction_costs_less() -> None:
+    with simulated(BOUND, settings={**SMALL, "compaction": True}) as (held, simulator):
+        held.run(10, LINE * 100)
+        while held.session.gauge.seen < 0.9 * held.session.gauge.threshold:
+            held.run(1, LINE * 100)
+        why = held.session.why(-1).why
+        assert why is not None
+        (option,) = why.options
+        assert (option.name, (option.usd or 0.0) < 0) == ("provider", True)
+        assert "costs more than waiting" in option.because
+        assert not any("context_management" in request.body for request in simulator.requests)
+
+
+@pytest.mark.spec("S2.6", "S8.4")
+def test_a_resumed_session_goes_on_with_the_providers_edits_of_its_epoch() -> None:
+    with simulated(BOUND, settings=SMALL) as (held, simulator):
+        while not held.told("Acted", mechanism="provider"):
+            held.run(1, LINE * 100)
+        held.run(1, LINE * 100)
+        before = list(simulator.requests)[-1].body["context_management"]
+        held.opened()
+        held.run(1, LINE * 100)
+        assert list(simulator.requests)[-1].body["context_management"] == before
+        assert len(held.told("EpochOpened")) == 2
+
+
 @pytest.mark.spec("S0.9", "S2.6")
 def test_what_the_provider_has_cleared_already_is_not_subtracted_twice() -> None:
     with simulated(BOUND, working(prompt_calls=6), settings=SMALL) as (held, simulator):
@@ -506,7 +556,7 @@ def test_what_the_provider_has_cleared_already_is_not_subtracted_twice() -> None
         held.session.user("Go on.")
         held.clock.advance(9_000)
         held.session.prepare()
-        (acted,) = held.told("Acted", layer="clear")
+        (acted,) = held.told("Acted", layer="clear", mechanism="local")
         held.ask()
         answered = held.told("Answered")[-1]
         prompt = answered.input_tokens + answered.cache_read_tokens + answered.cache_write_tokens

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.events import EpochOpened
+from sevenfold.conversation import provider_edits
+from sevenfold.events import CacheBroke, EpochOpened, Sending
 from sevenfold.profiles import find
 from sevenfold.record.decisions import Amended
 from tests.session.talking import (
@@ -39,8 +40,10 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
-def begin(here: World, file: Path, **more: Any) -> None:
+def begin(here: World, file: Path, *, edits: bool = False, **more: Any) -> None:
     with here.open(file, **more) as session:
+        if edits:
+            provider_edits.ask(session.conversation)
         session.user("begin")
         work(session, 3, clock=here.clock)
     here.events.clear()
@@ -197,7 +200,7 @@ def test_the_providers_edits_stay_as_they_are_unless_switched_off_or_a_tool_must
 ) -> None:
     file = tmp_path / "s.jsonl"
     with world() as here:
-        begin(here, file, tools=[READ, SHELL, ASK])
+        begin(here, file, tools=[READ, SHELL, ASK], edits=True)
         asked = json.loads(here.bodies[-1])["context_management"]
         assert go_on(here, file, tools=[READ, SHELL, ASK], settings={"edits_target_tokens": 30_000}) == []
         assert json.loads(here.bodies[-1])["context_management"] == asked
@@ -299,3 +302,78 @@ def test_a_header_for_the_long_window_counts_where_nobody_knows_the_window(
         request = session.prepare()
         assert (LONG in request.headers.get("anthropic-beta", "")) == (LONG in betas)
         assert session.gauge.limit == session.conversation.window.threshold
+
+
+# -- the cache watch -----------------------------------------------------------------------------
+
+CHANGED: dict[str, tuple[dict[str, Any], str, str, str]] = {
+    "a tool": (
+        {"tools": [READ, schema("Shell", "Runs something else. " * 20), ASK]},
+        "tool",
+        "tool Shell",
+        "something else",
+    ),
+    "the system prompt": ({"system": "Other words. " * 600}, "system", "system block 1", "Other words"),
+    "a setting": ({"thinking": {"type": "disabled"}}, "setting", "setting thinking was added", "disabled"),
+    "the model": ({"model": "claude-opus-4-5"}, "model", "model", "claude-opus-4-5"),
+}
+
+
+@pytest.mark.spec("S6.9")
+@pytest.mark.parametrize(("change", "cause", "part", "words"), CHANGED.values(), ids=CHANGED)
+def test_what_changed_between_two_runs_is_named_and_priced_before_and_after_the_first_request(
+    tmp_path: Path, change: dict[str, Any], cause: str, part: str, words: str
+) -> None:
+    file = tmp_path / "s.jsonl"
+    before: dict[str, Any] = {"model": FREE, "tools": [READ, SHELL, ASK], "thinking": None}
+    with world() as here:
+        begin(here, file, **before)
+        for _ in range(3):
+            go_on(here, file, **before)
+        go_on(here, file, **{**before, **change})
+        sending, broke = here.told(Sending)[0], here.told(CacheBroke)[0]
+        assert (broke.cause, broke.part, broke.expected) == (cause, part, False)
+        assert sending.lost_because == part
+        assert words in sending.lost_diff
+        assert words in broke.diff
+        # Before the answer it is known by bytes only what is lost, and prose has more of them in a token than JSON.
+        assert 0.75 < sending.lost / broke.tokens < 1.75
+        assert sending.lost_usd / sending.lost == pytest.approx(broke.usd / broke.tokens)
+        assert len(here.told(CacheBroke)) == 1
+
+
+@pytest.mark.spec("S6.9")
+@pytest.mark.parametrize("model", [BOUND, FREE])
+def test_an_eviction_between_two_runs_is_a_break_and_an_untouched_cache_is_none(
+    tmp_path: Path, model: str
+) -> None:
+    file = tmp_path / "s.jsonl"
+    with world() as here:
+        begin(here, file, model=model)
+        assert go_on(here, file, model=model) == []
+        assert not here.told(CacheBroke)
+        here.simulator.cache.evict()
+        assert go_on(here, file, model=model) == []
+        (broke,) = here.told(CacheBroke)
+        assert (broke.cause, broke.expected) == ("evicted", False)
+
+
+@pytest.mark.spec("S6.9", "S6.8")
+def test_a_change_after_the_cache_expired_cost_nothing_and_is_no_break(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    with world() as here:
+        begin(here, file, model=FREE)
+        here.clock.advance(4_000)
+        go_on(here, file, model=FREE, system="Other words. " * 600)
+        assert all(broke.expected for broke in here.told(CacheBroke))
+
+
+@pytest.mark.spec("S6.9", "S9.2")
+def test_another_setting_between_two_runs_leaves_bound_reasoning_valid(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    given: dict[str, Any] = {"model": BOUND, "thinking": {"type": "adaptive"}}
+    with world() as here:
+        begin(here, file, **given)
+        assert go_on(here, file, **given, fields={"output_config": {"effort": "low"}}) == ["settings"]
+        assert all(request.status == 200 for request in here.simulator.requests)
+        assert not any(event.drops_thinking for event in here.told(EpochOpened))

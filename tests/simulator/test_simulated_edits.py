@@ -229,3 +229,17 @@ def test_a_divergence_is_named_with_what_it_costs(wire: Wire, change: Any, reaso
 def test_a_predecessor_nobody_remembers_is_said_to_be_unknown(wire: Wire) -> None:
     answer = wire.messages(diagnostics={"previous_message_id": "msg_lost"})
     assert answer.body["diagnostics"] == {"cache_miss_reason": {"type": "previous_message_not_found"}}
+
+
+@pytest.mark.parametrize(("holds", "cleared"), [(False, [3, 4, 5, 6, 7, 8]), (True, [3, 3, 3, 6, 6, 6])])
+def test_the_cut_moves_with_every_call_or_holds_until_enough_more_can_go(
+    holds: bool, cleared: list[int]
+) -> None:
+    wire = simulated(always(text("ok")), setup=Setup(counter=BY_HAND, edits_hold=holds))
+    least = {"type": "input_tokens", "value": 3 * (1_000 - LEFT)}
+    asked = edit(keep=keep(2), clear_at_least=least)
+    reports = [
+        wire.messages(rounds(count), **asked).body["context_management"]["applied_edits"][0]
+        for count in range(5, 11)
+    ]
+    assert [report["cleared_tool_uses"] for report in reports] == cleared

@@ -397,7 +397,7 @@ class Assembly:
 
     def _note_lost_tasks(self) -> None:
         """Tell the model of commands that ended with an earlier process."""
-        if lines := [work.line for work in slots.works(self.state.take_lost_tasks())]:
+        if lines := slots.task_lines(self.state.take_lost_tasks()):
             self.conversation.note(TasksGone("\n".join(lines)).render())
             self.state.save()
 

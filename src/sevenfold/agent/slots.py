@@ -20,8 +20,6 @@ from sevenfold.conversation.restore import (
     Seen,
     State,
     StateSlot,
-    Work,
-    WorkSlot,
 )
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.prompts import system
@@ -45,6 +43,7 @@ PLAN_TOKENS = 25_000
 """More than any plan has, so it comes back whole except in small windows."""
 GOAL_TOKENS = TODO_TOKENS = 10_000
 PERMISSIONS_TOKENS = 4_000
+TASKS_TOKENS = 2_000
 ANNOUNCED = (system.McpInstructions.file, system.Skills.file)
 """Sections of the prompt whose changes have slots of their own."""
 PLANNING = "plan_mode"
@@ -164,17 +163,33 @@ def state_slots(state: AgentState, skill_text: Callable[[UsedSkill], str]) -> li
         StateSlot("goal", lambda: _goal(state), needed=True, each=GOAL_TOKENS, kinds=("goal_status",)),
         StateSlot("todos", lambda: _todos(state), needed=True, each=TODO_TOKENS, kinds=("todo_reminder",)),
         StateSlot("permissions", lambda: _permissions(state), each=PERMISSIONS_TOKENS, needed=True),
-        WorkSlot("tasks", TASKS, lambda: works(state.processes.tasks()), kind="task_status"),
+        StateSlot(
+            "tasks",
+            lambda: _tasks(state),
+            each=TASKS_TOKENS,
+            needed=True,
+            kinds=("task_status",),
+        ),
         StateSlot("skills", skills, each=SKILL_TOKENS, together=SKILLS_TOKENS, kinds=("invoked_skills",)),
     ]
 
 
-def works(tasks: Iterable[BackgroundTask]) -> Iterator[Work]:
-    """Background commands that run, or of which the model does not know yet how they ended."""
+def task_lines(tasks: Iterable[BackgroundTask]) -> list[str]:
+    """Background commands that run, or of which the model does not know yet how they ended, a line for each."""
+    lines = []
     for task in tasks:
         if task.state in ("running", "gone") or task.unread:
-            state = GONE if task.state == "gone" else task.state
-            yield Work(task.id, task.command, state, task.path, task.unread)
+            ended = GONE if task.state == "gone" else task.state
+            unread = f", {task.unread:,} bytes of output not looked at" if task.unread else ""
+            where = f" — output in {task.path}" if task.path else ""
+            lines.append(f"{task.id} ({ended}{unread}): {task.command}{where}")
+    return lines
+
+
+def _tasks(state: AgentState) -> list[State]:
+    lines = task_lines(state.processes.tasks())
+    # What is cut is the end, so the newest comes first.
+    return [State(TASKS, "\n".join(reversed(lines)))] if lines else []
 
 
 def skill_listing_slot(skills: SkillCatalog) -> AnnouncedSlot:

@@ -45,6 +45,7 @@ COMMANDS = {
     "recall": "search a session for what was said, above all for what has left the context",
     "memory": "show and change what outlives a session",
     "audit": "check what the compactions of a session kept in the context, and what left it",
+    "diff-request": "say whether one request would find in the cache what another left, and why not",
     "config": "show every setting, its value, and where it comes from",
     "trust": "let a folder bring settings of its own",
     "scan": "look for secrets in stored sessions",
@@ -94,7 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _module(name: str) -> CommandModule:
     """The module of a command."""
-    return cast(CommandModule, import_module(f"sevenfold.cli.{'chat.command' if name == 'chat' else name}"))
+    module = "chat.command" if name == "chat" else name.replace("-", "_")
+    return cast(CommandModule, import_module(f"sevenfold.cli.{module}"))
 
 
 def _discard_output() -> None:

@@ -29,7 +29,7 @@ from sevenfold.conversation.epoch import (
 )
 from sevenfold.conversation.events import Events
 from sevenfold.conversation.flow import Flow
-from sevenfold.conversation.history import Account, Past, answered_at, last_tail, past
+from sevenfold.conversation.history import Account, LastRequest, Past, answered_at, last_request, past
 from sevenfold.conversation.options import (
     RequestOptions,
     against_long_lifetime,
@@ -37,6 +37,7 @@ from sevenfold.conversation.options import (
     lifetimes_for,
     window_for,
 )
+from sevenfold.conversation.provider_edits import asking
 from sevenfold.conversation.queries import Finder
 from sevenfold.conversation.reads import Reads
 from sevenfold.conversation.request import (
@@ -60,13 +61,12 @@ from sevenfold.record import calls, redact
 from sevenfold.record.blocks import Block
 from sevenfold.record.blocks import text as block_of
 from sevenfold.record.decisions import Epoch, Request, Why
-from sevenfold.record.entries import Clearing
 from sevenfold.record.gauge import Check, Gauge, Size
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
 from sevenfold.record.weight import NOTHING, Weight, measure
 from sevenfold.request import price
-from sevenfold.request.frame import Frame
+from sevenfold.request.frame import EDITS, Frame
 from sevenfold.request.plan import Lifetimes, Sizes, Tail
 from sevenfold.request.sources import source as rules_of
 from sevenfold.request.watch import SECONDS, Watched
@@ -92,6 +92,8 @@ _DECIDED = (
     "watched",
     "billed",
     "tail",
+    "edited",
+    "cleared_uses",
     "opened",
     "vouched",
 )
@@ -156,7 +158,7 @@ class Conversation:
         self.autonomous: Callable[[], bool] = lambda: False
         """Does the work go on with no user to answer questions?"""
         self._begin_epoch(
-            frame or frame_for(options, profile, self.window, self.settings, self.kinds),
+            frame or frame_for(options, profile, self.settings),
             lifetimes_for(options, profile, self._current),
         )
         self.seen = self.size()
@@ -177,7 +179,9 @@ class Conversation:
         transcript, log = self.transcript, self.transcript.log
         self.billed: price.Call | None = None
         self.watched = Watched()
-        self.tail: Tail | None = last_tail(log)
+        self.resumed: LastRequest | None = last_request(log)
+        """The newest request of an earlier run: what the first of this one is compared with. None once it was."""
+        self.tail: Tail | None = self.resumed.tail if self.resumed else None
         """Where the last answered request had its last cache marker; None if the messages are others now."""
         self.account = Account.of(log)
         self.own_usd = 0.0
@@ -199,8 +203,11 @@ class Conversation:
         self.vouched = False
         """Is what changed before reasoning in view what that reasoning was produced after?"""
         self.answered_at = answered_at(log)
-        kept = Lifetimes(**transcript.view.epoch.lifetimes) if transcript.view.epoch else lifetimes
+        epoch = transcript.view.epoch
+        kept = Lifetimes(**epoch.lifetimes) if epoch else lifetimes
         cold = self.idle_seconds() > SECONDS[kept.tail]
+        if epoch is not None and EDITS in epoch.settings:
+            frame = asking(self, frame)
         entered = enter(transcript.view, frame, lifetimes, self.profile, cold=cold)
         self.frame, self.lifetimes = entered.frame, entered.lifetimes
         self.gauge: Gauge = learned(
@@ -210,7 +217,8 @@ class Conversation:
             self.gauge = replace(self.gauge, overhead=None)
         if entered.opens and not transcript.read_only:
             with transcript.together():
-                self.open_epoch(entered.opens, drops_thinking=entered.drops_thinking)
+                begins = entered.opens in ("start", ADOPTED)
+                self.open_epoch(entered.opens, drops_thinking=entered.drops_thinking, announced=begins)
                 if entered.anew:
                     withdraw_changes(transcript)
 
@@ -421,11 +429,12 @@ class Conversation:
                 raise
 
     def reframe(self, frame: Frame, reason: str, *, lifetimes: Lifetimes | None = None) -> None:
-        """Open a new epoch with other parts before the messages; the loss of the cache is announced."""
+        """Open a new epoch with other parts before the messages."""
         self.frame, self.lifetimes = frame, lifetimes or self.lifetimes
         self.wanted, self.amended = frame, None
+        self.edited = self.cleared_uses = 0
         self.gauge = self.gauge.opened(*frame.tools, *frame.system)
-        self.open_epoch(reason, drops_thinking=self.profile.thinking.bound)
+        self.open_epoch(reason, drops_thinking=self.profile.thinking.bound, announced=False)
 
     def return_to(self, epoch: Epoch) -> None:
         """Send again what preceded the messages in an earlier epoch of the same model."""
@@ -446,9 +455,15 @@ class Conversation:
         drops_thinking: bool = False,
         after: str | None = None,
         before: str | None = None,
+        announced: bool = True,
     ) -> Epoch:
-        """Open an epoch; reasoning is dropped if asked for, except up to ``after`` and from ``before`` on."""
-        self.announce(reason)
+        """Open an epoch; reasoning is dropped if asked for, except up to ``after`` and from ``before`` on.
+
+        ``announced`` is False for what a caller changed: then the cache watch names the part that differs.
+        """
+        if announced:
+            self.announce(reason)
+        self.billed = None
         made = epoch_record(self.frame, self.lifetimes, reason, drops_thinking)
         epoch = self.transcript.decide(
             replace(made, drops_thinking_after=after, drops_thinking_before=before)
@@ -537,22 +552,6 @@ class Conversation:
             return self.clock.now() - datetime.fromisoformat(self.answered_at).timestamp()
         except ValueError:
             return inf
-
-    def unsent(self) -> list[Item]:
-        """What no request has held yet."""
-        view = self.transcript.view
-        self.stock.follow(view)
-        newest = view.items_from(self.stock.answered + 1)
-        tip = self.account.tip
-        while isinstance(entry := view.entry(tip or ""), Clearing):
-            tip = entry.parent
-        sent = next((place for place, item in enumerate(newest) if item.said.uuid == tip), -1)
-        return newest[sent + 1 :]
-
-    def unsent_results(self) -> list[Block]:
-        """Tool results that no request has held yet."""
-        unsent = [item for item in self.unsent() if item.said.answers]
-        return [block for item in unsent for block in item.shown if block.kind == "tool_result"]
 
     # -- looking ---------------------------------------------------------------------------------
 

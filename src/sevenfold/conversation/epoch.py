@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Raw, Struct
@@ -23,7 +23,7 @@ from sevenfold.record.decisions import Amended, Epoch, MicrocompactMetadata
 from sevenfold.record.gauge import Gauge
 from sevenfold.record.layout import Measured
 from sevenfold.record.view import View
-from sevenfold.request.frame import Frame, tool_name
+from sevenfold.request.frame import EDITS, Frame, spared, tool_name
 from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import BETWEEN, announcement
 
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 AMENDED = "amended"
 """The kind of attachment that tells the model of a change."""
-_EDITS = "context_management"
-
 
 ADOPTED = "adopted"
 """The reason of the epoch in which another program's transcript is gone on with."""
@@ -83,11 +81,11 @@ def enter(view: View, wanted: Frame, lifetimes: Lifetimes, profile: Profile, *, 
 
 def _with_settings(stored: Frame, wanted: Frame) -> Frame:
     """The stored parts with the settings wanted now."""
-    others = [(name, raw) for name, raw in wanted.settings if name != _EDITS]
-    edits = _edits(dict(stored.settings).get(_EDITS), dict(wanted.settings).get(_EDITS))
+    others = [(name, raw) for name, raw in wanted.settings if name != EDITS]
+    edits = _edits(dict(stored.settings).get(EDITS), dict(wanted.settings).get(EDITS))
     return replace(
         stored,
-        settings=tuple(sorted([*others, (_EDITS, edits)] if edits else others)),
+        settings=tuple(sorted([*others, (EDITS, edits)] if edits else others)),
         betas=tuple(sorted({*stored.betas, *wanted.betas})),
         max_tokens=wanted.max_tokens,
     )
@@ -97,13 +95,7 @@ def _edits(stored: bytes | None, wanted: bytes | None) -> bytes | None:
     """The provider's edits: as the epoch has them, unless they were switched off or on, or must spare more."""
     if stored is None or wanted is None:
         return wanted
-    return wanted if _spared(wanted) - _spared(stored) else stored
-
-
-def _spared(edits: bytes) -> set[str]:
-    """Tools whose results the provider leaves alone."""
-    decoded: dict[str, Any] = msgspec.json.decode(edits)
-    return {name for edit in decoded.get("edits") or () for name in edit.get("exclude_tools") or ()}
+    return wanted if spared(wanted) - spared(stored) else stored
 
 
 def frame_of(epoch: Epoch) -> Frame:

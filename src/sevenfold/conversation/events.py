@@ -129,7 +129,8 @@ def sending(c: Conversation, prepared: Prepared, source: str = MAIN) -> None:
             if one not in told:
                 told.add(one)
                 c.events.tell(Repaired(source=source, what=one.what, where=one.where))
-    change = prepared.forecast.change
+    forecast = prepared.forecast
+    change = forecast.change
     c.events.tell(
         Sending(
             source=source,
@@ -140,8 +141,10 @@ def sending(c: Conversation, prepared: Prepared, source: str = MAIN) -> None:
             tokens=prepared.size.tokens,
             body_bytes=len(prepared.body.raw),
             max_tokens=c.frame.max_tokens,
-            lost=prepared.forecast.tokens,
-            lost_because=prepared.forecast.announced or (change.part if change else ""),
+            lost=forecast.tokens,
+            lost_because=forecast.announced or (change.part if change else ""),
+            lost_usd=forecast.usd if forecast.tokens else None,
+            lost_diff=change.diff() if change and not forecast.announced else "",
             after_compaction=prepared.after_compaction,
         )
     )

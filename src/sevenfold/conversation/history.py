@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 import msgspec
 from msgspec import Struct
@@ -14,14 +15,15 @@ from sevenfold.errors import Refused
 from sevenfold.ports import Log
 from sevenfold.profiles import find
 from sevenfold.record.blocks import read as read_block
-from sevenfold.record.decisions import Billed, Epoch, Request
-from sevenfold.record.entries import Boundary, Decision, Link, Said
+from sevenfold.record.decisions import Billed, Epoch, Fold, Pinned, Request, Rewound, Snip, Undone
+from sevenfold.record.entries import Boundary, Clearing, Decision, Link, Said
 from sevenfold.record.usage import Usage
 from sevenfold.record.view import View
 from sevenfold.record.wire import Message, Wire
 from sevenfold.request import price
 from sevenfold.request.frame import Body, Marker, assemble
-from sevenfold.request.plan import Tail, tail_of
+from sevenfold.request.plan import Lifetimes, Tail, tail_of
+from sevenfold.request.watch import Sent
 
 
 class Account(Struct, frozen=True):
@@ -88,18 +90,51 @@ def answered_at(log: Log) -> str:
     return next((said.timestamp for said in answers), "")
 
 
-def last_tail(log: Log) -> Tail | None:
-    """Where the last marker of the newest request stood that was answered; None after a compaction."""
+class LastRequest(Struct, frozen=True):
+    """The newest request of the conversation itself that was answered, forks aside."""
+
+    record: Request
+    usage: Usage | None
+    """What its answer reported; None if it reported nothing."""
+    changed: bool = False
+    """A decision has changed since what it sent."""
+
+    @property
+    def tail(self) -> Tail | None:
+        """Where its last cache marker was."""
+        return tail_of([Marker(*mark) for mark in self.record.markers])
+
+    def sent(self, log: Log, view: View) -> Sent | None:
+        """The request as the cache knows it; None where it cannot be told from what is in view."""
+        epoch = next((made for _, made in log.decisions(Epoch) if made.id == self.record.epoch), None)
+        upto = view.said_at(self.record.tip)
+        if self.changed or epoch is None or upto is None or view.item(upto) is None:
+            return None
+        return Sent(
+            frame_of(epoch),
+            tuple(_messages(view, upto)),
+            Lifetimes(**epoch.lifetimes),
+            datetime.fromisoformat(self.record.timestamp).timestamp(),
+            tuple(Marker(*mark) for mark in self.record.markers),
+        )
+
+
+def last_request(log: Log) -> LastRequest | None:
+    """The newest request that was answered; None before the first, and after a compaction."""
     for position, made in _own_requests(log):
+        found: LastRequest | None = None
         for _, entry in read(log, position):
             match entry:
                 case Boundary():
                     return None
-                case Said(role="assistant") as said if _answers(said, made):
-                    markers = [Marker(*mark) for mark in made.markers]
-                    return tail_of(markers)
+                case Said(role="assistant", usage=usage) as said if found is None and _answers(said, made):
+                    found = LastRequest(made, usage)
+                case Clearing() | Decision(made=Undone() | Rewound() | Snip() | Fold() | Pinned()) if found:
+                    found = replace(found, changed=True)
                 case _:
                     continue
+        if found is not None:
+            return found
     return None
 
 
@@ -144,12 +179,15 @@ def rebuild(epoch: Epoch, request: Request, messages: Sequence[Message]) -> Body
 
 def _shared(view: View, made: Request) -> list[Message]:
     """The messages of the view a request begins with: all of them, or those up to a record."""
-    if made.upto is None:
-        return view.messages()
+    return view.messages() if made.upto is None else _messages(view, made.upto)
+
+
+def _messages(view: View, upto: str) -> list[Message]:
+    """The messages of the view up to a record."""
     wire = Wire()
     for number, item in enumerate(view.items):
         wire.add(number, item.role, item.said.message_id, item.shown, begins=item.begins)
-        if item.said.uuid == made.upto:
+        if item.said.uuid == upto:
             break
     return wire.messages()
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from sevenfold.conversation.provider_edits import requested_edits
 from sevenfold.errors import InputError
 from sevenfold.profiles import Profile
 from sevenfold.record.window import Window
@@ -52,19 +51,12 @@ def window_for(profile: Profile, settings: Settings, betas: Collection[str] = ()
     )
 
 
-def frame_for(
-    options: RequestOptions, profile: Profile, window: Window, settings: Settings, kinds: Mapping[str, str]
-) -> Frame:
-    """What precedes the messages, with the provider's edits and the headers all of it needs."""
+def frame_for(options: RequestOptions, profile: Profile, settings: Settings) -> Frame:
+    """What precedes the messages, with the headers all of it needs."""
     most = profile.max_output
     if not 0 < options.max_tokens <= most:
         raise InputError(f"max_tokens is {options.max_tokens:,}; {profile.model} takes 1 to {most:,}")
-    fields = dict(options.fields)
     needed = list[str | None](options.betas)
-    managed = requested_edits(profile, window, settings, kinds)
-    if managed and "context_management" not in fields:
-        fields["context_management"] = managed
-        needed.append(profile.betas.edits)
     if profile.tool_changes and options.tools:
         needed += [profile.betas.tool_changes, profile.betas.inline_tools]
     if profile.on_demand_compaction and settings.compaction:
@@ -76,7 +68,7 @@ def frame_for(
         system=options.system,
         tools=[dict(tool) for tool in options.tools],
         betas=[beta for beta in needed if beta],
-        **fields,
+        **options.fields,
     )
 
 

@@ -1,52 +1,59 @@
 """The provider's own clearing: how it is asked for, and what it did, as an answer reports.
 
-It is asked for where clearing on our side is not possible without giving up the model's reasoning. The provider sees
-the whole conversation and shortens what reaches the model; nothing that was sent changes. It is fixed when an epoch
-opens, because a change breaks the cache.
+It is for models with which clearing on our side would give up their reasoning. The provider sees the whole
+conversation and shortens what reaches the model; nothing that was sent changes. Asking for it opens an epoch, because
+it breaks the cache, and it stays the same until the next one. Whether it pays is for `sevenfold.layers.clear`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import msgspec
+from msgspec.structs import replace
 
 from sevenfold.ports import Reply
 from sevenfold.profiles import CLEAR_THINKING, CLEAR_TOOL_USES, Profile
-from sevenfold.record.blocks import read_fields
+from sevenfold.record.blocks import encode_json, read_fields
+from sevenfold.record.decisions import Epoch
 from sevenfold.record.usage import counted
 from sevenfold.record.window import Window
 from sevenfold.record.wire import Message
-from sevenfold.request.frame import Frame
+from sevenfold.request.frame import EDITS, Frame, spared
 from sevenfold.request.plan import Tail, edge_of
 from sevenfold.settings import Settings
 
-_EDITS = "context_management"
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
+
 REPRODUCIBLE = frozenset({"read", "shell", "search", "web", "edit", "write"})
 """Kinds of tools whose results can be had again; what any other tool said stays."""
 BULKY_INPUTS = frozenset({"edit", "write"})
 """Kinds of tools whose calls hold as much as their results."""
 
 
+def trigger(window: Window, settings: Settings) -> int:
+    """The size at which the provider clears."""
+    return max(1, int(window.threshold * settings.edits_trigger_share))
+
+
 def requested_edits(
     profile: Profile, window: Window, settings: Settings, kinds: Mapping[str, str]
 ) -> dict[str, Any] | None:
-    """The field ``context_management`` of an epoch's requests, or None for none."""
+    """The field ``context_management`` of an epoch in which the provider clears; None where it cannot, or may not."""
     may_go = [name for name, kind in kinds.items() if kind in REPRODUCIBLE]
-    if not (
-        settings.provider_edits and profile.thinking.bound and CLEAR_TOOL_USES in profile.edits and may_go
-    ):
+    offered = settings.provider_edits and profile.thinking.bound and CLEAR_TOOL_USES in profile.edits
+    if not (offered and may_go):
         return None
-    trigger = max(1, int(window.threshold * settings.edits_trigger_share))
-    target = min(window.budget(settings.edits_target_tokens), trigger - 1)
+    value = trigger(window, settings)
+    target = min(window.budget(settings.edits_target_tokens), value - 1)
     clearing: dict[str, Any] = {
         "type": CLEAR_TOOL_USES,
-        "trigger": {"type": "input_tokens", "value": trigger},
+        "trigger": {"type": "input_tokens", "value": value},
         "keep": {"type": "tool_uses", "value": settings.size_keep},
         "clear_at_least": {
             "type": "input_tokens",
-            "value": max(1, int((trigger - target) * settings.edits_least_share)),
+            "value": max(1, int((value - target) * settings.edits_least_share)),
         },
     }
     if others := sorted(set(kinds) - set(may_go)):
@@ -58,6 +65,39 @@ def requested_edits(
     thinking = {"type": CLEAR_THINKING, "keep": "all"}
     edits = [thinking, clearing] if CLEAR_THINKING in profile.edits else [clearing]
     return {"edits": edits}
+
+
+def asked_for(frame: Frame) -> bool:
+    """Does the provider clear in an epoch with this frame?"""
+    return any(name == EDITS for name, _ in frame.settings)
+
+
+def asking(c: Conversation, frame: Frame) -> Frame:
+    """The frame with the provider asked to clear; unchanged where it cannot, or where the caller asks for edits."""
+    managed = requested_edits(c.profile, c.window, c.settings, c.kinds)
+    if managed is None or asked_for(frame):
+        return frame
+    settings = sorted([*frame.settings, (EDITS, encode_json(managed))])
+    betas = {*frame.betas, c.profile.betas.edits} - {None}
+    return replace(frame, settings=tuple(settings), betas=tuple(sorted(betas)))
+
+
+def ask(c: Conversation, reason: str = "provider edits") -> Epoch:
+    """Open an epoch in which the provider clears, by the kinds of tools there are now."""
+    others = tuple(setting for setting in c.frame.settings if setting[0] != EDITS)
+    c.frame = asking(c, replace(c.frame, settings=others))
+    epoch = c.open_epoch(reason)
+    # Reasoning is not bound to how a provider shortens what reaches the model.
+    c.vouched = True
+    return epoch
+
+
+def protect_results(c: Conversation) -> None:
+    """If the provider clears, tell it to leave alone the results of tools that came since and cannot be had again."""
+    managed = requested_edits(c.profile, c.window, c.settings, c.kinds)
+    held = dict(c.frame.settings).get(EDITS)
+    if managed is not None and held is not None and spared(encode_json(managed)) - spared(held):
+        ask(c, "settings")
 
 
 def taken_out(reply: Reply) -> int:
@@ -80,6 +120,4 @@ def edge(frame: Frame, messages: Sequence[Message], uses: int) -> Tail | None:
     """The last result the provider cleared when it cleared so many; None if it clears nothing."""
     if not uses:
         return None
-    managed = msgspec.json.decode(dict(frame.settings).get(_EDITS, b"{}"))
-    excluded = {name for edit in managed.get("edits", ()) for name in edit.get("exclude_tools") or ()}
-    return edge_of(messages, uses, excluded)
+    return edge_of(messages, uses, spared(dict(frame.settings).get(EDITS, b"{}")))

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 
 _DELETED = "cache_deleted_input_tokens"
+BINDING = frozenset({"model", "tool", "tool_order", "system", "message"})
+"""Causes of a change that make reasoning behind it invalid; it is not bound to settings or lifetimes."""
 
 
 class Considered(Struct, frozen=True):
@@ -136,7 +138,7 @@ def _mind_reasoning(c: Conversation, forecast: Forecast) -> bool:
     if change is None and sent is not None and sending is not None and not c.watched.cached:
         # Where nothing is cached nothing is lost, so the forecast has not looked.
         change = first_change(sent, sending)
-    if change is None:
+    if change is None or change.cause not in BINDING:
         return False
     c.open_epoch(f"{change.part} changed", drops_thinking=True)
     return True
@@ -167,6 +169,9 @@ def _amend(c: Conversation) -> None:
 
 
 def _look(c: Conversation, messages: tuple[Message, ...], markers: tuple[Marker, ...] = ()) -> Forecast:
+    if (last := c.resumed) is not None:
+        c.resumed = None
+        c.watched = c.watched.resume(last.sent(c.transcript.log, c.transcript.view), last.usage)
     sending = Sent(c.frame, messages, c.lifetimes, c.clock.now(), markers)
     c.watched = c.watched.look(sending, c.profile)
     return c.watched.forecast

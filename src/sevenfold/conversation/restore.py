@@ -28,6 +28,8 @@ MOST_ANNOUNCED = 5_000
 """Tokens that announcements of one kind may take."""
 LEAST = 50
 """Tokens below which a piece of something is not worth its frame."""
+MARGIN = 50
+"""Tokens of the room that stay free: what slots weigh is an estimate, and ids around their texts differ."""
 
 Count = Callable[[str], int]
 Scaled = Callable[[int], int]
@@ -45,12 +47,12 @@ class Moment(Struct, frozen=True):
     """Tokens that are left for it and all after it."""
     budget: Scaled = int
     front: Callable[[], str] = str
-    """The words that will stand before the messages: the system prompt…"""
+    """The words that will precede the messages: the system prompt."""
     keeps_front: bool = False
-    """…which stays as it was sent, with the messages behind it."""
+    """The system prompt stays as it was sent, with the messages behind it."""
 
     def says(self, words: str) -> bool:
-        """Will these words be in view without anybody's doing?"""
+        """Will these words be in view anyway?"""
         if words in self.front():
             return True
         return any(words in blocks.words_of(block) for item in self.kept for block in item.shown)
@@ -151,7 +153,7 @@ class FilesSlot:
         self._own = own
         self._each, self._together = each, together
         self.may_read = may_read
-        """Whoever grants permissions may put a stricter rule here."""
+        """Replaced by a stricter rule where permissions are granted."""
 
     def restore(self, moment: Moment) -> Restored:
         """The newest first; one that cannot be read, or finds no room, is named."""
@@ -197,9 +199,9 @@ class State(Struct, frozen=True):
     path: str = ""
     """Where the whole of it can be read, if it must be cut."""
     facts: Mapping[str, object] = {}
-    """What its attachment says besides, for other programs…"""
+    """Other fields of its attachment, for other programs."""
     kind: str = ""
-    """…and its kind, if it is not that of the slot."""
+    """The kind of its attachment, if it is not that of the slot."""
 
 
 class StateSlot:
@@ -240,49 +242,6 @@ class StateSlot:
             used += tokens
             beside.append(Attachment(state.kind or self._kind, (blocks.text(text),), dict(state.facts)))
         return Restored(tuple(beside), used, tuple(left))
-
-
-class Work(Struct, frozen=True):
-    """Background work: a command, a sub-agent."""
-
-    id: str
-    what: str
-    state: str
-    """Running, or how it ended."""
-    path: str = ""
-    """Where its output is."""
-    unread: int = 0
-    """Bytes of it that the model has not seen."""
-
-    @property
-    def line(self) -> str:
-        """All of it in one line."""
-        unread = f", {self.unread:,} bytes of output not looked at" if self.unread else ""
-        where = f" — output in {self.path}" if self.path else ""
-        return f"{self.id} ({self.state}{unread}): {self.what}{where}"
-
-
-class WorkSlot(StateSlot):
-    """Background work that runs, or ended and was not looked at, so that it is not started twice.
-
-    Whoever runs such work, commands now and sub-agents one day, brings a list of it, the newest last.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        title: str,
-        works: Callable[[], Iterable[Work]],
-        *,
-        each: int = 2_000,
-        kind: str = "",
-    ) -> None:
-        def states() -> list[State]:
-            found = [work.line for work in works()]
-            # What is cut is the end, so the newest comes first.
-            return [State(title, "\n".join(reversed(found)))] if found else []
-
-        super().__init__(name, states, each=each, needed=True, kinds=(kind,) if kind else ())
 
 
 class AnnouncedSlot:
@@ -352,6 +311,7 @@ def restore(
     """What all slots give back within the room, and what was left out; a slot that fails is left out too."""
     given: list[tuple[str, Restored]] = []
     left: list[str] = []
+    room -= MARGIN
     for slot in slots:
         here = replace(moment, room=max(0, room))
         try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.conversation.stock import unsent
 from sevenfold.events import Checked
 from sevenfold.profiles import Profile
 from sevenfold.record.gauge import Budget, Check, Size
@@ -124,7 +125,7 @@ def overloaded(c: Conversation, size: Size) -> bool:
     limits = c.limits
     if not limits.passed(size.wire, size.images):
         return False
-    newest = sum((item.weight for item in c.unsent()), NOTHING)
+    newest = sum((item.weight for item in unsent(c)), NOTHING)
     return not limits.passed(newest.wire, newest.images + newest.documents)
 
 
@@ -180,7 +181,7 @@ def parts(c: Conversation, budget: Budget = "tokens") -> Parts:
     whole: Mapping[Budget, int] = {"tokens": size.tokens, "bytes": size.wire, "images": size.images}
     kept = c.transcript.pinned()
     items = c.transcript.view.items
-    fresh = {item.said.uuid for item in c.unsent()}
+    fresh = {item.said.uuid for item in unsent(c)}
     newest = sum((item.weight for item in items if item.said.uuid in fresh), NOTHING)
     pins = sum((item.weight for item in items if item.said.uuid in kept - fresh), NOTHING)
     made = Parts(

@@ -7,6 +7,7 @@ extended by what is new, and made again when the view itself is laid out again.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -16,6 +17,9 @@ from sevenfold.record.blocks import PLACEHOLDER_CLEARED, Block, ToolResult, Tool
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
 from sevenfold.record.weight import NOTHING, Weight, measure
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
 
 _CLEARED = PLACEHOLDER_CLEARED.encode()
 
@@ -88,3 +92,19 @@ class Stock:
         weight = item.weight if len(item.shown) == 1 else measure(block)
         self.weight += weight
         self.results.append(Held(block.id, self._tools[block.id], item.said.uuid, place, weight, error))
+
+
+def unsent(c: Conversation) -> list[Item]:
+    """What no request has held yet."""
+    view = c.transcript.view
+    c.stock.follow(view)
+    newest = view.items_from(c.stock.answered + 1)
+    tip = view.said_at(c.account.tip)
+    sent = next((place for place, item in enumerate(newest) if item.said.uuid == tip), -1)
+    return newest[sent + 1 :]
+
+
+def unsent_results(c: Conversation) -> list[Block]:
+    """Tool results that no request has held yet."""
+    answers = [item for item in unsent(c) if item.said.answers]
+    return [block for item in answers for block in item.shown if block.kind == "tool_result"]

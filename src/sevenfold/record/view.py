@@ -163,6 +163,12 @@ class View:
         node = self._chain.nodes.get(uuid)
         return node.entry if node else None
 
+    def said_at(self, tip: str | None) -> str | None:
+        """The last record that says something, up to one that may be a clearing."""
+        while isinstance(entry := self.entry(tip or ""), Clearing):
+            tip = entry.parent
+        return tip
+
     @property
     def whole(self) -> bool:
         """Are all records of the transcript in memory?"""

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -17,6 +18,9 @@ from sevenfold.errors import InputError
 from sevenfold.record.blocks import THINKING, Block, encode_json, read_field
 from sevenfold.record.wire import Message
 from sevenfold.request.sections import SystemPrompt
+
+EDITS = "context_management"
+"""The setting that asks the provider to clear by itself."""
 
 
 class Marker(Struct, frozen=True):
@@ -80,10 +84,12 @@ class Frame(Struct, frozen=True):
 
     def parts(self) -> list[tuple[str, bytes]]:
         """Every part by name, in the order the cache sees them."""
-        named = [("model", self.model.encode()), ("betas", ",".join(self.betas).encode())]
-        named += [(f"setting {name}", raw) for name, raw in self.settings]
+        named = [("model", self.model.encode())]
         named += [(f"tool {tool_name(raw)}", raw) for raw in self.tools]
         named += [(f"system block {place + 1}", raw) for place, raw in enumerate(self.system)]
+        # A change of these leaves what is cached of tools and system, on providers that say so.
+        named.append(("betas", ",".join(self.betas).encode()))
+        named += [(f"setting {name}", raw) for name, raw in self.settings]
         return named
 
 
@@ -141,6 +147,12 @@ def marked(block: bytes, ttl: str) -> bytes:
 def markable(block: Block) -> bool:
     """May a marker stand on this block?"""
     return block.kind not in THINKING and block.kind != "cache_edits" and not block.blank
+
+
+def spared(edits: bytes) -> set[str]:
+    """Tools whose results the provider's own edits leave alone."""
+    decoded: dict[str, Any] = msgspec.json.decode(edits)
+    return {name for edit in decoded.get("edits") or () for name in edit.get("exclude_tools") or ()}
 
 
 def tool_name(raw: bytes) -> str:

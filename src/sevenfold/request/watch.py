@@ -11,22 +11,23 @@ A `Watched` is a value: `look` before sending and `judge` after the answer give 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from sevenfold.profiles import Profile
+from sevenfold.record.blocks import encode_json, read, read_field, text
 from sevenfold.record.usage import Usage
 from sevenfold.record.wire import Message
 from sevenfold.request.frame import Frame, Marker, tool_name
 from sevenfold.request.plan import Lifetimes
 
 SHARE = 0.05
-"""A fall by a smaller share of what was cached is not worth a word…"""
+"""A fall by a smaller share of what was cached is not reported."""
 TOKENS = 2_000
-"""…nor is one of fewer tokens."""
+"""A fall by fewer tokens is not reported."""
 SECONDS = {"5m": 300, "1h": 3_600}
 _DIFF_LINES = 40
 
@@ -105,6 +106,14 @@ class Watched(Struct, frozen=True):
         """A decision is about to change what was sent: the loss that follows is expected."""
         return replace(self, announced=reason)
 
+    def resume(self, sent: Sent | None, usage: Usage | None) -> Watched:
+        """Go on from the last request of an earlier run, if it is known what that sent and left in the cache."""
+        if sent is None or usage is None or self.sent is not None:
+            return self
+        return replace(
+            self, sent=sent, cached=usage.cache_read_input_tokens + usage.cache_creation_input_tokens
+        )
+
     def look(self, sending: Sent, profile: Profile) -> Watched:
         """Before sending: find what moved, and what that will cost."""
         before = self.sent
@@ -113,7 +122,9 @@ class Watched(Struct, frozen=True):
         change = first_change(before, sending)
         expired = sending.at - before.at > SECONDS.get(before.lifetimes.tail, 300)
         lost = self.cached if expired else round(self.cached * (1 - change.kept)) if change else 0
-        forecast = Forecast(change, expired, lost, _money(lost, sending, profile), self.announced)
+        forecast = Forecast(
+            change, expired, lost, rewrite_usd(lost, sending.lifetimes, profile), self.announced
+        )
         return replace(self, pending=sending, forecast=forecast)
 
     def judge(
@@ -139,13 +150,15 @@ class Watched(Struct, frozen=True):
 
     def _explain(self, fall: int, sending: Sent, before: Sent, profile: Profile, provider: str) -> Break:
         change, elapsed = self.forecast.change, sending.at - before.at
-        usd = _money(fall, sending, profile)
+        usd = rewrite_usd(fall, sending.lifetimes, profile)
         if self.announced:
             return Break(
                 self.announced, change.part if change else "", fall, usd, elapsed, True, provider=provider
             )
         if change:
-            return Break(change.cause, change.part, fall, usd, elapsed, False, change.diff(), provider)
+            # With an entry that is too old nothing was lost by the change.
+            expected = self.forecast.expired
+            return Break(change.cause, change.part, fall, usd, elapsed, expected, change.diff(), provider)
         if self.forecast.expired:
             return Break("expired", "", fall, usd, elapsed, True, provider=provider)
         return Break(
@@ -218,11 +231,55 @@ def _cause(name: str) -> str:
     return name.split(" ", 1)[0]
 
 
-def _money(tokens: int, sending: Sent, profile: Profile) -> float | None:
+def rewrite_usd(tokens: int, lifetimes: Lifetimes, profile: Profile) -> float | None:
+    """What it costs more to write tokens to the cache than to read them from it."""
     price = profile.price(tokens)
     if price is None:
         return None
-    return tokens * (price.write(SECONDS.get(sending.lifetimes.tail, 300)) - price.read) / 1e6
+    return tokens * (price.write(SECONDS.get(lifetimes.tail, 300)) - price.read) / 1e6
+
+
+def changed_parts(before: Sent, now: Sent) -> list[str]:
+    """Every part before the messages that is not as it was, gone or added."""
+    was, parts = dict(before.frame.parts()), dict(now.frame.parts())
+    found = [
+        name if name in parts else f"{name} is gone" for name, raw in was.items() if parts.get(name) != raw
+    ]
+    return found + [f"{name} was added" for name in parts if name not in was]
+
+
+def sent_of(body: bytes, betas: Iterable[str] = (), lifetimes: Lifetimes | None = None) -> Sent:
+    """A request as the cache sees it, from its body; raises an error of msgspec, or KeyError, for any other JSON."""
+    fields = msgspec.json.decode(body, type=dict[str, Raw])
+    markers: list[Marker] = []
+
+    def bare(raw: Raw, level: str, index: int, block: int = 0) -> bytes:
+        held = msgspec.json.decode(raw, type=dict[str, Raw])
+        if control := held.pop("cache_control", None):
+            markers.append(Marker(level, index, block, read_field(bytes(control), "ttl") or "5m"))
+        return encode_json(held) if control else bytes(raw)
+
+    def blocks(raw: Raw) -> list[Raw]:
+        found = msgspec.json.decode(raw, type=str | list[Raw])
+        return [Raw(text(found).raw)] if isinstance(found, str) else found
+
+    tools = msgspec.json.decode(fields.pop("tools", b"[]"), type=list[Raw])
+    system = blocks(fields.pop("system", Raw(b"[]")))
+    messages = []
+    for index, raw in enumerate(msgspec.json.decode(fields.pop("messages"), type=list[dict[str, Raw]])):
+        parts = [bare(part, "messages", index, place) for place, part in enumerate(blocks(raw["content"]))]
+        role = msgspec.json.decode(raw["role"], type=str)
+        whole = b'{"role":"%b","content":[%b]}' % (role.encode(), b",".join(parts))
+        messages.append(Message(role, tuple(map(read, parts)), whole))
+    frame = Frame(
+        msgspec.json.decode(fields.pop("model"), type=str),
+        msgspec.json.decode(fields.pop("max_tokens", b"0"), type=int),
+        tuple(bare(part, "system", place) for place, part in enumerate(system)),
+        tuple(bare(part, "tools", place) for place, part in enumerate(tools)),
+        tuple(sorted((name, bytes(raw)) for name, raw in fields.items() if name != "stream")),
+        tuple(sorted(betas)),
+    )
+    return Sent(frame, tuple(messages), lifetimes or Lifetimes(), 0.0, tuple(markers))
 
 
 def _lines(raw: bytes) -> list[str]:

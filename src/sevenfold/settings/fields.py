@@ -67,7 +67,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         bool, layer("Old tool results are cleared when all of them together grow too large.")
     ] = True
     provider_edits: Annotated[
-        bool, layer("The provider is asked to clear old tool results itself, where it can.", latched=True)
+        bool,
+        layer(
+            "The provider is asked to clear old tool results itself, where it can and that pays.",
+            latched=True,
+        ),
     ] = True
     pinned_edits: Annotated[
         bool,

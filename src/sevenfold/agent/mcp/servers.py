@@ -28,7 +28,7 @@ from sevenfold.agent.mcp.config import McpConfig, load_config
 from sevenfold.agent.mcp.connection import Connection, Progress, ServerState
 from sevenfold.agent.mcp.tools import McpTool, ToolListing, usable_tools
 from sevenfold.agent.tools.tool import Tool, Toolbox
-from sevenfold.conversation import provider_edits as edits
+from sevenfold.conversation.provider_edits import protect_results
 from sevenfold.conversation.restore import AnnouncedSlot
 from sevenfold.errors import InputError, Refused
 from sevenfold.prompts.system import McpInstructions, McpServer
@@ -274,26 +274,7 @@ class McpUpdater:
         wanted = conversation.wanted
         tools = Frame.of(wanted.model, wanted.max_tokens, tools=box.schemas()).tools
         conversation.wanted = replace(wanted, tools=tools)
-        self._protect_results()
-
-    def _protect_results(self) -> None:
-        """Tell a provider that clears old results by itself not to clear those of tools that are new."""
-        conversation, frame = self._conversation, self._conversation.frame
-        managed = edits.requested_edits(
-            conversation.profile, conversation.window, conversation.settings, conversation.kinds
-        )
-        held = dict(frame.settings)
-        if managed is None or "context_management" not in held:
-            return
-        made = dict(Frame.of(frame.model, frame.max_tokens, context_management=managed).settings)
-        if made["context_management"] == held["context_management"]:
-            return
-        settings = tuple(sorted({**held, **made}.items()))
-        conversation.frame = replace(frame, settings=settings)
-        conversation.wanted = replace(conversation.wanted, settings=settings)
-        conversation.open_epoch("settings")
-        # Reasoning is not bound to how a provider shortens what reaches the model.
-        conversation.vouched = True
+        protect_results(conversation)
 
     def _instruct(self, news: Mapping[str, str]) -> None:
         """Show instructions that came late: in the prompt if the conversation is empty, else as a note in it."""

@@ -86,7 +86,9 @@ def prepare(sim: Simulator, body: Json, profile: Profile, features: ApiFeatures)
     items = tuple(item for item in prompt.items if item.path not in dropped)
     shown, deleted = without_deleted(visible(items, prompt.messages, profile), items)
     head = (*prompt.tools, *prompt.system)
-    edited, applied = apply_edits(total(head), shown, body.get("context_management"), profile, sim.scales)
+    edited, applied = apply_edits(
+        total(head), shown, body.get("context_management"), profile, sim.scales, holds=sim.setup.edits_hold
+    )
     ready = PreparedRequest(
         body=body,
         profile=profile,

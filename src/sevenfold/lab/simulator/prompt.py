@@ -138,11 +138,11 @@ def visible(items: Parts, messages: Sequence[Json], profile: Profile) -> Parts:
 
 
 def apply_edits(
-    head: int, items: Parts, config: Json | None, profile: Profile, scales: Scales
+    head: int, items: Parts, config: Json | None, profile: Profile, scales: Scales, *, holds: bool = False
 ) -> tuple[Parts, tuple[Json, ...]]:
     """Clear what a request asks for; returns what is left, and a report of each edit that cleared anything.
 
-    ``head`` is the size of system and tools.
+    ``head`` is the size of system and tools; ``holds`` is `Setup.edits_hold`.
     """
     applied: list[Json] = []
     for edit in (config or {}).get("edits") or ():
@@ -150,7 +150,7 @@ def apply_edits(
         if edit["type"] == "clear_thinking_20251015":
             items, report = _clear_thinking(items, edit, profile)
         elif edit["type"] == "clear_tool_uses_20250919":
-            items, report = _clear_tool_uses(head, items, edit, profile, scales)
+            items, report = _ToolUses(head, items, edit, profile, scales).cleared(holds=holds)
         if report:
             freed = total(before) - total(items)
             applied.append({"type": edit["type"], **report, "cleared_input_tokens": freed})
@@ -168,38 +168,63 @@ def _clear_thinking(items: Parts, edit: Json, profile: Profile) -> tuple[Parts, 
     return kept, report if len(kept) < len(items) else {}
 
 
-def _clear_tool_uses(
-    head: int, items: Parts, edit: Json, profile: Profile, scales: Scales
-) -> tuple[Parts, dict[str, int]]:
-    calls = {item.block["id"]: item for item in items if item.kind == "tool_use"}
-    trigger = edit.get("trigger") or {"type": "input_tokens", "value": DEFAULT_TRIGGER}
-    reached = len(calls) if trigger["type"] == "tool_uses" else head + total(items)
-    keep = (edit.get("keep") or {}).get("value", DEFAULT_KEEP)
-    old = list(calls)[: max(0, len(calls) - keep)]
-    targets = {name for name in old if calls[name].block["name"] not in (edit.get("exclude_tools") or ())}
-    if reached <= trigger["value"] or not targets:
-        return items, {}
-    inputs = edit.get("clear_tool_inputs") or ()
+class _ToolUses:
+    """One edit of the kind ``clear_tool_uses_20250919`` and the parts it applies to."""
 
-    def cleared(item: PromptPart) -> PromptPart:
-        if item.kind == "tool_result" and item.block["tool_use_id"] in targets:
+    def __init__(self, head: int, items: Parts, edit: Json, profile: Profile, scales: Scales) -> None:
+        self._head, self._items, self._edit = head, items, edit
+        self._profile, self._scales = profile, scales
+
+    def cleared(self, *, holds: bool) -> tuple[Parts, dict[str, int]]:
+        """The parts after the edit, and its report; empty if it cleared nothing."""
+        edit, smaller = self._edit, [self._cleared(item) for item in self._items]
+        trigger = edit.get("trigger") or {"type": "input_tokens", "value": DEFAULT_TRIGGER}
+        keep = (edit.get("keep") or {}).get("value", DEFAULT_KEEP)
+        least = (edit.get("clear_at_least") or {}).get("value") or 1
+        gains: dict[str, int] = {}
+        for part, less in zip(self._items, smaller, strict=True):
+            if (call := _call(part)) is not None:
+                gains[call] = gains.get(call, 0) + part.tokens - less.tokens
+        size, calls, targets, freed = self._head, dict[str, str](), list[str](), 0
+        for place, item in enumerate((*self._items, None)):
+            # A request ends before each answer, so what earlier requests cleared follows from this one.
+            ends = item is None or (holds and item.role == "assistant" and self._asked_before(place))
+            reached = len(calls) - len(targets) if trigger["type"] == "tool_uses" else size - freed
+            if ends and reached > trigger["value"]:
+                old = list(calls)[: max(0, len(calls) - keep)]
+                may_go = [call for call in old if calls[call] not in (edit.get("exclude_tools") or ())]
+                gain = sum(gains[call] for call in may_go)
+                targets, freed = (may_go, gain) if gain - freed >= least else (targets, freed)
+            size += item.tokens if item else 0
+            if item and item.kind == "tool_use":
+                calls[item.block["id"]] = item.block["name"]
+        gone = set(targets)
+        kept = (
+            less if _call(part) in gone else part for part, less in zip(self._items, smaller, strict=True)
+        )
+        return tuple(kept), {"cleared_tool_uses": len(targets)} if targets else {}
+
+    def _asked_before(self, place: int) -> bool:
+        return place > 0 and self._items[place - 1].role != "assistant"
+
+    def _cleared(self, item: PromptPart) -> PromptPart:
+        """A call or result as the edit leaves it; any other part as it is."""
+        inputs = self._edit.get("clear_tool_inputs") or ()
+        if item.kind == "tool_result":
             block = {**item.block, "content": CLEARED}
-        elif (
-            item.kind == "tool_use"
-            and item.block["id"] in targets
-            and (inputs is True or item.block["name"] in inputs)
-        ):
+        elif item.kind == "tool_use" and (inputs is True or item.block["name"] in inputs):
             block = {**item.block, "input": {}}
         else:
             return item
-        name, tokens = scales.weigh(block, profile.tokenizer, item.role)
-        opens = scales.counter.per_message if item.index == 0 else 0
+        name, tokens = self._scales.weigh(block, self._profile.tokenizer, item.role)
+        opens = self._scales.counter.per_message if item.index == 0 else 0
         return replace(item, block=block, digest=name, tokens=tokens + opens)
 
-    kept = tuple(map(cleared, items))
-    if total(items) - total(kept) < ((edit.get("clear_at_least") or {}).get("value") or 1):
-        return items, {}
-    return kept, {"cleared_tool_uses": len(targets)}
+
+def _call(item: PromptPart) -> str | None:
+    """The call a part belongs to."""
+    name = {"tool_use": "id", "tool_result": "tool_use_id"}.get(item.kind)
+    return str(item.block[name]) if name else None
 
 
 def without_deleted(shown: Parts, items: Parts) -> tuple[Parts, int]:

@@ -62,6 +62,9 @@ class Setup(Struct, frozen=True):
     body_bytes: int = 32_000_000
     pinned_edits: bool = False
     """Switches on an extension that no provider has; see `conversation.deleted_references`."""
+    edits_hold: bool = False
+    """Whether ``clear_tool_uses_20250919`` clears in steps of ``clear_at_least`` and what it cleared holds in between;
+    if not, every request clears all results but the newest ``keep``. The documentation can be read either way."""
     extra_blocks: frozenset[str] = frozenset()
     """Block types of a future API that are accepted unchecked."""
     long_lifetime: bool = True

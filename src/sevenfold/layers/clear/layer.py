@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from sevenfold.conversation import provider_edits
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.layer import Offer, TooFull
 from sevenfold.conversation.request import Considered
@@ -16,8 +17,8 @@ from sevenfold.errors import BodyTooLarge, ModelError, PromptTooLong
 from sevenfold.events import Acted, Proposed
 from sevenfold.layers.breaker import Pass, Progress
 from sevenfold.layers.clear import policy as clear
-from sevenfold.layers.clear.moment import ClearingMoment, OldResult, Plan, Stake
 from sevenfold.layers.clear.pinned import PinnedEdits
+from sevenfold.layers.clear.policy import ClearingMoment, OldResult, Plan, ProviderCut, Stake
 from sevenfold.record import blocks
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED
 from sevenfold.record.decisions import MicrocompactMetadata
@@ -49,7 +50,7 @@ class Clear:
         """What clearing would do; enough if the conversation would be below the threshold."""
         clearer = c.state(Clearer)
         plan = clearer.plan(c.seen)
-        if plan.chosen != "clear" and not clearer.edits.used():
+        if plan.chosen not in ("clear", "provider") and not clearer.edits.used():
             return None
         high, room = c.seen.high, c.window.threshold
         short = high >= room or overloaded(c, c.seen)
@@ -93,20 +94,22 @@ class Clearer:
         self._progress = Progress()
         self._stake = Stake()
         self._staked_at = 0
+        self._edits_refused = "-"
+        """The epoch in which a listener did not want the provider to clear: it is offered once an epoch."""
 
     def run(self, plan: Plan) -> None:
         """Do what is due."""
         if self.edits.used():
             self.edits.tend()
             plan = self.plan(self._c.size())
-        if plan.chosen == "clear":
-            self._consider(self._clear(plan))
+        if plan.chosen in ("clear", "provider"):
+            self._consider(self._act(plan))
 
     def propose(self) -> list[Proposed]:
         """What the next pass would do, without doing it."""
         found = [deletion] if (deletion := self.edits.proposed()) else []
         plan = self.plan(self._c.seen)
-        return [*found, _proposal(plan)] if plan.chosen == "clear" else found
+        return [*found, _proposal(plan)] if plan.chosen in ("clear", "provider") else found
 
     def plan(self, size: Size, *, forced: int = 0) -> Plan:
         """What clearing would do at this size; ``forced`` tokens must go whatever it is."""
@@ -131,33 +134,41 @@ class Clearer:
         self._c.events.rests("clear", rests)
         if rests:
             return Plan(f"clearing rests: {rests}")
-        return clear.plan(replace(moment, results=self._results()))
+        return clear.plan(
+            replace(moment, results=self._results(), cut=self._cut(size) if moment.near else None)
+        )
 
     def force(self, tokens: int) -> bool:
         """A request was refused as too long by so many tokens: let something go, if anything can."""
         plan = self.plan(self._c.size(), forced=max(1, tokens))
         if plan.chosen != "clear":
             return False
-        return self._clear(plan).chosen == "clear"
+        return self._act(plan).chosen == "clear"
 
     # -- clearing -------------------------------------------------------------------------------
 
-    def _clear(self, plan: Plan) -> Plan:
+    def _act(self, plan: Plan) -> Plan:
+        """Clear, or have the provider do it, unless a listener refuses."""
         proposed = _proposal(plan)
+        by_provider = plan.chosen == "provider"
         if not self._c.events.may(proposed):
+            if by_provider:
+                self._edits_refused = self._epoch
             return replace(plan, rule=f"{plan.rule}; refused by a listener", chosen="nothing")
         before = self._c.size().tokens
         with self._c.together():
-            reference = self._write_clearing(plan, before)
-        after = self._c.size().tokens
-        if plan.cause != "pause":
+            reference = (
+                provider_edits.ask(self._c).id if by_provider else self._write_clearing(plan, before)
+            )
+        after = before - plan.tokens if by_provider else self._c.size().tokens
+        if plan.cause in ("room", "full", "size"):
             requests = self._c.account.requests
             self._progress = self._progress.after(Pass("clear", requests, before - after, after))
         self._stake = self._stake.after(plan)
         self._c.events.tell(
             Acted(
                 layer="clear",
-                mechanism="local",
+                mechanism=proposed.mechanism,
                 what=proposed.what,
                 why=plan.rule,
                 items=proposed.items,
@@ -165,6 +176,7 @@ class Clearer:
                 tokens_after=after,
                 usd=plan.usd,
                 reference=reference,
+                undoable=not by_provider,
             )
         )
         return plan
@@ -200,7 +212,13 @@ class Clearer:
         idle, price = c.idle_seconds(), profile.price(size.tokens)
         self._stake = self._stake.earned(c.account.requests - self._staked_at, price)
         self._staked_at = c.account.requests
-        limits = c.limits
+        limits, asked = c.limits, provider_edits.asked_for(c.frame)
+        may_ask = (
+            profile.thinking.bound
+            and settings.provider_edits
+            and not asked
+            and self._edits_refused != self._epoch
+        )
         since = (
             item for item in reversed(view.items_from(self._c.stock.answered + 1)) if not item.said.meta
         )
@@ -223,13 +241,36 @@ class Clearer:
             reasoning=round(c.gauge.estimator.tokens(reasoning(view.weight))),
             mid_turn=mid_turn,
             compacts=c.ladder.dearer(c),
-            provider=self.edits.used() or any(name == "context_management" for name, _ in c.frame.settings),
+            provider=self.edits.used() or asked,
+            near=may_ask and size.tokens >= provider_edits.trigger(self._c.window, settings),
             edited=c.edited,
             wire=size.wire,
             wire_limit=limits.wire,
             images=size.images,
             images_limit=limits.images,
         )
+
+    @property
+    def _epoch(self) -> str:
+        epoch = self._c.transcript.view.epoch
+        return epoch.id if epoch else ""
+
+    def _cut(self, size: Size) -> ProviderCut | None:
+        """What the provider would clear now; None if it cannot clear at all, or clears no fewer than it must."""
+        c, keep = self._c, self._c.settings.size_keep
+        managed = provider_edits.requested_edits(c.profile, c.window, c.settings, c.kinds)
+        going = c.stock.results[:-keep]
+        if managed is None or not going:
+            return None
+        tokens = sum(c.tokens(held.weight) for held in going)
+        least: int = managed["edits"][-1]["clear_at_least"]["value"]
+        if tokens < least:
+            return None
+        items = c.transcript.view.items
+        answers = sum(item.said.role == "assistant" for item in items)
+        behind = sum(map(c.item_tokens, items[going[-1].place + 1 :]))
+        moves = tokens / answers / least if c.profile.edits_hold else 1.0
+        return ProviderCut(tokens, behind, (size.tokens - c.gauge.fixed) // answers, moves)
 
     def _old_thinking(self) -> int:
         """Tokens of reasoning of turns before the last that is still sent and could be left out."""
@@ -272,15 +313,15 @@ class Clearer:
 
 
 def _proposal(plan: Plan) -> Proposed:
-    """A plan, as listeners are told of it."""
-    done = []
+    """A plan, as listeners see it."""
+    done = ["ask the provider to clear old tool results"] if plan.chosen == "provider" else []
     if count := len(plan.targets):
         done.append(f"clear {count} old tool result{'s' if count != 1 else ''}")
     if plan.drops_thinking:
         done.append("leave out earlier reasoning")
     return Proposed(
         layer="clear",
-        mechanism="local",
+        mechanism="provider" if plan.chosen == "provider" else "local",
         what=" and ".join(done),
         why=plan.rule,
         items=count,

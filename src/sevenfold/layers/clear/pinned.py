@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from sevenfold.events import Acted, Proposed
-from sevenfold.layers.clear.moment import OldResult
+from sevenfold.layers.clear.policy import OldResult
 from sevenfold.record.decisions import OwnDecision, Pinned
 from sevenfold.record.entries import Clearing
 from sevenfold.request.watch import SECONDS

@@ -7,6 +7,7 @@ applies, and says what it considered:
     room      the request has too many bytes or pictures: the oldest results that hold them go, if that is enough
     full      the conversation is at the threshold: results go, if that is enough to stay below it for a while
     pause     the cache has expired: everything will be written again anyway, so old results go first
+    provider  where reasoning is bound, the provider is asked to clear, once an epoch, if that costs less than waiting
     size      results have grown large: they go if reading them again and again would cost more than the
               rewrite, and if the rewrite is small beside what the session has cost so far
     nothing   else
@@ -17,13 +18,15 @@ Only whole results of reproducible tools go, oldest first, in one batch, down to
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.layers.clear.moment import ClearingMoment, OldResult, Plan
 from sevenfold.profiles import Price
 from sevenfold.record.decisions import Option
+from sevenfold.record.window import Window
+from sevenfold.settings import Settings
 
 PLACEHOLDER_BYTES = 150
 """What remains of a cleared result, about."""
@@ -35,14 +38,138 @@ FORGOTTEN = 3_600
 """Seconds of silence after which the model no longer needs its reasoning of turns before the last."""
 STAKE = 0.01
 """The most that clearings in a warm cache may have cost and not yet earned, as a share of what was spent so far."""
+EDITS_STAKE = 0.03
+"""The most that asking the provider to clear may cost at once, as a share of what was spent so far."""
+SUMMARY = 6_000
+"""Tokens a model writes for a summary, its analysis included; a rough figure, to weigh waiting for one."""
+AFTER_COMPACTION = 25_000
+"""Tokens of messages that there are after a compaction, about."""
 SHIFTED = Price(input=1.0, output=5.0, write_5m=1.25, write_1h=2.0, read=0.1)
 """How prices usually relate to each other, where a model's own are not known."""
+
+
+class OldResult(Struct, frozen=True):
+    """A result that may be cleared."""
+
+    call: str
+    tokens: int
+    error: bool = False
+    kept: bool = False
+    """Pinned, put back by the user, or not sent yet: it stays."""
+    images: int = 0
+    wire: int = 0
+    left: int = 25
+    """Tokens that remain of it when it is cleared."""
+
+
+class ProviderCut(Struct, frozen=True):
+    """What the provider would clear if it were asked to from now on."""
+
+    tokens: int
+    behind: int
+    """Tokens behind the last result it clears: they are written again whenever the cut moves."""
+    growth: int
+    """Tokens that a request adds, about."""
+    moves: float
+    """How often the cut moves, per request."""
+
+
+class ClearingMoment(Struct, frozen=True, kw_only=True):
+    """Everything the planner looks at."""
+
+    results: Sequence[OldResult]
+    size: int
+    """The conversation in tokens…"""
+    most: int
+    """…and the most it may really be."""
+    fixed: int
+    """System and tools, which no clearing touches."""
+    window: Window
+    settings: Settings
+    price: Price | None
+    lifetime: int
+    """Seconds the cache keeps the conversation."""
+    idle: float | None
+    """Seconds since the last answer; None before the first."""
+    expected: int
+    """Requests that are likely to follow."""
+    spent: float
+    """US dollars the session has cost so far…"""
+    owed: float = 0.0
+    """…and how many of them earlier clearings have cost and not yet earned."""
+    bound: bool = False
+    """There is reasoning in view that is bound to what precedes it."""
+    thinking: int = 0
+    """Tokens of reasoning of turns before the last that is still sent and may be left out…"""
+    reasoning: int = 0
+    """…and of all reasoning, which goes where results go and reasoning is bound to them."""
+    mid_turn: bool = False
+    """The newest message answers calls: reasoning of this turn must stay."""
+    provider: bool = False
+    """The provider clears by itself in this epoch…"""
+    edited: int = 0
+    """…and leaves out so many tokens already: of the oldest results, which go first here as well."""
+    near: bool = False
+    """The provider could be asked to clear in this epoch, and the size at which it would has come."""
+    cut: ProviderCut | None = None
+    """What it would clear then; None if that is too little."""
+    compacts: bool = False
+    """A compaction could be made instead."""
+    wire: int = 0
+    wire_limit: int | None = None
+    images: int = 0
+    images_limit: int | None = None
+
+    @property
+    def cold(self) -> bool:
+        """Has the cache expired?"""
+        return self.idle is not None and self.idle > self.lifetime + self.settings.gap_margin_seconds
+
+    @property
+    def total(self) -> int:
+        """Tokens of all results."""
+        return sum(result.tokens for result in self.results)
+
+
+class Plan(Struct, frozen=True):
+    """What to do before the request, and what else was considered."""
+
+    rule: str
+    chosen: str = "nothing"
+    cause: str = ""
+    """Which rule it was: room, full, pause, provider or size."""
+    targets: tuple[str, ...] = ()
+    tokens: int = 0
+    usd: float | None = None
+    """What the next request costs more because of it; negative: less. None: prices are unknown."""
+    drops_thinking: bool = False
+    """Reasoning of earlier turns is left out from now on…"""
+    drops_all_thinking: bool = False
+    """…and that of the last turn too, because it would not be valid behind what changed."""
+    options: tuple[Option, ...] = ()
+
+
+class Stake(Struct, frozen=True):
+    """What clearings have cost beyond what they have earned since; what they earned may be staked again."""
+
+    owed: float = 0.0
+    freed: int = 0
+    """Tokens that are no longer read with each request because of them."""
+
+    def after(self, made: Plan) -> Stake:
+        """With one more clearing."""
+        return Stake(self.owed + (made.usd or 0.0), self.freed + made.tokens)
+
+    def earned(self, requests: int, price: Price | None) -> Stake:
+        """After so many more requests."""
+        gain = requests * self.freed * (price.read if price else 0.0) / 1e6
+        return replace(self, owed=self.owed - gain)
 
 
 def plan(moment: ClearingMoment) -> Plan:
     """What to clear now."""
     considered: list[Option] = []
-    for rule in (_room, _full, _pause, _size):
+    for rule in (_room, _full, _pause, _provider, _size):
         found = rule(moment, considered)
         if found is not None:
             return found
@@ -58,7 +185,7 @@ def could_matter(moment: ClearingMoment, results_tokens: float) -> bool:
         and might_pay(moment, results_tokens)
     )
     paused = settings.gap_clearing and moment.cold and results_tokens + moment.thinking > 0
-    return bool(too_heavy(moment) or large or paused or moment.most >= window.threshold)
+    return bool(too_heavy(moment) or large or paused or moment.near or moment.most >= window.threshold)
 
 
 def might_pay(moment: ClearingMoment, results_tokens: float) -> bool:
@@ -173,6 +300,48 @@ def _too_dear_a_pause(moment: ClearingMoment, freed: int) -> str:
     if freed < moment.window.budget(moment.settings.size_least_tokens):
         return "too little to give up the reasoning in view for it"
     return ""
+
+
+def _provider(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
+    """The provider could clear from now on."""
+    cut = moment.cut
+    if cut is None:
+        return None
+    once, later = _rewrite(moment, cut.tokens), _provider_later(moment, cut)
+    saved = _waiting(moment, cut) - once - later
+    option = Option("provider", cut.tokens, None if saved == inf else _usd(moment, saved))
+    if saved <= 0:
+        because = "a cut that moves with every call costs more than waiting"
+        considered.append(_because(option, because if later > 0 else "it costs more than waiting"))
+        return None
+    stake = 0.0 if saved == inf or moment.price is None else once / 1e6 + moment.owed
+    if stake > EDITS_STAKE * moment.spent:
+        considered.append(_because(option, "too large a stake beside what the session has cost so far"))
+        return None
+    rule = f"the provider clears {cut.tokens:,} tokens of old results for less than waiting would cost"
+    options = (*considered, _because(option, rule))
+    return Plan(rule, "provider", "provider", tokens=cut.tokens, usd=_usd(moment, once), options=options)
+
+
+def _provider_later(moment: ClearingMoment, cut: ProviderCut) -> float:
+    """What the requests that follow cost more with the provider's edits; negative: less."""
+    read, write = _rates(moment)
+    return moment.expected * (cut.moves * cut.behind * (write - read) - cut.tokens * read)
+
+
+def _waiting(moment: ClearingMoment, cut: ProviderCut) -> float:
+    """What it costs to go on as now, beyond reading what is there: the compaction, if one will be due soon."""
+    price, threshold = moment.price or SHIFTED, moment.window.threshold
+    room = max(0, threshold - moment.most)
+    after = moment.expected - room / max(1, cut.growth)
+    if after <= 0:
+        return 0.0
+    if not moment.compacts:
+        return inf
+    left = moment.fixed + moment.window.budget(AFTER_COMPACTION)
+    summary = moment.window.budget(SUMMARY) * price.output
+    made = threshold * price.read + summary + left * price.write(moment.lifetime)
+    return made - after * max(0, threshold - left) * price.read
 
 
 def _size(moment: ClearingMoment, considered: list[Option]) -> Plan | None:

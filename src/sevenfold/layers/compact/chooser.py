@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sevenfold.conversation.fork import fork
+from sevenfold.conversation.provider_edits import asked_for
 from sevenfold.events import SteppedAside
 from sevenfold.layers import breaker
 from sevenfold.layers.compact import engines
@@ -95,8 +96,7 @@ class EngineChooser:
         if self._c.settings.compact_engines:
             return (*dict.fromkeys(self._c.settings.compact_engines), "extractive")
         order: list[EngineName] = [*self._c.profile.engines, "extractive"]
-        edits = any(name == "context_management" for name, _ in self._c.frame.settings)
-        if edits and self.warm() and order[:2] == ["provider", "fork"]:
+        if asked_for(self._c.frame) and self.warm() and order[:2] == ["provider", "fork"]:
             # The provider's engine takes no edits, so it would read nothing from the cache; the fork does.
             order[:2] = ["fork", "provider"]
         if self._second_is_cheaper():

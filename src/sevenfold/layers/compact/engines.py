@@ -31,7 +31,7 @@ from sevenfold.record.usage import Usage
 from sevenfold.record.weight import Weight
 from sevenfold.record.wire import Message
 from sevenfold.request import price
-from sevenfold.request.frame import Frame, Marker, assemble
+from sevenfold.request.frame import EDITS, Frame, Marker, assemble
 
 if TYPE_CHECKING:
     from sevenfold.conversation.fork import Fork
@@ -247,7 +247,7 @@ def _plain(model: Profile, messages: Sequence[bytes]) -> Call:
 def _without_edits(frame: Frame, profile: Profile) -> Frame:
     """The provider takes its own edits and a compaction not together."""
     betas = {*frame.betas, *filter(None, [profile.betas.on_demand_compaction])} - {profile.betas.edits}
-    kept = tuple((name, raw) for name, raw in frame.settings if name != "context_management")
+    kept = tuple((name, raw) for name, raw in frame.settings if name != EDITS)
     return replace(frame, settings=kept, betas=tuple(sorted(betas)))
 
 

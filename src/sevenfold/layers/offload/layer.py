@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.layer import TooFull
 from sevenfold.conversation.results import filled, nothing
+from sevenfold.conversation.stock import unsent_results
 from sevenfold.errors import ModelError, TranscriptError, TranscriptFull
 from sevenfold.events import Acted, Proposed, SteppedAside
 from sevenfold.layers.offload import policy as offload
@@ -129,12 +130,12 @@ class Offloader:
         view = self._c.transcript.view
         now = (view, view.version, len(view), self._c.settings, self._c.account.tip)
         if now != self._frozen:
-            self._settle(self._c.unsent_results(), self.budget)
+            self._settle(unsent_results(self._c), self.budget)
             self._frozen = now
 
     def squeeze(self, check: Check) -> bool:
         """Results that no request has held yet can still go to disk, which costs nothing."""
-        c, unsent = self._c, self._c.unsent_results()
+        c, unsent = self._c, unsent_results(self._c)
         over = check.used + check.band - c.window.blocking + 1
         allowed = sum(len(block.raw) for block in unsent) - over * SAFE_CHARACTERS_PER_TOKEN
         if not unsent or not c.settings.offload:
@@ -147,7 +148,7 @@ class Offloader:
     def propose(self) -> list[Proposed]:
         """What would be decided now."""
         budget = self.budget
-        return [self._proposal(big, budget) for big in self.due(self._c.unsent_results(), budget)]
+        return [self._proposal(big, budget) for big in self.due(unsent_results(self._c), budget)]
 
     def _settle(self, unsent: Sequence[Block], budget: Budget) -> None:
         due = self.due(unsent, budget)

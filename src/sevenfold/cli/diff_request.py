@@ -1,0 +1,165 @@
+"""`sevenfold diff-request`: would a request find in the cache what another one left there, and if not, why."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from sevenfold.cli import transcripts
+from sevenfold.cli.options import print_json
+from sevenfold.cli.output import ReportConsole
+from sevenfold.conversation.history import past
+from sevenfold.errors import InputError
+from sevenfold.profiles import Profile, find
+from sevenfold.record.decisions import Epoch, Request
+from sevenfold.record.tokens import Estimator
+from sevenfold.record.weight import opening
+from sevenfold.request.plan import Lifetimes
+from sevenfold.request.watch import Change, Sent, changed_parts, first_change, rewrite_usd, sent_of
+from sevenfold.stores.jsonl.log import JsonlLog
+
+BREAKS = 1
+"""The exit code if the second request would not read what the first one left."""
+
+HELP = """\
+Compare two requests as a prompt cache does. B finds what A left in the cache if it begins with the same model,
+tools, system prompt, settings and messages; cache markers aside. The first part that differs is named, with its
+difference and with what it costs to write everything behind it again.
+
+A and B are each one of: a session (its newest request), SESSION:N (its request number N from 0, or from the newest
+with negative numbers), SESSION:eN (the first request of its epoch number N), or a JSON file with the body of a request.
+Nothing is written, and nothing leaves this machine."""
+
+EXAMPLES = """\
+examples:
+  sevenfold diff-request yesterday.jsonl today.jsonl      did the deployment change the prompt?
+  sevenfold diff-request SESSION-ID:-2 SESSION-ID         why did the last request miss the cache?
+  sevenfold diff-request SESSION-ID:e0 SESSION-ID:e1      what opened the second epoch?
+  sevenfold diff-request golden.json built.json --frame   in CI: tools, system prompt and settings only
+
+exit code: 0 if the cache would hold, 1 if it would break, 2 after an error"""
+
+
+class Named(Struct, frozen=True):
+    """A request, and what it is called."""
+
+    name: str
+    sent: Sent
+
+
+class Comparison(Struct, frozen=True):
+    """What the cache would make of two requests."""
+
+    breaks: bool
+    cause: str = ""
+    part: str = ""
+    tokens: int = 0
+    """Tokens of the first request that would be written again, by estimate."""
+    usd: float | None = None
+    also: tuple[str, ...] = ()
+    """Other parts that differ."""
+    diff: str = ""
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    command.add_argument("a", metavar="A", help="the request whose cache is to be read")
+    command.add_argument("b", metavar="B", help="the request that is to read it")
+    command.add_argument(
+        "--frame",
+        action="store_true",
+        help="compare only what precedes the messages, as in two conversations",
+    )
+    command.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out the command; returns the exit code."""
+    before, now = _request(options.a), _request(options.b)
+    found = compare(before.sent, now.sent, frame_only=options.frame)
+    if options.json:
+        print_json({"a": before.name, "b": now.name, **msgspec.to_builtins(found)})
+    else:
+        _print(before.name, now.name, found)
+    return BREAKS if found.breaks else 0
+
+
+def compare(before: Sent, now: Sent, *, frame_only: bool = False) -> Comparison:
+    """What the second request would lose of what the first one left in the cache."""
+    if frame_only:
+        before, now = (msgspec.structs.replace(one, messages=()) for one in (before, now))
+    change = first_change(before, now)
+    if change is None:
+        return Comparison(False)
+    profile = find(before.frame.model)
+    lost = round(_tokens(before, profile) * (1 - change.kept))
+    usd = rewrite_usd(lost, now.lifetimes, profile)
+    others = tuple(part for part in changed_parts(before, now) if part != change.part)
+    return Comparison(True, change.cause, change.part, lost, usd, others, _diff(change))
+
+
+def _diff(change: Change) -> str:
+    return change.diff() if change.was or change.now else ""
+
+
+def _tokens(sent: Sent, profile: Profile) -> int:
+    parts = (*sent.frame.tools, *sent.frame.system, *(message.raw for message in sent.messages))
+    return round(Estimator.of(profile.tokenizer).tokens(opening(*parts)))
+
+
+def _request(name: str) -> Named:
+    """The request a user named."""
+    place, _, which = name.rpartition(":")
+    if not (place and which.removeprefix("e").removeprefix("-").isdigit()) or Path(name).exists():
+        place, which = name, "-1"
+    path = transcripts.find(place)
+    if path.suffix != ".jsonl":
+        if not path.is_file():
+            raise InputError(f"{path}: no such file")
+        return Named(path.name, _body(path.read_bytes(), path.name))
+    log = JsonlLog(path)
+    number = _first_of_epoch(log, int(which[1:]), place) if which.startswith("e") else int(which)
+    found = past(log, number)
+    epoch = next(made for _, made in log.decisions(Epoch) if made.id == found.record.epoch)
+    title = f"{path.stem}, request {found.record.number}"
+    return Named(title, _body(found.body, title, epoch.betas, Lifetimes(**epoch.lifetimes)))
+
+
+def _first_of_epoch(log: JsonlLog, wanted: int, place: str) -> int:
+    """The number of the first request of an epoch, epochs without any not counted."""
+    made = [one for _, one in log.decisions(Request) if not one.appended][::-1]
+    epochs = list(dict.fromkeys(one.epoch for one in made))
+    if wanted >= len(epochs):
+        raise InputError(
+            f"{place} has requests in {len(epochs)} epochs, numbered from 0; there is no e{wanted}"
+        )
+    return next(one.number for one in made if one.epoch == epochs[wanted])
+
+
+def _body(raw: bytes, name: str, betas: Iterable[str] = (), lifetimes: Lifetimes | None = None) -> Sent:
+    try:
+        return sent_of(raw, betas, lifetimes)
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{name} does not hold the body of a request as JSON: {error}") from error
+
+
+def _print(before: str, now: str, found: Comparison) -> None:
+    console = ReportConsole()
+    if not found.breaks:
+        console.print(
+            f"{now} reads all that {before} left in the cache.", style="bold green", soft_wrap=True
+        )
+        return
+    price = "" if found.usd is None else f", ${found.usd:.4f}"
+    console.print(f"{found.part} differs: the cache breaks there", style="bold red", soft_wrap=True)
+    console.print(
+        f"about {found.tokens:,} tokens of {before} would be written again{price}", soft_wrap=True
+    )
+    if found.also:
+        console.print(f"also different: {', '.join(found.also)}", soft_wrap=True)
+    if found.diff:
+        console.print(found.diff, markup=False, highlight=False, soft_wrap=True)
