@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -18,7 +17,6 @@ from sevenfold.prompts.compact import EarlierCut, PieceCut, ProgramNote, RoundCu
 from sevenfold.record import blocks, weight
 from sevenfold.record.blocks import THINKING, Block, Compaction, Text, ToolResult, ToolUse, encode_json
 from sevenfold.record.layout import Item, Round, rounds
-from sevenfold.record.rules import repair
 from sevenfold.record.weight import Weight
 from sevenfold.record.wire import Wire
 
@@ -69,11 +67,14 @@ def _marked(block: Block) -> Block:
 
 def _lean(block: Block) -> Block:
     match block.body():
-        case Text() | ToolUse():
+        case ToolUse():
             return block
+        case Text(text=words):
+            # Without marks and citations, which not every place in a request may have.
+            return blocks.text(words)
         case ToolResult(content=list() as parts, is_error=failed):
-            words = [_words(blocks.read(bytes(part))) for part in parts]
-            return blocks.result(block.id, "\n".join(filter(None, words)), is_error=bool(failed))
+            said = [_words(blocks.read(bytes(part))) for part in parts]
+            return blocks.result(block.id, "\n".join(filter(None, said)), is_error=bool(failed))
         case ToolResult():
             return block
         case _:
@@ -94,7 +95,7 @@ def _words(block: Block) -> str:
 def messages(items: Iterable[Item], ask: str = "", *, dropped: int = 0) -> list[bytes]:
     """The messages of a plain request: these records, and at the end what is asked about them.
 
-    ``dropped`` is how many rounds were left out before them. What no server would take is mended.
+    ``dropped`` is how many rounds were left out before them.
     """
     wire = Wire()
     if dropped:
@@ -103,9 +104,7 @@ def messages(items: Iterable[Item], ask: str = "", *, dropped: int = 0) -> list[
         wire.add(number, item.role, item.said.message_id or item.said.uuid, item.shown)
     if ask:
         wire.add(_LONGEST, "user", "", (blocks.text(ask),))
-    encoded = wire.encoded()
-    mended, done = repair([msgspec.json.decode(message) for message in encoded])
-    return [encode_json(message) for message in mended] if done else encoded
+    return wire.encoded()
 
 
 class Shortened(Struct, frozen=True):
