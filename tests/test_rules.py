@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sevenfold.record.rules import RuleFacts, refusals
+from sevenfold.record.rules import RepairTexts, RuleFacts, refusals, repair
 
 Message = dict[str, Any]
 FACTS = RuleFacts()
@@ -411,3 +414,163 @@ def test_every_refusal_is_listed_not_only_the_first() -> None:
     messages = [assistant(call("x")), user("", result("y"))]
     codes = [refusal.code for refusal in refusals(messages, facts=FACTS)]
     assert codes == ["first_role", "text_empty", "tool_use_unanswered", "tool_result_orphan"]
+
+
+# Mending
+
+
+def test_an_unanswered_call_gets_a_result_that_says_so() -> None:
+    messages = [user("a"), assistant(call("x")), user("b")]
+    mended, done = repair(messages, RepairTexts(unanswered="interrupted"))
+    assert mended[2] == user(result("x", "interrupted", is_error=True), "b")
+    assert done
+
+
+def test_a_call_at_the_end_gets_a_message_with_its_result() -> None:
+    mended, _ = repair([user("a"), assistant(call("x"), call("y"))])
+    assert [block["tool_use_id"] for block in mended[2]["content"]] == ["x", "y"]
+
+
+def test_an_orphan_result_keeps_its_words_as_text() -> None:
+    mended, _ = repair([user("a"), assistant("b"), user(result("x", "42 degrees"))])
+    assert mended[2] == user("42 degrees")
+
+
+def test_results_are_moved_before_words() -> None:
+    mended, done = repair([user("a"), assistant(call("x")), user("b", result("x"))])
+    assert mended[2] == user(result("x"), "b")
+    assert [mend.what for mend in done] == ["results put first"]
+
+
+def test_a_conversation_that_begins_with_an_answer_gets_an_opening() -> None:
+    mended, _ = repair([assistant("hi"), user("a")], RepairTexts(opening="before"))
+    assert mended[0] == {"role": "user", "content": "before"}
+
+
+def test_a_misplaced_system_message_is_said_by_the_user() -> None:
+    mended, _ = repair([user("a"), assistant("b"), system("be brief"), user("c")])
+    assert mended[2] == user("be brief")
+
+
+def test_what_a_signed_summary_replaced_is_dropped() -> None:
+    mended, _ = repair([user("a"), assistant("b"), assistant(summary(), "c"), user("d")])
+    assert mended == [assistant(summary(), "c"), user("d")]
+
+
+def test_fields_that_are_not_allowed_are_taken_off() -> None:
+    cited = {"type": "text", "text": "a", "citations": [{}], "cache_control": {"type": "forever"}}
+    mended, done = repair([user(cited)])
+    assert mended == [user("a")]
+    assert [mend.what for mend in done] == ["cache marker taken off, citations taken off"]
+
+
+def test_an_empty_text_is_taken_out_of_a_result() -> None:
+    asked = [user("a"), assistant(call("x")), user(result("x", [_block(""), _block("b")]))]
+    assert repair(asked)[0][2] == user(result("x", [_block("b")]))
+
+
+def test_markers_inside_results_are_counted_and_thinned_out_like_others() -> None:
+    answers = result("x", [marked("1"), marked("2")])
+    mended, _ = repair(
+        [user("a"), assistant(call("x")), user(answers, marked("3"), marked("4"), marked("5"))]
+    )
+    assert mended[2]["content"][0] == result("x", [_block("1"), marked("2")])
+
+
+def test_a_toolset_is_named_on_the_result_of_its_call() -> None:
+    asked = [user("a"), assistant(call("x", toolset_name="browser")), user(result("x"))]
+    assert repair(asked)[0][2] == user(result("x", toolset_name="browser"))
+
+
+def test_of_two_markers_the_long_one_after_a_short_one_becomes_short() -> None:
+    mended, _ = repair([user("a"), assistant(call("x")), user(result("x", [marked()]), marked(ttl="1h"))])
+    assert mended[2] == user(result("x", [marked()]), marked())
+
+
+def test_of_six_markers_the_last_four_stay() -> None:
+    mended, _ = repair([user(*[marked(str(number)) for number in range(6)])])
+    kept = [block["text"] for block in mended[0]["content"] if "cache_control" in block]
+    assert kept == ["2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize("messages", VALID.values(), ids=VALID)
+def test_a_valid_list_is_returned_unchanged(messages: list[Message]) -> None:
+    assert repair(messages) == (messages, [])
+
+
+NAMES = st.sampled_from(["a", "b", "c"])
+CONTROL = st.sampled_from([control(), control("1h"), control("5m"), {"type": "other"}, None])
+TEXT = st.sampled_from(["", " ", "words", "more words"])
+
+
+def _with_marker(block: Any) -> Any:
+    return st.builds(lambda body, mark: {**body, "cache_control": mark} if mark else body, block, CONTROL)
+
+
+texts = st.builds(lambda text: {"type": "text", "text": text}, TEXT)
+blocks = st.one_of(
+    _with_marker(texts),
+    st.builds(lambda text: {"type": "text", "text": text, "citations": [{}]}, TEXT),
+    _with_marker(st.just(THOUGHT)),
+    st.builds(
+        lambda name, box: call(name, **box), NAMES, st.sampled_from([{}, {"toolset_name": "browser"}])
+    ),
+    _with_marker(st.builds(result, NAMES, st.one_of(TEXT, st.lists(_with_marker(texts), max_size=3)))),
+    st.builds(server_call, NAMES),
+    st.builds(server_result, NAMES),
+    st.builds(summary, st.sampled_from([None, "", "so far"]), st.sampled_from([None, "signed"])),
+    st.sampled_from([IMAGE, DOCUMENT, {"type": "tool_addition", "tool": {}}, {"type": "of the future"}]),
+)
+messages_at_random = st.lists(
+    st.one_of(
+        st.builds(
+            lambda role, content: {"role": role, "content": content},
+            st.sampled_from(["user", "assistant", "system", "tool"]),
+            st.one_of(TEXT, st.lists(blocks, max_size=4)),
+        ),
+        st.builds(
+            lambda content, fields: {"role": "system", "content": content, **fields},
+            st.lists(blocks, max_size=2),
+            st.sampled_from([{"output_config": {"effort": "low"}}, {"clear_at": "next_user_message"}]),
+        ),
+    ),
+    max_size=10,
+)
+
+
+@given(messages_at_random)
+def test_anything_repaired_is_refused_for_nothing_but_an_unfinished_answer(messages: list[Message]) -> None:
+    mended, _ = repair(messages)
+    assert {refusal.code for refusal in refusals(mended, facts=FACTS)} <= {"prefill"}
+
+
+@given(messages_at_random)
+def test_repairing_twice_is_repairing_once(messages: list[Message]) -> None:
+    mended, _ = repair(messages)
+    assert repair(mended) == (mended, [])
+
+
+@given(messages_at_random)
+def test_what_is_not_refused_is_not_touched(messages: list[Message]) -> None:
+    if {refusal.code for refusal in refusals(messages, facts=FACTS)} <= {"prefill"}:
+        assert repair(messages) == (messages, [])
+
+
+@given(messages_at_random)
+def test_no_words_of_the_user_are_lost(messages: list[Message]) -> None:
+    spoken = [
+        message for message in messages if message["role"] == "user" and isinstance(message["content"], str)
+    ]
+    mended, done = repair(messages)
+    if not any("summary replaced" in mend.what for mend in done):
+        said = [block for message in mended if message["role"] == "user" for block in _texts_of(message)]
+        assert all(message["content"] in said for message in spoken if message["content"].strip())
+
+
+def _texts_of(message: Mapping[str, Any]) -> list[str]:
+    content = message["content"]
+    return (
+        [content]
+        if isinstance(content, str)
+        else [block["text"] for block in content if block["type"] == "text"]
+    )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -17,6 +18,7 @@ from sevenfold.prompts.compact import EarlierCut, PieceCut, ProgramNote, RoundCu
 from sevenfold.record import blocks, weight
 from sevenfold.record.blocks import THINKING, Block, Compaction, Text, ToolResult, ToolUse, encode_json
 from sevenfold.record.layout import Item, Round, rounds
+from sevenfold.record.rules import repair
 from sevenfold.record.weight import Weight
 from sevenfold.record.wire import Wire
 
@@ -67,14 +69,11 @@ def _marked(block: Block) -> Block:
 
 def _lean(block: Block) -> Block:
     match block.body():
-        case ToolUse():
+        case Text() | ToolUse():
             return block
-        case Text(text=words):
-            # Without marks and citations, which not every place in a request may have.
-            return blocks.text(words)
         case ToolResult(content=list() as parts, is_error=failed):
-            said = [_words(blocks.read(bytes(part))) for part in parts]
-            return blocks.result(block.id, "\n".join(filter(None, said)), is_error=bool(failed))
+            words = [_words(blocks.read(bytes(part))) for part in parts]
+            return blocks.result(block.id, "\n".join(filter(None, words)), is_error=bool(failed))
         case ToolResult():
             return block
         case _:
@@ -95,7 +94,7 @@ def _words(block: Block) -> str:
 def messages(items: Iterable[Item], ask: str = "", *, dropped: int = 0) -> list[bytes]:
     """The messages of a plain request: these records, and at the end what is asked about them.
 
-    ``dropped`` is how many rounds were left out before them.
+    ``dropped`` is how many rounds were left out before them. What no server would take is mended.
     """
     wire = Wire()
     if dropped:
@@ -104,7 +103,9 @@ def messages(items: Iterable[Item], ask: str = "", *, dropped: int = 0) -> list[
         wire.add(number, item.role, item.said.message_id or item.said.uuid, item.shown)
     if ask:
         wire.add(_LONGEST, "user", "", (blocks.text(ask),))
-    return wire.encoded()
+    encoded = wire.encoded()
+    mended, done = repair([msgspec.json.decode(message) for message in encoded])
+    return [encode_json(message) for message in mended] if done else encoded
 
 
 class Shortened(Struct, frozen=True):
