@@ -17,12 +17,12 @@ ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 
 MODULES = 320
-CODE_LINES = 43_000
+CODE_LINES = 43_400
 ADDED = {
     "memory": (r"memory\b|layers\.remember\b|prompts\.memory$|cli\.memory$|stores\.folder$", 18, 1_600),
 }
 """What came after these two ceilings: its modules, how many they may be, and their lines of code."""
-ENGINE_LINES = 23_400
+ENGINE_LINES = 23_600
 """Without agent, command line and lab."""
 LATE_IMPORTS = 30
 """Of our own modules, within functions: what takes long to load and is not always needed."""
