@@ -192,3 +192,17 @@ def test_a_file_that_a_rule_withholds_is_not_found_by_searching(verdict: str, fo
         found = results(model_of(made).requests[1])["c1"]
         assert "open.txt" in found
         assert "secret.txt" not in found
+
+
+@pytest.mark.spec("S11.1")
+@pytest.mark.parametrize(
+    "setting", ["hooksPath = tools/hooks", '\thookspath="tools/hooks"', "HooksPath = ./tools/hooks/"]
+)
+def test_the_folder_in_which_git_looks_for_hooks_is_guarded(folder: Path, setting: str) -> None:
+    (folder / ".git").mkdir()
+    (folder / ".git/config").write_text(f"[core]\n{setting}\n")
+    steps = [[write("tools/hooks/pre-commit", "c1"), write("tools/x.txt", "c2")], "I see."]
+    with agent(steps, folder, mode="accept_edits") as made:
+        made.run("Go.")
+        assert "No user is available" in results(model_of(made).requests[-1])["c1"]
+        assert [path.name for path in (folder / "tools").iterdir()] == ["x.txt"]

@@ -124,6 +124,22 @@ def test_the_users_words_are_the_messages_the_user_typed(session: Path) -> None:
     assert said == [WISH, AGREED, WISH, "And now the lighthouse."]
 
 
+@pytest.mark.spec("S10.4")
+@pytest.mark.parametrize("events", [True, False])
+def test_what_an_editor_or_codex_itself_sends_along_is_not_the_users(events: bool, tmp_path: Path) -> None:
+    rollout = Rollout().record("session_meta", id="5e551011", cwd="/harbour")
+    sent_along = "# AGENTS.md instructions for /harbour\n\n<INSTRUCTIONS>\nBe brief.\n</INSTRUCTIONS>"
+    rollout.record("response_item", **words("user", sent_along))
+    shown = "# Context from my IDE setup:\n\n## Active file: quay.py\n\n## My request for Codex:\n"
+    shell = "<user_shell_command>\n<command>\nls pier\n</command>\n<result>\nboat\n</result>\n</user_shell_command>"
+    for said in (f"{shown}{WISH}", shell):
+        rollout.record("response_item", **words("user", said))
+        if events and said != shell:
+            rollout.record("event_msg", type="user_message", message=said)
+    items = whole(open_log(rollout.save(tmp_path / "r.jsonl"))).items
+    assert [found for item in items if (found := users_words(item.said))] == [WISH, "! ls pier"]
+
+
 @pytest.mark.spec("S10.7")
 def test_calls_have_their_results_and_an_answer_its_usage(tmp_path: Path) -> None:
     view = whole(open_log(begun().save(tmp_path / "r.jsonl")))

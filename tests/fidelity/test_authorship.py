@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sevenfold.cli.chat.history import export, title
 from sevenfold.conversation.history import whole
 from sevenfold.lab.audit import audit
 from sevenfold.layers.compact.extract import facts
 from sevenfold.recall.index import RecallIndex
 from sevenfold.record.authorship import users_words
+from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.memory import MemoryLog
 from tests.support import Story, call, result, text
 
@@ -189,7 +192,29 @@ def answered_before_an_earlier_compaction(story: Story) -> None:
     story.assistant("On with it.")
 
 
+def answered_before_asking_back(story: Story) -> None:
+    story.assistant(call("ask", "AskUserQuestion", questions=[]))
+    words = (
+        "The user doesn't want to proceed with this tool use. To tell you how to proceed, the user said:"
+    )
+    asked = f'- "And now?"\n  Answer: {WORDS}\n- "And then?"\n  (No answer provided)'
+    lent = f"The user wants to clarify these questions.\n    Start by asking them.\n\n    Questions asked:\n{asked}"
+    story.user([result("ask", f"{words}\n{lent}", is_error=True)])
+
+
+def queued_and_absorbed(story: Story) -> None:
+    busy(story)
+    queue(story, "enqueue", WORDS)
+    story.raw(
+        b'{"type":"queue-operation","operation":"remove","reason":"absorbed_mid_turn","timestamp":"t"}'
+    )
+    story.link("attachment", attachment={"type": "queued_command", "prompt": WORDS, "origin": "human"})
+    done(story)
+
+
 CASES: list[Case] = [
+    answered_before_asking_back,
+    queued_and_absorbed,
     queued_in_the_queue_alone,
     second_in_the_queue,
     queued_as_parts,
@@ -325,6 +350,36 @@ def test_what_a_program_says_in_the_users_role_is_not_the_users(notice: dict[str
 
 
 @pytest.mark.spec("S10.4")
+def test_a_notice_gives_a_session_no_title(tmp_path: Path) -> None:
+    story = Story()
+    for notice in notices():
+        story.user(notice.pop("content"), **notice)
+    story.user("Paint the boathouse.")
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(b"".join(story.lines))
+    assert title(path) == "Paint the boathouse."
+
+
+@pytest.mark.spec("S10.4")
+def test_an_export_says_whose_words_they_are(tmp_path: Path) -> None:
+    story = told(queued_with_an_attachment_after_it)
+    story.user("<system-reminder>Be brief.</system-reminder>")
+    story.user(
+        [
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aa"}},
+            text("Look."),
+        ]
+    )
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(b"".join(story.lines))
+    export(JsonlLog(path), tmp_path / "s.md", "A session")
+    written = (tmp_path / "s.md").read_text()
+    assert f"## user\n\n{WORDS}" in written
+    assert "## note\n\n<system-reminder>" in written
+    assert "## user\n\nLook." in written
+
+
+@pytest.mark.spec("S10.4")
 def test_a_notice_that_waited_in_the_queue_is_not_the_users() -> None:
     story = told(lambda story: None)
     prompt = "<task-notification>built</task-notification>\nRead the output file to retrieve the result: /x"
@@ -336,6 +391,24 @@ def test_a_notice_that_waited_in_the_queue_is_not_the_users() -> None:
     log, _ = indexed(story)
     said = [words for item in whole(log).items if (words := users_words(item.said))]
     assert said == ["Please look after the branch feature/tides with me."]
+
+
+@pytest.mark.spec("S10.4")
+def test_words_a_client_lends_to_the_user_are_not_the_users() -> None:
+    story = told(answered_before_asking_back)
+    _, index = indexed(story)
+    assert index.search("clarify these questions", kind="user") == []
+
+
+@pytest.mark.spec("S10.4")
+def test_words_removed_for_another_reason_than_being_heard_were_not_said() -> None:
+    story = told(lambda story: None)
+    busy(story)
+    queue(story, "enqueue", WORDS)
+    story.raw(b'{"type":"queue-operation","operation":"remove","reason":"deleted_by_user","timestamp":"t"}')
+    done(story)
+    log, _ = indexed(story)
+    assert WORDS not in [users_words(item.said) for item in whole(log).items]
 
 
 @pytest.mark.spec("S10.4")

@@ -16,8 +16,7 @@ from msgspec.structs import replace
 
 import sevenfold
 from sevenfold.ports import Log
-from sevenfold.recall.index import LINES_IN_PASSING, RecallIndex
-from sevenfold.recall.recall import BYTES_AT_ONCE, Follower, SessionRecall
+from sevenfold.recall.index import LINES_IN_PASSING, WORTH_A_THREAD, Follower, RecallIndex, SessionRecall
 from sevenfold.session import factory as opened
 from sevenfold.session.factory import SessionParts
 from sevenfold.stores.home import side_file
@@ -133,7 +132,7 @@ def test_records_written_while_it_reads_are_all_found(where: str, tmp_path: Path
     for number in range(1_500):
         story.user(f"record number{number}z " * 5)
         log.append(story.lines[-1:])
-        written += BYTES_AT_ONCE if number % 40 == 0 else 0
+        written += WORTH_A_THREAD if number % 40 == 0 else 0
         follower.follow(written)
     follower.settle(60)
     index.catch_up()
@@ -185,7 +184,7 @@ def test_a_step_that_fails_ends_it_and_nobody_hears_of_it() -> None:
 
     follower = Follower(step)
     for times in range(1, 4):
-        follower.follow(times * BYTES_AT_ONCE)
+        follower.follow(times * WORTH_A_THREAD)
         follower.settle(30)
     follower.close()
     assert calls == [1]
@@ -200,11 +199,11 @@ def test_it_ends_after_the_step_under_way_when_the_session_ends() -> None:
         return True
 
     follower = Follower(step)
-    follower.follow(BYTES_AT_ONCE)
+    follower.follow(WORTH_A_THREAD)
     assert begun.wait(30)
     follower.close()
     done = len(steps)
-    follower.follow(9 * BYTES_AT_ONCE)
+    follower.follow(9 * WORTH_A_THREAD)
     follower.settle(30)
     assert len(steps) == done
 
@@ -246,7 +245,7 @@ def test_a_broken_index_is_mended_beside_the_conversation(beside: bytes, tmp_pat
 def test_an_index_somebody_else_keeps_locked_is_left_to_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sevenfold.recall.index.WAIT_SECONDS", 0.01)
+    monkeypatch.setattr("sevenfold.recall.tables.WAIT_SECONDS", 0.01)
     file = tmp_path / "s.jsonl"
     other = sqlite3.connect(side_file(file))
     other.execute("CREATE TABLE mine (x)")

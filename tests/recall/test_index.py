@@ -238,7 +238,7 @@ def test_where_no_file_can_be_written_the_index_lives_in_memory(file: Path, tmp_
 def test_a_file_that_another_process_keeps_locked_is_left_to_it(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sevenfold.recall.index.WAIT_SECONDS", 0.01)
+    monkeypatch.setattr("sevenfold.recall.tables.WAIT_SECONDS", 0.01)
     index = RecallIndex(JsonlLog(file), side_file(file))
     other = sqlite3.connect(side_file(file))
     other.execute("BEGIN EXCLUSIVE")

@@ -12,7 +12,7 @@ from sevenfold.errors import InputError
 from sevenfold.recall.index import RecallIndex
 from sevenfold.recall.passages import KINDS, NEEDLE, tidy
 from sevenfold.recall.ranking import folded
-from sevenfold.recall.search import Pieces
+from sevenfold.recall.tables import Tables
 from tests.recall.making import harbour, indexed
 from tests.support import Story, call, result
 
@@ -262,7 +262,7 @@ class Opinion:
     def __init__(self, **scores: float) -> None:
         self._scores = scores
 
-    def scores(self, pieces: Pieces, query: str) -> Mapping[int, float]:
+    def scores(self, pieces: Tables, query: str) -> Mapping[int, float]:
         rows = pieces.among(range(pieces.count() + 1))
         return {row.piece: self._scores[row.uuid] for row in rows if row.uuid in self._scores}
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 import sevenfold
 from sevenfold.clock import ManualClock
 from sevenfold.ports import Log, Results
-from sevenfold.recall.recall import SessionRecall
+from sevenfold.recall.index import SessionRecall
 from sevenfold.session import factory as opened
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.jsonl.store import FileResults

@@ -28,7 +28,7 @@ from sevenfold.events import Acted, EpochOpened, Event
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.invariant import extends
 from sevenfold.profiles import find
-from sevenfold.recall.recall import SessionRecall
+from sevenfold.recall.index import SessionRecall
 from sevenfold.record.layout import rounds
 from sevenfold.record.rules import RuleFacts, refusals
 from sevenfold.session import factory as opened

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sevenfold.agent.permissions.engine import Permissions
+from sevenfold.agent.permissions.engine import Grants, Permissions
 from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRules
 from sevenfold.agent.processes import LocalProcesses
 from sevenfold.agent.standard_tools import standard_tools
@@ -180,7 +180,11 @@ def test_no_tool_is_brought_down_by_any_input(box: Toolbox, tmp_path: Path, data
     context = context_in(
         tmp_path,
         todos=TodoList(),
-        plans=PlanFile(tmp_path / "plan.md", lambda plan, abort: PlanVerdict(True)),
+        plans=PlanFile(
+            tmp_path / "plan.md",
+            Grants(Permissions(workspace="/ws")),
+            lambda plan, abort: PlanVerdict(True),
+        ),
     )
     for tool in box:
         if tool.name in ("Shell", "WebFetch", "PlanReady"):

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from sevenfold.agent.permissions.engine import Permissions
+from sevenfold.agent.permissions.engine import Grants, Permissions
 from sevenfold.agent.processes import LocalProcesses
 from sevenfold.agent.standard_tools import standard_tools
 from sevenfold.agent.tools.context import ROOM, PlanVerdict, Todo
@@ -67,7 +67,11 @@ def test_a_list_that_is_none_is_refused_and_the_old_one_stays(tmp_path, entries)
 
 def test_a_plan_is_made_approved_and_kept(tmp_path):
     verdicts = [PlanVerdict(False, "too long"), PlanVerdict(True)]
-    plans = PlanFile(tmp_path / "plans" / "p.md", lambda plan, abort: verdicts.pop(0))
+    plans = PlanFile(
+        tmp_path / "plans" / "p.md",
+        Grants(Permissions(workspace="/ws")),
+        lambda plan, abort: verdicts.pop(0),
+    )
     hands = Hands(context_in(tmp_path, plans=plans), PlanStartTool(), PlanReadyTool())
     assert "PlanStart" in hands.bad("PlanReady", plan="x")
     assert hands("PlanStart").facts == (PlanChanged(True, str(plans.path)),)
@@ -78,7 +82,11 @@ def test_a_plan_is_made_approved_and_kept(tmp_path):
 
 
 def test_the_plan_can_be_left_without_approval(tmp_path):
-    plans = PlanFile(tmp_path / "p.md", lambda plan, abort: PlanVerdict(True), planning=True)
+    plans = PlanFile(
+        tmp_path / "p.md",
+        Grants(Permissions(workspace="/ws", mode="plan")),
+        lambda plan, abort: PlanVerdict(True),
+    )
     plans.leave()
     assert (plans.planning, plans.text()) == (False, "")
 

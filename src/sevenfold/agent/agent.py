@@ -7,10 +7,9 @@ that an interrupt from the keyboard never hits the middle of a write.
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import threading
 import warnings
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Generator
+from concurrent.futures import Future, wait
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing
 from functools import partial
 from types import MappingProxyType, TracebackType
@@ -19,10 +18,14 @@ from typing import Self, TypeVar, Unpack, get_args
 from sevenfold.agent.assembly import AgentOptions, Assembly
 from sevenfold.agent.events import AgentEvent, AsyncEventQueue, Ended, EventQueue, Finished
 from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
-from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
+from sevenfold.agent.interrupt import (
+    AsyncInterruptibleClient,
+    InterruptibleClient,
+    await_end,
+    in_own_thread,
+)
 from sevenfold.agent.permissions.engine import Grants, Mode
-from sevenfold.agent.state import PlanMode
-from sevenfold.agent.tools.session_tools import TodoList
+from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.agent.tools.skills import SkillCatalog
 from sevenfold.conversation.flow import Flow, drive, drive_async
 from sevenfold.errors import Refused
@@ -64,7 +67,7 @@ class _BaseAgent:
         return self.assembly.state.todos
 
     @property
-    def plans(self) -> PlanMode:
+    def plans(self) -> PlanFile:
         """The plan, and whether one is being made."""
         return self.assembly.state.plans
 
@@ -165,7 +168,8 @@ class Agent(_BaseAgent):
         self.session = Session(self.assembly.conversation, self.assembly.store, self._client, self._hooks)
         """The session it works in: gauge, why, undo, compact, recall…"""
         self._interruptible = InterruptibleClient(self._client, lambda: self.assembly.loop.stopped)
-        self._work: _Work | None = None
+        self._work: Future[Finished] | None = None
+        self._events = EventQueue()
 
     def __enter__(self) -> Self:
         return self
@@ -190,17 +194,19 @@ class Agent(_BaseAgent):
 
     def stream(self, prompt: str = "") -> Generator[AgentEvent, None, None]:
         """Work, and yield events meanwhile; closing the iterator interrupts."""
-        self._work = work = _Work(partial(self._drive, self._run(prompt)))
-        self.assembly.reporter.sink = work.events
+        flow = self._run(prompt)
+        self._events = events = EventQueue()
+        self.assembly.reporter.sink = events
+        self._work = work = Future[Finished]()
+        work.add_done_callback(lambda _: events.end())
         try:
-            work.start()
-            while (event := work.events.get()) is not None:
+            # A tool may close the agent before this returns, so the work is known by then.
+            in_own_thread(partial(self._drive, flow), "sevenfold-agent", work)
+            while (event := events.get()) is not None:
                 yield event
         finally:
             self._stop(work)
-        if work.error is not None:
-            raise work.error
-        yield Ended(work.finished)
+        yield Ended(work.result())
 
     def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:
         """See `Session.compact`; interrupted, it raises `sevenfold.errors.Aborted` and changes nothing."""
@@ -221,11 +227,11 @@ class Agent(_BaseAgent):
             parts.loop.stopped,
         )
 
-    def _stop(self, work: _Work) -> None:
-        if not work.over:
+    def _stop(self, work: Future[Finished]) -> None:
+        if not work.done():
             self.interrupt()
-        work.events.leave()
-        work.join()
+        self._events.leave()
+        wait((work,))
         self.assembly.reporter.sink = None
         self._running = False
 
@@ -246,29 +252,6 @@ class Agent(_BaseAgent):
     def _fire_end(self) -> None:
         if self._hooks is not None and self.assembly.started:
             self._hooks.fire(self.assembly.session_end())
-
-
-class _Work(threading.Thread):
-    """A run in a thread of its own."""
-
-    def __init__(self, work: Callable[[], Finished]) -> None:
-        super().__init__(daemon=True, name="sevenfold-agent")
-        self._work = work
-        self._context = contextvars.copy_context()
-        self.events = EventQueue()
-        self.finished = Finished("interrupted")
-        self.error: BaseException | None = None
-        self.over = False
-
-    def run(self) -> None:
-        """Work, and keep the result or the error."""
-        try:
-            self.finished = self._context.run(self._work)
-        except BaseException as error:  # noqa: BLE001 (raised again in the caller's thread)
-            self.error = error
-        finally:
-            self.over = True
-            self.events.end()
 
 
 class AsyncAgent(_BaseAgent):
@@ -335,7 +318,7 @@ class AsyncAgent(_BaseAgent):
     async def _stop(self, task: asyncio.Task[Finished]) -> None:
         if not task.done():
             self.interrupt()
-        await _ended(task)
+        await await_end(task)
         self.assembly.reporter.sink = None
         self._running = False
 
@@ -356,15 +339,3 @@ class AsyncAgent(_BaseAgent):
     async def _fire_end(self) -> None:
         if self._hooks is not None and self.assembly.started:
             await self._hooks.fire(self.assembly.session_end())
-
-
-async def _ended(task: asyncio.Task[Finished]) -> None:
-    """Wait until an interrupted task has ended, even if the waiting task is cancelled meanwhile."""
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait((task,))
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled

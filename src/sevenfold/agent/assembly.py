@@ -46,7 +46,7 @@ from sevenfold.ports import AsyncClient, Client, Clock, Ids
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
 from sevenfold.prompts.system import MemoryIndex, OutputStyle
-from sevenfold.recall.recall import SessionRecall
+from sevenfold.recall.index import SessionRecall
 from sevenfold.request.sections import SectionSource, SystemPrompt
 from sevenfold.session import factory
 from sevenfold.session.factory import Options, SessionParts

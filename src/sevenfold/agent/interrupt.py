@@ -28,7 +28,7 @@ TICK = 0.05
 GRACE = 3.0
 """Seconds that interrupted work gets to end by itself."""
 SHORT_GRACE = 0.25
-"""The same for a coroutine, which can be cancelled, for a function that cannot be told, and for a request."""
+"""The same for a coroutine, which can be cancelled, for a function that cannot notice, and for a request."""
 SPOKEN = ("main", "sdk", "agent")
 """Sources of requests whose answers are shown while they come: those of the conversation itself."""
 
@@ -37,12 +37,15 @@ class LeftBehind(Aborted):
     """The work did not end when it was interrupted; it may still be going on."""
 
 
-def in_own_thread(work: Callable[[], R], name: str = "sevenfold-work") -> Future[R]:
+def in_own_thread(
+    work: Callable[[], R], name: str = "sevenfold-work", result: Future[R] | None = None
+) -> Future[R]:
     """Do the work in a thread of its own: a shared pool would make others wait for what may take minutes.
 
-    The thread does not keep the process alive, and may be started while the interpreter shuts down.
+    The thread does not keep the process alive, and may be started while the interpreter shuts down. ``result`` is for
+    a caller that must have it before the work begins. Raises RuntimeError if the system has no thread left.
     """
-    result: Future[R] = Future()
+    result = Future() if result is None else result
     result.set_running_or_notify_cancel()
     context = contextvars.copy_context()
 
@@ -52,7 +55,11 @@ def in_own_thread(work: Callable[[], R], name: str = "sevenfold-work") -> Future
         except BaseException as error:  # noqa: BLE001 (raised again by `result` in the waiting thread)
             result.set_exception(error)
 
-    threading.Thread(target=run, daemon=True, name=name).start()
+    try:
+        threading.Thread(target=run, daemon=True, name=name).start()
+    except RuntimeError as error:
+        result.set_exception(error)
+        raise
     return result
 
 
@@ -81,6 +88,18 @@ async def await_interruptibly(
     finally:
         task.cancel()
     return task.result()
+
+
+async def await_end(task: asyncio.Future[Any]) -> None:
+    """Wait until a task has ended, even if the waiting task is cancelled meanwhile, which is raised afterwards."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 class _Listener:

@@ -34,7 +34,7 @@ from msgspec.structs import replace
 from sevenfold.errors import InputError, Refused
 
 GENTLY = 0.5
-"""Seconds a command gets to end by itself when it is told to."""
+"""Seconds a command gets to end by itself when it is asked to."""
 _TICK = 0.05
 _CHUNK = 64 * 1024
 _MOST_DRAINED = 256 * 1024
@@ -527,7 +527,7 @@ def end(
 ) -> None:
     """Kill the child's group and everything that carries the mark, until none of it is left.
 
-    With ``gently`` they are told to end first, and get so many seconds for it.
+    With ``gently`` they are asked to end first, and get so many seconds for it.
     """
     if gently and child.returncode is None:
         _signal_group(child.pid, signal.SIGTERM)

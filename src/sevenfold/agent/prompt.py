@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sevenfold.agent import instructions
+from sevenfold.agent.tools.skills import split_front_matter
 from sevenfold.errors import SettingError
 from sevenfold.prompts import system
 from sevenfold.prompts.text import cut, size
@@ -40,7 +41,6 @@ STEPS = (1.0, 0.5, 0.25, 0.1)
 APART = frozenset({system.McpInstructions.file})
 """Volatile sections whose changes are announced elsewhere, piece by piece."""
 STYLES_FOLDER = "output-styles"
-_FENCE = "---"
 GIT_SECONDS = 2.0
 """How long git may take."""
 _GIT_STATUS = (
@@ -196,7 +196,7 @@ def find_style(name: str, folders: Sequence[Path]) -> system.OutputStyle:
     places = [folder / STYLES_FOLDER / f"{name}.md" for folder in reversed(folders)]
     for path in places:
         try:
-            words = _without_front_matter(path.read_text(encoding="utf-8-sig"))
+            words = split_front_matter(path.read_text(encoding="utf-8-sig"))[1].strip()
         except FileNotFoundError:
             continue
         except (OSError, UnicodeDecodeError) as error:
@@ -207,14 +207,6 @@ def find_style(name: str, folders: Sequence[Path]) -> system.OutputStyle:
     raise SettingError(
         f"output_style: there is no style {name!r}; write how to answer into {places[-1]}, or choose another one"
     )
-
-
-def _without_front_matter(text: str) -> str:
-    lines = text.splitlines()
-    if lines and lines[0].strip() == _FENCE and _FENCE in (line.strip() for line in lines[1:]):
-        end = next(place for place, line in enumerate(lines[1:], 1) if line.strip() == _FENCE)
-        lines = lines[end + 1 :]
-    return "\n".join(lines).strip()
 
 
 def describe_environment(

@@ -2,7 +2,7 @@
 
 It is kept in a small file of its own, not in the transcript, because it is replaced rather than appended to, and
 because permissions must not come from anything a model could have written. It is written before the results of a round
-of calls are, so whatever the model was told is done has been kept.
+of calls are, so everything the model knows to be done has been kept.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from sevenfold.agent.executor import Asked, ConsentFunction
 from sevenfold.agent.permissions.engine import Grants, Mode, PermissionDecision, Permissions
+from sevenfold.agent.permissions.paths import hook_folders
 from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRules
 from sevenfold.agent.processes import BackgroundTask, LocalProcesses
 from sevenfold.agent.tools.context import Abort, Desk, DeskState, PlanVerdict, Todo
@@ -160,34 +161,6 @@ class RecentUse(Struct):
         self.skills[name] = UsedSkill(name, path)
 
 
-class PlanMode(PlanFile):
-    """The plan, and planning as a mode of the agent's permissions."""
-
-    def __init__(self, path: Path, grants: Grants, approve: Callable[[str, Abort], PlanVerdict]) -> None:
-        super().__init__(path, approve)
-        self._grants = grants
-
-    @property
-    def planning(self) -> bool:
-        """Whether a plan is being made, and nothing may be changed yet."""
-        return self._grants.mode == "plan"
-
-    def enter(self) -> None:
-        """Begin to plan."""
-        self._grants.mode = "plan"
-
-    def leave(self) -> None:
-        """Stop planning."""
-        self._grants.end_planning()
-
-    def submit(self, plan: str, abort: Abort) -> PlanVerdict:
-        """Write the plan and ask for approval; approval ends planning."""
-        verdict = super().submit(plan, abort)
-        if verdict.approved:
-            self.leave()
-        return verdict
-
-
 class AgentState:
     """Everything an agent changes as it works, apart from the conversation."""
 
@@ -219,7 +192,7 @@ class AgentState:
         self.grants = Grants(self._permissions(mode or saved.mode or "ask", rules))
         self.grants.restore(saved.granted, saved.pending, saved.after_planning)
         self.todos = TodoList(saved.todos, self.save)
-        self.plans = PlanMode(home.plan, self.grants, self._approve)
+        self.plans = PlanFile(home.plan, self.grants, self._approve)
         self.grants.changed = self.save
 
     @property
@@ -273,11 +246,12 @@ class AgentState:
         return self.grants.now.decide(PermissionRequest("Read", "read", path)).verdict == "allow"
 
     def _permissions(self, mode: Mode, rules: Mapping[str, Sequence[str]]) -> Permissions:
+        own = (user_folder(os.environ).resolve(), user_home().root.resolve())
         return Permissions(
             workspace=str(self._workspace),
             roots=(str(self._home.scratch),),
             readable=(str(self._home.results), str(self._home.folder)),
-            guarded=tuple(str(own.resolve()) for own in (user_folder(os.environ), user_home().root)),
+            guarded=(*map(str, own), *map(str, hook_folders(self._workspace))),
             home=str(Path.home()),
             mode=mode,
             rules=PermissionRules.of(rules),

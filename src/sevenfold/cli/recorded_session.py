@@ -23,8 +23,7 @@ from sevenfold.errors import InputError, Refused
 from sevenfold.lab.profile.files import not_a_conversation, open_log
 from sevenfold.ports import Client
 from sevenfold.providers.offline import OfflineClient
-from sevenfold.recall.index import RecallIndex
-from sevenfold.recall.recall import SessionRecall
+from sevenfold.recall.index import RecallIndex, SessionRecall
 from sevenfold.record.blocks import read_field
 from sevenfold.record.decisions import Segment
 from sevenfold.record.view import View

@@ -547,11 +547,12 @@ class Conversation:
         return max(0, round(self.gauge.estimator.tokens(weight)))
 
     def idle_seconds(self) -> float:
-        """Seconds since the newest answer; infinite before the first."""
+        """Seconds since the newest answer, or since a fork last read the cache; infinite before the first answer."""
         try:
-            return self.clock.now() - datetime.fromisoformat(self.answered_at).timestamp()
+            answered = datetime.fromisoformat(self.answered_at).timestamp()
         except ValueError:
             return inf
+        return self.clock.now() - max(answered, self.watched.sent.at if self.watched.sent else 0.0)
 
     # -- looking ---------------------------------------------------------------------------------
 

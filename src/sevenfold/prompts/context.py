@@ -200,6 +200,15 @@ class RestoredState(Text, frozen=True):
     path: str | None = None
 
 
+class KeepAlive(Text, frozen=True):
+    """Asks for the shortest answer, in a fork whose only purpose is to read the cache."""
+
+    file = "keep_alive"
+    role = "user"
+    tag = "keep-alive"
+    cap = KB
+
+
 class TasksGone(Text, frozen=True):
     """What ran beside the conversation and ended with the process that looked after it."""
 

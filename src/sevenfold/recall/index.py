@@ -2,57 +2,51 @@
 
 The log is the truth and the index a convenience. It knows how far it has read; whatever is wrong with it
 (missing, damaged, of another version, behind, or of a log that is no longer the same) is repaired by reading
-the log, and where its file cannot be written it lives in memory. So nothing here fails a session.
+the log, and where its file cannot be written it lives in memory. So nothing here fails a session. Readers take a copy
+into memory and bring that up to date, so a file that is being written, or is not ours, is never touched.
 
-The file has a rollback journal, not a write-ahead log: there is one writer (the one that holds the transcript's lock)
-and its writes are short, other processes read without leaving files behind, and SQLite before 3.51.3 can
-damage a database when a write-ahead log starts over. Readers take a copy into memory and bring that
-up to date, so a file that is being written, or is not ours, is never touched.
+A session keeps its index up to date in a thread, a few lines at a time, and never waits for it. That begins when enough
+was written to be worth a thread, and takes no more than half of the time, so the conversation keeps the rest. Whatever
+goes wrong ends it for good: what it did not take in is caught up with when a search needs it, or when a compaction is
+about to hide it.
 """
 
 from __future__ import annotations
 
-import json
+import logging
 import sqlite3
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from threading import RLock
-from typing import Any, TypeVar
+from threading import Event, Lock, RLock, Thread
+from time import perf_counter
+from typing import TypeVar
 
-from sevenfold.errors import InputError, TranscriptError
-from sevenfold.ports import Log
-from sevenfold.recall import ranking
-from sevenfold.recall.passages import CALL, EDIT, ERROR, RESULT, Passage, passages, pieces, tidy
-from sevenfold.recall.ranking import RecordPlace
-from sevenfold.recall.search import Hit, IndexedPiece, Row, Scorer, Search, SearchOptions, kinds
+from sevenfold.errors import InputError
+from sevenfold.ports import FoundRecord, Log, Results
+from sevenfold.recall.meaning import ByMeaning, Way
+from sevenfold.recall.search import Hit, Scorer, Search, SearchOptions, kinds
+from sevenfold.recall.tables import IN_MEMORY, NAMELESS, Fetch, Tables, error_code, remove
 from sevenfold.record import entries
 from sevenfold.record.authorship import Queue
-from sevenfold.record.decisions import Offloaded
-from sevenfold.record.entries import Decision, Entry, Said
+from sevenfold.record.entries import Entry
 
-SCHEMA_VERSION = 2
-"""Goes up whenever the tables, or what is put in them, change: an index of another version is made again."""
-WAIT_SECONDS = 5.0
-"""How long to wait for a process that is just writing or reading."""
+_log = logging.getLogger(__name__)
 LINES_AT_ONCE = 500
 """Lines that are indexed in one transaction, so that readers need not wait longer."""
 BYTES_AT_ONCE = 4 * 1024 * 1024
 """Bytes, more or less: what is held at once stays small however long the lines are."""
 LINES_IN_PASSING = 20
 """Lines at once while a conversation is going on, which may want to look something up at any moment."""
+WORTH_A_THREAD = 64_000
+"""Bytes. What is left to be read when it is needed is hardly ever more, and is read in a few milliseconds."""
 
 Progress = Callable[[int], None]
 """Called with the position in the log that the index has reached."""
-Fetch = Callable[[str], bytes]
-"""Gives the full text of a result that was moved out of the context, as `sevenfold.ports.Results` does."""
 
 _T = TypeVar("_T")
-_IN_MEMORY = ":memory:"
-_NAMELESS = ""
-"""What SQLite calls a database without a name: in memory while it is small, and deleted when it is closed."""
 _NO_PLACE = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -64,15 +58,6 @@ _NO_PLACE = frozenset(
         sqlite3.SQLITE_PERM,
     }
 )
-_ROWS = (
-    "SELECT piece.id, record.id, record.uuid, piece.kind, piece.size, record.lane, record.place"
-    " FROM piece JOIN record ON record.id = piece.record"
-)
-_VECTORS = """
-DROP TABLE IF EXISTS vectors_by; DROP TABLE IF EXISTS vector;
-CREATE TABLE IF NOT EXISTS vectors_by (one INTEGER PRIMARY KEY, weights TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS vector (piece INTEGER PRIMARY KEY, numbers BLOB NOT NULL);
-"""
 
 
 class RecallIndex:
@@ -99,7 +84,7 @@ class RecallIndex:
         index = cls(log, fetch=fetch)
         index._since = since
         index._tables.close()
-        index._tables = Tables.created(_NAMELESS)
+        index._tables = Tables.created(NAMELESS)
         if path.is_file():
             with suppress(sqlite3.DatabaseError):
                 index._tables = Tables.copied(path)
@@ -161,7 +146,7 @@ class RecallIndex:
             except sqlite3.ProgrammingError:
                 raise
             except sqlite3.DatabaseError as error:
-                if not _no_place(error):
+                if error_code(error) not in _NO_PLACE:
                     with suppress(sqlite3.DatabaseError):
                         return self._again(work, self._path)
                 return self._again(work, None)
@@ -176,7 +161,7 @@ class RecallIndex:
     def _start_over(self) -> None:
         self._tables.close()
         if self._path:
-            _remove(self._path)
+            remove(self._path)
         self._tables = _opened(self._path)
 
     def _read_on(self, progress: Progress | None) -> int:
@@ -216,260 +201,6 @@ class RecallIndex:
         yield position, entry
 
 
-class Tables:
-    """The database of an index: `sevenfold.recall.search.Pieces` in SQLite."""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-
-    @classmethod
-    def created(cls, name: str) -> Tables:
-        """New ones in an empty database."""
-        tables = cls(_connected(name))
-        tables._create()
-        return tables
-
-    @classmethod
-    def in_file(cls, path: Path, *, again: bool = False) -> Tables:
-        """Those in a file, made again if it is damaged or of another version."""
-        path.touch(mode=0o600)
-        tables = cls(_connected(str(path)))
-        try:
-            if path.stat().st_size == 0:
-                tables._create()
-            tables._check_version()
-        except sqlite3.DatabaseError as error:
-            tables.close()
-            if again or _code(error) == sqlite3.SQLITE_BUSY:
-                raise
-            _remove(path)
-            return cls.in_file(path, again=True)
-        return tables
-
-    @classmethod
-    def copied(cls, path: Path) -> Tables:
-        """A copy of those in a file."""
-        source = _connected(path.absolute().as_uri() + "?mode=ro")
-        copy = cls(_connected(_NAMELESS))
-        try:
-            source.backup(copy._db)
-            copy._check_version()
-        except sqlite3.DatabaseError:
-            copy.close()
-            raise
-        finally:
-            source.close()
-        return copy
-
-    def close(self) -> None:
-        """Close the database."""
-        self._db.close()
-
-    def _create(self) -> None:
-        schema = Path(__file__).with_name("recall_index.sql").read_text(encoding="utf-8")
-        self._db.executescript(f"BEGIN;{schema}PRAGMA user_version = {SCHEMA_VERSION};COMMIT;")
-
-    def _check_version(self) -> None:
-        version = self._one("PRAGMA user_version")[0]
-        if version != SCHEMA_VERSION:
-            raise sqlite3.DatabaseError(f"the index has version {version}, not {SCHEMA_VERSION}")
-
-    def _one(self, statement: str, *values: object) -> Any:
-        return self._db.execute(statement, values).fetchone()
-
-    # -- what was read ---------------------------------------------------------------------
-
-    def records(self) -> int:
-        """How many records are in it."""
-        return int(self._one("SELECT count(*) FROM record")[0])
-
-    def reached(self) -> tuple[int, bytes] | None:
-        """The last line of the log that was read whole, and its digest."""
-        found: tuple[int, bytes] | None = self._one("SELECT offset, digest FROM reached")
-        return found
-
-    def add(
-        self,
-        found: Iterable[tuple[int, Entry]],
-        fetch: Fetch | None,
-        reached: tuple[int, bytes] | None = None,
-    ) -> int:
-        """Take in entries in one transaction, and how far in the log they reach; says how many are new."""
-        with self._db:
-            new = sum(self._add(position, entry, fetch) for position, entry in found)
-            if reached is not None:
-                self._db.execute("REPLACE INTO reached VALUES (0, ?, ?)", reached)
-        return new
-
-    def _add(self, position: int, entry: Entry, fetch: Fetch | None) -> bool:
-        """Take in an entry; false if it says nothing or is there already."""
-        match entry:
-            case Said(uuid=uuid, sidechain=aside, timestamp=timestamp):
-                row = (uuid, int(aside), timestamp, position)
-                return self._add_record(row, passages(entry, self._tool), fetch)
-            case Decision(made=Offloaded(tool_use_id=call, path=path)):
-                self._db.execute(
-                    "INSERT INTO call (id, path) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET path = excluded.path",
-                    (call, path),
-                )
-                self._complete(call, fetch)
-                return False
-            case Decision(made=made) if made.id:
-                return self._add_record((made.id, 0, made.timestamp, position), passages(entry), fetch)
-            case _:
-                return False
-
-    def _add_record(
-        self, row: tuple[str, int, str, int], found: list[Passage], fetch: Fetch | None
-    ) -> bool:
-        if not found:
-            return False
-        made = self._db.execute(
-            "INSERT OR IGNORE INTO record (uuid, lane, place, timestamp, offset)"
-            " SELECT ?1, ?2, coalesce(max(place), 0) + 1, ?3, ?4 FROM record WHERE lane = ?2",
-            row,
-        )
-        record = made.lastrowid
-        if not made.rowcount or record is None:
-            return False
-        for passage in found:
-            tool = passage.tool or self._tool(passage.call)
-            self._add_pieces(record, passage.kind, tool, passage.text)
-            if passage.call:
-                self._add_call(record, passage)
-                self._complete(passage.call, fetch)
-        return True
-
-    def _add_pieces(self, record: int, kind: str, tool: str, text: str) -> None:
-        for piece in pieces(text):
-            row = self._db.execute(
-                "INSERT INTO piece (record, kind, tool, size, text) VALUES (?, ?, ?, ?, ?)",
-                (record, kind, tool, len(piece), piece),
-            ).lastrowid
-            self._db.execute(
-                "INSERT INTO words (rowid, said, parts) VALUES (?, ?, ?)",
-                (row, ranking.spaced(piece), ranking.humps(piece)),
-            )
-
-    def _add_call(self, record: int, passage: Passage) -> None:
-        if passage.kind in (CALL, EDIT):
-            self._db.execute(
-                "INSERT INTO call (id, tool) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET tool = excluded.tool",
-                (passage.call, passage.tool),
-            )
-        elif passage.kind in (RESULT, ERROR):
-            self._db.execute(
-                "INSERT INTO call (id, result, size) VALUES (?, ?, ?) ON CONFLICT (id)"
-                " DO UPDATE SET result = excluded.result, size = excluded.size",
-                (passage.call, record, len(passage.text)),
-            )
-
-    def _complete(self, call: str, fetch: Fetch | None) -> None:
-        """Add the full text of a result of which the log holds only the beginning."""
-        row = self._one("SELECT tool, result, size, path FROM call WHERE id = ?", call)
-        if fetch is None or row is None or row[1] is None or not row[3]:
-            return
-        tool, record, size, path = row
-        try:
-            text = tidy(fetch(path).decode(errors="replace"))
-        except TranscriptError:
-            return
-        if len(text) > size:
-            self._db.execute("UPDATE call SET size = ? WHERE id = ?", (len(text), call))
-            self._add_pieces(record, RESULT, tool, text)
-
-    def _tool(self, call: str) -> str:
-        row = self._one("SELECT tool FROM call WHERE id = ?", call) if call else None
-        return str(row[0]) if row else ""
-
-    # -- what a search asks; see `sevenfold.recall.search.Pieces` -----------------------------
-
-    def count(self) -> int:
-        """How many pieces there are."""
-        return int(self._one("SELECT coalesce(max(id), 0) FROM piece")[0])
-
-    def with_phrase(self, phrase: str, most: int) -> Iterator[Row]:
-        """Pieces that have these words in a row, the shortest first."""
-        return self._shortest("piece.id IN (SELECT rowid FROM words WHERE words MATCH ?)", phrase, most)
-
-    def containing(self, needle: str, most: int) -> Iterator[Row]:
-        """Pieces that contain a text anywhere, also within words, the shortest first."""
-        for special in "\\%_":
-            needle = needle.replace(special, "\\" + special)
-        pattern = "%".join(["", *needle.split(), ""])
-        return self._shortest("piece.text LIKE ? ESCAPE '\\'", pattern, most)
-
-    def _shortest(self, condition: str, value: str, most: int) -> Iterator[Row]:
-        statement = f"{_ROWS} WHERE {condition} ORDER BY piece.size, piece.id LIMIT ?"
-        return map(_row, self._db.execute(statement, (value, most)))
-
-    def among(self, pieces: Collection[int]) -> list[Row]:
-        """The pieces with these numbers."""
-        statement = f"{_ROWS} WHERE piece.id IN (SELECT value FROM json_each(?))"
-        return [_row(found) for found in self._db.execute(statement, (json.dumps(list(pieces)),))]
-
-    def postings(self, phrase: str, most: int) -> list[int]:
-        """The numbers of pieces that have these words in a row."""
-        found = self._db.execute("SELECT rowid FROM words WHERE words MATCH ? LIMIT ?", (phrase, most))
-        return [piece for (piece,) in found]
-
-    def piece(self, piece: int) -> IndexedPiece:
-        """The piece with this number."""
-        kind, tool, text, lane, place, timestamp, position = self._one(
-            "SELECT kind, tool, text, lane, place, timestamp, offset"
-            " FROM piece JOIN record ON record.id = piece.record WHERE piece.id = ?",
-            piece,
-        )
-        return IndexedPiece(kind, tool, text, RecordPlace(lane, place), timestamp, position)
-
-    def text(self, piece: int) -> str:
-        """Its text alone."""
-        return str(self._one("SELECT text FROM piece WHERE id = ?", piece)[0])
-
-    def texts(self, record: int) -> Iterator[str]:
-        """What a record says, piece by piece."""
-        return (text for (text,) in self._db.execute("SELECT text FROM piece WHERE record = ?", (record,)))
-
-    def near(self, lane: int, first: int, last: int) -> Iterator[tuple[str, str, str]]:
-        """Records of a conversation by their numbers."""
-        return self._db.execute(
-            "SELECT uuid, kind, text FROM record JOIN piece ON piece.id ="
-            " (SELECT min(id) FROM piece WHERE piece.record = record.id)"
-            " WHERE lane = ? AND place BETWEEN ? AND ? ORDER BY place",
-            (lane, first, last),
-        )
-
-    def after(self, piece: int, kinds: Sequence[str], most: int) -> list[tuple[int, str]]:
-        """Numbers and texts of pieces of these kinds that came after one."""
-        marks = ", ".join("?" * len(kinds))
-        statement = f"SELECT id, text FROM piece WHERE id > ? AND kind IN ({marks}) ORDER BY id LIMIT ?"
-        return self._db.execute(statement, (piece, *kinds, most)).fetchall()
-
-    def vectors(self, weights: str) -> list[tuple[int, bytes]] | None:
-        """The vectors of pieces that were made with these weights."""
-        with suppress(sqlite3.OperationalError):
-            if self._one("SELECT weights FROM vectors_by") == (weights,):
-                return self._db.execute("SELECT piece, numbers FROM vector ORDER BY piece").fetchall()
-        return None
-
-    def begin_vectors(self, weights: str) -> None:
-        """Forget all vectors; from now on those made with these weights are kept."""
-        with suppress(sqlite3.OperationalError):
-            self._db.executescript(_VECTORS)
-            with self._db:
-                self._db.execute("INSERT INTO vectors_by VALUES (0, ?)", (weights,))
-
-    def add_vectors(self, made: Iterable[tuple[int, bytes]]) -> None:
-        """Keep the vectors of pieces."""
-        with suppress(sqlite3.OperationalError), self._db:
-            self._db.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?)", made)
-
-
-def _row(found: Sequence[Any]) -> Row:
-    piece, record, uuid, kind, size, lane, number = found
-    return Row(piece, record, uuid, kind, size, RecordPlace(lane, number))
-
-
 def _some(lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
     """As many of the lines as are taken in at once."""
     room = BYTES_AT_ONCE
@@ -490,29 +221,116 @@ def _opened(path: Path | None) -> Tables:
     if path is not None:
         with suppress(OSError, sqlite3.DatabaseError):
             return Tables.in_file(path)
-    return Tables.created(_IN_MEMORY)
-
-
-def _connected(name: str) -> sqlite3.Connection:
-    db = sqlite3.connect(name, timeout=WAIT_SECONDS, check_same_thread=False, uri=name.startswith("file:"))
-    db.execute("PRAGMA synchronous = NORMAL")
-    db.execute("PRAGMA cache_size = -32768")
-    return db
-
-
-def _code(error: sqlite3.Error) -> int:
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
-
-
-def _no_place(error: sqlite3.Error) -> bool:
-    """Is not the content at fault, but another process that keeps the file busy, or a full disk?"""
-    return _code(error) in _NO_PLACE
-
-
-def _remove(path: Path) -> None:
-    for name in (path.name, path.name + "-journal"):
-        path.with_name(name).unlink(missing_ok=True)
+    return Tables.created(IN_MEMORY)
 
 
 def _digest(line: bytes) -> bytes:
     return blake2b(line, digest_size=16).digest()
+
+
+# -- recall as a session uses it --------------------------------------------------------------
+
+
+class Follower:
+    """Takes small steps in a thread, as long as there is more to do."""
+
+    def __init__(self, step: Callable[[], bool]) -> None:
+        self._step = step
+        self._over = Event()
+        self._thread: Thread | None = None
+        self._begun_at = 0
+
+    def follow(self, written: int) -> None:
+        """Begin if enough was written since the last time and nothing is under way; never waits, never raises."""
+        busy = self._thread is not None and self._thread.is_alive()
+        if busy or self._over.is_set() or written - self._begun_at < WORTH_A_THREAD:
+            return
+        self._begun_at = written
+        thread = Thread(target=self._run, daemon=True, name="sevenfold-recall")
+        try:
+            thread.start()
+        except RuntimeError:
+            # The system has no thread to give, or is shutting down.
+            self._over.set()
+        else:
+            self._thread = thread
+
+    def settle(self, seconds: float) -> None:
+        """Wait for what is under way, at most this long."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def close(self) -> None:
+        """End after the step under way."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._over.is_set():
+                began = perf_counter()
+                if not self._step():
+                    return
+                self._over.wait(perf_counter() - began)
+        except Exception:  # noqa: BLE001 (an index can be made again at any time)
+            _log.info("recall no longer follows the session; it catches up when asked", exc_info=True)
+            self._over.set()
+
+
+class SessionRecall:
+    """Finds again what a session said; a `sevenfold.ports.Recall`."""
+
+    def __init__(
+        self,
+        log: Log,
+        file: Path | None,
+        results: Results,
+        *,
+        index: Callable[[], RecallIndex] | None = None,
+    ) -> None:
+        """The index is kept in ``file``, or in memory; ``index`` makes another one."""
+        self._make = index or (lambda: RecallIndex(log, file, fetch=results.fetch))
+        self._index: RecallIndex | None = None
+        self._opening = Lock()
+        self._follower = Follower(lambda: self.index.catch_up_a_little())
+        self._meaning = ByMeaning()
+
+    @property
+    def index(self) -> RecallIndex:
+        """The index itself."""
+        with self._opening:
+            if self._index is None:
+                self._index = self._make()
+            return self._index
+
+    def catch_up(self) -> None:
+        """Take in everything that was said up to now."""
+        self.index.catch_up()
+
+    def follow(self, written: int) -> None:
+        """Take in what is new while the conversation goes on; see `sevenfold.ports.Recall`."""
+        self._follower.follow(written)
+
+    def settle(self, seconds: float) -> None:
+        """Wait for what is being taken in, at most this long."""
+        self._follower.settle(seconds)
+
+    def search(
+        self, query: str, *, kind: str | None = None, k: int = 10, by: Way | None = None, meant: bool = True
+    ) -> list[Hit]:
+        """Look for it in everything that was said up to now; by meaning too if that is ``meant`` and installed."""
+        scorers = self._meaning.scorers(by, switched_on=meant)
+        self.catch_up()
+        return self.index.search(query, kind=kind, k=k, scorers=scorers, words=by != "meaning")
+
+    def found(self, query: str, kinds: Sequence[str], most: int) -> Sequence[FoundRecord]:
+        """The records that fit best, of these kinds."""
+        hits = self.index.search(query, kind=kinds or None, k=most, around=0)
+        return [FoundRecord(hit.uuid, hit.exact) for hit in hits]
+
+    def close(self) -> None:
+        """Stop following, and close the index."""
+        self._follower.close()
+        if self._index is not None:
+            self._index.close()

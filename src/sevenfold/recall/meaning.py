@@ -66,13 +66,10 @@ class Likeness(Struct, frozen=True):
 
 
 def way(asked: str | None) -> Way | None:
-    """The way of that name; none if none is named."""
-    for known in WAYS:
-        if asked == known:
-            return known
-    if asked is not None:
+    """The way of that name, or None if none is named; raises `InputError` if there is none of that name."""
+    if asked is not None and asked not in WAYS:
         raise InputError(f"recall cannot look by {asked!r}; it looks by {', '.join(WAYS)}")
-    return None
+    return asked
 
 
 def enough(query: str) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -12,6 +12,7 @@ from sevenfold.errors import InputError
 from sevenfold.recall import ranking
 from sevenfold.recall.passages import CALL, EDIT, ERROR, KINDS, RESULT
 from sevenfold.recall.ranking import DENSE_RUN, Match, Query, RecordPlace, stem, together
+from sevenfold.recall.tables import Row, Tables
 
 LOOKED_AT = 20_000
 """Pieces whose text is compared with the query at most; the shortest first."""
@@ -66,85 +67,6 @@ class Hit(Struct, frozen=True):
     """What it was found by: ``exact``, ``words``, ``meaning``."""
 
 
-class Row(Struct, frozen=True):
-    """A piece without its text, and the record it is of."""
-
-    piece: int
-    record: int
-    uuid: str
-    kind: str
-    size: int
-    place: RecordPlace
-
-
-class IndexedPiece(Struct, frozen=True):
-    """A stretch of what a record says."""
-
-    kind: str
-    tool: str
-    text: str
-    place: RecordPlace
-    timestamp: str
-    position: int
-    """Where the record is in the log."""
-
-
-class Pieces(Protocol):
-    """What a search asks of an index, and what scorers keep there."""
-
-    def count(self) -> int:
-        """How many pieces there are."""
-        ...
-
-    def with_phrase(self, phrase: str, most: int) -> Iterator[Row]:
-        """Pieces that have these words in a row, the shortest first."""
-        ...
-
-    def containing(self, needle: str, most: int) -> Iterator[Row]:
-        """Pieces that contain a text anywhere, also within words, the shortest first; all are looked through."""
-        ...
-
-    def among(self, pieces: Collection[int]) -> list[Row]:
-        """The pieces with these numbers."""
-        ...
-
-    def postings(self, phrase: str, most: int) -> list[int]:
-        """The numbers of pieces that have these words in a row."""
-        ...
-
-    def piece(self, piece: int) -> IndexedPiece:
-        """The piece with this number."""
-        ...
-
-    def text(self, piece: int) -> str:
-        """Its text alone."""
-        ...
-
-    def texts(self, record: int) -> Iterator[str]:
-        """What a record says, piece by piece."""
-        ...
-
-    def near(self, lane: int, first: int, last: int) -> Iterator[tuple[str, str, str]]:
-        """Records of a conversation by their numbers: id, kind and the beginning of what each says."""
-        ...
-
-    def after(self, piece: int, kinds: Sequence[str], most: int) -> list[tuple[int, str]]:
-        """Numbers and texts of pieces of these kinds that came after one."""
-        ...
-
-    def vectors(self, weights: str) -> list[tuple[int, bytes]] | None:
-        """The vectors of pieces that were made with these weights; None if there are none, or they cannot be read."""
-        ...
-
-    def begin_vectors(self, weights: str) -> None:
-        """Forget all vectors; from now on those made with these weights are kept, if the index can be written."""
-        ...
-
-    def add_vectors(self, made: Iterable[tuple[int, bytes]]) -> None:
-        """Keep the vectors of pieces, if the index can be written."""
-        ...
-
-
 class Scorer(Protocol):
     """Scores what fits in another way than by words: by meaning, for example."""
 
@@ -153,7 +75,7 @@ class Scorer(Protocol):
     weight: float
     """How much it counts, where the words count 1."""
 
-    def scores(self, pieces: Pieces, query: str) -> Mapping[int, float]:
+    def scores(self, pieces: Tables, query: str) -> Mapping[int, float]:
         """A score above 0 for each piece of the index worth considering, by its number."""
         ...
 
@@ -186,12 +108,12 @@ def kinds(asked: str | Collection[str] | None) -> frozenset[str]:
 class Search:
     """One search."""
 
-    def __init__(self, index: Pieces, text: str, options: SearchOptions) -> None:
+    def __init__(self, index: Tables, text: str, options: SearchOptions) -> None:
         self._index = index
         self._text = text
         self._query = Query.of(text)
         self._options = options
-        self._pieces: dict[str, int] = {}
+        self._shown: dict[str, Row] = {}
         """The piece of each record that is shown."""
         self._matched: dict[str, list[str]] = {}
         """What else than its exact text each record was found by."""
@@ -238,7 +160,7 @@ class Search:
             text = ranking.folded(self._index.text(row.piece))
             if needles[0] in text and all(self._holds(row.record, needle) for needle in needles[1:]):
                 seen.add(row.uuid)
-                self._pieces[row.uuid] = row.piece
+                self._shown[row.uuid] = row
                 yield row.uuid, ranking.closeness(needles, text)
             if len(seen) >= SEVERAL * self._options.k:
                 return
@@ -262,7 +184,7 @@ class Search:
                 if row.uuid not in best or scores[row.piece] > scores[best[row.uuid].piece]:
                     best[row.uuid] = row
             for uuid, row in best.items():
-                if self._pieces.setdefault(uuid, row.piece) == row.piece and uuid not in self._matched:
+                if self._shown.setdefault(uuid, row).piece == row.piece and uuid not in self._matched:
                     self._found_by[uuid] = scorer
                 self._matched.setdefault(uuid, []).append(scorer.name)
             yield scorer.weight, {uuid: scores[row.piece] for uuid, row in best.items()}
@@ -280,7 +202,7 @@ class Search:
             fits = ranking.share(near, ranking.lent(places, place), weights)
             if fits >= ranking.ENOUGH:
                 words[row.uuid] = fits * smooth[place]
-                self._pieces.setdefault(row.uuid, row.piece)
+                self._shown.setdefault(row.uuid, row)
         return words
 
     def _records(
@@ -324,17 +246,17 @@ class Search:
     # -- what comes back -------------------------------------------------------------------
 
     def _hit(self, uuid: str, score: float, exact: bool) -> Hit:
-        piece = self._index.piece(self._pieces[uuid])
+        row = self._shown[uuid]
+        text = self._index.text(row.piece)
         scorer = None if exact else self._found_by.get(uuid)
-        begin = scorer.place(self._text, piece.text) if scorer else None
-        shown, marks = excerpt(piece.text, self._query, begin)
-        lane, number, around = piece.place.lane, piece.place.number, self._options.around
+        shown, marks = excerpt(text, self._query, scorer.place(self._text, text) if scorer else None)
+        lane, number, around = row.place.lane, row.place.number, self._options.around
         return Hit(
             uuid=uuid,
-            kind=piece.kind,
-            tool=piece.tool,
-            timestamp=piece.timestamp,
-            offset=piece.position,
+            kind=row.kind,
+            tool=row.tool,
+            timestamp=row.timestamp,
+            offset=row.offset,
             position=number,
             score=score,
             exact=exact,

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from sevenfold.recall import meaning
 from sevenfold.recall.meaning import ORDINARY, SPOKEN, Likeness
-from sevenfold.recall.search import Pieces
+from sevenfold.recall.tables import Tables
 
 AT_ONCE = 1_000
 """Passages that are read and compared in one go."""
@@ -117,10 +117,10 @@ class Meaning:
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
-        self._pieces: Pieces | None = None
+        self._pieces: Tables | None = None
         self._rows = Rows.empty(embedder.dimensions)
 
-    def scores(self, pieces: Pieces, query: str) -> Mapping[int, float]:
+    def scores(self, pieces: Tables, query: str) -> Mapping[int, float]:
         """A score for each piece that is alike enough, by its number."""
         least = meaning.enough(query)
         if least is None:
@@ -149,7 +149,7 @@ class Meaning:
 
     # -- the table -------------------------------------------------------------------------
 
-    def _kept(self, pieces: Pieces) -> Rows:
+    def _kept(self, pieces: Tables) -> Rows:
         """What the index holds; nothing if that is of other weights, or damaged."""
         with suppress(TypeError, ValueError):
             found = pieces.vectors(self._embedder.fingerprint)
@@ -161,7 +161,7 @@ class Meaning:
         pieces.begin_vectors(self._embedder.fingerprint)
         return Rows.empty(self._embedder.dimensions)
 
-    def _catch_up(self, pieces: Pieces) -> None:
+    def _catch_up(self, pieces: Tables) -> None:
         """Make the vectors of pieces that have none yet."""
         last = self._rows.last
         made = [self._rows]

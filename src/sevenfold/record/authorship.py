@@ -55,7 +55,8 @@ _SHELL_LINE = re.compile(
     r"\s*(?:<bash-input>(.*?)</bash-input>|<user_shell_command>\s*<command>(.*?)</command>)", re.DOTALL
 )
 _IDE_CONTEXT = re.compile(
-    r"\A\s*# Context from my IDE setup:.*?^## My request for Codex:\s*", re.DOTALL | re.MULTILINE
+    r"\A\s*# (?:Context from my IDE setup|Files mentioned by the user):.*?^## My request for Codex:\s*",
+    re.DOTALL | re.MULTILINE,
 )
 _ABOUT_THE_SESSION = re.compile(
     r"/(?:clear|compact|config|context|cost|exit|help|ide|login|logout|mcp|model|quit|resume|status|usage)"
@@ -67,6 +68,8 @@ _REFUSED = re.compile(
     r"(?:the user said:|reason for the rejection:)|\s*The user declined\.",
     re.IGNORECASE,
 )
+_CLARIFIES = "The user wants to clarify these questions"
+_PARTLY_ANSWERED = re.compile(r"^ *(?:Answer|User notes): *(.+)$", re.MULTILINE)
 _AFTER_A_REMARK = "\n\nNote: The user's next message may contain"
 _ANSWERED = re.compile(
     r"\s*(?:(?:The )?user (?:has )?answered(?: your questions?)?|Your questions? (?:has|have) been answered):\s*",
@@ -98,6 +101,13 @@ def from_user(said: Said) -> bool:
     return said.role == "user" and not (said.meta or said.summary or said.synthetic)
 
 
+def is_users(said: Said) -> bool:
+    """Does the user say anything in a record, in words or in pictures?"""
+    if not from_user(said) or said.answers:
+        return bool(users_words(said))
+    return any(block.kind != "text" or typed(said, block) for block in said.blocks)
+
+
 def is_summary(text: str) -> bool:
     """Does a text begin as the summaries of other tools do?"""
     return bool(_SUMMARY.match(text))
@@ -123,7 +133,9 @@ def reply(block: Block, tool: str) -> str:
     words = blocks.words_of(block)
     if body.is_error:
         refused = _REFUSED.match(words)
-        return words[refused.end() :].partition(_AFTER_A_REMARK)[0].strip() if refused else ""
+        remark = words[refused.end() :].partition(_AFTER_A_REMARK)[0].strip() if refused else ""
+        # To users who would rather talk about a question, the client lends words around the answers given so far.
+        return "\n".join(_PARTLY_ANSWERED.findall(remark)) if remark.startswith(_CLARIFIES) else remark
     if not _ASKS.search(tool):
         return ""
     if answered := _ANSWERED.match(words):
@@ -169,6 +181,9 @@ class Queue:
                     self._waiting[said.uuid] = (position, said)
             case Queued(operation="popAll"):
                 self._waiting = {}  # back in the editor: what is sent of them will be a message
+            case Queued(operation="withdraw", said=said):
+                for uuid in self._next(users_words(said)):
+                    del self._waiting[uuid]
             case Queued(operation=operation, said=said) if self._waiting:
                 left = self._sent if operation == "dequeue" else self._removed
                 left += self._next(users_words(said))
@@ -208,12 +223,16 @@ def _unwrapped(words: str) -> str:
         bare = bare[found.end() :]
         if found[1] == "task-notification" and (more := _BEHIND_A_NOTICE.match(bare)):
             bare = bare[more.end() :]
-    bare = _IDE_CONTEXT.sub("", _without_tags_behind(bare), count=1)
+    bare = _without_tags_behind(bare)
+    if context := _IDE_CONTEXT.match(bare):
+        bare = bare[context.end() :]
     return "" if not bare.strip() or _NOTICE.match(bare) or _SUMMARY.match(bare) else bare
 
 
 def _without_tags_behind(words: str) -> str:
-    opened = list(_OPENED.finditer(words)) if _CLOSED.search(words[-100:]) else []
+    if not _CLOSED.search(words[-100:]):
+        return words
+    opened = list(_OPENED.finditer(words))
     while closed := _CLOSED.search(words):
         inner = next(
             (one for one in reversed(opened) if one[1] == closed[1] and one.end() <= closed.start()), None

@@ -186,6 +186,7 @@ class _Envelope(Struct, frozen=True, gc=False, rename="camel"):
     last_prompt: str | None = None
     origin: Raw = _ABSENT
     operation: Any = None
+    reason: Any = None
     content: Raw = _ABSENT
 
 
@@ -218,6 +219,7 @@ QUEUED_COMMAND = "queued_command"
 """The attachment that holds the user's own words: a prompt typed while the agent was busy."""
 KEPT_MESSAGE = "kept_message"
 """The attachment that holds a message of the user which another tool's compaction put behind its summary."""
+ABSORBED = "absorbed_mid_turn"
 _HUMAN = frozenset({None, "human"})
 
 SYNTHETIC_MODEL = "<synthetic>"
@@ -305,7 +307,9 @@ def _read(line: bytes) -> Entry:
         case "last-prompt":
             return Label(head.type, head.last_prompt or "")
         case "queue-operation":
-            return Queued(str(head.operation or ""), _queued(head))
+            # Newer versions say why something was removed: only what a turn took in was said.
+            withdrawn = head.operation == "remove" and head.reason not in (None, ABSORBED)
+            return Queued("withdraw" if withdrawn else str(head.operation or ""), _queued(head))
         case _:
             return Link(head.uuid, head.parent_uuid) if head.uuid else Passed(head.type or "")
 
@@ -353,7 +357,7 @@ def _human(origin: Raw) -> bool:
 
 def _origin_of(fields: dict[str, Any]) -> str | None:
     match fields.get("origin"):
-        case {"kind": str() as kind}:
+        case {"kind": str(kind)} | str(kind):
             return kind
         case _:
             return None

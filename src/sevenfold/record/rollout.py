@@ -23,7 +23,8 @@ from sevenfold.record.entries import KEPT_MESSAGE
 
 KNOWN_TYPES = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted"})
 _FAILED = re.compile(r"(?:[^\n]*\n){0,4}?(?:Process exited with code|Exit code:) (?!0\b)-?\d+")
-_TAG = re.compile(r"\s*<[\w-]+")
+# Commands the user ran come in tags as well, and no event reports them.
+_TAG = re.compile(r"\s*<(?!user_shell_command\b)[\w-]+")
 _DATA_URL = re.compile(r"data:([\w/+.-]+);base64,(.*)", re.DOTALL)
 _DAMAGED = b"damaged\n"
 
@@ -62,10 +63,10 @@ class _Info(Struct, frozen=True):
 
 def is_rollout(record: Mapping[str, Any]) -> bool:
     """Is this line of a file, decoded, one of a rollout?"""
-    return (
-        isinstance(record.get("type"), str)
-        and "timestamp" in record
-        and isinstance(record.get("payload"), dict)
+    kind = record.get("type")
+    known = kind in KNOWN_TYPES if isinstance(kind, str) else None
+    return isinstance(record.get("payload"), dict) and (
+        known or (known is not None and "timestamp" in record)
     )
 
 
@@ -106,7 +107,7 @@ class _Converter:
         if line is None:
             yield _DAMAGED
             return
-        self._line, self._made, self._at = number, 0, str(line["timestamp"])
+        self._line, self._made, self._at = number, 0, _text(line.get("timestamp"))
         payload = line["payload"]
         match line["type"]:
             case "session_meta":

@@ -34,6 +34,7 @@ _TABLE = {
         QuerySource("agent_summary", writes_tail=False),
         QuerySource("prompt_suggestion", writes_tail=False),
         QuerySource("collapse", writes_tail=False),
+        QuerySource("keep_alive", writes_tail=False),
     )
 }
 

@@ -15,6 +15,7 @@ from sevenfold.conversation import turn
 from sevenfold.conversation.background import TaskRunner
 from sevenfold.conversation.flow import drive_async
 from sevenfold.layers.compact.request import CompactionRequest
+from sevenfold.layers.idle import Choice, IdleDecision, idle
 from sevenfold.layers.notes.layer import compact
 from sevenfold.memory.memory import Memory
 from sevenfold.ports import Call
@@ -190,6 +191,14 @@ class AsyncSession:
         """See `Session.compact`."""
         request = CompactionRequest(trigger="manual", instructions=instructions, **wish)
         return await drive_async(compact(self.conversation, request), self._client, hooks=self._hooks)
+
+    async def idle(self) -> IdleDecision:
+        """See `Session.idle`."""
+        return await drive_async(idle(self.conversation), self._client, hooks=self._hooks)
+
+    async def next_costs(self) -> tuple[Choice, ...]:
+        """See `Session.next_costs`."""
+        return await asyncio.to_thread(self._session.next_costs)
 
     async def compact_preview(self, instructions: str = "", **wish: Unpack[Wishes]) -> Preview:
         """See `Session.compact_preview`."""

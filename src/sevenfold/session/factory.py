@@ -30,7 +30,7 @@ from sevenfold.providers.models import Lister, ListingCache, Listings
 from sevenfold.providers.openai.chat import from_function
 from sevenfold.providers.registry import address_for, client_of, provider_for
 from sevenfold.recall import meaning
-from sevenfold.recall.recall import SessionRecall
+from sevenfold.recall.index import SessionRecall
 from sevenfold.recall.search import Hit
 from sevenfold.record import blocks
 from sevenfold.record.entries import VERSION

@@ -16,6 +16,7 @@ from sevenfold.conversation.fork import fork
 from sevenfold.errors import Aborted, InputError
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.compact.request import CompactionRequest
+from sevenfold.layers.idle import Choice, IdleDecision, idle, next_costs
 from sevenfold.layers.notes.layer import compact
 from sevenfold.memory.memory import Memory
 from sevenfold.ports import Call
@@ -276,6 +277,18 @@ class Session:
         the cache, and how much of it would have to be written again."""
         request = CompactionRequest(trigger="manual", instructions=instructions, **wish)
         return self.conversation.state(Compactor).preview(request)
+
+    def idle(self) -> IdleDecision:
+        """Shortly before the cache expires, keep it alive or compact while it is warm, if that is likely to save money.
+
+        Call it on a timer while the conversation rests; ``again`` of the decision says when. It does nothing before
+        that, and a listener may refuse what it proposes.
+        """
+        return drive(idle(self.conversation), self._client, hooks=self._hooks, guard=self.conversation.lock)
+
+    def next_costs(self) -> tuple[Choice, ...]:
+        """What the next message costs after the cache of a large conversation expired, with the other choices."""
+        return next_costs(self.conversation)
 
     def undo(self, reference: str = "") -> str:
         """Take back what a layer did last, or the decision named; returns its name."""

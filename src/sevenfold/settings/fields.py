@@ -120,6 +120,15 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "compaction",
         ),
     ] = True
+    idle_compaction: Annotated[
+        bool,
+        layer(
+            "Shortly before the cache of a large idle conversation expires it is kept alive or compacted, whichever "
+            "is likely to save money; only where a program asks for it with `idle`, as the chat does.",
+            "compaction",
+            "auto_compact",
+        ),
+    ] = True
     background_compaction: Annotated[
         bool,
         layer(
@@ -251,6 +260,18 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     # Clearing.
 
+    idle_least_tokens: Annotated[
+        Positive,
+        about("Conversations smaller than this are left alone while they are idle.", "tokens"),
+    ] = 50_000
+    idle_resume_share: Annotated[
+        Annotated[float, Meta(ge=0, le=1)],
+        about(
+            "How many of the pauses in which the cache expires end in a resume, until the session has pauses of its "
+            "own to go by.",
+            "share",
+        ),
+    ] = 0.5
     gap_margin_seconds: Annotated[
         Count,
         about("How long after the end of the cache's lifetime a pause counts as one.", "seconds"),

@@ -187,7 +187,12 @@ class _Registry:
             except Exception as error:  # noqa: BLE001 (a failing hook never breaks the turn)
                 return CommandResult(None, problem=f"it could not be run ({error})")
 
-        return in_own_thread(run, "hook")
+        try:
+            return in_own_thread(run, "hook")
+        except RuntimeError as error:
+            future = Future[CommandResult]()
+            future.set_result(CommandResult(None, problem=f"it could not be run ({error})"))
+            return future
 
     def _with_project(self, word: str) -> str:
         for name in PROJECT_VARIABLES:

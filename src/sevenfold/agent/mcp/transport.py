@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
-from sevenfold.agent.interrupt import in_own_thread
+from sevenfold.agent.interrupt import await_end, in_own_thread
 from sevenfold.agent.mcp.config import Server
 from sevenfold.agent.processes import LivenessPipe, ProcessMark, end
 from sevenfold.errors import Refused
@@ -36,7 +36,7 @@ MOST_BYTES = 32 * 1024 * 1024
 LEAVING = 1.0
 """Seconds a server gets to end by itself once its input is closed."""
 GENTLY = 0.5
-"""Seconds it gets after that, once it is told to end."""
+"""Seconds it gets after that, once it is asked to end."""
 PASSED_ON = (
     *("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"),
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"),
@@ -85,7 +85,9 @@ async def stdio_streams(
             finally:
                 try:
                     with anyio.CancelScope(shield=True):
-                        await _finish(child.leave())
+                        leaving = asyncio.ensure_future(child.leave())
+                        await await_end(leaving)
+                        leaving.result()
                 finally:
                     tasks.cancel_scope.cancel()
 
@@ -195,20 +197,6 @@ async def _speak(output: asyncio.StreamWriter, to_send: _ToSend, gone: Callable[
 async def _log(errors: asyncio.StreamReader, tail: LogTail) -> None:
     while chunk := await errors.read(LogTail.MOST):
         tail.add(chunk)
-
-
-async def _finish(work: Coroutine[Any, Any, None]) -> None:
-    """Wait for work to finish even if cancelled meanwhile: no part of a server may be left running."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait((task,))
-        except asyncio.CancelledError as error:
-            cancelled = error
-    task.result()
-    if cancelled is not None:
-        raise cancelled
 
 
 # -- HTTP ------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ _EXPANSION = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 _SEPARATOR = re.compile(r"[=:,@{}]")
 _PATTERN = re.compile(r"[*?\[]")
 _WEB = re.compile(r"(?:https?|wss?|ssh|git):\Z")
+_HOOKS_PATH = re.compile(r'^\s*hookspath\s*=\s*"?([^"\n]+?)"?\s*$', re.IGNORECASE | re.MULTILINE)
 _TARGET = re.compile(r">[>|&]?\s*([^\s;&|<>()`]+)")
 _ENTERS = names("cd pushd")
 _MOVES = _ENTERS | names("popd builtin command eval")
@@ -118,6 +119,15 @@ def in_repository(path: str) -> bool:
         return any((folder / "HEAD").is_file() for folder in Path(path).parents)
     except OSError:
         return False
+
+
+def hook_folders(workspace: Path) -> list[Path]:
+    """Folders in which git looks for its hooks, if the repository's settings name one."""
+    try:
+        settings = (workspace / ".git/config").read_text(errors="replace")
+    except OSError:
+        return []
+    return [(workspace / Path(_from_home(found))).resolve() for found in _HOOKS_PATH.findall(settings)]
 
 
 def _folders(line: ShellLine, cwd: str, looks: _Looks) -> tuple[list[str], bool]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from sevenfold.agent.permissions.rules import PermissionRequest
@@ -93,20 +93,24 @@ class Desk:
         self._files = dict(state.files)
 
 
-class QuestionOption(Struct, frozen=True):
-    """An answer the user may choose."""
+class QuestionOption(Struct, frozen=True, forbid_unknown_fields=True):
+    """One answer to choose."""
 
-    label: str
-    description: str = ""
+    label: Annotated[str, Meta(min_length=1, max_length=200, description="The answer in a few words.")]
+    description: Annotated[str, Meta(max_length=1_000, description="What it would mean.")] = ""
 
 
-class Question(Struct, frozen=True):
-    """A question to the user."""
+class Question(Struct, frozen=True, forbid_unknown_fields=True):
+    """One question."""
 
-    question: str
-    options: tuple[QuestionOption, ...] = ()
-    several: bool = False
-    """More than one option may be chosen."""
+    question: Annotated[
+        str, Meta(min_length=1, max_length=2_000, description="The question, complete in itself.")
+    ]
+    options: Annotated[
+        tuple[QuestionOption, ...],
+        Meta(max_length=8, description="Answers to choose from; the user may also give another."),
+    ] = ()
+    several: Annotated[bool, Meta(description="More than one may be chosen.")] = False
 
 
 class AskUser(Protocol):
@@ -129,10 +133,12 @@ class RecallService(Protocol):
         ...
 
 
-class Todo(Struct, frozen=True):
-    """One entry of the to-do list."""
+class Todo(Struct, frozen=True, forbid_unknown_fields=True):
+    """One thing to do."""
 
-    content: str
+    content: Annotated[
+        str, Meta(min_length=1, max_length=1_000, description="The task, in the imperative.")
+    ]
     status: Literal["pending", "in_progress", "completed"]
 
 

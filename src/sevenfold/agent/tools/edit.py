@@ -15,7 +15,6 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import FileChanged, ToolOutput
@@ -60,10 +59,7 @@ class EditTool(StandardTool[EditInput]):
     name = "Edit"
     kind = "edit"
     input = EditInput
-
-    def requires(self, given: EditInput, context: Context) -> PermissionRequest:
-        """Permission to write the file."""
-        return files.request(self.name, "write", given.path, context)
+    action = "write"
 
     def act(self, given: EditInput, context: Context) -> ToolOutput:
         """Replace the text, if it is clear which."""
@@ -86,10 +82,7 @@ class WriteTool(StandardTool[WriteInput]):
     name = "Write"
     kind = "write"
     input = WriteInput
-
-    def requires(self, given: WriteInput, context: Context) -> PermissionRequest:
-        """Permission to write the file."""
-        return files.request(self.name, "write", given.path, context)
+    action = "write"
 
     def act(self, given: WriteInput, context: Context) -> ToolOutput:
         """Write it."""

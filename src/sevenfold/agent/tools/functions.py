@@ -60,18 +60,6 @@ _BYTES = (bytes, bytearray, memoryview)
 _STOPPED = "[stopped here]"
 
 
-class FunctionOptions(Struct, frozen=True):
-    """What a function's author says about it as a tool."""
-
-    name: str = ""
-    description: str = ""
-    kind: Kind = ""
-    """Its results can be had again, and may be cleared when old."""
-    concurrent: bool = False
-    asks: bool = False
-    """Every call needs permission."""
-
-
 def function_tool(
     function: Callable[..., Any],
     *,
@@ -94,31 +82,30 @@ def function_tool(
     documented, listed = _documented(meant)
     description = description or documented or f"{name.replace('_', ' ').strip().capitalize()}."
     made = _AsyncFunctionTool if _is_async(function) else FunctionTool
-    options = FunctionOptions(name, description, kind, concurrent, asks)
-    return made(function, _Parameters.of(function, name, listed), options)
+    parameters = _Parameters.of(function, name, listed)
+    listens = bool(parameters.context) or inspect.isgeneratorfunction(meant) or _is_async(function)
+    return made(name, description, parameters.schema, kind, concurrent, asks, listens, function, parameters)
 
 
-class FunctionTool:
+class FunctionTool(Struct, eq=False):
     """A function that is called."""
 
-    def __init__(
-        self, function: Callable[..., Any], parameters: _Parameters, options: FunctionOptions
-    ) -> None:
-        self.name = options.name
-        self.description = options.description
-        self.kind = options.kind
-        self.concurrent = options.concurrent
-        self.schema = parameters.schema
-        generates = inspect.isgeneratorfunction(_unwrapped(function))
-        self.listens = bool(parameters.context) or generates or _is_async(function)
-        """Whether it ends when it is told to; a plain function cannot be stopped from outside."""
-        self._asks = options.asks
-        self._function = function
-        self._parameters = parameters
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    kind: Kind
+    """Its results can be had again, and may be cleared when old; empty: they cannot."""
+    concurrent: bool
+    asks: bool
+    """Every call needs permission."""
+    listens: bool
+    """Whether it ends when it is asked to; a plain function cannot be stopped from outside."""
+    function: Callable[..., Any]
+    parameters: _Parameters
 
     def permission_request(self, given: Input, context: Context) -> PermissionRequest:
         """A call, since only its author knows what the function does; nothing unless it ``asks``."""
-        return PermissionRequest(self.name, "call" if self._asks else "none")
+        return PermissionRequest(self.name, "call" if self.asks else "none")
 
     def run(self, given: Input, context: Context) -> ToolOutput:
         """Call it, and take what it yields as it comes."""
@@ -128,8 +115,8 @@ class FunctionTool:
         return _drained(came, context) if isinstance(came, Iterator) else _shown(came)
 
     def _called(self, given: Input, context: Context) -> Any:
-        positional, named = self._parameters.bind(given, context)
-        return self._function(*positional, **named)
+        positional, named = self.parameters.bind(given, context)
+        return self.function(*positional, **named)
 
 
 class _AsyncFunctionTool(FunctionTool):

@@ -16,7 +16,6 @@ from typing import Annotated, Any, BinaryIO
 
 from msgspec import Meta, Struct
 
-from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import FileRead, ToolOutput
@@ -56,10 +55,7 @@ class ReadTool(StandardTool[ReadInput]):
     kind = "read"
     concurrent = True
     input = ReadInput
-
-    def requires(self, given: ReadInput, context: Context) -> PermissionRequest:
-        """Permission to read the file."""
-        return files.request(self.name, "read", given.path, context)
+    action = "read"
 
     def act(self, given: ReadInput, context: Context) -> ToolOutput:
         """Show it, by what it is."""

@@ -16,12 +16,11 @@ from typing import Annotated, Literal, Protocol
 
 from msgspec import Meta, Struct
 
-from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.globs import Glob
 from sevenfold.agent.tools.output import ToolOutput
-from sevenfold.agent.tools.tool import StandardTool
+from sevenfold.agent.tools.tool import Given, StandardTool
 from sevenfold.errors import Refused
 
 LONGEST_LINE = 400
@@ -62,6 +61,18 @@ class Searcher(Protocol):
         ...
 
 
+class _SearchTool(StandardTool[Given]):
+    """A tool that looks through files."""
+
+    kind = "search"
+    concurrent = True
+    action = "read"
+
+    def __init__(self, searcher: Searcher) -> None:
+        super().__init__()
+        self._searcher = searcher
+
+
 class GrepInput(Struct, forbid_unknown_fields=True):
     """What to look for, where, and what to show."""
 
@@ -84,21 +95,11 @@ class GrepInput(Struct, forbid_unknown_fields=True):
     )
 
 
-class GrepTool(StandardTool[GrepInput]):
+class GrepTool(_SearchTool[GrepInput]):
     """Finds text in files."""
 
     name = "Grep"
-    kind = "search"
-    concurrent = True
     input = GrepInput
-
-    def __init__(self, searcher: Searcher) -> None:
-        super().__init__()
-        self._searcher = searcher
-
-    def requires(self, given: GrepInput, context: Context) -> PermissionRequest:
-        """Permission to read the folder."""
-        return files.request(self.name, "read", given.path, context)
 
     def act(self, given: GrepInput, context: Context) -> ToolOutput:
         """Search, and show as much as asked for."""
@@ -130,21 +131,11 @@ class GlobInput(Struct, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="The folder to search; defaults to the working directory.")] = "."
 
 
-class GlobTool(StandardTool[GlobInput]):
+class GlobTool(_SearchTool[GlobInput]):
     """Finds files by name."""
 
     name = "Glob"
-    kind = "search"
-    concurrent = True
     input = GlobInput
-
-    def __init__(self, searcher: Searcher) -> None:
-        super().__init__()
-        self._searcher = searcher
-
-    def requires(self, given: GlobInput, context: Context) -> PermissionRequest:
-        """Permission to read the folder."""
-        return files.request(self.name, "read", given.path, context)
 
     def act(self, given: GlobInput, context: Context) -> ToolOutput:
         """The files that match, those changed last first."""

@@ -18,7 +18,6 @@ from sevenfold.agent.tools.context import (
     Context,
     PlanVerdict,
     Question,
-    QuestionOption,
     RecallService,
     Todo,
 )
@@ -27,6 +26,7 @@ from sevenfold.agent.tools.tool import StandardTool
 from sevenfold.errors import InputError, Refused
 
 if TYPE_CHECKING:
+    from sevenfold.agent.permissions.engine import Grants
     from sevenfold.recall.search import Hit
 
 LONGEST_PLAN = 50_000
@@ -42,30 +42,10 @@ _MATCHED: dict[tuple[str, ...], str] = {
 # -- questions -------------------------------------------------------------------------------------
 
 
-class OptionInput(Struct, forbid_unknown_fields=True):
-    """One answer to choose."""
-
-    label: Annotated[str, Meta(min_length=1, max_length=200, description="The answer in a few words.")]
-    description: Annotated[str, Meta(max_length=1_000, description="What it would mean.")] = ""
-
-
-class QuestionInput(Struct, forbid_unknown_fields=True):
-    """One question."""
-
-    question: Annotated[
-        str, Meta(min_length=1, max_length=2_000, description="The question, complete in itself.")
-    ]
-    options: Annotated[
-        list[OptionInput],
-        Meta(max_length=8, description="Answers to choose from; the user may also give another."),
-    ] = []
-    several: Annotated[bool, Meta(description="More than one may be chosen.")] = False
-
-
 class AskInput(Struct, forbid_unknown_fields=True):
     """What to ask."""
 
-    questions: Annotated[list[QuestionInput], Meta(min_length=1, max_length=4)]
+    questions: Annotated[list[Question], Meta(min_length=1, max_length=4)]
 
 
 class AskUserTool(StandardTool[AskInput]):
@@ -80,39 +60,22 @@ class AskUserTool(StandardTool[AskInput]):
             raise Refused(
                 "No user is available in this session; decide yourself, and say what you assumed."
             )
-        questions = [
-            Question(
-                one.question,
-                tuple(QuestionOption(o.label, o.description) for o in one.options),
-                one.several,
-            )
-            for one in given.questions
-        ]
-        answers = context.ask(questions, context.abort)
+        answers = context.ask(given.questions, context.abort)
         if answers is None:
             return failed(
                 "The user did not answer. Continue without an answer, or stop and say what you need to know."
             )
-        pairs = zip(questions, answers, strict=True)
+        pairs = zip(given.questions, answers, strict=True)
         return ToolOutput("\n\n".join(f"{one.question}\n> {answer}" for one, answer in pairs))
 
 
 # -- to-dos ----------------------------------------------------------------------------------------
 
 
-class TodoEntry(Struct, forbid_unknown_fields=True):
-    """One thing to do."""
-
-    content: Annotated[
-        str, Meta(min_length=1, max_length=1_000, description="The task, in the imperative.")
-    ]
-    status: Literal["pending", "in_progress", "completed"]
-
-
 class TodoInput(Struct, forbid_unknown_fields=True):
     """The list from now on."""
 
-    todos: Annotated[list[TodoEntry], Meta(max_length=200, description="All entries, in working order.")]
+    todos: Annotated[list[Todo], Meta(max_length=200, description="All entries, in working order.")]
 
 
 class TodoTool(StandardTool[TodoInput]):
@@ -125,10 +88,10 @@ class TodoTool(StandardTool[TodoInput]):
         """Replace the list, and show it."""
         if context.todos is None:
             raise Refused("There is no to-do list in this session.")
-        todos = [Todo(entry.content, entry.status) for entry in given.todos]
-        context.todos.set(todos)
-        done = sum(todo.status == "completed" for todo in todos)
-        return ToolOutput(todo_text(todos), facts=(TodosChanged(len(todos) - done, done),))
+        context.todos.set(given.todos)
+        done = sum(todo.status == "completed" for todo in given.todos)
+        fact = TodosChanged(len(given.todos) - done, done)
+        return ToolOutput(todo_text(given.todos), facts=(fact,))
 
 
 class TodoList:
@@ -211,45 +174,40 @@ class PlanReadyTool(StandardTool[ReadyInput]):
 
 
 class PlanFile:
-    """A plan in a file; ``approve`` asks the user about it."""
+    """A plan in a file, and planning as a mode of permissions; ``approve`` asks the user about a plan."""
 
-    def __init__(
-        self, path: Path, approve: Callable[[str, Abort], PlanVerdict], *, planning: bool = False
-    ) -> None:
-        self._path = path
+    def __init__(self, path: Path, grants: Grants, approve: Callable[[str, Abort], PlanVerdict]) -> None:
+        self.path = path
+        """Where the plan is kept."""
+        self._grants = grants
         self._approve = approve
-        self._planning = planning
 
     @property
     def planning(self) -> bool:
         """Whether the agent is planning, so that nothing may be changed yet."""
-        return self._planning
-
-    @property
-    def path(self) -> Path:
-        """Where the plan is kept."""
-        return self._path
+        return self._grants.mode == "plan"
 
     def text(self) -> str:
         """The current plan; empty if there is none."""
-        real = str(self._path.resolve())
+        real = str(self.path.resolve())
         return files.content(real).decode(errors="replace") if files.exists(real) else ""
 
     def enter(self) -> None:
         """Start planning."""
-        self._planning = True
+        self._grants.mode = "plan"
 
     def leave(self) -> None:
         """Stop planning, as when the user says so."""
-        self._planning = False
+        self._grants.end_planning()
 
     def submit(self, plan: str, abort: Abort) -> PlanVerdict:
         """Keep the plan and ask for approval; planning ends when it is given."""
-        real = str(self._path.resolve())
+        real = str(self.path.resolve())
         before = files.version(files.content(real)) if files.exists(real) else None
         files.write(real, plan.encode(errors="replace"), before)
         verdict = self._approve(plan, abort)
-        self._planning = self._planning and not verdict.approved
+        if verdict.approved:
+            self.leave()
         return verdict
 
 

@@ -18,7 +18,7 @@ from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.processes import BackgroundTask, FinishedCommand, LocalProcesses
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import CommandRan, TaskChanged, ToolOutput
-from sevenfold.agent.tools.tool import StandardTool
+from sevenfold.agent.tools.tool import Given, StandardTool
 from sevenfold.errors import Refused
 from sevenfold.record import redact
 
@@ -65,6 +65,14 @@ def _is_secret(name: str, value: str) -> bool:
     return bool(value) and (bool(_SECRET.search(name)) or bool(redact.find(f"{name}={value}")))
 
 
+class _ProcessTool(StandardTool[Given]):
+    """A tool that works on the session's processes."""
+
+    def __init__(self, processes: LocalProcesses) -> None:
+        super().__init__()
+        self._processes = processes
+
+
 class ShellInput(Struct, forbid_unknown_fields=True):
     """What to run."""
 
@@ -80,16 +88,12 @@ class ShellInput(Struct, forbid_unknown_fields=True):
     description: Annotated[str, Meta(description="What it does, in five to ten words, for the user.")] = ""
 
 
-class ShellTool(StandardTool[ShellInput]):
+class ShellTool(_ProcessTool[ShellInput]):
     """Runs a command line."""
 
     name = "Shell"
     kind = "shell"
     input = ShellInput
-
-    def __init__(self, processes: LocalProcesses) -> None:
-        super().__init__()
-        self._processes = processes
 
     def requires(self, given: ShellInput, context: Context) -> PermissionRequest:
         """Permission to run the line."""
@@ -139,16 +143,12 @@ class OutputInput(Struct, forbid_unknown_fields=True):
     ] = 0.0
 
 
-class ShellOutputTool(StandardTool[OutputInput]):
+class ShellOutputTool(_ProcessTool[OutputInput]):
     """Shows what a task has printed since the last look."""
 
     name = "ShellOutput"
     concurrent = True
     input = OutputInput
-
-    def __init__(self, processes: LocalProcesses) -> None:
-        super().__init__()
-        self._processes = processes
 
     def act(self, given: OutputInput, context: Context) -> ToolOutput:
         """Wait if asked to, and show what is new."""
@@ -166,15 +166,11 @@ class StopInput(Struct, forbid_unknown_fields=True):
     task: Annotated[str, Meta(description="The task's name, as Shell gave it.")]
 
 
-class ShellStopTool(StandardTool[StopInput]):
+class ShellStopTool(_ProcessTool[StopInput]):
     """Ends a task."""
 
     name = "ShellStop"
     input = StopInput
-
-    def __init__(self, processes: LocalProcesses) -> None:
-        super().__init__()
-        self._processes = processes
 
     def act(self, given: StopInput, context: Context) -> ToolOutput:
         """End it, with everything it started."""

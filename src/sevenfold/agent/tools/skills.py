@@ -65,7 +65,7 @@ class SkillCatalog:
 
 def _read(file: Path) -> Skill:
     real = str(file.resolve())
-    head, _ = _parts(files.content(real).decode(errors="replace"))
+    head, _ = split_front_matter(files.content(real).decode(errors="replace"))
     name, description = head.get("name") or file.parent.name, head.get("description", "")
     if not _NAME.fullmatch(name):
         raise InputError(f"{name!r} is not a valid skill name: letters, digits, dot, dash and underscore.")
@@ -74,8 +74,8 @@ def _read(file: Path) -> Skill:
     return Skill(name, description, real)
 
 
-def _parts(text: str) -> tuple[dict[str, str], str]:
-    """The head as keys and values, and the body."""
+def split_front_matter(text: str) -> tuple[dict[str, str], str]:
+    """The head of a Markdown file as keys and values, and its body."""
     found = _HEAD.match(text.removeprefix("\ufeff"))
     if not found:
         return {}, text
@@ -122,7 +122,7 @@ class SkillTool(StandardTool[SkillInput]):
             raise InputError(
                 f"There is no skill {given.skill!r}; there are: {', '.join(self._skills.known) or 'none'}."
             )
-        _, body = _parts(files.content(skill.path).decode(errors="replace"))
+        _, body = split_front_matter(files.content(skill.path).decode(errors="replace"))
         if len(body) > (most := min(LONGEST_BODY, context.room)):
             body = f"{body[:most]}\n(There is more: read {skill.path}.)"
         lines = [

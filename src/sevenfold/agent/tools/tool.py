@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from sevenfold.agent.interrupt import in_own_thread
 from sevenfold.agent.permissions.rules import PermissionRequest
+from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Abort, Context
 from sevenfold.agent.tools.output import ToolOutput, failed, sendable
 from sevenfold.agent.tools.schemas import problems, schema_of, without_nulls
@@ -45,7 +46,7 @@ class Tool(Protocol):
 
     @property
     def description(self) -> str:
-        """What the model is told about it."""
+        """What the model reads about it."""
         ...
 
     @property
@@ -92,6 +93,8 @@ class StandardTool(ABC, Generic[Given]):
     concurrent: ClassVar[bool] = False
     input: ClassVar[type[Struct]]
     """The class of its input; its fields are the properties the model fills."""
+    action: ClassVar[Literal["", "read", "write"]] = ""
+    """What it does to the file that the field ``path`` of its input names, if it has one."""
 
     def __init__(self) -> None:
         from importlib import resources  # slow to load, and needed only where tools are made
@@ -109,8 +112,13 @@ class StandardTool(ABC, Generic[Given]):
         return self.act(self._typed(given), context)
 
     def requires(self, given: Given, context: Context) -> PermissionRequest:
-        """What this call is about to do: nothing that needs permission, unless a subclass says otherwise."""
-        return PermissionRequest(self.name)
+        """What this call is about to do: its action, or nothing that needs permission."""
+        path: str = getattr(given, "path", "")
+        return (
+            files.request(self.name, self.action, path, context)
+            if self.action
+            else PermissionRequest(self.name)
+        )
 
     @abstractmethod
     def act(self, given: Given, context: Context) -> ToolOutput:
@@ -187,7 +195,7 @@ class Toolbox:
         return self._tools.get(name)
 
     def schemas(self) -> list[dict[str, Any]]:
-        """What the model is told, as the Messages API takes it."""
+        """The tools as the Messages API takes them."""
         return [
             {
                 "name": tool.name,

@@ -34,6 +34,7 @@ from sevenfold.conversation.edits import compaction_undone
 from sevenfold.errors import Aborted, Refused, SevenfoldError
 from sevenfold.events import Acted, Answered, Compacting, Sending
 from sevenfold.layers.compact.compactor import Compactor
+from sevenfold.layers.idle import Idleness
 from sevenfold.layers.ladder import background_work
 from sevenfold.ports import Piece
 
@@ -375,6 +376,22 @@ class Chat:
             taken_back=compaction_undone(session.conversation),
             cached=self.spent.cached,
         )
+
+    def idle_in(self) -> float | None:
+        """Seconds until `idle` should be called; None: not in this pause."""
+        conversation = self.agent.session.conversation
+        return conversation.state(Idleness).due_in() if conversation.settings.idle_compaction else None
+
+    def idle(self) -> None:
+        """Keep the cache alive or compact before it expires, if that is likely to save money, and say so."""
+        try:
+            done = self.agent.session.idle()
+        except SevenfoldError as error:
+            self.say("warning", str(error))
+            return
+        if done.chosen != "nothing":
+            self.say("note", f"{done.why}; the setting idle_compaction stops this")
+        self.update()
 
     def background(self) -> tuple[str, ...]:
         """What runs in the background: commands, and the engine's own work."""

@@ -46,6 +46,8 @@ class Driver:
         self._busy = False
         self._later: deque[str] = deque()
         """Messages sent while a command was running."""
+        self._alarm: threading.Timer | None = None
+        """Wakes the chat shortly before the cache of an idle conversation expires."""
 
     @property
     def busy(self) -> bool:
@@ -119,6 +121,7 @@ class Driver:
     def close(self) -> None:
         """Stop, and release the session."""
         self._later.clear()
+        self._set_alarm(None)
         self.interrupt()
         self._worker.wait()
         self.chat.close()
@@ -137,7 +140,21 @@ class Driver:
             if self._later:
                 return self._later.popleft()
             self._busy = False
-            return None
+        self._set_alarm(self.chat.idle_in())
+        return None
+
+    def _set_alarm(self, seconds: float | None) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = None if seconds is None else threading.Timer(seconds, self._idle)
+        if self._alarm is not None:
+            self._alarm.daemon = True
+            self._alarm.start()
+
+    def _idle(self) -> None:
+        with self._lock:
+            if not self.busy:
+                self._begin(self.chat.idle)
 
     def _turn(self, text: str) -> None:
         self._echo(text, apart=True)

@@ -15,7 +15,7 @@ from sevenfold.cli.text import clean, duration, one_line
 from sevenfold.conversation import history
 from sevenfold.errors import InputError, TranscriptError, UserError
 from sevenfold.record import blocks, entries
-from sevenfold.record.authorship import users_words
+from sevenfold.record.authorship import is_users, users_words
 from sevenfold.record.blocks import ToolResult, ToolUse
 from sevenfold.record.entries import Label, Said
 from sevenfold.record.log import title_of
@@ -169,7 +169,7 @@ def export(log: JsonlLog, target: Path, heading: str) -> int:
 def _sections(view: View) -> Iterator[str]:
     for item in view.items:
         said = item.said
-        speaker = "note" if said.meta or said.attachment or said.role != "user" else "user"
+        speaker = "user" if is_users(said) else "note"
         if said.role == "assistant":
             speaker = said.model or "model"
         elif said.answers:

@@ -230,6 +230,11 @@ def show_resumed(chat: Chat) -> None:
     chat.say("note", f"resumed {chat.options.name}: {plural(len(view), 'record')} in view, {_tokens(chat)}")
     if said := history.last_words(view):
         chat.say("note", f"your last message: {one_line(said, 200)}")
+    if costs := chat.agent.session.next_costs():
+        here, *others = (f"{money(one.usd)} for {short_count(one.tokens)} tokens" for one in costs)
+        names = {"compact": "/compact first", "new session": "/new"}
+        other = "".join(f"; {names[one.name]}: {says}" for one, says in zip(costs[1:], others, strict=True))
+        chat.say("note", f"the cache has expired: your next message costs about {here}{other}")
 
 
 # -- what the agent may do -------------------------------------------------------------------

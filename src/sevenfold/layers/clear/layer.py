@@ -20,6 +20,7 @@ from sevenfold.layers.clear import policy as clear
 from sevenfold.layers.clear.pinned import PinnedEdits
 from sevenfold.layers.clear.policy import ClearingMoment, OldResult, Plan, ProviderCut, Stake
 from sevenfold.record import blocks
+from sevenfold.record.authorship import is_users
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED
 from sevenfold.record.decisions import MicrocompactMetadata
 from sevenfold.record.entries import Clearing
@@ -336,4 +337,4 @@ def _pictures(weight: Weight) -> int:
 
 
 def _users_words(item: Item) -> bool:
-    return item.said.role == "user" and not item.said.answers and not item.said.meta
+    return item.said.summary or (is_users(item.said) and not item.said.answers)

@@ -1,0 +1,274 @@
+"""What to do about a large conversation whose cache is about to expire, and what going on costs once it has.
+
+Nothing here runs by itself. What drives a conversation (the chat, a program with a timer) calls `idle` while it rests;
+shortly before the cache expires three choices are weighed, by price and by how often such pauses end in a resume:
+
+    nothing     if the user comes back, everything is written to the cache again
+    keep_alive  a fork of one turn reads the conversation, which keeps it in the cache for another lifetime
+    compact     the conversation is summarised while that is cheap, and what is written again is small
+
+The choice is proposed with its price, a listener may refuse it, and what was done is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from sevenfold.conversation.flow import Flow
+from sevenfold.conversation.fork import fork
+from sevenfold.errors import ModelError, Refused
+from sevenfold.events import Acted, Proposed, SteppedAside
+from sevenfold.layers.clear.layer import Clearer
+from sevenfold.layers.compact.compactor import AUTO, Compactor
+from sevenfold.profiles import Price
+from sevenfold.prompts.context import KeepAlive
+from sevenfold.request.watch import SECONDS
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
+    from sevenfold.record.layout import Item
+
+SOURCE = "keep_alive"
+LEAD = 0.1
+"""Of the cache's lifetime, how long before its end the choice is made: 54 minutes into an hour."""
+LEAST_LEAD = 30.0
+"""Seconds before the end of a short lifetime."""
+PRIOR = 4
+"""Pauses of the user's own after which they count as much as the setting `idle_resume_share`."""
+MARGIN = 0.8
+"""A compaction takes things out of the context, so it must cost at most this share of the next best choice."""
+
+
+class Pause(Struct, frozen=True, kw_only=True):
+    """A conversation at rest whose cache is about to expire."""
+
+    size: int
+    after: int
+    """Tokens that a compaction would leave."""
+    summary_usd: float
+    """What a compaction costs while the cache is warm."""
+    price: Price
+    lifetime: int
+    """Seconds the cache keeps the conversation."""
+    resumes: float
+    """How likely the user comes back at all."""
+    soon: float
+    """How likely the user comes back within another lifetime."""
+    requests: int
+    """Requests that are likely to follow then."""
+
+
+class Choice(Struct, frozen=True):
+    """Something that could be done, and what it costs by estimate."""
+
+    name: str
+    usd: float | None
+    """The price, and what is likely to follow from it; None where prices are unknown."""
+    tokens: int = 0
+    """The size of the next request."""
+
+
+class IdleDecision(Struct, frozen=True):
+    """What was decided about an idle conversation."""
+
+    chosen: str = "nothing"
+    why: str = ""
+    choices: tuple[Choice, ...] = ()
+    again: float | None = None
+    """Seconds until it should be asked again; None: not before the next answer."""
+
+
+def weigh(pause: Pause) -> tuple[Choice, ...]:
+    """The three choices with what they are likely to cost."""
+    read, write = pause.price.read / 1e6, pause.price.write(pause.lifetime) / 1e6
+    follow = pause.requests * pause.size * read
+    cold, warm = pause.size * write + follow, pause.size * read + follow
+    late = pause.resumes - pause.soon
+    short = pause.after * (write + pause.requests * read)
+    return (
+        Choice("nothing", pause.resumes * cold, pause.size),
+        Choice("keep_alive", pause.size * read + pause.soon * warm + late * cold, pause.size),
+        Choice("compact", pause.summary_usd + pause.resumes * short, pause.after),
+    )
+
+
+def choose(choices: Sequence[Choice]) -> Choice:
+    """The cheapest; a compaction only if it is clearly cheaper, and nothing where nothing is gained."""
+    nothing, keep_alive, compact = choices
+    best = min(nothing, keep_alive, key=lambda choice: choice.usd or 0.0)
+    return compact if (compact.usd or 0.0) < MARGIN * (best.usd or 0.0) else best
+
+
+def likelihoods(
+    pauses: Sequence[float], elapsed: float, lifetime: int, prior: float
+) -> tuple[float, float]:
+    """How likely a pause that has lasted so long ends in a resume: at all, and within another lifetime.
+
+    ``pauses`` are the user's own so far, ``prior`` is what holds before there are any; it halves with every lifetime.
+    """
+    prior *= 0.5 ** max(0, round(elapsed / lifetime) - 1)
+    longer = [one for one in pauses if one >= elapsed]
+    ended = sum(one < elapsed + lifetime for one in longer)
+    counted = PRIOR + len(longer)
+    return (PRIOR * prior + len(longer)) / counted, (PRIOR * prior / 2 + ended) / counted
+
+
+class Idleness:
+    """What was decided in the pause that a conversation is in."""
+
+    def __init__(self, c: Conversation) -> None:
+        self._c = c
+        self.settled = -1
+        """The number of answers after which nothing more is to be done until the next one."""
+
+    def due_in(self) -> float | None:
+        """Seconds until a choice should be made; None if there is none to make in this pause."""
+        c = self._c
+        sent = c.watched.sent
+        if not (c.settings.idle_compaction and c.settings.compaction and c.may_spend() and at_rest(c)):
+            return None
+        if sent is None or self.settled == c.answers or c.size().tokens < _large(c):
+            return None
+        lifetime = SECONDS[c.lifetimes.tail]
+        left = sent.at + lifetime - c.clock.now()
+        return None if left <= 0 else max(0.0, left - max(LEAST_LEAD, LEAD * lifetime))
+
+    def pause(self) -> Pause | None:
+        """The pause the conversation is in; None where prices are unknown, or nothing could be summarised."""
+        c = self._c
+        size = c.size().tokens
+        price = c.profile.price(size)
+        try:
+            seen = c.state(Compactor).preview(AUTO)
+        except Refused:
+            return None
+        if price is None or seen.call_usd is None:
+            return None
+        lifetime, prior = SECONDS[c.lifetimes.tail], c.settings.idle_resume_share
+        resumes, soon = likelihoods(pauses(c.transcript.view.items), c.idle_seconds(), lifetime, prior)
+        return Pause(
+            size=size,
+            after=seen.tokens_after,
+            summary_usd=seen.call_usd,
+            price=price,
+            lifetime=lifetime,
+            resumes=resumes,
+            soon=soon,
+            requests=c.settings.expected_requests,
+        )
+
+
+def idle(c: Conversation) -> Flow[IdleDecision]:
+    """Decide what to do about the cache, if it is time, and do it; to be called while it rests."""
+    with c.lock:
+        c.refresh()
+        state = c.state(Idleness)
+        wait = state.due_in()
+        pause = state.pause() if wait == 0.0 else None
+    if wait:
+        return IdleDecision(why="the cache does not expire yet", again=wait)
+    if pause is None:
+        return IdleDecision(why="there is nothing to gain")
+    choices, answers = weigh(pause), c.answers
+    chosen = choose(choices)
+    why = f"the cache expires soon; such pauses end in a resume {pause.resumes:.0%} of the time"
+    state.settled = answers
+    if chosen.name == "nothing":
+        return IdleDecision("nothing", why, choices)
+    usd = pause.summary_usd if chosen.name == "compact" else pause.size * pause.price.read / 1e6
+    what = "compact while the cache is warm" if chosen.name == "compact" else "keep the cache alive"
+    shown: dict[str, Any] = {
+        "layer": "idle",
+        "mechanism": chosen.name,
+        "what": what,
+        "why": why,
+        "usd": usd,
+    }
+    freed = pause.size - chosen.tokens
+    if not c.events.may(Proposed(**shown, items=1, tokens=freed)):
+        return IdleDecision("nothing", f"{why}; refused by a listener", choices)
+    if not (yield from _carried_out(c, chosen.name)):
+        return IdleDecision("nothing", f"{why}; it failed", choices)
+    after = c.size().tokens
+    c.events.tell(Acted(**shown, items=1, tokens_before=pause.size, tokens_after=after, undoable=False))
+    if chosen.name == "keep_alive":
+        state.settled = -1
+    return IdleDecision(chosen.name, why, choices, state.due_in())
+
+
+def _carried_out(c: Conversation, chosen: str) -> Flow[bool]:
+    compactor = c.state(Compactor)
+    if chosen == "compact":
+        with c.asking():
+            return (yield from compactor.attempt(compactor.run(AUTO))) is not None
+    asked = fork(c, SOURCE)
+    asked.user(KeepAlive().render())
+    try:
+        yield from asked.turn()
+    except ModelError as error:
+        c.events.tell(
+            SteppedAside(source=SOURCE, layer="idle", reason=str(error), error=type(error).__name__)
+        )
+        return False
+    return True
+
+
+def next_costs(c: Conversation) -> tuple[Choice, ...]:
+    """What the next message will cost, with the other choices; empty unless a large conversation's cache expired."""
+    with c.lock:
+        c.refresh()
+        size, lifetime = c.size(), SECONDS[c.lifetimes.tail]
+        price = c.profile.price(size.tokens)
+        if (
+            not c.idle_seconds() > lifetime
+            or size.tokens < _large(c)
+            or price is None
+            or c.answered_at == ""
+        ):
+            return ()
+        write = price.write(lifetime) / 1e6
+        c.seen = size
+        found = [Choice("go on", size.tokens * write, size.tokens)]
+        plan = c.state(Clearer).plan(size)
+        if plan.chosen == "clear":
+            # It is cleared before the next request anyway: that is what going on costs.
+            left = size.tokens - plan.tokens
+            found = [Choice("go on", left * write, left)]
+        try:
+            seen = c.state(Compactor).preview(AUTO)
+        except Refused:
+            seen = None
+        if seen is not None and seen.usd is not None:
+            found.append(Choice("compact", seen.usd, seen.tokens_after))
+        found.append(Choice("new session", c.gauge.fixed * write, c.gauge.fixed))
+        return tuple(found)
+
+
+def at_rest(c: Conversation) -> bool:
+    """Has the model answered, with nothing left to do?"""
+    items = c.transcript.view.items_from(len(c.transcript.view) - 1)[-1:]
+    return (
+        not c.request_out and bool(items) and items[0].said.role == "assistant" and not items[0].said.calls
+    )
+
+
+def pauses(items: Sequence[Item]) -> list[float]:
+    """Seconds between each answer and what the user said next."""
+    found, answered = list[float](), ""
+    for item in items:
+        said = item.said
+        if said.role == "assistant" and not said.synthetic:
+            answered = said.timestamp
+        elif answered and said.timestamp and not said.answers and not said.meta and not said.summary:
+            ended, began = datetime.fromisoformat(said.timestamp), datetime.fromisoformat(answered)
+            found.append((ended - began).total_seconds())
+            answered = ""
+    return found
+
+
+def _large(c: Conversation) -> int:
+    return c.window.budget(c.settings.idle_least_tokens)

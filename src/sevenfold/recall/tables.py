@@ -1,0 +1,323 @@
+"""The tables of a recall index, in SQLite: records, the pieces of what they say, their words, and vectors.
+
+The file has a rollback journal, not a write-ahead log: there is one writer (the one that holds the transcript's lock)
+and its writes are short, other processes read without leaving files behind, and SQLite before 3.51.3 can damage a
+database when a write-ahead log starts over.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from sevenfold.errors import TranscriptError
+from sevenfold.recall import ranking
+from sevenfold.recall.passages import CALL, EDIT, ERROR, RESULT, Passage, passages, pieces, tidy
+from sevenfold.recall.ranking import RecordPlace
+from sevenfold.record.decisions import Offloaded
+from sevenfold.record.entries import Decision, Entry, Said
+
+SCHEMA_VERSION = 2
+"""Goes up whenever the tables, or what is put in them, change: an index of another version is made again."""
+WAIT_SECONDS = 5.0
+"""How long to wait for a process that is just writing or reading."""
+IN_MEMORY = ":memory:"
+NAMELESS = ""
+"""What SQLite calls a database without a name: in memory while it is small, and deleted when it is closed."""
+
+Fetch = Callable[[str], bytes]
+"""Gives the full text of a result that was moved out of the context, as `sevenfold.ports.Results` does."""
+
+_ROWS = (
+    "SELECT piece.id, record.id, uuid, kind, tool, size, timestamp, offset, lane, place"
+    " FROM piece JOIN record ON record.id = piece.record"
+)
+_VECTORS = """
+DROP TABLE IF EXISTS vectors_by; DROP TABLE IF EXISTS vector;
+CREATE TABLE IF NOT EXISTS vectors_by (one INTEGER PRIMARY KEY, weights TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS vector (piece INTEGER PRIMARY KEY, numbers BLOB NOT NULL);
+"""
+
+
+class Row(Struct, frozen=True):
+    """A piece without its text, and the record it is of."""
+
+    piece: int
+    record: int
+    uuid: str
+    kind: str
+    tool: str
+    size: int
+    timestamp: str
+    offset: int
+    """Where the record is in the log."""
+    place: RecordPlace
+
+
+class Tables:
+    """What was said, in pieces, in an SQLite database."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    @classmethod
+    def created(cls, name: str) -> Tables:
+        """New ones in an empty database."""
+        tables = cls(_connected(name))
+        tables._create()
+        return tables
+
+    @classmethod
+    def in_file(cls, path: Path, *, again: bool = False) -> Tables:
+        """Those in a file, made again if it is damaged or of another version."""
+        path.touch(mode=0o600)
+        tables = cls(_connected(str(path)))
+        try:
+            if path.stat().st_size == 0:
+                tables._create()
+            tables._check_version()
+        except sqlite3.DatabaseError as error:
+            tables.close()
+            if again or error_code(error) == sqlite3.SQLITE_BUSY:
+                raise
+            remove(path)
+            return cls.in_file(path, again=True)
+        return tables
+
+    @classmethod
+    def copied(cls, path: Path) -> Tables:
+        """A copy of those in a file."""
+        source = _connected(path.absolute().as_uri() + "?mode=ro")
+        copy = cls(_connected(NAMELESS))
+        try:
+            source.backup(copy._db)
+            copy._check_version()
+        except sqlite3.DatabaseError:
+            copy.close()
+            raise
+        finally:
+            source.close()
+        return copy
+
+    def close(self) -> None:
+        """Close the database."""
+        self._db.close()
+
+    def _create(self) -> None:
+        schema = Path(__file__).with_name("recall_index.sql").read_text(encoding="utf-8")
+        self._db.executescript(f"BEGIN;{schema}PRAGMA user_version = {SCHEMA_VERSION};COMMIT;")
+
+    def _check_version(self) -> None:
+        version = self._one("PRAGMA user_version")[0]
+        if version != SCHEMA_VERSION:
+            raise sqlite3.DatabaseError(f"the index has version {version}, not {SCHEMA_VERSION}")
+
+    def _one(self, statement: str, *values: object) -> Any:
+        return self._db.execute(statement, values).fetchone()
+
+    # -- what was read ---------------------------------------------------------------------
+
+    def records(self) -> int:
+        """How many records are in it."""
+        return int(self._one("SELECT count(*) FROM record")[0])
+
+    def reached(self) -> tuple[int, bytes] | None:
+        """The last line of the log that was read whole, and its digest."""
+        found: tuple[int, bytes] | None = self._one("SELECT offset, digest FROM reached")
+        return found
+
+    def add(
+        self,
+        found: Iterable[tuple[int, Entry]],
+        fetch: Fetch | None,
+        reached: tuple[int, bytes] | None = None,
+    ) -> int:
+        """Take in entries in one transaction, and how far in the log they reach; says how many are new."""
+        with self._db:
+            new = sum(self._add(position, entry, fetch) for position, entry in found)
+            if reached is not None:
+                self._db.execute("REPLACE INTO reached VALUES (0, ?, ?)", reached)
+        return new
+
+    def _add(self, position: int, entry: Entry, fetch: Fetch | None) -> bool:
+        """Take in an entry; false if it says nothing or is there already."""
+        match entry:
+            case Said(uuid=uuid, sidechain=aside, timestamp=timestamp):
+                row = (uuid, int(aside), timestamp, position)
+                return self._add_record(row, passages(entry, self._tool), fetch)
+            case Decision(made=Offloaded(tool_use_id=call, path=path)):
+                self._db.execute(
+                    "INSERT INTO call (id, path) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET path = excluded.path",
+                    (call, path),
+                )
+                self._complete(call, fetch)
+                return False
+            case Decision(made=made) if made.id:
+                return self._add_record((made.id, 0, made.timestamp, position), passages(entry), fetch)
+            case _:
+                return False
+
+    def _add_record(
+        self, row: tuple[str, int, str, int], found: list[Passage], fetch: Fetch | None
+    ) -> bool:
+        if not found:
+            return False
+        made = self._db.execute(
+            "INSERT OR IGNORE INTO record (uuid, lane, place, timestamp, offset)"
+            " SELECT ?1, ?2, coalesce(max(place), 0) + 1, ?3, ?4 FROM record WHERE lane = ?2",
+            row,
+        )
+        record = made.lastrowid
+        if not made.rowcount or record is None:
+            return False
+        for passage in found:
+            tool = passage.tool or self._tool(passage.call)
+            self._add_pieces(record, passage.kind, tool, passage.text)
+            if passage.call:
+                self._add_call(record, passage)
+                self._complete(passage.call, fetch)
+        return True
+
+    def _add_pieces(self, record: int, kind: str, tool: str, text: str) -> None:
+        for piece in pieces(text):
+            row = self._db.execute(
+                "INSERT INTO piece (record, kind, tool, size, text) VALUES (?, ?, ?, ?, ?)",
+                (record, kind, tool, len(piece), piece),
+            ).lastrowid
+            self._db.execute(
+                "INSERT INTO words (rowid, said, parts) VALUES (?, ?, ?)",
+                (row, ranking.spaced(piece), ranking.humps(piece)),
+            )
+
+    def _add_call(self, record: int, passage: Passage) -> None:
+        if passage.kind in (CALL, EDIT):
+            self._db.execute(
+                "INSERT INTO call (id, tool) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET tool = excluded.tool",
+                (passage.call, passage.tool),
+            )
+        elif passage.kind in (RESULT, ERROR):
+            self._db.execute(
+                "INSERT INTO call (id, result, size) VALUES (?, ?, ?) ON CONFLICT (id)"
+                " DO UPDATE SET result = excluded.result, size = excluded.size",
+                (passage.call, record, len(passage.text)),
+            )
+
+    def _complete(self, call: str, fetch: Fetch | None) -> None:
+        """Add the full text of a result of which the log holds only the beginning."""
+        row = self._one("SELECT tool, result, size, path FROM call WHERE id = ?", call)
+        if fetch is None or row is None or row[1] is None or not row[3]:
+            return
+        tool, record, size, path = row
+        try:
+            text = tidy(fetch(path).decode(errors="replace"))
+        except TranscriptError:
+            return
+        if len(text) > size:
+            self._db.execute("UPDATE call SET size = ? WHERE id = ?", (len(text), call))
+            self._add_pieces(record, RESULT, tool, text)
+
+    def _tool(self, call: str) -> str:
+        row = self._one("SELECT tool FROM call WHERE id = ?", call) if call else None
+        return str(row[0]) if row else ""
+
+    # -- what a search asks -------------------------------------------------------------------
+
+    def count(self) -> int:
+        """How many pieces there are."""
+        return int(self._one("SELECT coalesce(max(id), 0) FROM piece")[0])
+
+    def with_phrase(self, phrase: str, most: int) -> Iterator[Row]:
+        """Pieces that have these words in a row, the shortest first."""
+        return self._shortest("piece.id IN (SELECT rowid FROM words WHERE words MATCH ?)", phrase, most)
+
+    def containing(self, needle: str, most: int) -> Iterator[Row]:
+        """Pieces that contain a text anywhere, also within words, the shortest first; all are looked through."""
+        for special in "\\%_":
+            needle = needle.replace(special, "\\" + special)
+        pattern = "%".join(["", *needle.split(), ""])
+        return self._shortest("piece.text LIKE ? ESCAPE '\\'", pattern, most)
+
+    def _shortest(self, condition: str, value: str, most: int) -> Iterator[Row]:
+        statement = f"{_ROWS} WHERE {condition} ORDER BY piece.size, piece.id LIMIT ?"
+        return map(_row, self._db.execute(statement, (value, most)))
+
+    def among(self, pieces: Collection[int]) -> list[Row]:
+        """The pieces with these numbers."""
+        statement = f"{_ROWS} WHERE piece.id IN (SELECT value FROM json_each(?))"
+        return [_row(found) for found in self._db.execute(statement, (json.dumps(list(pieces)),))]
+
+    def postings(self, phrase: str, most: int) -> list[int]:
+        """The numbers of pieces that have these words in a row."""
+        found = self._db.execute("SELECT rowid FROM words WHERE words MATCH ? LIMIT ?", (phrase, most))
+        return [piece for (piece,) in found]
+
+    def text(self, piece: int) -> str:
+        """The text of the piece with this number."""
+        return str(self._one("SELECT text FROM piece WHERE id = ?", piece)[0])
+
+    def texts(self, record: int) -> Iterator[str]:
+        """What a record says, piece by piece."""
+        return (text for (text,) in self._db.execute("SELECT text FROM piece WHERE record = ?", (record,)))
+
+    def near(self, lane: int, first: int, last: int) -> Iterator[tuple[str, str, str]]:
+        """Records of a conversation by their numbers: id, kind and the beginning of what each says."""
+        return self._db.execute(
+            "SELECT uuid, kind, text FROM record JOIN piece ON piece.id ="
+            " (SELECT min(id) FROM piece WHERE piece.record = record.id)"
+            " WHERE lane = ? AND place BETWEEN ? AND ? ORDER BY place",
+            (lane, first, last),
+        )
+
+    def after(self, piece: int, kinds: Sequence[str], most: int) -> list[tuple[int, str]]:
+        """Numbers and texts of pieces of these kinds that came after one."""
+        marks = ", ".join("?" * len(kinds))
+        statement = f"SELECT id, text FROM piece WHERE id > ? AND kind IN ({marks}) ORDER BY id LIMIT ?"
+        return self._db.execute(statement, (piece, *kinds, most)).fetchall()
+
+    def vectors(self, weights: str) -> list[tuple[int, bytes]] | None:
+        """The vectors of pieces that were made with these weights; None if there are none, or they cannot be read."""
+        with suppress(sqlite3.OperationalError):
+            if self._one("SELECT weights FROM vectors_by") == (weights,):
+                return self._db.execute("SELECT piece, numbers FROM vector ORDER BY piece").fetchall()
+        return None
+
+    def begin_vectors(self, weights: str) -> None:
+        """Forget all vectors; from now on those made with these weights are kept, if the database can be written."""
+        with suppress(sqlite3.OperationalError):
+            self._db.executescript(_VECTORS)
+            with self._db:
+                self._db.execute("INSERT INTO vectors_by VALUES (0, ?)", (weights,))
+
+    def add_vectors(self, made: Iterable[tuple[int, bytes]]) -> None:
+        """Keep the vectors of pieces, if the database can be written."""
+        with suppress(sqlite3.OperationalError), self._db:
+            self._db.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?)", made)
+
+
+def remove(path: Path) -> None:
+    """Remove the file of a database."""
+    for name in (path.name, path.name + "-journal"):
+        path.with_name(name).unlink(missing_ok=True)
+
+
+def error_code(error: sqlite3.Error) -> int:
+    """What kind of error it is, as SQLite numbers them."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _row(found: Sequence[Any]) -> Row:
+    piece, record, uuid, kind, tool, size, timestamp, offset, lane, number = found
+    return Row(piece, record, uuid, kind, tool, size, timestamp, offset, RecordPlace(lane, number))
+
+
+def _connected(name: str) -> sqlite3.Connection:
+    db = sqlite3.connect(name, timeout=WAIT_SECONDS, check_same_thread=False, uri=name.startswith("file:"))
+    db.execute("PRAGMA synchronous = NORMAL")
+    db.execute("PRAGMA cache_size = -32768")
+    return db
