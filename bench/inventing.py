@@ -23,7 +23,9 @@ from msgspec import Struct
 from sevenfold.lab import fidelity
 from sevenfold.lab.audit import compactions, unsupported
 from sevenfold.layers.compact.extract.facts import Facts, Words
-from sevenfold.layers.compact.summary import MARK, Draft, Evidence, mark, read
+from sevenfold.layers.compact.summary.draft import Draft, read
+from sevenfold.layers.compact.summary.evidence import Evidence
+from sevenfold.layers.compact.summary.marks import MARK, mark
 from sevenfold.stores.jsonl.log import JsonlLog
 
 ROOT = Path(__file__).resolve().parent.parent

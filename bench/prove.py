@@ -38,7 +38,17 @@ from bench.points import Outcome, Point  # noqa: E402  # needs the path above
 
 CORPUS = ROOT.parent / "shared" / "corpus"
 PROVED = ROOT / ".dev" / "proved"
-MODULES = ("corpus", "counting", "cost", "session", "compaction", "robustness", "agent", "mutation")
+MODULES = (
+    "corpus",
+    "counting",
+    "cost",
+    "session",
+    "compaction",
+    "robustness",
+    "agent",
+    "suite",
+    "mutation",
+)
 """Of `bench/points`, in the order they are run."""
 VERDICTS = {True: "pass", False: "FAIL", None: "skip"}
 MOST_SECONDS = 15 * 60.0

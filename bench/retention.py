@@ -65,7 +65,7 @@ Reachable = Callable[[Probe], bool]
 def by_reading(probes: Iterable[Probe], texts: Sequence[str]) -> Reachable:
     """Facts are reachable if they are in texts that the model may open, as if it knew where to look."""
     score = fidelity.judge(probes, texts, nowhere)
-    held = {one.probe for one in score.judged if one.state == "in_context"}
+    held = {probe for probe, state in score.states if state == "in_context"}
     return held.__contains__
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from sevenfold.layers import breaker
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # A loaded machine must not fail a test, so nothing here is timed; the default profile is small and the same on
@@ -47,6 +49,14 @@ def no_certificates() -> Iterator[None]:
     """Reading the certificates of the world's authorities takes 30 ms a client, and no test speaks TLS."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_pauses() -> Iterator[None]:
+    """Before a request is made again there is a pause, which tests need not sit out."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(breaker, "FIRST_PAUSE", 0.001)
         yield
 
 

@@ -46,7 +46,8 @@ users_words(Item.of(Said("u", None, "user", (blocks.text(text),)), 0))
 """,
     "marked": """
 from sevenfold.layers.compact.extract.facts import Facts, Words
-from sevenfold.layers.compact.summary import Evidence, mark
+from sevenfold.layers.compact.summary.evidence import Evidence
+from sevenfold.layers.compact.summary.marks import mark
 mark({5: text}, Evidence(Facts(messages=(Words("u", "push it"), Words("v", text))), []))
 """,
     "searched for": "from sevenfold.recall.ranking import Query; Query.of(text)",

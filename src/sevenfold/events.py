@@ -194,9 +194,11 @@ class Compacting(Event, frozen=True, kw_only=True):
     """A compaction is under way."""
 
     stage: str
-    """hooks_start, compact_start, keep_alive or compact_end"""
+    """hooks_start, hook_message, compact_start, keep_alive or compact_end"""
     hook: str = ""
-    """Which hooks, at hooks_start."""
+    """Which hooks, at hooks_start and hook_message."""
+    text: str = ""
+    """What a hook wants to tell the user, at hook_message."""
 
 
 class Compacted(Event, frozen=True, kw_only=True):

@@ -178,6 +178,34 @@ class Folder(Protocol):
         """Hold the folder's lock; raises `sevenfold.errors.TranscriptLocked` after ``wait`` seconds."""
         ...
 
+    def dream_lock(self) -> DreamLock:
+        """The lock of those who consolidate what is in the folder."""
+        ...
+
+
+class DreamLock(Protocol):
+    """Lets one process at a time consolidate memory, and remembers when that was last done."""
+
+    def last(self) -> float | None:
+        """When memory was last consolidated, in seconds since 1970; None if never."""
+        ...
+
+    def take(self, now: float) -> bool:
+        """Begin; False if another process is at it. One that died, or gave no sign of life for an hour, is not."""
+        ...
+
+    def beat(self, now: float) -> None:
+        """Give a sign of life."""
+        ...
+
+    def finish(self, now: float) -> None:
+        """It is done."""
+        ...
+
+    def fail(self) -> None:
+        """It was not done: the last time is again what it was."""
+        ...
+
 
 class SessionInfo(Struct, frozen=True):
     """A session in a store."""

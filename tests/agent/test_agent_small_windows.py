@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Iterator
@@ -225,6 +226,7 @@ def test_chat_at_8k_does_the_same(
         [use("Shell", command="python3 test_prices.py")],
         "Mended, and the tests pass.",
     ]
+    monkeypatch.setattr("sys.stdin", io.StringIO())
     monkeypatch.chdir(folder)
     monkeypatch.setenv("SEVENFOLD_NOTES", "off")
     monkeypatch.setenv("OPENAI_API_KEY", "simulated-key")

@@ -18,7 +18,7 @@ from sevenfold.agent.tools.context import Context, Desk
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.conversation import hooks
-from sevenfold.conversation.flow import Consent, Fire, Flow, Gather, Run, Use, drive, drive_async, in_thread
+from sevenfold.conversation.flow import Fire, Flow, Gather, Run, drive, drive_async, in_thread
 from sevenfold.conversation.hooks import HookOutcome, PostToolUse, PreToolUse
 from sevenfold.errors import Aborted
 from sevenfold.session.results import ToolCall
@@ -49,7 +49,7 @@ def one_call(made: Executor) -> tuple[Flow[Any], Flow[Any]]:
     return whole, flow
 
 
-def until_used(flow: Flow[Any]) -> Use[Any]:
+def until_used(flow: Flow[Any]) -> Run[Any]:
     """Step through hooks and consent up to the tool itself."""
     effect = next(flow)
     assert isinstance(effect, Fire)
@@ -58,16 +58,16 @@ def until_used(flow: Flow[Any]) -> Use[Any]:
     assert isinstance(effect, Fire)
     assert isinstance(effect.event, hooks.PermissionRequest)
     effect = flow.send(HookOutcome(event="PermissionRequest"))
-    assert isinstance(effect, Consent)
+    assert isinstance(effect, Run)
     effect = flow.send(Consented(True))
-    assert isinstance(effect, Use)
+    assert isinstance(effect, Run)
     return effect
 
 
 def test_a_call_goes_past_hooks_and_the_user_to_the_tool_and_past_hooks_again(tmp_path: Path) -> None:
     told: list[AgentEvent] = []
     whole, flow = one_call(executor(tmp_path, told))
-    output = until_used(flow).tool.run()
+    output = until_used(flow).now()
     effect = flow.send(output)
     assert isinstance(effect, Fire)
     assert isinstance(effect.event, PostToolUse)

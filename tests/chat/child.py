@@ -1,4 +1,4 @@
-"""The app as a child of a process that has imported the SDK already, which takes longer than all else it does."""
+"""The app in a process of its own, in front of a terminal."""
 
 from __future__ import annotations
 
@@ -8,24 +8,21 @@ import os
 import runpy
 import sys
 import termios
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-_context = get_context("forkserver")
-# Other people's modules alone: ours are imported by each child, in the environment it was given.
-_context.set_forkserver_preload(["anthropic", "msgspec", "prompt_toolkit", "rich.console", "rich.markdown"])
+from tests.forked import CONTEXT, take_environment
 
 
 def start(
     options: tuple[str, ...], terminal: str, environ: dict[str, str], folder: Path
 ) -> ForkServerProcess:
     """Start `sevenfold chat` in front of a terminal; returns once it has that terminal open."""
-    reader, writer = _context.Pipe(duplex=False)
+    reader, writer = CONTEXT.Pipe(duplex=False)
     with reader, writer:
         given = (options, terminal, environ, str(folder), writer)
-        child = _context.Process(target=_become_app, args=given, daemon=True)
+        child = CONTEXT.Process(target=_become_app, args=given, daemon=True)
         child.start()
         reader.recv()
     return child
@@ -34,9 +31,7 @@ def start(
 def _become_app(
     options: tuple[str, ...], terminal: str, environ: dict[str, str], folder: str, ready: Connection
 ) -> None:
-    os.environ.clear()
-    os.environ.update(environ)
-    os.chdir(folder)
+    take_environment(environ, folder)
     os.setsid()
     inside = os.open(terminal, os.O_RDWR)
     fcntl.ioctl(inside, termios.TIOCSCTTY, 0)

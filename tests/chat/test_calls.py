@@ -11,6 +11,7 @@ from sevenfold.agent.tools.output import (
     FileRead,
     TodosChanged,
     ToolOutput,
+    denied,
     failed,
 )
 from sevenfold.cli.chat.lines import MANY_LINES, full_call, result_lines, running_line
@@ -47,6 +48,12 @@ def test_an_error_is_told_by_a_sign_a_word_its_first_line_and_its_last_ones():
         "│ lines",
         "│ AssertionError: 3",
     ]
+
+
+def test_a_call_that_was_not_permitted_did_not_fail():
+    shown = line(call(command="make"), denied("The user declined. Not now."))
+    assert shown.splitlines()[0].startswith("✗ Shell make · not permitted")
+    assert "│ The user declined. Not now." in shown
 
 
 def test_a_path_in_the_folder_is_named_from_there():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from sevenfold.agent.agent import Agent
 from sevenfold.cli.chat import slash_commands as commands
 from sevenfold.cli.chat import start as opening
 from sevenfold.cli.chat.chat import Chat
+from sevenfold.cli.chat.driver import Driver
 from sevenfold.cli.chat.menu import MenuAnswer
 from sevenfold.cli.chat.start import ChatOptions
 from sevenfold.layers.compact.offline import summarise, take_notes
@@ -386,6 +388,31 @@ def test_without_a_number_the_message_is_chosen_and_a_rewritten_cache_is_asked_a
     assert answers_in_view(talk) == list(FACTS)
     assert "there is no message 9" in talk("/compact from 9")
     talk.chat.close()
+
+
+def test_a_command_sent_before_the_last_one_is_quite_over_runs_after_it(folder):
+    drawn, go_on, over = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(Page):
+        """Has shown a page long before the command that shows it is over."""
+
+        def show(self, *shown):
+            super().show(*shown)
+            if "largest items" in self.text and not drawn.is_set():
+                drawn.set()
+                go_on.wait(60)
+
+    talk = Talk(folder, Slow())
+    talk(FACTS[0])
+    driver = Driver(talk.chat, lambda error: over.set())
+    driver.submit("/context")
+    assert drawn.wait(60)
+    driver.submit("/compact")
+    go_on.set()
+    assert over.wait(60)
+    assert "compact: summarised" in talk.screen.text
+    assert "cannot run" not in talk.screen.text
+    driver.close()
 
 
 def remembering(folder: Path) -> Talk:

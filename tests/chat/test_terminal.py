@@ -96,7 +96,9 @@ def test_typing_lines_pasting_opening_what_is_folded_and_answering_questions(pla
             "command: printf"
         )
         app.say("/show 99").until("error: There is no [99]")
-        app.say("/nonsense").until("unknown command /nonsense")
+        app.press("ctrl-c").say("/nonsense").until("unknown command /nonsense")
+        # Not the second in a row, so it does not leave.
+        app.press("ctrl-c").say("/nonsuch").until("unknown command /nonsuch")
         app.press("shift-tab").until("accept edits")
         app.say("ask").until("Which?").until("Something else")
         app.press("down", "enter").until("→ Coffee").ready()

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from sevenfold.layers.compact.extract import facts, notation
-from sevenfold.layers.compact.summary import Draft, Evidence, extractive, mark, read
+from sevenfold.layers.compact.summary import extractive
+from sevenfold.layers.compact.summary.draft import Draft, read
+from sevenfold.layers.compact.summary.evidence import Evidence
+from sevenfold.layers.compact.summary.marks import mark
 from sevenfold.record import blocks, entries
 from sevenfold.record.entries import Boundary, Said
 from sevenfold.record.layout import Item

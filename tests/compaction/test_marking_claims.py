@@ -12,7 +12,9 @@ from bench import inventing
 from sevenfold.layers.compact.extract import facts
 from sevenfold.layers.compact.offline import summarise
 from sevenfold.layers.compact.shorten import lean, messages
-from sevenfold.layers.compact.summary import MARK, Evidence, Marked, extractive, mark
+from sevenfold.layers.compact.summary import extractive
+from sevenfold.layers.compact.summary.evidence import Evidence
+from sevenfold.layers.compact.summary.marks import MARK, Marked, mark
 from sevenfold.prompts.compact import Compact, Continued
 from sevenfold.prompts.context import Folded, HookContext, RecordedFacts, Unsupported
 from tests.compaction.histories import WORDS, count, histories

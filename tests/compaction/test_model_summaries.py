@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 
 from sevenfold.layers.compact.extract import facts, notation
 from sevenfold.layers.compact.extract.outline import TITLES, heading
-from sevenfold.layers.compact.summary import Draft, Evidence, Failure, combine, mark, read
+from sevenfold.layers.compact.summary import combine
+from sevenfold.layers.compact.summary.draft import Draft, Failure, read
+from sevenfold.layers.compact.summary.evidence import Evidence
+from sevenfold.layers.compact.summary.marks import mark
 from sevenfold.record import blocks
 from tests.compaction.histories import WORDS, continued, count, histories, worked
 from tests.support import Story, call, result
@@ -186,3 +189,25 @@ def test_messages_only_an_earlier_summary_tells_of_are_not_lost():
     again = combine(draft(s1="Themes."), facts(continued(text).view().items), AMPLE, count).text
     assert again.count("use the blue theme") == 1
     assert notation.EARLIER in again
+
+
+@pytest.mark.spec("S4.4", "S4.20")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I'm sorry, but I can't help with summarising this conversation.",
+        "I cannot write a summary of this.",
+        "Unfortunately, I won't be able to do that.",
+    ],
+)
+def test_a_refusal_is_no_summary(answer: str) -> None:
+    found = read(answer, "end_turn")
+    assert isinstance(found, Failure)
+    assert found.reason == "no_summary"
+
+
+@pytest.mark.spec("S4.4")
+def test_a_summary_may_begin_with_words_of_a_refusal() -> None:
+    answer = "I cannot find the cause yet:\n\n## 1. Primary request and intent\nFind it.\n\n## 7. Pending tasks\nIt."
+    assert isinstance(read(answer, "end_turn"), Draft)
+    assert isinstance(read("<summary>\nI cannot find the cause yet.\n</summary>", "end_turn"), Draft)

@@ -13,10 +13,14 @@ import pytest
 from msgspec.structs import replace
 
 import sevenfold
-from sevenfold.errors import Aborted, PromptTooLong, TranscriptFull
+from sevenfold.conversation.flow import Ask, Fire, Flow, Run, Wait
+from sevenfold.conversation.hooks import HookOutcome
+from sevenfold.errors import Aborted, Overloaded, PromptTooLong, TranscriptFull
 from sevenfold.events import Compacted, Compacting, SteppedAside
 from sevenfold.lab.simulator.brains import ModelPrompt, NoSummary
 from sevenfold.lab.simulator.faults import Fault
+from sevenfold.layers.compact.request import CompactionRequest
+from sevenfold.layers.notes.layer import compact
 from sevenfold.ports import Call
 from sevenfold.session import factory as opened
 from sevenfold.stores.memory import MemoryLog
@@ -356,3 +360,54 @@ def test_after_an_undo_the_conversation_is_left_alone_as_long_as_it_fits() -> No
         assert len(here.told(Compacted)) == 1
         while len(here.told(Compacted)) < 2:
             here.work(session, 1, 2_000)
+
+
+@pytest.mark.spec("S4.3", "S4.20")
+def test_calls_for_a_summary_that_break_off_are_repeated_after_pauses_that_grow() -> None:
+    with world() as here, begun(here) as session:
+        flow = compact(session.conversation, CompactionRequest(engine="plain"))
+        calls, waited = _driven(flow, Overloaded("busy"))
+        assert calls == 3
+        assert len(waited) == 2
+        assert waited[1] == 2 * waited[0] > 0
+
+
+@pytest.mark.spec("S4.6", "S4.20")
+def test_a_fork_that_is_too_long_is_asked_again_without_its_oldest_rounds() -> None:
+    refusals = [PromptTooLong("prompt is too long: 9000 tokens > 8000 maximum")] * 2
+
+    def before(call: Call) -> None:
+        if call.source == "compact" and refusals:
+            raise refusals.pop()
+
+    with world() as here, begun(here, 8) as session:
+        system = json.loads(here.bodies[-1])["system"]
+        here.line.before = before
+        done = session.compact(engine="fork")
+        assert done is not None
+        assert (done.engine, done.calls, len(done.retries)) == ("fork", 3, 2)
+        asked = json.loads(here.bodies[-1])
+        assert [part["text"] for part in asked["system"]] == [part["text"] for part in system]
+        assert "was left out" in asked["messages"][0]["content"][0]["text"]
+        assert ASKED in done.summary
+
+
+def _driven(flow: Flow[Any], error: Exception) -> tuple[int, list[float]]:
+    """How many calls a flow makes that all fail, and how long it waits each time."""
+    calls, waited = 0, list[float]()
+    effect = next(flow)
+    while True:
+        try:
+            match effect:
+                case Ask():
+                    calls += 1
+                    effect = flow.throw(error)
+                case Wait(seconds=seconds):
+                    waited.append(seconds)
+                    effect = flow.send(False)
+                case Fire(event=event):
+                    effect = flow.send(HookOutcome(event=type(event).__name__))
+                case Run(now=now):
+                    effect = flow.send(now())
+        except StopIteration:
+            return calls, waited

@@ -17,7 +17,7 @@ from sevenfold.errors import Refused
 from sevenfold.events import Acted, Compacted, SteppedAside
 from sevenfold.lab.simulator.brains import ModelPrompt
 from sevenfold.layers.notes import policy as notes
-from sevenfold.layers.notes.layer import NotesKeeper, keeper_of
+from sevenfold.layers.notes.layer import NotesKeeper, Updated, keeper_of
 from sevenfold.layers.notes.policy import SECTIONS, NotesText, Since
 from sevenfold.profiles import find
 from sevenfold.record import blocks
@@ -52,7 +52,7 @@ def settled(here: World, session: sevenfold.Session) -> None:
     session.settle(30)
 
 
-def taking_notes(here: World, turns: int = 8, size: int = 2_000, **more: Any) -> sevenfold.Session:
+def taking_notes(here: World, turns: int = 14, size: int = 2_000, **more: Any) -> sevenfold.Session:
     """A session that has worked and taken notes."""
     session = here.session(**{**more, "settings": {**KEEPS, **more.get("settings", {})}})
     session.user(ASKED)
@@ -202,16 +202,16 @@ def test_over_its_limit_a_section_is_named_with_growing_urgency() -> None:
         return notes.instruction(NotesText({"Worklog": "word " * size}), WIDE, count)
 
     assert "Worklog (" not in asked(1_000)
-    assert "getting long" in asked(1_700)
+    assert "a little over their limits" in asked(1_700)
     assert "Worklog (" in asked(1_700)
-    assert "are too long" in asked(2_500)
+    assert "are over their limits" in asked(2_500)
     assert "before anything else" in asked(4_000)
 
 
 @pytest.mark.spec("S3.5", "S3.6", "S3.7", "S4.7")
 @pytest.mark.parametrize("model", MODELS)
 def test_notes_serve_as_the_summary_without_a_model_call(model: str) -> None:
-    with world() as here, taking_notes(here, 9, model=model) as session:
+    with world() as here, taking_notes(here, 14, model=model) as session:
         calls = len(here.bodies)
         done = session.compact()
         assert done is not None
@@ -253,7 +253,7 @@ def test_what_the_notes_cover_survives_a_resume(tmp_path: Path, monkeypatch: Any
     with world() as here:
         with here.open(file, settings=KEEPS) as session:
             session.user(ASKED)
-            for _ in range(8):
+            for _ in range(14):
                 here.work(session, 1)
                 settled(here, session)
             assert keeper_of(session.conversation) is not None
@@ -343,7 +343,7 @@ def test_what_is_waited_for_is_used() -> None:
     with world() as here, here.session(settings=KEEPS) as session:
         session.user(ASKED)
         here.line.free.clear()
-        here.work(session, 9)
+        here.work(session, 14)
         threading.Timer(0.2, here.line.free.set).start()
         done = session.compact()
         assert done is not None
@@ -426,7 +426,7 @@ def test_notes_that_would_leave_it_at_the_threshold_are_given_up_with_an_event()
         settled(here, session)
         reason = keeper.serve(3_000)
         assert isinstance(reason, str)
-        assert "the next is due at 3,000" in reason
+        assert "fewer than 3,000 are wanted" in reason
 
 
 @pytest.mark.spec("S4.1", "S8.3")
@@ -462,3 +462,45 @@ def test_waiting_ends_when_it_happens_or_when_the_time_is_up_for_both_drivers() 
         )
 
     assert asyncio.run(main()) == (True, False, True)
+
+
+@pytest.mark.spec("S3.3", "S3.10")
+def test_what_the_user_writes_into_the_notes_during_an_update_stays() -> None:
+    with world() as here, taking_notes(here) as session:
+        keeper = keeper_of(session.conversation)
+        file = session.conversation.services.notes
+        assert keeper is not None
+        assert file is not None
+        made = keeper.extract()
+        assert isinstance(made, Updated)
+        kept = notes.read(file.read() or "").sections
+        file.write(NotesText({**kept, "Learnings": "- The lamp is mine."}).render())
+        keeper.store(made)
+        after = notes.read(file.read() or "").sections
+        assert after["Learnings"] == "- The lamp is mine."
+        assert after["Current State"] == made.notes.sections["Current State"].strip()
+
+
+@pytest.mark.spec("S3.4")
+def test_only_what_is_too_long_is_called_too_long() -> None:
+    one_section = NotesText({"Worklog": "word " * 4_000})
+    asked = notes.instruction(one_section, WIDE, count)
+    assert "Worklog (" in asked
+    assert "All sections together have" not in asked
+    everything = NotesText(dict.fromkeys(SECTIONS, "word " * 1_500))
+    assert "All sections together have" in notes.instruction(everything, WIDE, count)
+
+
+@pytest.mark.spec("S3.5", "S3.10")
+def test_notes_that_would_free_less_than_a_quarter_give_way_to_the_next_engine() -> None:
+    with world() as here, taking_notes(here, 9) as session:
+        done = session.compact()
+        assert done is not None
+        assert done.engine != "notes"
+        assert done.tokens_after < 0.75 * done.tokens_before
+        assert "would be left" in here.told(SteppedAside, layer="notes")[-1].reason
+        assert done.calls == 1
+    with world() as here, taking_notes(here, 9) as session:
+        done = session.compact(engine="notes")
+        assert done is not None
+        assert done.engine == "notes"

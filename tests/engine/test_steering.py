@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 import sevenfold
 from sevenfold.errors import ContextFull, PromptTooLong, Refused
-from sevenfold.events import Compacted, Proposed, Sending, SteppedAside
+from sevenfold.events import Compacted, Compacting, Proposed, Sending, SteppedAside
 from sevenfold.lab.simulator.provider import Setup
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.ports import Call
@@ -185,3 +185,35 @@ def test_a_call_that_is_under_way_finds_its_answer_after_the_compaction(engine: 
         session.tool_results({call.id: "the result" for call in answer.calls})
         here.work(session, 2)
         assert "the result" in texts(here.bodies[-1])
+
+
+@pytest.mark.spec("S8.1", "S4.21")
+def test_what_hooks_say_during_a_compaction_and_which_of_them_fail_is_reported() -> None:
+    registered = hooks()
+
+    def broken(given: Any) -> None:
+        raise ValueError("no such branch")
+
+    for event in ("PreCompact", "SessionStart", "PostCompact"):
+        registered.add(event, lambda given: {"systemMessage": f"{type(given).__name__} was here"})
+        registered.add(event, broken)
+    with world() as here, begun(here, hooks=registered) as session:
+        assert session.compact(engine="fork") is not None
+        said = [(one.hook, one.text) for one in here.told(Compacting, stage="hook_message")]
+        assert said == [
+            (name, f"{name} was here") for name in ("PreCompact", "SessionStart", "PostCompact")
+        ]
+        failed = [one.reason for one in here.told(SteppedAside, layer="hooks")]
+        assert len(failed) == 3
+        assert all("no such branch" in reason for reason in failed)
+
+
+@pytest.mark.spec("S4.8")
+def test_every_boundary_says_what_triggered_it() -> None:
+    with world() as here, begun(here) as session:
+        session.compact(engine="extractive")
+        here.work(session, 60, 40_000)
+        boundaries = [json.loads(line) for line in lines(session) if b'"compact_boundary"' in line]
+        triggers = [one["compactMetadata"]["trigger"] for one in boundaries]
+        assert triggers[0] == "manual"
+        assert set(triggers[1:]) == {"auto"}

@@ -27,7 +27,7 @@ def seen(fact: Probe, *context: str) -> bool:
 def test_a_fact_is_in_the_context_or_reachable_or_lost() -> None:
     facts = [probe("mend the red lamp"), probe("fill the oil tank"), probe("paint the north door")]
     score = judge(facts, ["- Mend the  RED lamp."], lambda fact: "oil" in fact.text)
-    assert [one.state for one in score.judged] == ["in_context", "reachable", "lost"]
+    assert [state for _, state in score.states] == ["in_context", "reachable", "lost"]
     assert score.lost == (facts[2],)
     assert score.total == Count(1, 1, 1)
     assert score.by_kind == {"correction": Count(1, 1, 1)}

@@ -173,7 +173,7 @@ async def notes_as_the_summary(rig: Rig) -> None:
     async with rig.open(**options(rig, settings={"notes": True})) as session:
         await session.user(ASKED)
         await work(rig, session, 9, 1_500, settle=True)
-        await summary(rig, await session.compact())
+        await summary(rig, await session.compact(engine="notes"))
         await work(rig, session, 1, 200, settle=True)
     async with rig.open(**options(rig, settings={"notes": True})) as session:
         rig.note("prepared", (await session.prepare()).body)

@@ -19,7 +19,10 @@ from sevenfold.lab.retention.cut import cuts
 from sevenfold.lab.retention.trial import MODEL, made_up, run_trial, send
 from sevenfold.layers.compact.extract import facts, notation, outline
 from sevenfold.layers.compact.offline import summarise
-from sevenfold.layers.compact.summary import MARK, Draft, Evidence, combine, extractive, mark
+from sevenfold.layers.compact.summary import combine, extractive
+from sevenfold.layers.compact.summary.draft import Draft
+from sevenfold.layers.compact.summary.evidence import Evidence
+from sevenfold.layers.compact.summary.marks import MARK, mark
 from sevenfold.record.layout import Item
 from sevenfold.stores.memory import MemoryLog
 from tests.support import Story, call, result, usage

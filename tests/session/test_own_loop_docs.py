@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
+from tests.forked import ran
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "session.md"
 LOOPS = re.findall(r"^```py\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
@@ -35,28 +34,21 @@ def test_a_loop_runs_as_it_is_printed(place: int, tmp_path: Path) -> None:
     (tmp_path / "setup.py").write_text("answer = 42")
     simulator = Simulator(ScriptedBrain(reads_once))
     with serve(simulator) as url:
-        ran = subprocess.run(
-            [sys.executable, "-c", LOOPS[place]],
-            cwd=tmp_path,
-            env={
-                **os.environ,
-                "HOME": str(tmp_path),
-                "SEVENFOLD_HOME": str(tmp_path / "home"),
-                "ANTHROPIC_API_KEY": KEY,
-                "ANTHROPIC_BASE_URL": url,
-                "OPENAI_API_KEY": KEY,
-                "OPENAI_BASE_URL": f"{url}/v1",
-            },
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-    assert ran.returncode == 0, ran.stderr
-    assert "It says:" in ran.stdout
+        given = {
+            **os.environ,
+            "HOME": str(tmp_path),
+            "SEVENFOLD_HOME": str(tmp_path / "home"),
+            "ANTHROPIC_API_KEY": KEY,
+            "ANTHROPIC_BASE_URL": url,
+            "OPENAI_API_KEY": KEY,
+            "OPENAI_BASE_URL": f"{url}/v1",
+        }
+        done = ran(LOOPS[place], tmp_path, given)
+    assert done.returncode == 0, done.stderr
+    assert "It says:" in done.stdout
     assert [request.status for request in simulator.requests] == [200] * len(simulator.requests)
     if "READ" in LOOPS[place]:
-        assert "answer = 42" in ran.stdout
+        assert "answer = 42" in done.stdout
 
 
 def test_both_providers_are_shown_waiting_and_awaited() -> None:

@@ -80,11 +80,11 @@ def test_a_value_that_somebody_set_is_shown_with_its_place(sevenfold, home, monk
     assert shown.count("from: ") == 2
 
 
-def test_what_a_setting_does_not_do_yet_or_now_is_said(sevenfold, monkeypatch):
+def test_what_a_setting_does_not_do_now_is_said(sevenfold, monkeypatch):
     monkeypatch.setenv("SEVENFOLD_LAYERS", "0")
     monkeypatch.setenv("COLUMNS", "200")
     shown = sevenfold("config")
-    assert re.search(r"dream +on\n.*\n +planned: no effect yet; no effect while layers is off\n", shown)
+    assert re.search(r"dream +on\n.*\n +no effect while layers is off\n", shown)
     assert re.search(r"offload +on\n.*\n +no effect while layers is off\n", shown)
     assert re.search(r"break_watch +on\n.*\n model_listing", shown)
 

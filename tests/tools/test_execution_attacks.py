@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from sevenfold.agent.permissions.engine import PermissionDecision, Permissions
 from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRules
+from sevenfold.agent.permissions.shell import parse
 from sevenfold.agent.processes import LocalProcesses
 from sevenfold.agent.prompt import describe_environment
 from sevenfold.agent.tools.edit import WriteTool
@@ -347,6 +349,16 @@ def test_a_line_of_a_shape_that_is_not_understood_is_asked_about(workspace, line
 def test_what_is_written_every_day_is_understood(workspace, line):
     held = workspace.permissions(allow=["Shell(git status:*)"])
     assert held.decide(PermissionRequest("Shell", "run", line)).verdict == "allow"
+
+
+def test_lines_are_checked_in_several_threads_at_once():
+    lines = [f"git log 'a {number}' | head -{number}; ls \"x$Y\" > f{number}" for number in range(400)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(parse, lines))
+    for number, line in enumerate(found):
+        assert line.plain
+        words = [("git", "log", f"a {number}"), ("head", f"-{number}"), ("ls", "x$Y")]
+        assert [command.words for command in line.commands] == words
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from sevenfold.agent.tools.output import ToolOutput
+from sevenfold.events import Compacting
 from sevenfold.events import Event as EngineEvent
 from sevenfold.ports import Piece
 from sevenfold.session.results import ToolCall
@@ -111,6 +112,8 @@ class Reporter:
     def listen(self, event: EngineEvent) -> None:
         """Report an event of the engine, as a listener of the session."""
         self.put(Happened(event))
+        if isinstance(event, Compacting) and event.text:
+            self.put(Notice(event.text))
 
 
 class EventQueue:

@@ -34,7 +34,7 @@ from sevenfold.agent.tools.functions import FunctionTool
 from sevenfold.agent.tools.output import ToolOutput, denied, failed, sendable
 from sevenfold.agent.tools.tool import AsyncTool, Toolbox
 from sevenfold.conversation import hooks as hook_inputs
-from sevenfold.conversation.flow import Consent, Fire, Flow, Gather, Use, in_thread
+from sevenfold.conversation.flow import Fire, Flow, Gather, Run, in_thread
 from sevenfold.conversation.hooks import (
     HookInput,
     HookOutcome,
@@ -112,44 +112,6 @@ class Callbacks(Struct, frozen=True, kw_only=True):
     """Called with each call that was carried out, before its result goes anywhere."""
     save: Callable[[], None] = lambda: None
     """Called after each round of calls, before their results are returned."""
-
-
-class _Question(Struct, frozen=True):
-    """The user's consent to a call, as the driver waits for it."""
-
-    asked: Asked
-    ask: ConsentFunction
-    abort: Abort
-    patience: float
-
-    def run(self) -> Consented:
-        work = partial(self.ask, self.asked)
-        return run_interruptibly(work, self.abort.is_set, self.patience)
-
-    async def run_async(self) -> Consented:
-        work = asyncio.to_thread(self.ask, self.asked)
-        return await await_interruptibly(work, self.abort.is_set, self.patience)
-
-
-class _ToolUse(Struct, frozen=True):
-    """A permitted call, as the driver waits for it."""
-
-    box: Toolbox
-    call: ToolCall
-    context: Context
-    abort: Abort
-    patience: float
-
-    def run(self) -> ToolOutput:
-        work = partial(self.box.run, self.call.name, self.call.input, self.context)
-        return run_interruptibly(work, self.abort.is_set, self.patience)
-
-    async def run_async(self) -> ToolOutput:
-        cancellable = isinstance(self.box.get(self.call.name), AsyncTool)
-        work = self.box.run_async(self.call.name, self.call.input, self.context)
-        return await await_interruptibly(
-            work, self.abort.is_set, SHORT_GRACE if cancellable else self.patience
-        )
 
 
 _Permitted = tuple[ToolCall, PermissionRequest] | ToolOutput
@@ -250,7 +212,7 @@ class Executor:
         call, request = permitted
         began = time.monotonic()
         context = self.context.for_call(call.id, permitted=request, progress=self._progress(call))
-        output = yield from Use(_ToolUse(self.box, call, context, abort, self._patience(call.name)))
+        output = yield from self._act(call, context, abort.is_set)
         if self._callbacks.learn:
             self._callbacks.learn(call, output)
         used = PostToolUse(
@@ -284,9 +246,7 @@ class Executor:
         if answered.permission is not None and answered.permission.verdict == "allow":
             return self._changed(call, request, answered.updated_input)
         with self.grants.asking(f"{request.tool}: {request.subject or request.action}"):
-            asked = Asked(call, request, decision)
-            abort = self.context.abort
-            said = yield from Consent(_Question(asked, self._ask_user, abort, self.patience))
+            said = yield from self._consent(Asked(call, request, decision))
         if said.always and said.granted:
             self.grants.allow(*decision.would_allow)
         if said.granted:
@@ -307,6 +267,26 @@ class Executor:
         if decision.verdict == "deny":
             return denied(decision.reason)
         return replace(call, input=dict(given)), other
+
+    def _consent(self, asked: Asked) -> Run[Consented]:
+        """Ask the user, unless interrupted."""
+        ask, stopped, patience = partial(self._ask_user, asked), self.context.abort.is_set, self.patience
+        return Run(
+            lambda: run_interruptibly(ask, stopped, patience),
+            lambda: await_interruptibly(asyncio.to_thread(ask), stopped, patience),
+        )
+
+    def _act(self, call: ToolCall, context: Context, stopped: Callable[[], bool]) -> Run[ToolOutput]:
+        """Use the tool, unless interrupted."""
+        box, patience = self.box, self._patience(call.name)
+        cancellable = isinstance(box.get(call.name), AsyncTool)
+        given = (call.name, call.input, context)
+        return Run(
+            lambda: run_interruptibly(partial(box.run, *given), stopped, patience),
+            lambda: await_interruptibly(
+                box.run_async(*given), stopped, SHORT_GRACE if cancellable else patience
+            ),
+        )
 
     def _ask_user(self, asked: Asked) -> Consented:
         """Ask one question at a time, and none that an earlier answer has settled."""

@@ -22,8 +22,9 @@ from sevenfold.conversation.flow import Flow, Signal, Wait
 from sevenfold.conversation.hooks import HookInput, Stop, UserPromptSubmit
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.conversation.turn import turn
-from sevenfold.errors import Aborted, InputError, ModelError, RateLimited
+from sevenfold.errors import Aborted, InputError, ModelError
 from sevenfold.events import SteppedAside
+from sevenfold.layers.breaker import pause_before_retry
 from sevenfold.layers.notes.layer import compact
 from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolUse
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
 
 RETRIES = 4
 """How often a request is repeated that a provider could not answer just then."""
-FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 60.0
-"""If a provider wants a longer pause than this, the request is not repeated."""
 STOP_HOOKS = 8
 """How often in a row hooks may keep the agent from stopping."""
 INTERRUPTED = "[The user interrupted the answer here.]"
@@ -200,8 +198,8 @@ class Loop:
             try:
                 outcome = yield from turn(self._conversation)
             except ModelError as error:
-                pause = _pause(error, attempt)
-                if pause is None:
+                pause = pause_before_retry(error, attempt)
+                if pause is None or attempt == RETRIES:
                     raise
                 if (yield from Wait(self.stopped, pause)):
                     raise Aborted() from error
@@ -334,13 +332,3 @@ def _end_of(answer: Answer) -> End:
             return "cut"
         case _:
             return "done"
-
-
-def _pause(error: ModelError, attempt: int) -> float | None:
-    """Seconds to wait before asking again; None if the error is final."""
-    if not error.retryable or attempt == RETRIES:
-        return None
-    wanted = error.retry_after if isinstance(error, RateLimited) else None
-    if wanted is None:
-        return min(LONGEST_PAUSE, FIRST_PAUSE * float(2**attempt))
-    return wanted if wanted <= LONGEST_PAUSE else None

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sevenfold.cli.options import complain, print_json
-from sevenfold.cli.output import area_chart, bar, column_of
+from sevenfold.cli.output import FOLDED, area_chart, bar, column_of, grid
 from sevenfold.cli.text import count, money, plural, shorten
 from sevenfold.errors import UserError
 from sevenfold.events import Acted, Answered
@@ -152,11 +152,7 @@ class DemoProgress:
         if not self.console.is_terminal:
             self.console.print(turn + text, soft_wrap=True)
             return
-        row = Table.grid()
-        row.add_column(no_wrap=True)
-        row.add_column(overflow="fold")
-        row.add_row(turn, text)
-        self.console.print(row)
+        self.console.print(grid({"no_wrap": True}, FOLDED, rows=[(turn, text)]))
 
     def _state(self) -> Text:
         filled = bar(self._size, self._threshold, GAUGE)
@@ -230,29 +226,17 @@ def _signs(outcome: DemoOutcome, width: int) -> Text:
 
 def _figures(outcome: DemoOutcome) -> Table:
     figures, facts, fired = outcome.figures, outcome.figures.facts, outcome.figures.layers
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold")
-    table.add_column()
-    table.add_row(
-        "context",
-        f"at most {count(figures.peak_context_tokens)} tokens; the whole conversation has "
+    rows = {
+        "context": f"at most {count(figures.peak_context_tokens)} tokens; the whole conversation has "
         f"{count(outcome.needed_tokens)}",
-    )
-    table.add_row(
-        "layers",
-        f"offloaded {fired['offload']}, cleared {fired['clear']}, compacted {fired['compact']} times; "
+        "layers": f"offloaded {fired['offload']}, cleared {fired['clear']}, compacted {fired['compact']} times; "
         f"notes updated {fired['notes']} times, in the background",
-    )
-    table.add_row(
-        "cost",
-        f"{money(figures.cost_usd)} for {plural(figures.turns, 'turn')} and "
+        "cost": f"{money(figures.cost_usd)} for {plural(figures.turns, 'turn')} and "
         f"{plural(outcome.side_requests, 'request')} of the layers; ideal {money(figures.ideal_cost_usd)}, "
         f"naive {money(figures.naive_cost_usd)}",
-    )
-    table.add_row("cache", f"{figures.cache_read_share:.1%} of all prompt tokens were read from it")
-    table.add_row(
-        "facts",
-        f"{facts['in_context']} in the context, {facts['reachable']} reachable by recall, {facts['lost']} lost",
-    )
-    table.add_row("last answer", f"“{outcome.answer}”")
-    return table
+        "cache": f"{figures.cache_read_share:.1%} of all prompt tokens were read from it",
+        "facts": f"{facts['in_context']} in the context, {facts['reachable']} reachable by recall, "
+        f"{facts['lost']} lost",
+        "last answer": f"“{outcome.answer}”",
+    }
+    return grid({"style": "bold"}, {}, rows=rows.items())

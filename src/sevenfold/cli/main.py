@@ -44,6 +44,7 @@ COMMANDS = {
     "notes": "show the running notes of a session, or bring them up to date",
     "recall": "search a session for what was said, above all for what has left the context",
     "memory": "show and change what outlives a session",
+    "dream": "tidy what outlives a session: merge what says the same, close what no longer holds",
     "audit": "check what the compactions of a session kept in the context, and what left it",
     "diff-request": "say whether one request would find in the cache what another left, and why not",
     "config": "show every setting, its value, and where it comes from",

@@ -18,7 +18,7 @@ from sevenfold.cli.output import ReportConsole, spinner
 from sevenfold.cli.recorded_session import RecordedSession, is_offline
 from sevenfold.conversation.flow import drive
 from sevenfold.errors import Refused
-from sevenfold.layers.compact.summary import Failure
+from sevenfold.layers.compact.summary.draft import Failure
 from sevenfold.layers.notes.layer import keeper_of
 from sevenfold.layers.notes.policy import read
 from sevenfold.ports import Client

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.padding import Padding
@@ -54,6 +54,25 @@ def sections(parts: Sequence[RenderableType | None]) -> Group:
 def plain_table() -> Table:
     """A table without lines."""
     return Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+
+
+Column = Mapping[str, Any]
+"""The arguments of `Table.add_column`."""
+FOLDED: Column = {"overflow": "fold"}
+NAME: Column = {"style": "dim", "no_wrap": True}
+REMARK: Column = {"style": "dim", "overflow": "fold"}
+NUMBER: Column = {"justify": "right", "no_wrap": True}
+CUT: Column = {"no_wrap": True, "overflow": "ellipsis"}
+
+
+def grid(*columns: Column, rows: Iterable[Iterable[RenderableType]] = ()) -> Table:
+    """Rows in columns without lines or headings."""
+    table = Table.grid(padding=(0, 2))
+    for column in columns:
+        table.add_column(**column)
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def mark_matches(hit: Hit, clean: Callable[[str], str] = str, *, quoted: bool) -> Text:

@@ -25,7 +25,6 @@ from sevenfold.errors import Aborted, Refused
 from sevenfold.ports import AsyncClient, Call, Client, Reply, Watcher
 
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 
 
 class HookRunner(Protocol):
@@ -121,38 +120,12 @@ class Wait(_Effect[bool], frozen=True):
 
 @final
 class Run(_Effect[R], frozen=True):
-    """Do something slow; the flow gets its result."""
+    """Do something slow: use a tool, wait for the user; the flow gets its result, or its error thrown in."""
 
     now: Callable[[], R]
     """For the driver that blocks."""
     later: Callable[[], Awaitable[R]]
     """For the driver that awaits."""
-
-
-class Interruptible(Protocol[R_co]):
-    """Work that ends by itself, with an error, when its agent is interrupted."""
-
-    def run(self) -> R_co:
-        """Do it, for the driver that blocks."""
-        ...
-
-    async def run_async(self) -> R_co:
-        """Do it, for the driver that awaits."""
-        ...
-
-
-@final
-class Consent(_Effect[R], frozen=True):
-    """Ask the user for permission; the flow gets their answer, or `Aborted` thrown in."""
-
-    question: Interruptible[R]
-
-
-@final
-class Use(_Effect[R], frozen=True):
-    """Use a tool; the flow gets its output, or `Aborted` thrown in."""
-
-    tool: Interruptible[R]
 
 
 @final
@@ -166,7 +139,7 @@ class Gather(_Effect[list[R]], frozen=True):
     limit: int
 
 
-Effect: TypeAlias = Ask | Fire | Wait | Run[Any] | Consent[Any] | Use[Any] | Gather[Any]
+Effect: TypeAlias = Ask | Fire | Wait | Run[Any] | Gather[Any]
 Flow: TypeAlias = Generator[Effect, Any, R]
 
 
@@ -215,8 +188,6 @@ def drive(
                         got = _waited(signal, seconds, stopped)
                     case Run(now=now):
                         got = now()
-                    case Consent(question=work) | Use(tool=work):
-                        got = work.run()
                     case Gather(flows=flows, limit=limit):
                         again = partial(drive, client=client, watch=watch, hooks=hooks, stopped=stopped)
                         got = _gathered(flows, limit, again)
@@ -261,8 +232,6 @@ async def drive_async(
                         got = await _unless(other, signal.wait_async(seconds))
                     case Run(later=later):
                         got = await later()
-                    case Consent(question=work) | Use(tool=work):
-                        got = await work.run_async()
                     case Gather(flows=flows, limit=limit):
                         again = partial(
                             drive_async, client=client, watch=watch, hooks=hooks, stopped=stopped

@@ -28,6 +28,8 @@ class Services(Struct, frozen=True, kw_only=True):
     """What outlives the session in its project; None: nothing does."""
     user_memory: Memory | None = None
     """What the user wants known in every project."""
+    sessions_since: Callable[[float], int] | None = None
+    """How many other sessions of the project were touched since a time."""
     there: Callable[[str], bool] | None = None
     """Says whether a path or a command that memory names is still there; None: that is not checked."""
     path: str = ""

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from msgspec import Struct, structs
 
 from sevenfold.conversation.resume import read
-from sevenfold.lab.fidelity import Count, Judged, Probe, Score, judge, sample, texts
+from sevenfold.lab.fidelity import Count, Probe, Score, judge, sample, texts
 from sevenfold.lab.fidelity.reader import account
 from sevenfold.layers.compact.extract import facts
 from sevenfold.layers.compact.extract.notation import read_back
-from sevenfold.layers.compact.summary import Evidence
 from sevenfold.layers.compact.summary import unsupported as claims_of
+from sevenfold.layers.compact.summary.evidence import Evidence
 from sevenfold.ports import Log
 from sevenfold.recall.index import RecallIndex
 from sevenfold.record.decisions import Commit, Fold, Rewound, Snip, Undone
@@ -171,13 +171,13 @@ def by_recall(index: RecallIndex) -> Callable[[Probe], bool]:
 
 def audit(log: Log, index: RecallIndex, progress: Progress | None = None) -> Audit:
     """Audit every compaction of a log; ``index`` must have read it."""
-    reachable, audited, judged = by_recall(index), [], list[Judged]()
+    reachable, audited, scores = by_recall(index), [], list[Score]()
     for compaction in compactions(log, progress):
         facts = sample(compaction.hidden, goes_on=compaction.goes_on)
         score = judge(facts.probes, texts(compaction.after), reachable)
         audited.append(_audited(log, compaction, score, facts.left_out))
-        judged += score.judged
-    every = Score(tuple(judged))
+        scores.append(score)
+    every = Score(tuple(one for score in scores for one in score.states))
     total = AuditTotal(
         boundaries=len(audited),
         **structs.asdict(every.total),
@@ -193,7 +193,7 @@ def _audited(
 ) -> AuditedCompaction:
     statements = unsupported(texts(compaction.summary), compaction.before, log)
     boundary, total = compaction.boundary, score.total
-    left = [one for one in score.judged if one.state != "in_context"]
+    left = [(probe, state) for probe, state in score.states if state != "in_context"]
     return AuditedCompaction(
         **structs.asdict(total),
         out_of_reach=total.lost if boundary.own else len(left),
@@ -201,11 +201,10 @@ def _audited(
         invented=len(statements),
         uuid=boundary.uuid,
         timestamp=boundary.timestamp,
-        trigger=boundary.about.trigger,
+        trigger=boundary.about.trigger or "auto",
         own=boundary.own,
         left_facts=tuple(
-            LeftFact(one.probe.kind, one.probe.text, one.probe.record, one.state == "reachable")
-            for one in left
+            LeftFact(probe.kind, probe.text, probe.record, state == "reachable") for probe, state in left
         ),
         invented_statements=tuple(statements),
         left_out=left_out,

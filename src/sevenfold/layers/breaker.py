@@ -13,6 +13,7 @@ from itertools import pairwise
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.errors import ModelError, RateLimited
 from sevenfold.record.window import Window
 
 FAILURES = 3
@@ -31,6 +32,21 @@ def after(failures: int, *, succeeded: bool) -> int:
 def pause(failures: int) -> int:
     """How many times as far as usual it is to the next try: twice as far with every failure once it rests."""
     return 2 ** (failures - FAILURES + 1) if opened(failures) else 1
+
+
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 60.0
+"""If a provider wants a longer pause than this, the request is not repeated."""
+
+
+def pause_before_retry(error: ModelError, attempt: int) -> float | None:
+    """Seconds to wait before a request is made again: twice as long each time; None if the error is final."""
+    if not error.retryable:
+        return None
+    wanted = error.retry_after if isinstance(error, RateLimited) else None
+    if wanted is None:
+        return min(LONGEST_PAUSE, FIRST_PAUSE * float(2**attempt))
+    return wanted if wanted <= LONGEST_PAUSE else None
 
 
 REMEMBERED = 8

@@ -26,13 +26,14 @@ from sevenfold.errors import ModelError
 from sevenfold.events import Proposed
 from sevenfold.layers.clear.layer import Clear
 from sevenfold.layers.compact.layer import Ahead, AheadSummary, Compact
+from sevenfold.layers.dream.layer import Dream
 from sevenfold.layers.notes.layer import Notes, keeper_of
 from sevenfold.layers.offload.layer import Offload
 from sevenfold.layers.remember.layer import Remember
 from sevenfold.record.blocks import Block
 
 STANDARD: tuple[Layer, ...] = (Offload(), Ahead(), Clear(), Notes(), Compact())
-REMEMBERING: tuple[Layer, ...] = (*STANDARD, Remember())
+REMEMBERING: tuple[Layer, ...] = (*STANDARD, Remember(), Dream())
 """With lasting memory, where a session has one."""
 
 

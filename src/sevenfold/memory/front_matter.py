@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -31,20 +33,7 @@ class Page(Struct, frozen=True):
     @property
     def values(self) -> Mapping[str, str]:
         """The keys at the outermost level; of one that occurs twice, the first."""
-        found: dict[str, str] = {}
-        key = ""
-        for line in self.head:
-            text = line.rstrip("\r\n")
-            if (match := _KEY.fullmatch(text)) is not None:
-                key = match[1]
-                found.setdefault(key, _read(match[2] or ""))
-            elif key and text[:1] in " \t" and found[key] in ("", ">", "|", ">-", "|-"):
-                found[key] = text.strip()
-            elif key and text[:1] in " \t" and text.strip():
-                found[key] = f"{found[key]} {text.strip()}"
-            else:
-                key = ""
-        return found
+        return _values(self.head)
 
     def with_value(self, key: str, value: str) -> Page:
         """The page with this key set; a new key comes last."""
@@ -67,6 +56,24 @@ class Page(Struct, frozen=True):
         return (
             f"{self.fences[0]}{''.join(self.head)}{self.fences[1]}{self.body}" if self.head else self.body
         )
+
+
+@lru_cache(maxsize=4096)
+def _values(head: tuple[str, ...]) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    key = ""
+    for line in head:
+        text = line.rstrip("\r\n")
+        if (match := _KEY.fullmatch(text)) is not None:
+            key = match[1]
+            found.setdefault(key, _read(match[2] or ""))
+        elif key and text[:1] in " \t" and found[key] in ("", ">", "|", ">-", "|-"):
+            found[key] = text.strip()
+        elif key and text[:1] in " \t" and text.strip():
+            found[key] = f"{found[key]} {text.strip()}"
+        else:
+            key = ""
+    return MappingProxyType(found)
 
 
 def split(text: str) -> Page:

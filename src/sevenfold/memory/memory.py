@@ -22,7 +22,7 @@ from sevenfold.errors import InputError, Refused, TranscriptDenied, TranscriptTo
 from sevenfold.memory import index
 from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, read_entry
 from sevenfold.memory.generation import Author, Generation, MemoryChange, Provenance, digest, encode
-from sevenfold.ports import Clock, Folder
+from sevenfold.ports import Clock, DreamLock, Folder
 
 CURRENT = ".versions/current.json"
 CHANGES = ".versions/changes.jsonl"
@@ -165,6 +165,10 @@ class Memory:
             self._object(stamp.sha256).decode(errors="replace").splitlines(keepends=True) if stamp else []
         )
 
+    def dream_lock(self) -> DreamLock:
+        """Lets one process at a time consolidate this memory."""
+        return self._folder.dream_lock()
+
     # -- writing -----------------------------------------------------------------------------------
 
     def commit(
@@ -175,22 +179,22 @@ class Memory:
         *,
         session: str = "",
         based_on: Generation | None = None,
+        whole: bool = False,
     ) -> Generation:
         """Make one change of all edits; None removes an entry.
 
-        An entry that changed since ``based_on`` keeps its new text: its edit is left out. Raises `InputError` or
-        `Refused` if an edit must not be made, and then nothing is changed.
+        An entry that changed since ``based_on`` keeps its new text: its edit is left out, or with ``whole`` all are.
+        Raises `InputError` or `Refused` if an edit must not be made, and then nothing is changed.
         """
         for file, edit in edits.items():
             self._check(file, edit, by)
         with self._folder.lock(wait=WAIT):
             now = self._reconciled()
             if based_on is not None:
-                edits = {
-                    file: edit
-                    for file, edit in edits.items()
-                    if now.entries.get(file) == based_on.entries.get(file)
-                }
+                fresh = {file for file in edits if now.entries.get(file) == based_on.entries.get(file)}
+                if whole and len(fresh) < len(edits):
+                    return now
+                edits = {file: edit for file, edit in edits.items() if file in fresh}
             made = {
                 file: (now.entries.get(file), edit.stamp if edit else None)
                 for file, edit in edits.items()

@@ -6,6 +6,7 @@ floor: where nothing fits, nothing is recalled. Scores by meaning can lift an en
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import log
 
@@ -42,6 +43,7 @@ def fitting(
     words = {
         one.entry.file: telling(f"{one.entry.name.replace('-', ' ')}\n{one.entry.body}") for one in known
     }
+    holding = Counter(word for held in words.values() for word in held)
     found = []
     for one in known:
         if one.entry.until and one.entry.until < today:
@@ -51,7 +53,6 @@ def fitting(
         raised = (lift or {}).get(one.entry.file, 0.0)
         if weight < LEAST_WORDS and not raised:
             continue
-        holding = [sum(word in other for other in words.values()) for word in both]
-        rare = sum(log(1 + len(known) / count) for count in holding)
+        rare = sum(log(1 + len(known) / holding[word]) for word in both)
         found.append(FittingEntry(one, rare + raised, tuple(sorted(both))))
     return sorted(found, key=lambda fit: (-fit.score, fit.known.entry.file))[:most]

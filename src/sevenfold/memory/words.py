@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from sevenfold.recall.ranking import DENSE_RUN, FILLERS, folded
 
@@ -11,6 +12,8 @@ _WORD = re.compile(r"\w+(?:[./:@-]\w+)*")
 _NUMBER = re.compile(r"\d")
 ROOT = 4
 """Letters that two forms of a word have in common at least."""
+CHANGED = 0.34
+"""Ordinary words that may differ in a contradiction, as a share of those that do not."""
 ENDING = 3
 """Letters in which they may differ at the end."""
 _NEGATION = re.compile(r"\b(?:no|not|never|none|without|nor|cannot|\w+n['’]t)\b", re.IGNORECASE)
@@ -21,6 +24,7 @@ def holds(text: str, words: str) -> bool:
     return bool(words.strip()) and folded(words) in folded(text)
 
 
+@lru_cache(maxsize=4096)
 def telling(text: str) -> frozenset[str]:
     """The words that carry a text; of scripts without spaces, all pairs of characters."""
     found = {word for word in _WORD.findall(text.casefold()) if word not in FILLERS and len(word) > 1}
@@ -29,14 +33,20 @@ def telling(text: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def shared(some: Iterable[str], others: Iterable[str]) -> frozenset[str]:
+def shared(some: Iterable[str], others: frozenset[str]) -> frozenset[str]:
     """Those of the first words that the others hold as well, whatever their endings."""
-    beginnings: dict[str, list[str]] = {}
-    for word in others:
-        beginnings.setdefault(word[:ROOT], []).append(word)
+    beginnings = _by_beginning(others)
     return frozenset(
         word for word in some if any(_alike(word, other) for other in beginnings.get(word[:ROOT], ()))
     )
+
+
+@lru_cache(maxsize=4096)
+def _by_beginning(words: frozenset[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for word in words:
+        found.setdefault(word[:ROOT], []).append(word)
+    return found
 
 
 def _alike(one: str, other: str) -> bool:
@@ -69,3 +79,15 @@ def same_fact(one: str, other: str) -> bool:
     if any(map(names_something, apart)) or bool(_NEGATION.search(one)) != bool(_NEGATION.search(other)):
         return False
     return len(both) >= 3 and len(apart) <= (len(both) + len(apart)) * 0.25
+
+
+def contradicts(one: str, other: str) -> bool:
+    """Do two texts say different things of the same: nearly the same words, with another figure, name or negation?"""
+    left, right = telling(one), telling(other)
+    both = shared(left, right)
+    apart = (left - both) | (right - shared(right, left))
+    plain = [word for word in apart if not names_something(word)]
+    if len(both) < 3 or len(plain) > len(both) * CHANGED:
+        return False
+    named = len(apart) > len(plain)
+    return named or bool(_NEGATION.search(one)) != bool(_NEGATION.search(other))

@@ -15,7 +15,6 @@ class Asked(Text, frozen=True):
     """What the user wants of the summary."""
 
     file = "compact_asked"
-    role = "user"
     body = "words"
     cap = 5 * KB
 
@@ -26,7 +25,6 @@ class HooksAdd(Text, frozen=True):
     """What hooks want of the summary."""
 
     file = "compact_hooks"
-    role = "user"
     body = "words"
     cap = 2 * KB
 
@@ -36,8 +34,6 @@ class HooksAdd(Text, frozen=True):
 class Compact(Text, frozen=True):
     """The instruction to summarise: the whole, what follows a message, or what is before it."""
 
-    file = "compact"
-    role = "user"
     body = "more"
     cap = 8 * KB
 
@@ -83,14 +79,10 @@ def _beginning(message: str) -> str:
 class Summariser(Static, frozen=True):
     """The system prompt of a call that does nothing but summarise."""
 
-    file = "summariser"
-
 
 class Continued(Text, frozen=True):
     """The message behind a boundary: what was before, where it can be read, and how to go on."""
 
-    file = "continued"
-    role = "user"
     tag = "continued-session"
     body = "summary"
     source = "transcript"
@@ -129,8 +121,6 @@ class Continued(Text, frozen=True):
 class ProgramNote(Text, frozen=True):
     """Something a program said on the user's side, as a summariser is shown it."""
 
-    file = "program_note"
-    role = "user"
     tag = "program-note"
     body = "text"
     cap = 400 * KB
@@ -141,8 +131,6 @@ class ProgramNote(Text, frozen=True):
 class EarlierCut(Text, frozen=True):
     """Stands first in a request whose oldest rounds were left out."""
 
-    file = "earlier_cut"
-    role = "user"
     cap = LINE_CAP
 
     rounds: int
@@ -151,8 +139,6 @@ class EarlierCut(Text, frozen=True):
 class PieceCut(Text, frozen=True):
     """Stands in a message or a result where something was left out of it."""
 
-    file = "piece_cut"
-    role = "user"
     cap = LINE_CAP
 
     characters: int
@@ -161,8 +147,6 @@ class PieceCut(Text, frozen=True):
 class RoundCut(Text, frozen=True):
     """Stands for a round of which nothing can be shown."""
 
-    file = "round_cut"
-    role = "user"
     cap = LINE_CAP
 
     blocks: int
@@ -172,16 +156,14 @@ class RoundCut(Text, frozen=True):
 
 
 PRESSING = 1.25
-"""Over a limit by so much, the request to be shorter becomes a demand…"""
+"""Times a limit from which the request to be shorter becomes a demand."""
 TOO_LONG = 2.0
-"""…and by so much, the first thing to do."""
+"""Times a limit from which it is the first thing to do."""
 
 
 class NotesUpdate(Text, frozen=True):
     """The instruction to bring the notes up to date."""
 
-    file = "notes_update"
-    role = "user"
     body = "notes"
     cap = 200 * KB
 
@@ -195,11 +177,11 @@ class KeepShort(Text, frozen=True):
     """Which sections of the notes have become too long, and how pressing that is."""
 
     file = "notes_short"
-    role = "user"
     cap = 2 * LINE_CAP
 
-    whole: int
-    total: int
+    whole: int | None = None
+    """Tokens of all sections, if that is too many."""
+    total: int = 0
     sections: str | None = None
     soon: str | None = None
     now: str | None = None
@@ -209,7 +191,7 @@ class KeepShort(Text, frozen=True):
     def of(cls, over: float, sections: str, whole: int, total: int) -> KeepShort:
         """``over`` is how many times the limit the worst of them is."""
         return cls(
-            whole,
+            whole if whole > total else None,
             total,
             sections or None,
             soon=_SHOWN if over < PRESSING else None,

@@ -12,7 +12,6 @@ from sevenfold.prompts.text import KB, Text
 class Changed(Text, frozen=True):
     """A part of the system prompt as it reads from now on."""
 
-    file = "changed"
     tag = "changed-section"
     body = "text"
     cap = 110 * KB
@@ -24,7 +23,6 @@ class Changed(Text, frozen=True):
 class Withdrawn(Text, frozen=True):
     """A part of the system prompt that no longer holds."""
 
-    file = "withdrawn"
     tag = "changed-section"
     cap = 5 * KB
 
@@ -34,7 +32,6 @@ class Withdrawn(Text, frozen=True):
 class Replaced(Text, frozen=True):
     """A caller's system prompt that takes the place of the one at the start."""
 
-    file = "replaced"
     tag = "changed-instructions"
     body = "text"
     cap = 400 * KB
@@ -48,8 +45,6 @@ class Replaced(Text, frozen=True):
 class MentionedFile(Text, frozen=True):
     """A file the user mentions, as it is now."""
 
-    file = "mentioned_file"
-    role = "user"
     tag = "mentioned-file"
     body = "text"
     source = "path"
@@ -62,8 +57,6 @@ class MentionedFile(Text, frozen=True):
 class MentionedFolder(Text, frozen=True):
     """A folder the user mentions, and what is in it now."""
 
-    file = "mentioned_folder"
-    role = "user"
     tag = "mentioned-folder"
     body = "entries"
     source = "path"
@@ -79,8 +72,6 @@ class MentionedFolder(Text, frozen=True):
 class StoredResult(Text, frozen=True):
     """The beginning of a result that was stored, and the way to the rest."""
 
-    file = "stored_result"
-    role = "user"
     tag = "persisted-output"
     body = "text"
     cap = 256 * KB
@@ -94,8 +85,6 @@ class StoredResult(Text, frozen=True):
 class CutResult(Text, frozen=True):
     """The beginning of a result that is too big and could not be stored either."""
 
-    file = "cut_result"
-    role = "user"
     tag = "cut-output"
     body = "text"
     cap = 256 * KB
@@ -109,8 +98,6 @@ class CutResult(Text, frozen=True):
 class EmptyResult(Text, frozen=True):
     """A result of nothing; without a word in it a model may take its turn for finished."""
 
-    file = "empty_result"
-    role = "user"
     cap = 200
 
 
@@ -120,8 +107,6 @@ class EmptyResult(Text, frozen=True):
 class RestoredFile(Text, frozen=True):
     """A file that was being worked with, as it is now."""
 
-    file = "restored_file"
-    role = "user"
     tag = "restored-file"
     body = "text"
     source = "path"
@@ -134,8 +119,6 @@ class RestoredFile(Text, frozen=True):
 class PinnedRecord(Text, frozen=True):
     """Something the user wants kept word for word."""
 
-    file = "pinned_record"
-    role = "user"
     tag = "pinned"
     body = "text"
     cap = 256 * KB
@@ -148,8 +131,6 @@ class PinnedRecord(Text, frozen=True):
 class RecordedFacts(Text, frozen=True):
     """What the record shows, where the summary itself cannot be added to."""
 
-    file = "recorded_facts"
-    role = "user"
     tag = "recorded-facts"
     body = "text"
     cap = 256 * KB
@@ -160,8 +141,6 @@ class RecordedFacts(Text, frozen=True):
 class Unsupported(Text, frozen=True):
     """What a summary that cannot be changed claims and the record does not show."""
 
-    file = "unsupported"
-    role = "user"
     body = "sentences"
     cap = 32 * KB
 
@@ -176,8 +155,6 @@ class Unsupported(Text, frozen=True):
 class HookContext(Text, frozen=True):
     """What hooks want the model to know."""
 
-    file = "hook_context"
-    role = "user"
     tag = "hook-context"
     body = "text"
     cap = 64 * KB
@@ -186,10 +163,8 @@ class HookContext(Text, frozen=True):
 
 
 class RestoredState(Text, frozen=True):
-    """Something the work goes by, put back as it is now: a plan, a list of tasks, what runs beside it."""
+    """Something the work goes by, put back as it is now: a plan, a list of tasks, what runs in the background."""
 
-    file = "restored_state"
-    role = "user"
     tag = "restored-state"
     body = "text"
     source = "path"
@@ -210,10 +185,8 @@ class KeepAlive(Text, frozen=True):
 
 
 class TasksGone(Text, frozen=True):
-    """What ran beside the conversation and ended with the process that looked after it."""
+    """Background commands that ended with the process that started them."""
 
-    file = "tasks_gone"
-    role = "user"
     tag = "tasks-gone"
     body = "text"
     cap = 16 * KB
@@ -224,8 +197,6 @@ class TasksGone(Text, frozen=True):
 class Folded(Text, frozen=True):
     """Stands in the middle of a conversation for rounds that were summarised."""
 
-    file = "folded"
-    role = "user"
     tag = "folded-rounds"
     body = "summary"
     source = "transcript"

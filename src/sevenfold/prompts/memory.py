@@ -25,3 +25,14 @@ class Recalled(Text, frozen=True):
     cap = 12 * KB
 
     entries: str
+
+
+class DreamEntries(Text, frozen=True):
+    """The instruction to find entries of memory that say the same, or no longer hold."""
+
+    file = "dream"
+    role = "user"
+    body = "entries"
+    cap = 60 * KB
+
+    entries: str

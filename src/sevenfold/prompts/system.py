@@ -27,49 +27,33 @@ class Static(Text, frozen=True):
 class Identity(Static, frozen=True):
     """Who is speaking, and for whom."""
 
-    file = "identity"
-
 
 class Rules(Static, frozen=True):
     """How the system works, and that what was seen does not stay in view for ever."""
-
-    file = "rules"
 
 
 class Tasks(Static, frozen=True):
     """How work is done."""
 
-    file = "tasks"
-
 
 class Care(Static, frozen=True):
     """Which actions want a second thought, and which a question."""
-
-    file = "care"
 
 
 class Tools(Static, frozen=True):
     """How tools are used."""
 
-    file = "tools"
-
 
 class Tone(Static, frozen=True):
     """How to speak."""
-
-    file = "tone"
 
 
 class Brevity(Static, frozen=True):
     """How much to say."""
 
-    file = "brevity"
-
 
 class Brief(Static, frozen=True):
     """The most important of all of them, where the window has no room for more."""
-
-    file = "brief"
 
 
 STATIC: tuple[type[Static], ...] = (Identity, Rules, Tasks, Care, Tools, Tone, Brevity)
@@ -82,7 +66,6 @@ STATIC: tuple[type[Static], ...] = (Identity, Rules, Tasks, Care, Tools, Tone, B
 class Guidance(Text, frozen=True):
     """What the parts that are switched on in this session want the model to know."""
 
-    file = "guidance"
     body = "advice"
     cap = 8 * KB
 
@@ -92,7 +75,6 @@ class Guidance(Text, frozen=True):
 class Environment(Text, frozen=True):
     """Where the session runs: facts of the moment the prompt was made."""
 
-    file = "environment"
     tag = "environment"
     body = "changes"
     cap = 2 * KB
@@ -102,15 +84,14 @@ class Environment(Text, frozen=True):
     shell: str | None = None
     model: str | None = None
     git: str | None = None
-    """Branch and how it stands to its upstream."""
+    """The branch, and whether it is ahead of or behind its upstream."""
     changes: str | None = None
-    """What `git status --short` lists; None where there is nothing, or nobody knows."""
+    """What `git status --short` lists; None where there is nothing, or it is unknown."""
 
 
 class Today(Text, frozen=True):
     """The date."""
 
-    file = "today"
     cap = KB
     volatile = "Days pass while a session goes on."
 
@@ -120,7 +101,6 @@ class Today(Text, frozen=True):
 class Language(Text, frozen=True):
     """The language to answer in."""
 
-    file = "language"
     cap = LINE_CAP + KB
 
     language: str
@@ -129,7 +109,6 @@ class Language(Text, frozen=True):
 class OutputStyle(Text, frozen=True):
     """A manner of answering the user has chosen."""
 
-    file = "output_style"
     tag = "output-style"
     body = "style"
     cap = 16 * KB
@@ -141,7 +120,6 @@ class OutputStyle(Text, frozen=True):
 class Scratch(Text, frozen=True):
     """A directory for what need not last."""
 
-    file = "scratch"
     cap = LINE_CAP + KB
 
     path: str
@@ -150,7 +128,6 @@ class Scratch(Text, frozen=True):
 class Clearing(Text, frozen=True):
     """The notice that old results are cleared in this session, and how many are kept."""
 
-    file = "clearing"
     cap = LINE_CAP + KB
 
     kept: int
@@ -160,7 +137,6 @@ class Clearing(Text, frozen=True):
 class Budgets(Text, frozen=True):
     """What is left to spend."""
 
-    file = "budgets"
     tag = "budgets"
     cap = KB
     volatile = "What is left changes with every request."
@@ -176,7 +152,6 @@ class Budgets(Text, frozen=True):
 class InstructionFile(Text, frozen=True):
     """A file of instructions, whole unless it is very long."""
 
-    file = "instruction_file"
     tag = "instruction-file"
     body = "text"
     source = "path"
@@ -195,7 +170,6 @@ class InstructionFile(Text, frozen=True):
 class InstructionProblem(Text, frozen=True):
     """A file of instructions that could not be loaded."""
 
-    file = "instruction_problem"
     cap = 3 * LINE_CAP + 200
 
     path: str
@@ -206,7 +180,6 @@ class InstructionProblem(Text, frozen=True):
 class Instructions(Text, frozen=True):
     """All instruction files, from the most general to the most specific."""
 
-    file = "instructions"
     tag = "instructions"
     body = "files"
     cap = 100 * KB
@@ -225,7 +198,6 @@ class Instructions(Text, frozen=True):
 class MemoryIndex(Text, frozen=True):
     """The index of what earlier sessions have noted down."""
 
-    file = "memory_index"
     tag = "memory-index"
     body = "index"
     source = "path"
@@ -239,7 +211,6 @@ class MemoryIndex(Text, frozen=True):
 class McpServer(Text, frozen=True):
     """What one server says about its own tools."""
 
-    file = "mcp_server"
     tag = "mcp-server"
     body = "text"
     cap = 2 * KB
@@ -251,7 +222,6 @@ class McpServer(Text, frozen=True):
 class McpInstructions(Text, frozen=True):
     """What the connected servers say about their tools."""
 
-    file = "mcp_instructions"
     tag = "mcp-instructions"
     body = "servers"
     cap = 20 * KB
@@ -273,7 +243,6 @@ class McpInstructions(Text, frozen=True):
 class Skill(Text, frozen=True):
     """One line of the skills listing."""
 
-    file = "skill"
     body = "description"
     cap = 1536
 
@@ -284,7 +253,6 @@ class Skill(Text, frozen=True):
 class Skills(Text, frozen=True):
     """The skills there are; what they say is loaded when one is used."""
 
-    file = "skills"
     tag = "skills"
     body = "listing"
     cap = 16 * KB
@@ -304,7 +272,6 @@ class Skills(Text, frozen=True):
 class LeftOut(Text, frozen=True):
     """Names what found no room."""
 
-    file = "left_out"
     body = "names"
     cap = KB
 

@@ -2,14 +2,14 @@
 
 A `Text` is a small frozen class whose fields are the holes of its Markdown file. Most fields are one line.
 At most one, the *body*, may be long: it is often somebody else's words, so it is cut at its cap with a
-note that says so, and cannot close the tag it stands in. Rendering is a pure function of the fields.
+note that says so, and cannot close the tag around it. Rendering is a pure function of the fields.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from msgspec import Struct
 
@@ -22,6 +22,7 @@ KB = 1024
 LINE_CAP = 4 * KB
 """Bytes of a one-line field; the longest path a system takes is no longer."""
 
+_CAPITAL = re.compile("(?<!^)(?=[A-Z])")
 _HOLE = re.compile(r"\{\{(\w+)\}\}")
 _PART = re.compile(r"\{\{#(\w+)\}\}(.*?)\{\{/\1\}\}", re.DOTALL)
 _ALONE = re.compile(r"^(\{\{[#/]\w+\}\})\n", re.MULTILINE)
@@ -33,8 +34,7 @@ class Text(Struct, frozen=True):
     """One text that is put before the model."""
 
     file: ClassVar[str]
-    """Its name, and that of its Markdown file."""
-    role: ClassVar[Literal["system", "user"]] = "system"
+    """Its name, and that of its Markdown file: the name of the class in small letters, unless it says otherwise."""
     stage: ClassVar[Stage] = "session"
     tag: ClassVar[str] = ""
     """The tag around it, by which it can be found again; empty: none."""
@@ -48,6 +48,12 @@ class Text(Struct, frozen=True):
     """The field that says where the whole body can be read."""
     volatile: ClassVar[str] = ""
     """Why it must be computed again before each request; empty: it is computed once."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Name the file after the class."""
+        super().__init_subclass__(**options)
+        if "file" not in cls.__dict__:
+            cls.file = _CAPITAL.sub("_", cls.__name__).lower()
 
     def render(self) -> str:
         """The text as the model sees it."""
@@ -76,7 +82,7 @@ class Text(Struct, frozen=True):
         return f"{kept}\n{CutNote(size(kept), size(words), path).render()}"
 
     def _inside(self, words: str) -> str:
-        """The words, unable to end the tag they stand in."""
+        """The words, unable to end the tag around them."""
         if not self.tag:
             return words
         return re.sub(rf"<(/\s*{self.tag}\s*>)", r"&lt;\1", words, flags=re.IGNORECASE)
@@ -120,7 +126,7 @@ def _whole_characters(words: str) -> str:
 
 
 def load(name: str) -> str:
-    """The words of a text as they stand in its file."""
+    """The words of a text, from its file."""
     # Here, because it takes longer to import than all that is done with it.
     from importlib import resources
 

@@ -20,7 +20,14 @@ from sevenfold.providers.openai.client import CHAT, RESPONSES
 from sevenfold.providers.provider import Provider, choose
 from sevenfold.providers.reader import Fields
 
-OFFLINE = Offline({"compact": summarise, "session_memory": take_notes, "extract_memories": find_facts})
+OFFLINE = Offline(
+    {
+        "compact": summarise,
+        "session_memory": take_notes,
+        "extract_memories": find_facts,
+        "dream": lambda request: "<nothing/>",
+    }
+)
 """Answers where no provider is configured, by fixed rules, so every layer works without a key."""
 _providers: list[Provider] = [MESSAGES, CHAT, RESPONSES]
 

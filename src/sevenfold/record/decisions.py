@@ -54,7 +54,8 @@ class Fidelity(Struct, frozen=True, rename="camel"):
 class CompactMetadata(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What a compaction says about itself; what other tools do not know of it they pass over."""
 
-    trigger: str = "auto"
+    trigger: str = ""
+    """auto or manual; logs of older versions leave auto out."""
     pre_tokens: int | None = None
     post_tokens: int | None = None
     messages_summarized: int | None = None

@@ -24,7 +24,7 @@ from sevenfold.errors import InputError
 from sevenfold.events import Listener
 from sevenfold.layers.ladder import REMEMBERING, STANDARD, Ladder
 from sevenfold.memory.memory import Memory
-from sevenfold.ports import Clock, Folder, Ids, Log, RemembersStore, Results, Store, StoredText
+from sevenfold.ports import Clock, Folder, Ids, Log, RemembersStore, Results, SessionInfo, Store, StoredText
 from sevenfold.profiles import Profile
 from sevenfold.providers.models import Lister, ListingCache, Listings
 from sevenfold.providers.openai.chat import from_function
@@ -129,6 +129,8 @@ class SessionParts(Struct, frozen=True):
     memory: Folder | None = None
     """What outlives the session in its project; None: nothing does."""
     user_memory: Folder | None = None
+    sessions: Callable[[], Sequence[SessionInfo]] | None = None
+    """The sessions of the project."""
 
     def search(
         self, query: str, *, kind: str | None = None, k: int = 10, by: str | None = None
@@ -186,6 +188,7 @@ def on_disk(
         models=home.models,
         memory=place.memory() if isinstance(place, RemembersStore) else None,
         user_memory=FileFolder(home.memory),
+        sessions=place.sessions,
     )
 
 
@@ -237,6 +240,11 @@ def _secret_in(content: bytes) -> str:
     return f"it holds a secret ({found[0].kind})" if found else ""
 
 
+def _sessions_since(store: SessionParts, when: float) -> int:
+    found = store.sessions() if store.sessions is not None else ()
+    return sum(one.modified > when and one.name != store.name for one in found)
+
+
 def _is_there(folder: Path, claim: str) -> bool:
     """Is a path, or a command, still there?"""
     return (folder / claim).exists() if "/" in claim or "." in claim else shutil.which(claim) is not None
@@ -274,6 +282,7 @@ def _conversation(store: SessionParts, model: str, options: Options, profile: Pr
         read_file=read_text if store.path else None,
         memory=lasting(store.memory, clock) if options.get("memory") else None,
         user_memory=lasting(store.user_memory, clock) if options.get("memory") else None,
+        sessions_since=partial(_sessions_since, store) if store.sessions is not None else None,
         there=partial(_is_there, Path(store.cwd)) if store.cwd else None,
         path=store.path,
     )

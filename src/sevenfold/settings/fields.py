@@ -150,7 +150,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         bool, layer("Entries of memory that fit what the user says are put behind it.")
     ] = True
     dream: Annotated[
-        bool, layer("Nothing yet. Memory files will be consolidated across sessions.", stage="planned")
+        bool, layer("Memory is consolidated in the background, once a day and after five sessions.")
     ] = True
     recall_meaning: Annotated[
         bool, about("Recall finds what was said in other words too, where the extra for it is installed.")

@@ -21,6 +21,11 @@ from sevenfold.stores.jsonl.lock import FileLock
 LARGEST = 16 * 1024 * 1024
 """Bytes of the largest file that is read."""
 
+DREAM_LOCK = ".consolidate-lock"
+SILENCE = 3600.0
+"""Seconds without a sign of life after which even a process that is alive no longer counts."""
+SECONDS_TO_WAIT = 5.0
+
 _PART = re.compile(r"[A-Za-z0-9_.\-]{1,120}")
 
 
@@ -114,6 +119,10 @@ class FileFolder:
         finally:
             lock.release()
 
+    def dream_lock(self) -> ConsolidateLock:
+        """The lock of those who consolidate what is in the folder."""
+        return ConsolidateLock(self)
+
 
 class MemoryFolder:
     """The same in memory."""
@@ -122,6 +131,7 @@ class MemoryFolder:
         self.path = path
         self._files: dict[str, bytes] = {}
         self._held = threading.Lock()
+        self._dreams = MemoryDreamLock()
 
     def names(self, below: str = "") -> Sequence[str]:
         """The files below a folder of this one."""
@@ -153,3 +163,115 @@ class MemoryFolder:
             yield
         finally:
             self._held.release()
+
+    def dream_lock(self) -> MemoryDreamLock:
+        """The lock of those who consolidate what is in the folder."""
+        return self._dreams
+
+
+class ConsolidateLock:
+    """``.consolidate-lock``: its time is that of the last consolidation; its text names the process that is at it.
+
+    Three lines: the process, when that process began, and the time the file had before (empty: it was not there).
+    """
+
+    def __init__(self, folder: FileFolder) -> None:
+        self._folder = folder
+        self._path = Path(folder.path) / DREAM_LOCK
+
+    def last(self) -> float | None:
+        """When memory was last consolidated."""
+        owner = self._owner()
+        return self._time() if owner is None else owner[2]
+
+    def take(self, now: float) -> bool:
+        """Begin, unless another process is at it."""
+        with self._folder.lock(wait=SECONDS_TO_WAIT):
+            owner, time = self._owner(), self._time()
+            if owner is not None and time is not None:
+                alive = owner[1] == started(owner[0])
+                if alive and now - time < SILENCE:
+                    return False
+                time = owner[2]
+            body = f"{os.getpid()}\n{started(os.getpid())}\n{'' if time is None else repr(time)}\n"
+            self._folder.write(DREAM_LOCK, body.encode())
+            os.utime(self._path, (now, now))
+            return (self._folder.read(DREAM_LOCK) or b"").decode() == body
+
+    def beat(self, now: float) -> None:
+        """Give a sign of life."""
+        os.utime(self._path, (now, now))
+
+    def finish(self, now: float) -> None:
+        """It is done."""
+        self._folder.write(DREAM_LOCK, b"")
+        os.utime(self._path, (now, now))
+
+    def fail(self) -> None:
+        """The last time is again what it was."""
+        owner = self._owner()
+        if owner is None or owner[2] is None:
+            self._folder.remove(DREAM_LOCK)
+            return
+        self._folder.write(DREAM_LOCK, b"")
+        os.utime(self._path, (owner[2], owner[2]))
+
+    def _time(self) -> float | None:
+        try:
+            return self._path.stat().st_mtime
+        except FileNotFoundError:
+            return None
+
+    def _owner(self) -> tuple[int, str, float | None] | None:
+        """The process that is at it, when it began, and the time before; None if none is."""
+        lines = (self._folder.read(DREAM_LOCK) or b"").decode(errors="replace").splitlines()
+        if not lines or not re.fullmatch(r"[0-9]{1,10}", lines[0].strip()):
+            return None
+        began, before = [*lines[1:], "", ""][:2]
+        try:
+            return int(lines[0]), began, float(before) if before.strip() else None
+        except ValueError:
+            return int(lines[0]), began, None
+
+
+class MemoryDreamLock:
+    """The same in memory, for one process."""
+
+    def __init__(self) -> None:
+        self._last: float | None = None
+        self._held = False
+
+    def last(self) -> float | None:
+        """When memory was last consolidated."""
+        return self._last
+
+    def take(self, now: float) -> bool:
+        """Begin, unless another thread is at it."""
+        taken, self._held = not self._held, True
+        return taken
+
+    def beat(self, now: float) -> None:
+        """Nothing can die here."""
+
+    def finish(self, now: float) -> None:
+        """It is done."""
+        self._last, self._held = now, False
+
+    def fail(self) -> None:
+        """It was not done."""
+        self._held = False
+
+
+def started(pid: int) -> str:
+    """When a process began, as the system counts it; empty if it is gone, or that cannot be known."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return "gone"
+        except OSError:
+            pass
+        return ""
+    return stat.rpartition(b")")[2].split()[19].decode()

@@ -62,14 +62,14 @@ class PermissionRequest(Struct, frozen=True):
     """The path as the model named it, links and all, if that differs."""
     outside: tuple[str, ...] = ()
     """For a command line: words that lead out of the workspace."""
-    unseen: bool = False
-    """For a command line: which files it names could not be worked out."""
     paths: tuple[str, ...] = ()
     """For a command line: the files its words name, as named and with links resolved."""
     writes: tuple[str, ...] = ()
     """For a command line: the files it is seen to write, likewise."""
     in_repository: tuple[str, ...] = ()
     """Which of the files to be written lie in a folder that git takes for a repository."""
+    unseen: bool = False
+    """For a command line: which files it names could not be worked out."""
 
     @property
     def deed(self) -> Action:

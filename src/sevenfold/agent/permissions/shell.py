@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Language, Node
 
 
 def names(text: str) -> frozenset[str]:
@@ -128,13 +128,21 @@ def unquoted(text: str) -> str:
 
 
 @cache
-def _grammar() -> Parser:
+def _grammar() -> Language:
     try:
         import tree_sitter
         import tree_sitter_bash
     except ImportError:
         raise _NotPlain("not been checked, which needs the extra: pip install 'sevenfold[agent]'") from None
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+    return tree_sitter.Language(tree_sitter_bash.language())
+
+
+def _root(source: bytes) -> Node:
+    grammar = _grammar()
+    from tree_sitter import Parser  # loaded with the grammar
+
+    # A parser has state of its own, and calls are checked in several threads.
+    return Parser(grammar).parse(source).root_node
 
 
 def _commands(line: str) -> Iterator[SimpleCommand]:
@@ -157,7 +165,7 @@ def _commands(line: str) -> Iterator[SimpleCommand]:
 
 def _tokens(source: bytes) -> Iterator[_Token]:
     """The words and operators of a line, and the line ends that part commands."""
-    root = _grammar().parse(source).root_node
+    root = _root(source)
     if root.has_error:
         raise _NotPlain("syntax that is not understood")
     before = _Token("\n", 0, 0)

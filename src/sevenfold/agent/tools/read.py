@@ -104,9 +104,10 @@ def _shown(
     asked_whole = given.offset is None and given.limit is None
     if asked_whole and (call := context.unchanged(path, version)):
         context.desk.know(path, version, whole=True)
+        # Models do not reliably see the ids of their calls, so the note says where else to look.
         words = (
-            f"{path} has not changed since call {call} showed all of it. "
-            "See that result; it is still in your context."
+            f"{path} has not changed since you last read all of it. Its text is still in your context, "
+            "in the result of that earlier Read."
         )
         return ToolOutput(words, facts=(FileRead(path, version, again=call),))
     whole = window.whole and ended

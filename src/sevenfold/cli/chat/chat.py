@@ -53,13 +53,13 @@ if TYPE_CHECKING:
     from sevenfold.cli.chat.start import ChatOptions
     from sevenfold.events import Event, Veto
 
-ENDS: dict[str, tuple[Level, str]] = {
-    "interrupted": ("warning", "interrupted; say what it should do instead"),
-    "max_turns": ("warning", "stopped: it reached the limit of turns (--max-turns)"),
-    "budget": ("warning", "stopped: the budget is spent (--max-usd)"),
-    "refused": ("warning", "the model refused to answer"),
-    "blocked": ("warning", "a hook blocked this message"),
-    "cut": ("warning", "the answer was cut off at the token limit"),
+ENDS = {
+    "interrupted": "interrupted; say what it should do instead",
+    "max_turns": "stopped: it reached the limit of turns (--max-turns)",
+    "budget": "stopped: the budget is spent (--max-usd)",
+    "refused": "the model refused to answer",
+    "blocked": "a hook blocked this message",
+    "cut": "the answer was cut off at the token limit",
 }
 MOST_FOLDED = 500
 
@@ -213,9 +213,8 @@ class Chat:
                 self.say("note", text)
             case Ended(finished=finished):
                 self._flush()
-                if finished.end in ENDS:
-                    level, words = ENDS[finished.end]
-                    self.say(level, f"{words}: {finished.detail}" if finished.detail else words)
+                if why := ENDS.get(finished.end):
+                    self.say("warning", f"{why}: {finished.detail}" if finished.detail else why)
             case _:
                 return
         self.screen.changed()

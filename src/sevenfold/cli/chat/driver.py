@@ -45,7 +45,7 @@ class Driver:
         self._lock = threading.Lock()
         self._busy = False
         self._later: deque[str] = deque()
-        """Messages sent while a command was running."""
+        """Messages and commands sent while a command was running, or a turn was ending."""
         self._alarm: threading.Timer | None = None
         """Wakes the chat shortly before the cache of an idle conversation expires."""
 
@@ -74,16 +74,19 @@ class Driver:
         self.chat.screen.changed()
 
     def command(self, text: str) -> None:
-        """Run a command, in parallel to a turn if it can."""
+        """Run a command: in parallel to what is running if it can, else after another command."""
         self._echo(text)
-        with self._lock:
-            if not self.busy:
-                self._begin(lambda: slash_commands.run(self.chat, text))
-                return
         try:
             anytime = slash_commands.find(text)[0].anytime
         except InputError:
             anytime = True
+        with self._lock:
+            if not self.busy:
+                self._begin(lambda: slash_commands.run(self.chat, text))
+                return
+            if not anytime and self.chat.live.doing != "working":
+                self._later.append(text)
+                return
         if anytime:
             Worker(self._over).begin(lambda: slash_commands.run(self.chat, text))
         else:
@@ -130,7 +133,10 @@ class Driver:
         def run() -> None:
             work()
             while (text := self._next()) is not None:
-                self._turn(text)
+                if slash_commands.is_command(text):
+                    slash_commands.run(self.chat, text)
+                else:
+                    self._turn(text)
 
         self._busy = True
         self._worker.begin(run)

@@ -255,6 +255,7 @@ class InlineScreen:
 
     def submit(self, text: str) -> None:
         """Send what was typed."""
+        self._pressed = float("-inf")
         if text.strip():
             self._early.append(text)
             self._send_early()
@@ -276,7 +277,7 @@ class InlineScreen:
         self._dismiss()
 
     def pressed_twice(self) -> bool:
-        """Whether Ctrl-C was pressed a moment ago."""
+        """Whether Ctrl-C was pressed a moment ago, and nothing was sent since."""
         before, self._pressed = self._pressed, time.monotonic()
         if self._pressed - before <= AGAIN:
             return True

@@ -20,6 +20,7 @@ from rich.text import Text
 from sevenfold import events
 from sevenfold.agent.tools.output import (
     CommandRan,
+    Denied,
     FileChanged,
     FileRead,
     TaskChanged,
@@ -61,11 +62,16 @@ def running_line(
     call: ToolCall, seconds: float, last: str, *, signs: Signs, width: int, folder: str = ""
 ) -> Text:
     """A call in progress, with the last line it printed."""
-    sign = signs.working[int(seconds * 4) % len(signs.working)]
     time = f"{signs.dot}{stopwatch(seconds)}" if seconds >= _LEAST_SECONDS else ""
-    head = fit(_head(call, folder), max(8, width - 3 - len(time)))
-    line = Text.assemble((f"{sign} ", "cyan"), head, (time, "dim"))
-    said = one_line(last.rstrip("\n").rpartition("\n")[2], max(8, width - 5))
+    head = Text(fit(_head(call, folder), max(8, width - 3 - len(time))))
+    return _moving(head, time, last, seconds, signs, width)
+
+
+def _moving(head: Text, tail: str, last: str, seconds: float, signs: Signs, width: int) -> Text:
+    """A line with a sign that moves, and below it the last line of a text."""
+    sign = signs.working[int(seconds * 4) % len(signs.working)]
+    line = Text.assemble((f"{sign} ", "cyan"), head, (tail, "dim"))
+    said = one_line(last.rstrip().rpartition("\n")[2], max(8, width - 5))
     return line.append(f"\n  {signs.bar} {said}", style="dim") if said else line
 
 
@@ -83,7 +89,8 @@ def result_lines(
     """A call with its result; ``seen`` says that the user has seen the diff already."""
     failed = output.is_error
     sign, style = (signs.failed, "red") if failed else (signs.done, "green")
-    parts = ["failed"] if failed else list(_figures(output))
+    denied = any(isinstance(fact, Denied) for fact in output.facts)
+    parts = ["not permitted" if denied else "failed"] if failed else list(_figures(output))
     if seconds >= _LEAST_SECONDS:
         parts.append(stopwatch(seconds))
     tail = signs.dot + signs.dot.join([*parts, f"[{number}]"])
@@ -392,22 +399,15 @@ def draw_activity(
         for one in live.running.values()
     ]
     if live.doing:
-        parts.append(_working(live, signs, width, now))
+        elapsed = now - live.since
+        tail = f"{signs.dot}{stopwatch(elapsed)}" + ("" if live.stopping else f"{signs.dot}Esc interrupts")
+        doing = Text(_doing(live), style="cyan")
+        parts.append(_moving(doing, tail, live.thinking, elapsed, signs, width))
     parts += [
         Text(f"{signs.queued} queued: {one_line(text, max(8, width - 12), signs.cut)}", style="cyan")
         for text in live.queued
     ]
     return Group(*parts) if parts else None
-
-
-def _working(live: Activity, signs: Signs, width: int, now: float) -> Text:
-    elapsed = now - live.since
-    sign = signs.working[int(elapsed * 4) % len(signs.working)]
-    line = Text.assemble((f"{sign} {_doing(live)}", "cyan"), (f"{signs.dot}{stopwatch(elapsed)}", "dim"))
-    if not live.stopping:
-        line.append(f"{signs.dot}Esc interrupts", style="dim")
-    said = one_line(live.thinking.rstrip().rpartition("\n")[2], max(8, width - 5))
-    return line.append(f"\n  {signs.bar} {said}", style="dim") if said else line
 
 
 def _doing(live: Activity) -> str:

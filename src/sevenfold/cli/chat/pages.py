@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from sevenfold.cli.output import mark_matches, plain_table
+from sevenfold.cli.output import CUT, FOLDED, NAME, NUMBER, REMARK, grid, mark_matches
 from sevenfold.cli.text import (
     category,
     cause,
@@ -46,23 +46,14 @@ if TYPE_CHECKING:
 
 def pairs(rows: Iterable[tuple[str, str, str]]) -> Table:
     """Names, values and remarks."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    table.add_column(style="dim", overflow="fold")
-    for name, value, remark in rows:
-        table.add_row(name, Text(value), Text(remark))
-    return table
+    return grid(
+        NAME, FOLDED, REMARK, rows=((name, Text(value), Text(remark)) for name, value, remark in rows)
+    )
 
 
 def help_page(commands: Iterable[tuple[str, str]], keys: Iterable[tuple[str, str]]) -> RenderableType:
     """Every command and every key."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="cyan", no_wrap=True)
-    table.add_column(overflow="fold")
-    for row in (*commands, (), *keys):
-        table.add_row(*row)
-    return table
+    return grid({"style": "cyan", "no_wrap": True}, FOLDED, rows=(*commands, (), *keys))
 
 
 # -- money and the cache ---------------------------------------------------------------------
@@ -73,13 +64,7 @@ def cost_page(whole: Spending, run: Spending, gauge: Reading) -> RenderableType:
     if not whole.answers:
         return Text("No answers yet, so nothing was charged.", style="dim")
     apart = whole.answers != run.answers
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(style="dim", overflow="fold")
-    if apart:
-        table.add_row("", "session", "this run")
+    table = grid(NAME, NUMBER, NUMBER, REMARK, rows=[("", "session", "this run")] if apart else ())
     sources = [name for name in sorted(whole.by_source) if name != "main"]
     unpriced = "" if gauge.usd is not None else "the price of a model that answered is unknown"
     more = f"{times(whole.uncached_usd, whole.usd)} as much" if whole.usd and whole.uncached_usd else ""
@@ -241,11 +226,6 @@ class WindowItem(Struct, frozen=True):
     tokens: int
     what: str = ""
 
-    @property
-    def name(self) -> str:
-        """Its category in words."""
-        return _name(self.category)
-
 
 class WindowBreakdown(Struct, frozen=True):
     """Everything in the window.
@@ -289,17 +269,10 @@ def window_page(held: WindowBreakdown, signs: Signs, width: int) -> RenderableTy
     gauge, sums = held.gauge, [(name, size) for name, size in held.by_category() if size]
     letters = _letters([name for name, _ in sums])
     styles = {name: _COLOURS[number % len(_COLOURS)] for number, (name, _) in enumerate(sums)}
-    table = plain_table()
-    table.show_header = False
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, overflow="ellipsis")
-    table.add_column(no_wrap=True, justify="right")
-    table.add_column(no_wrap=True, justify="right")
-    for name, size in sums:
-        sign = Text(letters[name], style=styles[name])
-        table.add_row(sign, Text(_name(name)), f"{size:,}", share(size, gauge.effective))
-    free = max(0, gauge.effective - gauge.seen)
-    table.add_row("", Text("free", style="dim"), f"{free:,}", share(free, gauge.effective))
+    listed = [(Text(letters[name], style=styles[name]), Text(_name(name)), size) for name, size in sums]
+    listed.append((Text(), Text("free", style="dim"), max(0, gauge.effective - gauge.seen)))
+    rows = ((sign, name, f"{size:,}", share(size, gauge.effective)) for sign, name, size in listed)
+    table = grid({"no_wrap": True}, CUT, NUMBER, NUMBER, rows=rows)
     cells = [(letters[name], styles[name], size) for name, size in sums]
     drawn = _draw_window(cells, gauge, signs, max(20, min(72, width - 4)))
     parts: list[RenderableType] = [_headline(gauge), drawn, Text(), table]
@@ -342,14 +315,11 @@ def _draw_window(parts: list[tuple[str, str, int]], gauge: Reading, signs: Signs
 
 
 def _largest(items: list[WindowItem], width: int) -> Table:
-    table = plain_table()
-    table.show_header = False
-    table.add_column(no_wrap=True, justify="right")
-    table.add_column(no_wrap=True, overflow="ellipsis", max_width=max(12, width // 3))
-    table.add_column(no_wrap=True, overflow="ellipsis", style="dim")
-    for item in items:
-        table.add_row(f"{item.tokens:,}", Text(item.name), Text(one_line(item.what, max(12, width // 2))))
-    return table
+    rows = (
+        (f"{item.tokens:,}", Text(_name(item.category)), Text(one_line(item.what, max(12, width // 2))))
+        for item in items
+    )
+    return grid(NUMBER, {**CUT, "max_width": max(12, width // 3)}, {**CUT, "style": "dim"}, rows=rows)
 
 
 def _name(name: str) -> str:

@@ -8,7 +8,6 @@ Standard output carries only the answer, or JSON; everything else goes to the er
 from __future__ import annotations
 
 import re
-import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TextIO
@@ -28,6 +27,7 @@ from sevenfold.agent.events import (
 from sevenfold.agent.tools.output import Denied
 from sevenfold.cli.chat.lines import event_line, text_of
 from sevenfold.cli.chat.status import Spending
+from sevenfold.cli.options import complain
 from sevenfold.cli.text import clean, one_line
 from sevenfold.errors import ModelError, Refused, UserError
 from sevenfold.events import Answered
@@ -45,7 +45,7 @@ MOST_PIPED = 10_000_000
 """Characters of standard input that go with a prompt."""
 PATIENCE = 3.0
 """Seconds of waiting for standard input after which it says so."""
-WAITING = "sevenfold: waiting for standard input to end (if there is none: < /dev/null)"
+WAITING = "waiting for standard input to end (if there is none: < /dev/null)"
 
 
 class PermissionDenial(Struct, frozen=True):
@@ -96,7 +96,7 @@ def _piped(stdin: TextIO | None) -> str:
     if stdin is None or stdin.isatty():
         return ""
     # A pipe that is never closed would look like a program that hangs.
-    waiting = threading.Timer(PATIENCE, sys.stderr.write, [f"{WAITING}\n"])
+    waiting = threading.Timer(PATIENCE, complain, [WAITING])
     waiting.daemon = True
     waiting.start()
     try:
@@ -159,10 +159,10 @@ def _print(result: PrintResult, how: Format, out: TextIO) -> None:
         if result.text:
             _write(clean(result.text), out)
         if result.end != "done":
-            sys.stderr.write(f"sevenfold: not done ({result.end}): {result.error or 'see above'}\n")
+            complain(f"not done ({result.end}): {result.error or 'see above'}")
         for one in result.permission_denials:
             what = one_line(f"{one.tool} {msgspec.json.encode(one.input).decode()}", 200)
-            sys.stderr.write(f"sevenfold: not permitted: {what}: {one_line(one.reason, 400)}\n")
+            complain(f"not permitted: {what}: {one_line(one.reason, 400)}")
     else:
         _write(msgspec.json.encode(result).decode(), out)
 
@@ -187,12 +187,10 @@ def _printer(how: Format, out: TextIO) -> Callable[[AgentEvent], None]:
 
     def warn(event: AgentEvent) -> None:
         if isinstance(event, Mentioned) and event.output.is_error:
-            sys.stderr.write(
-                f"sevenfold: @{clean(event.path)} was not read: {clean(text_of(event.output))}\n"
-            )
+            complain(f"@{clean(event.path)} was not read: {clean(text_of(event.output))}")
         line = event_line(event.event) if isinstance(event, Happened) else None
         if line is not None and line.level in ("warning", "error"):
-            sys.stderr.write(f"sevenfold: {line.level}: {clean(line.line)}\n")
+            complain(f"{line.level}: {clean(line.line)}")
 
     return stream if how == "stream-json" else warn
 
@@ -212,16 +210,11 @@ def as_json(event: AgentEvent) -> dict[str, Any] | None:
         case Mentioned(path=path, output=output):
             return {"type": "mentioned", "path": path, "is_error": output.is_error, "text": text_of(output)}
         case Happened(event=Answered() as answered):
-            return {"type": "answered", **_fields(answered)}
+            return {"type": "answered", **msgspec.to_builtins(answered)}
         case Happened(event=happened):
             line = event_line(happened)
             if line is None:
                 return None
-            return {"type": "told", "level": line.level, "text": line.line, **_fields(happened)}
+            return {"type": "told", "level": line.level, "text": line.line, **msgspec.to_builtins(happened)}
         case _:
             return None
-
-
-def _fields(event: Any) -> dict[str, Any]:
-    built: dict[str, Any] = msgspec.to_builtins(event)
-    return built

@@ -1,4 +1,4 @@
-"""Did a compaction lose anything? A check that shares nothing with whatever wrote the summary.
+"""Did a compaction lose anything? A check that shares no reading of the records with whatever wrote the summary.
 
     reading     who said what in the records a compaction hides
     sentences   words, sentences, and how two texts are compared
@@ -20,15 +20,15 @@ How a session uses it::
 Everything here is a pure function of its arguments: the same records give the same probes and the same score.
 """
 
-from sevenfold.lab.fidelity.judge import Count, Judged, Score, judge
+from sevenfold.lab.fidelity.judge import Score, judge
 from sevenfold.lab.fidelity.probe import KINDS, Probe
 from sevenfold.lab.fidelity.probes import Sample, probes, sample
 from sevenfold.lab.fidelity.reader import texts
+from sevenfold.layers.compact.coverage import Count
 
 __all__ = [
     "KINDS",
     "Count",
-    "Judged",
     "Probe",
     "Sample",
     "Score",

@@ -6,69 +6,30 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Literal
 
-from msgspec import Struct
-
-from sevenfold.lab.fidelity.probe import KINDS, SHORT, Probe
+from sevenfold.lab.fidelity.probe import SHORT, Probe
 from sevenfold.lab.fidelity.sentences import Vocabulary, folded, telling
+from sevenfold.layers.compact.coverage import Coverage, State
 
-State = Literal["in_context", "reachable", "lost"]
+Score = Coverage[Probe]
 Reachable = Callable[[Probe], bool]
 
 ENOUGH_WORDS = 0.75
-"""The part of a sentence's telling words that must stand together for the sentence to be there."""
+"""The part of a sentence's telling words that must be close together for the sentence to be there."""
 TOGETHER = 3
-"""Lines within which they must stand."""
+"""Lines within which they must be."""
 LONG = 400
-"""Characters from which on a message may be cut…"""
+"""Characters above which a message may be cut."""
 EDGE = 80
-"""…if so much of either end is shown, and recall finds the rest."""
+"""Characters of either end of a cut message that must be shown; recall must find the rest."""
 _OPENING = r"(?:^|[\"'“‘«>`*:\]\)\-—])[^\S\n]*"
 _CLOSING = r"[^\S\n]*(?:$|[\"'”’»<`*.!\[\(])"
-
-
-class Judged(Struct, frozen=True):
-    """A fact and what became of it."""
-
-    probe: Probe
-    state: State
-
-
-class Count(Struct, frozen=True):
-    """How many facts are where."""
-
-    in_context: int = 0
-    reachable: int = 0
-    lost: int = 0
-
-
-class Score(Struct, frozen=True):
-    """What became of all facts."""
-
-    judged: tuple[Judged, ...] = ()
-
-    @property
-    def lost(self) -> tuple[Probe, ...]:
-        """Those that are neither seen nor found."""
-        return tuple(one.probe for one in self.judged if one.state == "lost")
-
-    @property
-    def total(self) -> Count:
-        """Over all kinds."""
-        return _count(self.judged)
-
-    @property
-    def by_kind(self) -> dict[str, Count]:
-        """For each kind of which there are facts."""
-        sorted_out = {kind: [one for one in self.judged if one.probe.kind == kind] for kind in KINDS}
-        return {kind: _count(judged) for kind, judged in sorted_out.items() if judged}
 
 
 def judge(probes: Iterable[Probe], context: Sequence[str], reachable: Reachable) -> Score:
     """Where each fact is now; recall is asked only for what the context does not hold."""
     seen = _Seen(context)
-    return Score(tuple(Judged(probe, _state(probe, seen, reachable)) for probe in probes))
+    return Coverage(tuple((probe, _state(probe, seen, reachable)) for probe in probes))
 
 
 def _state(probe: Probe, seen: _Seen, reachable: Reachable) -> State:
@@ -77,11 +38,6 @@ def _state(probe: Probe, seen: _Seen, reachable: Reachable) -> State:
     if not reachable(probe):
         return "lost"
     return "in_context" if seen.holds_both_ends(probe) else "reachable"
-
-
-def _count(judged: Iterable[Judged]) -> Count:
-    states = Counter(one.state for one in judged)
-    return Count(states["in_context"], states["reachable"], states["lost"])
 
 
 class _Seen:
@@ -106,7 +62,7 @@ class _Seen:
 
     @cached_property
     def _places(self) -> dict[str, list[int]]:
-        """The lines each word stands on."""
+        """The lines each word is on."""
         places: dict[str, list[int]] = {}
         vocabulary, number = Vocabulary(), 0
         for text in self._context:
@@ -149,7 +105,7 @@ class _Seen:
         text = folded(text)
         if len(text) > SHORT:
             return text in self._folded
-        # A word or two say nothing wherever they happen to stand: they must be quoted, or have a line of their own.
+        # A word or two say nothing by themselves: they must be quoted, or have a line of their own.
         return bool(re.search(_OPENING + re.escape(text) + _CLOSING, self._lines, re.M))
 
     def _most_words(self, text: str) -> bool:

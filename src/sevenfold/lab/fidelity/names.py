@@ -1,6 +1,6 @@
 """Exact identifiers: what must be repeated to the letter to be of any use.
 
-Candidates are whatever stands between white space, without the punctuation around it; a candidate is an
+Candidates are whatever is between white space, without the punctuation around it; a candidate is an
 identifier by its shape. That is cheap enough for megabytes, because each different candidate is looked at once.
 """
 
@@ -44,7 +44,7 @@ PASTED = 600
 READ, READ_IN_ALL = 4_000, 200_000
 """Characters of one stretch that are read for names, and of all that each side said, the newest first."""
 OFTEN = 3
-"""Calls that name the same thing, from which on it counts though nobody spoke of it."""
+"""Calls that name the same thing, from which on it counts though no message mentions it."""
 
 
 class _Finding:

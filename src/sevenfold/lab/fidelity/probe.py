@@ -24,7 +24,7 @@ KINDS = (
 """What facts there are, those that matter most first."""
 
 SHORT = 14
-"""Characters up to which a message could stand anywhere by chance."""
+"""Characters up to which a message could be anywhere by chance."""
 
 Match = Literal["verbatim", "exact", "words"]
 
@@ -44,12 +44,12 @@ class Probe(Struct, frozen=True):
     text: str
     """What to look for, and what to ask recall."""
     record: str
-    """The record it comes from; the newest, if several hold it…"""
+    """The record it comes from; the newest, if several hold it."""
     sought: tuple[str, ...]
-    """…and the kind of record, as recall names it, among which that is found."""
+    """The kinds of record, as recall names them, among which that is found."""
     match: Match = "words"
     """How it counts as present: all of it (verbatim), to the letter between other signs (exact), or by its
-    words, most of which must stand close together."""
+    words, most of which must be close together."""
     accepts: tuple[str, ...] = ()
     """Other texts that say the same and count as well."""
 

@@ -17,7 +17,7 @@ _REFUSAL = "The user doesn't want to proceed with this tool use"
 
 
 class Told(Struct, frozen=True):
-    """A stretch of words, the record it stands in, and as what recall knows that record."""
+    """A stretch of words, its record, and the kind of record it is to recall."""
 
     record: str
     text: str

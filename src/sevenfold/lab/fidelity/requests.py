@@ -86,12 +86,6 @@ def decisions(told: Account) -> Iterator[Probe]:
             yield from _settled(call, answer)
 
 
-def answers(told: Account) -> list[Told]:
-    """What the user answered to questions a tool put."""
-    asked = (told.results.get(call.id) for call in told.calls if _ASKS.search(call.name))
-    return [answer for answer in asked if answer is not None]
-
-
 def _settled(call: Call, answer: Told) -> Iterator[Probe]:
     if _ASKS.search(call.name):
         for hit in _ANSWER.finditer(answer.text):

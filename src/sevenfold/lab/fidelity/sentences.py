@@ -38,7 +38,7 @@ def prose(text: str) -> str:
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences of a text outside fenced code, each as it stands there, but for list marks before it."""
+    """The sentences of a text outside fenced code, each as written, without list marks before it."""
     for part in _END.split(prose(text)):
         sentence = _LEAD.sub("", part).strip()
         if sentence:

@@ -1,4 +1,4 @@
-"""How the work stands: files that were changed, what failed, what is still to be done, and the present step."""
+"""The state of the work: files that were changed, what failed, what is still to be done, and the present step."""
 
 from __future__ import annotations
 
@@ -15,39 +15,17 @@ from sevenfold.lab.fidelity.sentences import folded, sentences, telling
 
 _PATHS = ("file_path", "notebook_path", "path", "filename", "file")
 _CHANGES = frozenset(
-    {"content", "new_string", "new_str", "file_text", "edits", "new_source", "patch", "diff"}
+    ["content", "new_string", "new_str", "file_text", "edits", "new_source", "patch", "diff"]
 )
 _CHANGING = re.compile(r"edit|write|create|patch|replace|insert", re.I)
 _TASK_TEXTS = ("content", "step", "subject", "title", "task", "text", "description")
 _OVER = re.compile(r"complete|done|cancel|delet|finish|closed|abandon|skip", re.I)
 _TASK_TOOL = re.compile(r"task|todo|plan", re.I)
 _NUMBER = re.compile(r"#(\d+)")
-_FAILS = (
-    *(
-        "error",
-        "exception",
-        "fail",
-        "fatal",
-        "panic",
-        "cannot",
-        "can't",
-        "not found",
-        "no such",
-        "undefined",
-        "denied",
-    ),
-    *(
-        "undeclared",
-        "refused",
-        "unexpected",
-        "invalid",
-        "timed out",
-        "timeout",
-        "missing",
-        "mismatch",
-        "expected",
-    ),
-    *("not used", "not exist", "not defined", "not allowed", "not supported", "unable"),
+_FAILS = re.compile(
+    r"error|exception|fail|fatal|panic|cannot|can't|no such|undefined|denied|undeclared|refused|unexpected|invalid"
+    r"|not (?:found|used|exist|defined|allowed|supported)|timed out|timeout|missing|mismatch|expected|unable",
+    re.I,
 )
 _FAILS_PLAINLY = re.compile(
     r"\w(?:Error|Exception)\b|(?:^|\W)(?:error|fatal|panic|fail|undefined|cannot|denied|refused)\b.*\w{3}|:\d+:\d+: ",
@@ -141,7 +119,7 @@ def identifying_line(text: str) -> str:
     if "<tool_use_error>" in text and telling_lines:
         return telling_lines[0][:LONGEST_LINE].strip()
     plain = [line for line in telling_lines if not _CODE.search(line)] or telling_lines
-    bad = [line for line in plain if any(sign in line.casefold() for sign in _FAILS)]
+    bad = [line for line in plain if _FAILS.search(line)]
     chosen = next((line for line in bad if _FAILS_PLAINLY.search(line)), bad[0] if bad else "")
     return (chosen or (plain[-1] if plain else ""))[:LONGEST_LINE].strip()
 

@@ -211,7 +211,7 @@ class _Conversation:
         if isinstance(boundary, Boundary) and boundary.uuid not in self._shrunk:
             self._shrunk.add(boundary.uuid)
             self._restarting = True
-            self._lane.compacted(boundary.about.trigger, boundary.about.pre_tokens)
+            self._lane.compacted(boundary.about.trigger or "auto", boundary.about.pre_tokens)
 
     def _relaid(self, entry: Entry) -> None:
         """The fold was made again: some of what was in the context may be gone."""

@@ -36,7 +36,7 @@ FORGED = (
     "</recorded>",
 )
 PLANTED = (*LIES, FORGED[2])
-"""What nobody ever said: wherever it is shown, it must be marked."""
+"""What the user never said: wherever it is shown, it must be marked."""
 CHAT = "Of course! I would be glad to help with that. What would you like to look at first?"
 OUTAGE = 'API Error: 529 {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
 

@@ -27,7 +27,7 @@ from sevenfold.lab.retention.bad_models import PLANTED
 from sevenfold.lab.retention.cut import Cut
 from sevenfold.lab.simulator.tokens import Counter
 from sevenfold.layers.compact.request import Compacted, EngineName
-from sevenfold.layers.compact.summary import MARK
+from sevenfold.layers.compact.summary.marks import MARK
 from sevenfold.ports import Client, Clock, Log
 from sevenfold.profiles import find
 from sevenfold.record.layout import Item
@@ -39,19 +39,8 @@ from sevenfold.session.session import Session
 MODEL = "claude-sonnet-5-5"
 SYSTEM = "You are a careful engineer who reads before writing, and who says what was done and why. " * 60
 DESCRIPTION = "What this tool is for, what it takes, and when to use it. " * 4
-ALONE: Final[Mapping[str, object]] = MappingProxyType(
-    dict.fromkeys(
-        (
-            "auto_compact",
-            "background_compaction",
-            "gap_clearing",
-            "notes",
-            "provider_edits",
-            "size_clearing",
-        ),
-        False,
-    )
-)
+_OTHERS = "auto_compact background_compaction gap_clearing notes provider_edits size_clearing"
+ALONE: Final[Mapping[str, object]] = MappingProxyType(dict.fromkeys(_OTHERS.split(), False))
 """Settings with which only the requested compaction happens."""
 LARGEST_SHARE = 0.25
 """How large the context may be after a compaction, as a share of the one before."""

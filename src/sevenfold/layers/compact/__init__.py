@@ -1,5 +1,6 @@
 """Layer 4: the conversation is summarised, checked, and goes on from the summary.
 
-`wish` says what is asked for, `engines` are the ways to a summary, `restore` brings back what the work needs at
-hand, `flow` puts them in order: all model and hook work first, then one write that counts as a whole or not at all.
+`layer` says when, `scope` what is summarised and what is kept, `chooser` and `engines` get a summary, `check` marks and
+completes it with what code knows (`extract`, `summary`), `compactor` puts these in order, and `writer` makes the one
+write that counts as a whole or not at all.
 """

@@ -13,11 +13,13 @@ from sevenfold.conversation.resume import read
 from sevenfold.errors import Aborted
 from sevenfold.events import SteppedAside
 from sevenfold.layers.compact import coverage, summary
-from sevenfold.layers.compact.coverage import Coverage
+from sevenfold.layers.compact.coverage import Coverage, Fact
 from sevenfold.layers.compact.extract import facts as facts_of
 from sevenfold.layers.compact.extract.facts import Kind
 from sevenfold.layers.compact.extract.words import whole_text
-from sevenfold.layers.compact.summary import Evidence, Failure
+from sevenfold.layers.compact.summary.draft import Failure
+from sevenfold.layers.compact.summary.evidence import Evidence
+from sevenfold.layers.compact.summary.marks import mark
 from sevenfold.prompts.context import Unsupported
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Compaction
@@ -28,11 +30,10 @@ from sevenfold.record.layout import Item
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.conversation.flow import Flow
-    from sevenfold.layers.compact.coverage import Fact
     from sevenfold.layers.compact.engines import Got
     from sevenfold.layers.compact.extract.facts import Facts
     from sevenfold.layers.compact.scope import Scope
-    from sevenfold.layers.compact.summary import Summary
+    from sevenfold.layers.compact.summary.compose import Summary
     from sevenfold.record.view import View
 
 MISSING_TOKENS = 1_000
@@ -45,7 +46,7 @@ class Verdict(Struct, frozen=True):
     """A summary, and how complete it is."""
 
     text: str
-    score: Coverage
+    score: Coverage[Fact]
     left_out: tuple[str, ...] = ()
     invented: tuple[str, ...] = ()
     """Sentences that claim a permission or an order that is not in the record; they are marked."""
@@ -85,18 +86,18 @@ class Checker:
         self, got: Got, facts: Facts, evidence: Evidence, divided: Scope, budget: int
     ) -> tuple[Summary, tuple[str, ...]]:
         if isinstance(got.found, Failure):
-            marked = summary.mark(facts.prose, evidence)
+            marked = mark(facts.prose, evidence)
             known = replace(facts, prose=marked.sections)
             return summary.extractive(
                 (), budget, self._c.count, span=divided.span, known=known
             ), marked.sentences
-        marked = summary.mark({n: text for n, text in got.found.sections.items() if n != 6}, evidence)
+        marked = mark({n: text for n, text in got.found.sections.items() if n != 6}, evidence)
         draft = replace(got.found, sections=marked.sections)
         return summary.combine(draft, facts, budget, self._c.count, span=divided.span), marked.sentences
 
     def _completed(
         self, text: str, facts: Facts, divided: Scope, beside: Sequence[str] = ()
-    ) -> tuple[str, Coverage]:
+    ) -> tuple[str, Coverage[Fact]]:
         """The text with the facts that would be lost, and the score after that."""
         rest = (*beside, *(whole_text(item) for item in (*divided.front, *divided.kept)))
         score = coverage.cover(facts, [text, *rest], self._reaches_to)

@@ -7,28 +7,29 @@ compactions in a row for which no model had a summary, automatic ones stop askin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from sevenfold.conversation.flow import Signal, Wait
 from sevenfold.conversation.fork import fork
 from sevenfold.conversation.provider_edits import asked_for
 from sevenfold.events import SteppedAside
 from sevenfold.layers import breaker
 from sevenfold.layers.compact import engines
-from sevenfold.layers.compact.bills import billed
 from sevenfold.layers.compact.engines import OUTPUT_CAP, Got
 from sevenfold.layers.compact.request import CompactionRequest, EngineName, Left
-from sevenfold.layers.compact.summary import Draft, Failure
+from sevenfold.layers.compact.summary.draft import Draft, Failure
 from sevenfold.record.weight import NOTHING
 from sevenfold.request.watch import SECONDS
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
-    from sevenfold.conversation.flow import Flow
     from sevenfold.layers.compact.engines import SummaryTask
     from sevenfold.layers.compact.scope import Scope
     from sevenfold.record.gauge import Size
 
-Drafted = tuple[Got, EngineName, tuple[Left, ...]]
 COLLAPSE = "collapse"
 NOBODY = "no client to ask was given"
 
@@ -54,7 +55,7 @@ class EngineChooser:
         """Are models no longer asked by themselves, because they failed too often?"""
         return breaker.opened(self.failures)
 
-    def draft(self, task: SummaryTask, request: CompactionRequest) -> Flow[Drafted]:
+    def draft(self, task: SummaryTask, request: CompactionRequest) -> engines.Asking:
         """Ask one engine after the other until one has a summary."""
         left: list[Left] = []
         spent = Got(Failure("no_summary", "nothing was asked"))
@@ -64,30 +65,27 @@ class EngineChooser:
                 continue
             if engine == "extractive":
                 break
-            got = yield from self._asked(engine, task, request, spent.gap)
+            got = yield from self._asked(engine, task, request, spent)
             spent = spent.then(got)
             if got.succeeded:
                 self._count(request, succeeded=True)
-                return spent, engine, tuple(left)
+                return replace(spent, engine=engine, left=tuple(left))
             assert isinstance(got.found, Failure)
             left.append(Left(engine, f"{got.found.reason}: {got.found.detail}"))
-            self._c.events.tell(
-                SteppedAside(source=engines.SOURCE, layer="compact", reason=f"{engine}: {got.found.detail}")
-            )
+            self._step_aside(f"{engine}: {got.found.detail}")
         if spent.calls:
             self._count(request, succeeded=False)
         if left and not self.models:
             self._report_no_client()
-        return spent, "extractive", tuple(left)
+        return replace(spent, left=tuple(left))
 
     def _report_no_client(self) -> None:
         """Once in a session: who left the client out by mistake would wonder about the summaries."""
         if not self._reported:
             self._reported = True
-            reason = (
+            self._step_aside(
                 f"{NOBODY}, so code makes the summary and there are no notes; pass client=… to the session"
             )
-            self._c.events.tell(SteppedAside(source=engines.SOURCE, layer="compact", reason=reason))
 
     def order(self, request: CompactionRequest) -> Sequence[EngineName]:
         """The engines in the order in which they are tried: the request's, the settings' or the profile's."""
@@ -160,7 +158,7 @@ class EngineChooser:
         return ""
 
     def _second_is_cheaper(self) -> bool:
-        """With a cold cache the whole prompt is paid for whoever summarises: is the second model cheaper then?"""
+        """With a cold cache every model pays for the whole prompt: is the second model cheaper then?"""
         second = self._second
         if second is None or self.warm():
             return False
@@ -172,33 +170,32 @@ class EngineChooser:
         return size * there.input + OUTPUT_CAP * there.output < ours
 
     def _asked(
-        self, engine: EngineName, task: SummaryTask, request: CompactionRequest, over: int | None
+        self, engine: EngineName, task: SummaryTask, request: CompactionRequest, before: Got
     ) -> engines.Asking:
+        if before.busy:
+            yield from Wait(Signal(), breaker.FIRST_PAUSE)
         match engine:
             case "provider":
-                return (yield from billed(self._c, engines.by_provider(task), self._c.profile))
+                return (yield from engines.by_provider(task))
             case "fork":
                 source = COLLAPSE if request.trigger == "collapse" else engines.SOURCE
-                # A fork is on the session's bill already.
-                return (yield from engines.by_fork(task, fork(self._c, source, task.prefix, task.upto)))
+                return (yield from engines.by_fork(task, partial(fork, self._c, source)))
             case _:
-                return (yield from self._plain(task, over))
+                return (yield from self._plain(task, before.gap))
 
     def _plain(self, task: SummaryTask, over: int | None) -> engines.Asking:
         """The second model if there is one, and the session's own where that has no summary either."""
         own, second = self._c.profile, self._second
         if second is None:
-            return (yield from billed(self._c, engines.by_plain_call(task, own, over), own))
-        got = yield from billed(self._c, engines.by_plain_call(task, second, over), second)
+            return (yield from engines.by_plain_call(task, own, over))
+        got = yield from engines.by_plain_call(task, second, over)
         if isinstance(got.found, Draft) or second.model == own.model:
             return got
-        self._c.events.tell(
-            SteppedAside(
-                source=engines.SOURCE, layer="compact", reason=f"{second.model}: {got.found.detail}"
-            )
-        )
-        again = engines.by_plain_call(task, own, got.gap or over)
-        return got.then((yield from billed(self._c, again, own)))
+        self._step_aside(f"{second.model}: {got.found.detail}")
+        return got.then((yield from engines.by_plain_call(task, own, got.gap or over)))
+
+    def _step_aside(self, reason: str) -> None:
+        self._c.events.tell(SteppedAside(source=engines.SOURCE, layer="compact", reason=reason))
 
     def _count(self, request: CompactionRequest, *, succeeded: bool) -> None:
         """A manual compaction shows its errors itself, and they do not count; its success does."""

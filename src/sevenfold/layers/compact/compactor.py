@@ -16,8 +16,7 @@ from msgspec.structs import replace
 
 from sevenfold.conversation import edits, events, restore
 from sevenfold.conversation.flow import Fire, Flow, in_thread
-from sevenfold.conversation.hooks import HookOutcome, PostCompact, PreCompact, SessionStart
-from sevenfold.conversation.request import part_sizes
+from sevenfold.conversation.hooks import HookInput, HookOutcome, PostCompact, PreCompact, SessionStart
 from sevenfold.conversation.restore import Moment
 from sevenfold.conversation.room import overloaded
 from sevenfold.conversation.status import Health
@@ -28,17 +27,16 @@ from sevenfold.events import Compacted as CompactedEvent
 from sevenfold.layers.breaker import Pass, Progress
 from sevenfold.layers.compact import forecast, scope, writer
 from sevenfold.layers.compact.check import Checker, Verdict, folded
-from sevenfold.layers.compact.chooser import Drafted, EngineChooser
+from sevenfold.layers.compact.chooser import EngineChooser
 from sevenfold.layers.compact.engines import SOURCE, Got, SummaryTask
 from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
 from sevenfold.layers.compact.scope import Scope
-from sevenfold.layers.compact.summary import Draft
+from sevenfold.layers.compact.summary.draft import Draft
 from sevenfold.layers.compact.writer import Result
 from sevenfold.prompts.context import RecordedFacts
 from sevenfold.record import blocks
 from sevenfold.record.gauge import Size
 from sevenfold.record.usage import Usage
-from sevenfold.request.plan import plan
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
@@ -51,6 +49,9 @@ AFTER_SHARE = 0.5
 ROUNDS_KEPT = 2
 """The newest rounds that stay when a request was refused as too long, if they are small enough."""
 KEEP_ALIVE_SECONDS = 30.0
+
+_REPORTED = {*Compacted.__struct_fields__} & {*CompactedEvent.__struct_fields__} - {"left", "invented"}
+"""What the event says as the result does."""
 
 R = TypeVar("R")
 
@@ -187,8 +188,8 @@ class Compactor:
             self._progressed("compact_start")
             with self._c.lock:
                 task = self.task(divided, request, "\n\n".join(hooks.instructions))
-            drafted = yield from self.chooser.draft(task, request)
-            done = yield from self._end(request, divided, stamp, drafted)
+            got = yield from self.chooser.draft(task, request)
+            done = yield from self._end(request, divided, stamp, got)
             return done if isinstance(done, Compacted) else None
 
     def served(
@@ -203,21 +204,17 @@ class Compactor:
             if not self.may(request, divided):
                 return None
             self._progressed("compact_start")
-            drafted: Drafted = (Got(draft), "notes", ())
-            return (yield from self._end(request, divided, self.stamp(), drafted, most))
+            return (yield from self._end(request, divided, self.stamp(), Got(draft, "notes"), most))
 
-    def prepared(
-        self, request: CompactionRequest, divided: Scope, drafted: Drafted
-    ) -> Flow[Compacted | str | None]:
+    def prepared(self, request: CompactionRequest, divided: Scope, got: Got) -> Flow[Compacted | str]:
         """Compact with a summary that was made beforehand."""
         with self._working():
-            return (yield from self._end(request, divided, self.stamp(), drafted))
+            return (yield from self._end(request, divided, self.stamp(), got))
 
     def ask_hooks(self, request: CompactionRequest) -> Flow[HookOutcome | None]:
         """Ask the PreCompact hooks; None if one of them refuses."""
-        self._progressed("hooks_start", "PreCompact")
         instructions, trigger = request.instructions, _trigger(request)
-        hooks = yield from Fire(
+        hooks = yield from self._fire(
             PreCompact(**self._common(), trigger=trigger, custom_instructions=instructions)
         )
         if hooks.blocked is not None:
@@ -258,28 +255,27 @@ class Compactor:
         request: CompactionRequest,
         divided: Scope,
         stamp: Stamp,
-        drafted: Drafted,
+        got: Got,
         most: int | None = None,
     ) -> Flow[Compacted | str]:
         c = self._c
         yield from self._checker.catch_up()
-        check = partial(self._checker.checked, drafted[0], divided, self._budget(divided, drafted))
+        check = partial(self._checker.checked, got, divided, self._budget(divided, got))
         verdict = yield from in_thread(partial(check, folded(c.transcript.view)))
         if most is not None:
             left = forecast.at_most(c, divided, writer.said(c, request, divided, verdict.text))
             if left >= most:
-                return f"with what the record adds up to {left:,} tokens would be left; the next is due at {most:,}"
+                return f"with what the record adds {left:,} tokens would be left, and fewer than {most:,} are wanted"
         context: tuple[str, ...] = ()
         if divided.span != "range":
-            self._progressed("hooks_start", "SessionStart")
-            started = yield from Fire(SessionStart(**self._common(), source="compact"))
+            started = yield from self._fire(SessionStart(**self._common(), source="compact"))
             context = started.context
-        done = self._finish(request, divided, stamp, drafted, verdict, context)
-        self._progressed("hooks_start", "PostCompact")
+        done = self._finish(request, divided, stamp, got, verdict, context)
         # Stopped now, it is done all the same.
         with suppress(Aborted):
             trigger = _trigger(request)
-            yield from Fire(PostCompact(**self._common(), trigger=trigger, compact_summary=done.summary))
+            after = PostCompact(**self._common(), trigger=trigger, compact_summary=done.summary)
+            yield from self._fire(after)
         return done
 
     @contextmanager
@@ -297,8 +293,20 @@ class Compactor:
                 stop()
             self._progressed("compact_end")
 
-    def _progressed(self, stage: str, hook: str = "") -> None:
-        self._c.events.tell(Compacting(source=SOURCE, stage=stage, hook=hook))
+    def _progressed(self, stage: str, hook: str = "", text: str = "") -> None:
+        self._c.events.tell(Compacting(source=SOURCE, stage=stage, hook=hook, text=text))
+
+    def _fire(self, event: HookInput) -> Flow[HookOutcome]:
+        """Run hooks, and report what they have to say and which of them failed."""
+        name = type(event).__name__
+        self._progressed("hooks_start", name)
+        outcome = yield from Fire(event)
+        for text in outcome.messages:
+            self._progressed("hook_message", name, text)
+        for failure in outcome.failures:
+            reason = f"{name}, {failure.hook}: {failure.problem}"
+            self._c.events.tell(SteppedAside(layer="hooks", reason=reason))
+        return outcome
 
     def _common(self) -> dict[str, str]:
         """What every hook receives."""
@@ -335,18 +343,13 @@ class Compactor:
         whole = divided.span == "from" or not divided.kept
         shown = (*divided.front, *divided.hidden)
         prefix = c.transcript.view.messages() if whole else scope.messages(shown)
-        markers = plan(c.frame, prefix, c.profile.cache, part_sizes(c), c.lifetimes, shared=len(prefix))
         return SummaryTask(
+            c=c,
             scope=divided,
-            profile=c.profile,
-            frame=c.frame,
             prefix=tuple(prefix),
-            markers=markers,
+            upto=None if whole else shown[-1].said.uuid,
             user=request.instructions,
             hooks=hooks,
-            room=c.window.effective,
-            tokens=c.gauge.estimator.tokens,
-            upto=None if whole else shown[-1].said.uuid,
             restored=restore.kinds(c.slots),
         )
 
@@ -364,12 +367,12 @@ class Compactor:
         request: CompactionRequest,
         divided: Scope,
         stamp: Stamp,
-        drafted: Drafted,
+        got: Got,
         verdict: Verdict,
         context: Sequence[str],
     ) -> Compacted:
         """Restore what is needed, and write it all down at once."""
-        c, (got, engine, left) = self._c, drafted
+        c = self._c
         with c.lock:
             if self.stamp() != stamp:
                 raise Refused("the conversation went on while it was being compacted; compact again")
@@ -379,7 +382,6 @@ class Compactor:
                 request=request,
                 divided=divided,
                 got=got,
-                engine=engine,
                 verdict=verdict,
                 chain=chain,
                 before=before.tokens,
@@ -390,8 +392,8 @@ class Compactor:
         done = Compacted(
             boundary=boundary,
             trigger=request.trigger,
-            engine=engine,
-            left=left,
+            engine=got.engine,
+            left=got.left,
             tokens_before=before.tokens,
             sent_before=before.sent,
             tokens_after=after.tokens,
@@ -462,28 +464,17 @@ class Compactor:
         )
         self._c.events.tell(
             CompactedEvent(
-                boundary=done.boundary,
-                trigger=done.trigger,
-                engine=done.engine,
+                **{name: getattr(done, name) for name in _REPORTED},
                 left=tuple(f"{one.engine}: {one.reason}" for one in done.left),
-                tokens_before=done.tokens_before,
-                sent_before=done.sent_before,
-                tokens_after=done.tokens_after,
-                summarised=done.summarised,
-                kept=done.kept,
-                calls=done.calls,
                 input_tokens=usage.input_tokens,
                 cache_read_tokens=usage.cache_read_input_tokens,
                 cache_write_tokens=usage.cache_creation_input_tokens,
                 output_tokens=usage.output_tokens,
-                usd=done.usd,
                 in_context=total.in_context,
                 reachable=total.reachable,
                 lost=total.lost,
                 invented=len(done.invented),
                 cached_share=done.cached_share,
-                retries=done.retries,
-                restored=done.restored,
                 missed=done.cut,
                 again=chain.recompaction,
                 turns_since=chain.turns_since,
@@ -491,14 +482,13 @@ class Compactor:
                 query_source=chain.query_source,
                 threshold=chain.threshold,
                 failures=self.chooser.failures,
-                fires_again=done.fires_again,
             )
         )
 
-    def _budget(self, divided: Scope, drafted: Drafted) -> int:
+    def _budget(self, divided: Scope, got: Got) -> int:
         """The most the drafted summary may have."""
-        (got, engine, _), budget = drafted, forecast.room(self._c, divided)
-        if engine == "notes" and isinstance(got.found, Draft):
+        budget = forecast.room(self._c, divided)
+        if got.engine == "notes" and isinstance(got.found, Draft):
             # Notes have limits of their own, and are not cut any further.
             return budget + self._c.count(got.found.text)
         return budget

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal
+from typing import Generic, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -15,25 +15,17 @@ from sevenfold.layers.compact.extract.facts import Facts
 
 State = Literal["in_context", "reachable", "lost"]
 
-_MOST = {
-    "user_message": 120,
-    "decision": 30,
-    "correction": 30,
-    "pending_task": 30,
-    "edited_file": 40,
-    "error": 20,
-    "identifier": 40,
+_KINDS = {
+    "user_message": (120, "message of the user"),
+    "decision": (30, "settled"),
+    "correction": (30, "correction by the user"),
+    "pending_task": (30, "open task"),
+    "edited_file": (40, "changed file"),
+    "error": (20, "failure"),
+    "identifier": (40, "exact name"),
 }
-"""Facts of each kind that are looked for, those that matter most first: the check must stay cheap."""
-_LABELS = {
-    "user_message": "message of the user",
-    "decision": "settled",
-    "correction": "correction by the user",
-    "pending_task": "open task",
-    "edited_file": "changed file",
-    "error": "failure",
-    "identifier": "exact name",
-}
+"""What is looked for, that which matters most first: how many of each at most, so that the check stays cheap, and
+what it is called."""
 HEADING = (
     "Facts from the conversation before this point that the summary does not hold, each with its record:"
 )
@@ -61,13 +53,24 @@ class Count(Struct, frozen=True):
     lost: int = 0
 
 
-class Coverage(Struct, frozen=True):
-    """Where each fact is after a compaction."""
-
-    states: tuple[tuple[Fact, State], ...] = ()
+class Kinded(Protocol):
+    """A fact of some kind."""
 
     @property
-    def lost(self) -> tuple[Fact, ...]:
+    def kind(self) -> str:
+        """Which."""
+
+
+FactT = TypeVar("FactT", bound=Kinded)
+
+
+class Coverage(Struct, Generic[FactT], frozen=True):
+    """Where each fact is after a compaction."""
+
+    states: tuple[tuple[FactT, State], ...] = ()
+
+    @property
+    def lost(self) -> tuple[FactT, ...]:
         """Those that are neither seen nor found."""
         return tuple(fact for fact, state in self.states if state == "lost")
 
@@ -79,11 +82,11 @@ class Coverage(Struct, frozen=True):
     @property
     def by_kind(self) -> dict[str, Count]:
         """For each kind of which there are facts."""
-        counts = {kind: [state for fact, state in self.states if fact.kind == kind] for kind in _MOST}
-        return {kind: _count(states) for kind, states in counts.items() if states}
+        kinds = dict.fromkeys(fact.kind for fact, _ in self.states)
+        return {kind: _count(state for fact, state in self.states if fact.kind == kind) for kind in kinds}
 
 
-def cover(facts: Facts, context: Sequence[str], reaches: Callable[[Fact], bool]) -> Coverage:
+def cover(facts: Facts, context: Sequence[str], reaches: Callable[[Fact], bool]) -> Coverage[Fact]:
     """Look for the facts in what the model will see; ``reaches`` tells whether recall finds one that is not there."""
     seen = "\n".join(map(_plain, context))
     return Coverage(tuple((fact, _state(fact, seen, reaches)) for fact in _wanted(facts)))
@@ -97,7 +100,7 @@ def missing(lost: Iterable[Fact], room: int, count: Callable[[str], int]) -> str
         text = " ".join(fact.text.split())
         half = _SHORTENED // 2
         short = text if len(text) <= _SHORTENED else f"{text[:half]} […] {text[-half:]}"
-        ways = (f"- {_LABELS[fact.kind]} [{fact.record}]: {words}" for words in (text, short))
+        ways = (f"- {_KINDS[fact.kind][1]} [{fact.record}]: {words}" for words in (text, short))
         line = next((one for one in ways if count(one) <= room), "")
         if line:
             lines.append(line)
@@ -110,7 +113,7 @@ def missing(lost: Iterable[Fact], room: int, count: Callable[[str], int]) -> str
 
 def _wanted(facts: Facts) -> Iterator[Fact]:
     """The facts to look for, by kind."""
-    found: dict[str, list[Fact]] = {kind: [] for kind in _MOST}
+    found: dict[str, list[Fact]] = {kind: [] for kind in _KINDS}
     for words in reversed(facts.messages):
         # Of a message that an earlier summary cut, its beginning is all that can be looked for.
         found["user_message"].append(Fact("user_message", words.head, words.record))
@@ -135,7 +138,7 @@ def _wanted(facts: Facts) -> Iterator[Fact]:
     for name in facts.identifiers:
         found["identifier"].append(Fact("identifier", name.text, name.record))
     for kind, some in found.items():
-        yield from [fact for fact in some if fact.text.strip()][: _MOST[kind]]
+        yield from [fact for fact in some if fact.text.strip()][: _KINDS[kind][0]]
 
 
 def _state(fact: Fact, seen: str, reaches: Callable[[Fact], bool]) -> State:

@@ -31,7 +31,7 @@ LEAST_SUMMARY = 1_500
 def preview(
     c: Conversation, divided: Scope, engine: EngineName, summary: int, *, around: int = 0, warm: bool
 ) -> Preview:
-    """Sizes and costs; ``summary`` is the most the summary may have, ``around`` the message it is told in."""
+    """Sizes and costs; ``summary`` is the most the summary may have, ``around`` the message it is sent in."""
     fixed = c.gauge.fixed
     hidden, front, behind = (_tokens(c, part) for part in (divided.hidden, divided.front, divided.behind))
     left = after(c, divided, summary + around)

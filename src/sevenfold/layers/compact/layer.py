@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sevenfold.conversation.flow import Flow
     from sevenfold.conversation.restore import Slot
     from sevenfold.errors import ModelError
-    from sevenfold.layers.compact.chooser import Drafted
+    from sevenfold.layers.compact.engines import Got
     from sevenfold.record.layout import Item
     from sevenfold.record.window import Window
     from sevenfold.settings import Settings
@@ -41,9 +41,9 @@ FRESH = 0.1
 OTHER_FILES = 25
 """Of the files read, how many of the newest may be restored."""
 COLLAPSE_STARTS = 0.90
-"""Share of the effective window at which spans are folded…"""
+"""Share of the effective window at which spans are folded."""
 COLLAPSE_BLOCKS = 0.95
-"""…and at which nothing is sent any more if that did not help."""
+"""Share of the effective window at which no request is sent if folding did not help."""
 COLLAPSE_SPAN = 0.25
 """Share of the effective window one span has, about."""
 COLLAPSE_LEAST = 0.02
@@ -199,7 +199,7 @@ class AheadSummary:
         self._c = c
         self._compactor = c.state(Compactor)
         self._job: AheadJob | None = None
-        self._ready: Drafted | None = None
+        self._ready: Got | None = None
         self._tried: tuple[str | None, int] | None = None
         """The compaction before, and how many records there were, when this was last begun."""
 
@@ -251,17 +251,17 @@ class AheadSummary:
         except Refused as error:
             self._aside(str(error))
 
-    def _work(self, divided: Scope) -> Flow[Drafted | None]:
+    def _work(self, divided: Scope) -> Flow[Got | None]:
         hooks = yield from self._compactor.ask_hooks(AHEAD)
         if hooks is None:
             return None
         task = self._compactor.task(divided, AHEAD, "\n\n".join(hooks.instructions))
         return (yield from self._compactor.chooser.draft(task, AHEAD))
 
-    def _done(self, came: Drafted | Exception | None) -> None:
+    def _done(self, came: Got | Exception | None) -> None:
         if isinstance(came, Exception):
             self._aside(f"in the background: {came}", type(came).__name__)
-        elif came is not None and came[1] == "extractive":
+        elif came is not None and came.engine == "extractive":
             self._aside("in the background: no model had a summary, so there is nothing to prepare")
         elif came is not None:
             self._ready = came

@@ -59,7 +59,7 @@ Json = Mapping[str, Any]
 def summarise(request: Json) -> str:
     """A summary of the conversation in a request, without the instruction at its end."""
     *said, asked = request["messages"]
-    # The engine's instruction says that a program adds the lists; whoever else asks gets them, too.
+    # The engine's instruction says that a program adds the lists; any other caller gets them, too.
     write = prose if heading(6) in _words(asked) else extractive
     text = write(items_of(said), BUDGET, _count).text
     return f"<summary>\n{_FRAMES.sub('', _UNKNOWN.sub('', text))}\n</summary>"
@@ -106,7 +106,7 @@ def _lines(entries: Any) -> str:
 
 
 def items_of(messages: Sequence[Json]) -> list[Item]:
-    """The messages of a request as records: what the user said apart from what a program put beside it."""
+    """The messages of a request as records: what the user said apart from what a program added."""
     items: list[Item] = []
     for number, message in enumerate(messages):
         parts = _parts(message)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from sevenfold.layers.compact.coverage import Coverage
+from sevenfold.layers.compact.coverage import Coverage, Fact
 from sevenfold.layers.compact.scope import Span
 from sevenfold.record.decisions import CompactionChain
 from sevenfold.record.usage import Usage
@@ -21,9 +21,9 @@ class CompactionRequest(Struct, frozen=True, kw_only=True):
     trigger: Trigger = "manual"
     span: Span = "whole"
     record: str = ""
-    """Around which record, if not everything; of a range, the first…"""
+    """Around which record, if not everything; the first record of a range."""
     until: str = ""
-    """…and the last."""
+    """The last record of a range."""
     instructions: str = ""
     """What the user wants the summary to look after."""
     note: str = ""
@@ -31,7 +31,7 @@ class CompactionRequest(Struct, frozen=True, kw_only=True):
     engine: EngineName | None = None
     """Only this one, and the extractive one if it fails."""
     autonomous: bool = False
-    """Nobody is there to answer questions."""
+    """No user is there to answer questions."""
 
 
 class Left(Struct, frozen=True):
@@ -49,16 +49,16 @@ class Compacted(Struct, frozen=True, kw_only=True):
     engine: EngineName
     left: tuple[Left, ...]
     tokens_before: int
-    """What the model saw…"""
+    """What the model saw."""
     sent_before: int
-    """…and what was sent, before the provider's own edits."""
+    """What was sent, before the provider's own edits."""
     tokens_after: int
     summarised: int
-    """Records the summary stands for."""
+    """Records the summary replaces."""
     kept: int
     summary: str
     """As the next model reads it."""
-    score: Coverage
+    score: Coverage[Fact]
     chain: CompactionChain
     invented: tuple[str, ...]
     """Sentences that claim a permission or an order that is not in the record; they are marked."""
@@ -76,7 +76,7 @@ class Compacted(Struct, frozen=True, kw_only=True):
 
     @property
     def cached_share(self) -> float | None:
-        """Of the prompt that asked for the summary; None if nobody was asked."""
+        """Of the prompt that asked for the summary; None if no model was asked."""
         if self.usage is None or not self.usage.prompt:
             return None
         return self.usage.cache_read_input_tokens / self.usage.prompt
@@ -100,20 +100,20 @@ class Preview(Struct, frozen=True, kw_only=True):
     kept: int
     tokens_before: int
     tokens_hidden: int
-    """Of what the summary would stand for…"""
+    """Of what the summary would replace."""
     tokens_kept: int
-    """…and of what would stay as it is."""
+    """Of what would stay as it is."""
     tokens_summary: int
     """At most."""
     tokens_after: int
     read: int
-    """Tokens of the next request that would still come from the cache…"""
+    """Tokens of the next request that would still come from the cache."""
     written: int
-    """…and those it would have to write again."""
+    """Tokens of the next request that would be written to the cache again."""
     call_usd: float | None
-    """Of the summary itself…"""
+    """Of the call for the summary."""
     next_usd: float | None
-    """…and of the prompt of the next request; None: prices are unknown."""
+    """Of the prompt of the next request; None if prices are unknown."""
 
     @property
     def usd(self) -> float | None:

@@ -30,11 +30,11 @@ class Scope(Struct, frozen=True):
     kept: tuple[Item, ...] = ()
     span: Span = "whole"
     before: int = 0
-    """Of a range: how many of the kept messages stand in front of it."""
+    """Of a range: how many of the kept messages precede it."""
 
     @property
     def side(self) -> Literal["nothing", "after", "before"]:
-        """On which side of the summary the kept messages stand."""
+        """On which side of the summary the kept messages are."""
         if not self.kept:
             return "nothing"
         return "before" if self.span == "from" else "after"

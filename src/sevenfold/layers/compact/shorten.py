@@ -94,7 +94,7 @@ def _words(block: Block) -> str:
 def messages(items: Iterable[Item], ask: str = "", *, dropped: int = 0) -> list[bytes]:
     """The messages of a plain request: these records, and at the end what is asked about them.
 
-    ``dropped`` is how many rounds were left out before them. What no server would take is mended.
+    ``dropped`` is how many rounds were left out before them. What no server would accept is repaired.
     """
     wire = Wire()
     if dropped:
@@ -104,8 +104,8 @@ def messages(items: Iterable[Item], ask: str = "", *, dropped: int = 0) -> list[
     if ask:
         wire.add(_LONGEST, "user", "", (blocks.text(ask),))
     encoded = wire.encoded()
-    mended, done = repair([msgspec.json.decode(message) for message in encoded])
-    return [encode_json(message) for message in mended] if done else encoded
+    repaired, done = repair([msgspec.json.decode(message) for message in encoded])
+    return [encode_json(message) for message in repaired] if done else encoded
 
 
 class Shortened(Struct, frozen=True):
@@ -161,30 +161,17 @@ def chunks(items: Iterable[Item], budget: int, tokens: Tokens) -> list[tuple[Ite
 
 
 def _cut_round(group: Round, budget: int, tokens: Tokens) -> tuple[Item, ...]:
-    """The round with every long block cut to the same length: the longest at which it fits."""
+    """The round with its results cut, and everything else too where that is not enough, until it fits."""
+    longest = max((len(block.raw) for item in group.items for block in item.shown), default=0)
     for only_results in (True, False):
-        if fits := _longest_fitting(group, budget, tokens, only_results):
-            return fits
+        most = longest
+        while most := most * 2 // 3:
+            cut = tuple(_cut_item(item, most, only_results) for item in group.items)
+            if tokens(sum((item.weight for item in cut), weight.NOTHING)) <= budget:
+                return cut
     first = group.items[0]
-    blocks_in_it = sum(len(item.shown) for item in group.items)
-    note = (blocks.text(RoundCut(blocks_in_it).render()),)
+    note = (blocks.text(RoundCut(sum(len(item.shown) for item in group.items)).render()),)
     return (replace(first, shown=note, weight=weight.total(note)),)
-
-
-def _longest_fitting(group: Round, budget: int, tokens: Tokens, only_results: bool) -> tuple[Item, ...]:
-    low, high = (
-        -1,
-        max(len(block.raw) for item in group.items for block in item.shown or (blocks.text("."),)),
-    )
-    fits: tuple[Item, ...] = ()
-    while low < high:
-        middle = (low + high + 1) // 2
-        cut = tuple(_cut_item(item, middle, only_results) for item in group.items)
-        if tokens(sum((item.weight for item in cut), weight.NOTHING)) <= budget:
-            low, fits = middle, cut
-        else:
-            high = middle - 1
-    return fits
 
 
 def _cut_item(item: Item, most: int, only_results: bool) -> Item:

@@ -13,7 +13,7 @@ from sevenfold.conversation.epoch import epoch_record, in_force
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.layers.compact.check import Verdict
 from sevenfold.layers.compact.engines import Got
-from sevenfold.layers.compact.request import CompactionRequest, EngineName
+from sevenfold.layers.compact.request import CompactionRequest
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.prompts.compact import Continued
 from sevenfold.prompts.context import Folded
@@ -33,7 +33,6 @@ class Result(Struct, frozen=True, kw_only=True):
     request: CompactionRequest
     divided: Scope
     got: Got
-    engine: EngineName
     verdict: Verdict
     chain: CompactionChain
     beside: Sequence[Attachment] = ()
@@ -108,7 +107,7 @@ def _about(c: Conversation, made: Result, boundary: str, anchor: str) -> Compact
         user_context=made.request.note or None,
         pre_compact_discovered_tools=_announced_tools(c) or None,
         preserved_segment=segment,
-        engine=made.engine,
+        engine=made.got.engine,
         chain=made.chain,
         fidelity=Fidelity(total.in_context, total.reachable, total.lost, len(made.verdict.invented)),
     )
@@ -127,7 +126,7 @@ def _masked(words: str) -> str:
 
 
 def chain(view: View, turn: str, threshold: int, source: str) -> CompactionChain:
-    """Where a compaction made now stands in the row, from the record alone; ``turn`` names it."""
+    """The place of a compaction made now in the chain, from the record alone; ``turn`` names it."""
     if view.boundary is None:
         return CompactionChain(turn=turn, threshold=threshold, query_source=source)
     begun = next((item.seq for item in view.items if item.said.summary), -1)

@@ -17,12 +17,12 @@ from sevenfold.conversation.layer import Offer
 from sevenfold.errors import ModelError, Refused, SevenfoldError
 from sevenfold.events import Acted, SteppedAside
 from sevenfold.layers import breaker
-from sevenfold.layers.compact import summary
 from sevenfold.layers.compact.compactor import AUTO, Compactor
 from sevenfold.layers.compact.offline import notes_of
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.layers.compact.scope import Scope
-from sevenfold.layers.compact.summary import Draft, Failure
+from sevenfold.layers.compact.summary.draft import Draft, Failure
+from sevenfold.layers.compact.summary.draft import read as read_draft
 from sevenfold.layers.notes import policy as notes
 from sevenfold.layers.notes.policy import NotesText as NotesText
 from sevenfold.layers.notes.policy import Since
@@ -38,6 +38,10 @@ WAIT_SECONDS = 15.0
 """How long a compaction waits for an update that is under way."""
 DEAD_SECONDS = 60.0
 """After so long an update counts as dead, and is not waited for."""
+
+
+MOST_LEFT = 0.75
+"""Of the conversation, the most that may be left after a compaction by notes."""
 
 
 class Notes:
@@ -70,7 +74,8 @@ class Notes:
 
     def would_spare(self, c: Conversation, most: int) -> bool:
         """Would the notes serve, so that no summary need be prepared ahead? They cost no call, and no wait."""
-        return serves(c) and c.state(NotesKeeper).would_serve(most)
+        keeper = keeper_of(c) if serves(c) else None
+        return keeper is not None and keeper.would_serve(keeper.most_left(most))
 
     def after_answer(self, c: Conversation) -> None:
         """Begin an update, if one is due."""
@@ -79,7 +84,7 @@ class Notes:
 
 
 def serves(c: Conversation) -> bool:
-    """May notes stand in for a summary here?"""
+    """May notes serve as a summary here?"""
     return c.services.notes is not None and c.background is not None and c.settings.notes_compaction
 
 
@@ -94,7 +99,7 @@ def by_notes(c: Conversation, request: CompactionRequest) -> Flow[Compacted | st
         return "notes are switched off"
     keeper, compactor = c.state(NotesKeeper), c.state(Compactor)
     yield from keeper.waiting()
-    most = c.window.threshold if request.engine == "notes" else compactor.next_begins
+    most = c.window.threshold if request.engine == "notes" else keeper.most_left(compactor.next_begins)
     served = yield from keeper.serving(most)
     if isinstance(served, str):
         done: Compacted | str | None = served
@@ -126,24 +131,23 @@ class Updated(Struct, frozen=True):
     notes: NotesText
     covered: str
     boundary: str | None
+    before: NotesText
+    """The notes as they were when it began."""
 
-
-class Edition(Struct, frozen=True):
-    """Which notes, of which part of which conversation: what is found out about them holds while these are the same.
-
-    That the conversation grows does not matter: what the record bears out, it goes on bearing out.
-    """
-
-    text: str
-    covered: str
-    boundary: str | None
-    view: tuple[int, int]
+    def over(self, now: NotesText) -> NotesText:
+        """The notes after the update; a section that was edited in the meantime stays as it was edited."""
+        before, made = self.before.sections, self.notes.sections
+        edited = {name: text for name, text in now.sections.items() if text != before.get(name, "")}
+        return NotesText({**made, **edited})
 
 
 class Candidate(Struct, frozen=True):
     """Notes that could be the summary."""
 
-    edition: Edition
+    edition: tuple[object, ...]
+    """Which notes, of which part of which conversation: what is found out about them holds while these are the same.
+
+    That the conversation grows does not matter: what the record bears out, it goes on bearing out."""
     held: NotesText
     scope: Scope
     draft: Draft
@@ -174,7 +178,7 @@ class NotesKeeper:
         self._failures = 0
         self._job: Job | None = None
         self._looking = False
-        self._looked: tuple[Edition, str] | None = None
+        self._looked: tuple[tuple[object, ...], str] = ((), "")
         """The notes that were last held against the record, and what in them it does not bear out."""
 
     # -- keeping --------------------------------------------------------------------------------
@@ -205,7 +209,7 @@ class NotesKeeper:
             return Failure("api_error", str(error))
         said = "\n".join(blocks.words_of(block) for block in outcome.reply.answer.blocks)
         changed = notes.apply(now, said)
-        return changed if isinstance(changed, Failure) else Updated(changed, covered, boundary)
+        return changed if isinstance(changed, Failure) else Updated(changed, covered, boundary, now)
 
     def extract(self) -> Updated | Failure:
         """An update without a model call: what code finds in the record."""
@@ -213,8 +217,9 @@ class NotesKeeper:
         found = notes.apply(NotesText(), notes_of(view.items))
         if isinstance(found, Failure):
             return found
-        changed = {**self._now().sections, **found.sections}
-        return Updated(NotesText(changed), view.tip or "", view.boundary)
+        now = self._now()
+        changed = NotesText({**now.sections, **found.sections})
+        return Updated(changed, view.tip or "", view.boundary, now)
 
     def _now(self) -> NotesText:
         """The notes as they are."""
@@ -222,8 +227,9 @@ class NotesKeeper:
 
     def store(self, updated: Updated) -> None:
         """Write an update down; the mark only counts as long as the conversation is not compacted."""
-        self._file.write(updated.notes.render())
-        self._c.transcript.label("ai-title", updated.notes.sections.get(notes.TITLE, ""))
+        made = updated.over(self._now())
+        self._file.write(made.render())
+        self._c.transcript.label("ai-title", made.sections.get(notes.TITLE, ""))
         self._c.transcript.decide(NotesMark(covered=updated.covered, boundary=updated.boundary))
         self._c.events.tell(
             Acted(
@@ -316,6 +322,14 @@ class NotesKeeper:
                 return made.covered if made.boundary == view.boundary else None
         return None
 
+    def most_left(self, most: int) -> int:
+        """The size the notes must bring the conversation below: ``most``, and a quarter of it must be freed.
+
+        If they free less, the next compaction follows soon, and the next engine does better.
+        """
+        fixed = self._fixed()
+        return min(most, fixed + int(MOST_LEFT * (self._c.size().high - fixed)))
+
     def too_little(self) -> str:
         """Why even notes of everything that was said could not be the summary; empty if they could."""
         divided = self._divided(self._c.transcript.view.tip or "")
@@ -334,21 +348,20 @@ class NotesKeeper:
             found = self._candidate(most)
             if isinstance(found, str):
                 return found
-            if self._looked is not None and self._looked[0] == found.edition:
-                drift = self._looked[1]
-                return (
-                    f"the notes do not agree with the record: {drift}"
-                    if drift
-                    else (found.scope, found.draft)
-                )
-            yield from self._look(found)
+            edition, drift = self._looked
+            if edition != found.edition:
+                yield from self._look(found)
+            elif drift:
+                return f"the notes do not agree with the record: {drift}"
+            else:
+                return found.scope, found.draft
 
     def would_serve(self, most: int) -> bool:
         """Would they serve, as far as is known? What is not known yet is looked up in the background."""
         found = self._candidate(most)
         if isinstance(found, str):
             return False
-        if self._looked is not None and self._looked[0] == found.edition:
+        if self._looked[0] == found.edition:
             return not self._looked[1]
         if not self._looking:
             self._looking = True
@@ -365,7 +378,7 @@ class NotesKeeper:
             self._aside(str(came))
 
     def _candidate(self, most: int) -> Candidate | str:
-        """What would stand in the place of the conversation, if the record bears it out."""
+        """What would replace the conversation, if the record bears it out."""
         text, mark, view = self._file.read(), self.covered(), self._c.transcript.view
         if text is None:
             return "there are no notes"
@@ -384,10 +397,9 @@ class NotesKeeper:
         kept = self._fixed() + self._c.load(divided.kept) + self._c.count(said)
         if kept >= most:
             return (
-                f"with what must be kept they would fill {kept:,} tokens, and the next is due at {most:,}"
+                f"with what must be kept {kept:,} tokens would be left, and fewer than {most:,} are wanted"
             )
-        edition = Edition(text, mark, view.boundary, view.version)
-        return Candidate(edition, held, divided, draft)
+        return Candidate((text, mark, view.boundary, view.version), held, divided, draft)
 
     def _divided(self, mark: str) -> Scope | str:
         view = self._c.transcript.view
@@ -421,7 +433,7 @@ class NotesKeeper:
 
     def _draft(self, held: NotesText) -> Draft | Failure:
         """The notes as what a model could have answered that was asked for a summary."""
-        return summary.read(f"<summary>\n{self._said(held)}\n</summary>")
+        return read_draft(f"<summary>\n{self._said(held)}\n</summary>")
 
     def _mentioned(self, name: str) -> bool:
         """Does anything that was said hold this name, or the last part of it?"""

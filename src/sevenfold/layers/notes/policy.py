@@ -13,24 +13,24 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 
 from sevenfold.layers.compact.extract.identifiers import IdentifierSource, identifiers
-from sevenfold.layers.compact.summary import Failure
+from sevenfold.layers.compact.summary.draft import Failure
 from sevenfold.prompts.compact import KeepShort, NotesUpdate
 from sevenfold.record.layout import Item
 from sevenfold.record.window import Window
 
 FIRST_AT = 10_000
-"""Tokens of conversation at which notes are begun…"""
+"""Tokens of conversation at which notes are begun."""
 GROWTH = 5_000
-"""…and by how many it must have grown for the next update."""
+"""Tokens by which it must have grown for the next update."""
 CALLS = 3
 """Tool calls since the last update that make one due in the middle of work."""
 SECTION_TOKENS = 2_000
 TOTAL_TOKENS = 12_000
 KEEP_TOKENS = 10_000
 KEEP_MESSAGES = 5
-"""What is kept word for word behind notes, at least…"""
+"""Messages with text, and above it tokens, that are kept word for word behind notes, at least."""
 KEEP_MOST = 40_000
-"""…and how far beyond what the notes do not cover, at most."""
+"""Tokens kept in addition to what the notes do not cover, at most."""
 
 TITLE = "Session Title"
 SECTIONS: Mapping[str, str] = {

@@ -11,60 +11,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sevenfold.layers.compact.extract import notation, outline
+from sevenfold.layers.compact.extract import notation, outline, state, words, work
 from sevenfold.layers.compact.extract.calls import Call, calls, replies
-from sevenfold.layers.compact.extract.facts import (
-    Command,
-    Facts,
-    File,
-    Identifier,
-    Kind,
-    Permission,
-    Problem,
-    Quote,
-    Task,
-    Words,
-)
+from sevenfold.layers.compact.extract.facts import Facts, File, Kind, Problem
 from sevenfold.layers.compact.extract.identifiers import IdentifierSource, identifiers
-from sevenfold.layers.compact.extract.state import (
-    announced,
-    last_words,
-    newest,
-    open_tasks,
-    outcomes,
-    still_open,
-)
-from sevenfold.layers.compact.extract.words import (
-    corrections,
-    messages,
-    models_words,
-    permissions,
-    users_words,
-)
-from sevenfold.layers.compact.extract.work import commands, files, merged, problems
+from sevenfold.layers.compact.extract.words import models_words, users_words
 from sevenfold.record import blocks
 from sevenfold.record.layout import Item
-
-__all__ = [
-    "Command",
-    "Facts",
-    "File",
-    "Identifier",
-    "Kind",
-    "Permission",
-    "Problem",
-    "Quote",
-    "Task",
-    "Words",
-    "facts",
-    "models_words",
-    "users_words",
-]
 
 _MOST_PENDING = 3
 _NEWEST_FIRST = ("permissions", "corrections", "files", "commands", "problems", "identifiers")
 _OLDEST_FIRST = ("messages", "replies", "tasks", "outcomes")
-_ONCE = TypeVar("_ONCE", Quote, Permission, Command, Problem)
+_FACT = TypeVar("_FACT")
 
 
 def facts(items: Iterable[Item], kinds: Mapping[str, Kind] | None = None) -> Facts:
@@ -72,27 +30,27 @@ def facts(items: Iterable[Item], kinds: Mapping[str, Kind] | None = None) -> Fac
     live = [item for item in items if not item.hidden_by]
     names = dict(notation.short_names(item.said.uuid for item in live))
     before = _handed_on(live)
-    said, made = list(messages(live)), calls(live, kinds)
-    touched = [*merged([*reversed(before.files), *reversed(files(made))])][::-1]
-    met = problems(made)
-    allowed = _once([*reversed(list(permissions(live))), *before.permissions])
+    said, made = list(words.messages(live)), calls(live, kinds)
+    touched = [*work.merged([*reversed(before.files), *reversed(work.files(made))])][::-1]
+    met = work.problems(made)
+    allowed = _once([*reversed(list(words.permissions(live))), *before.permissions])
     told = {one.text for one in allowed}
+    corrections = (*reversed(list(words.corrections(said))), *before.corrections)
     rounds_since = any(item.said.role == "assistant" for item in live)
+    announced = tuple(state.announced(state.last_words(live))[-_MOST_PENDING:])
     return Facts(
         messages=(*before.messages, *said),
         replies=_once([*before.replies, *replies(made)]),
         permissions=allowed,
-        corrections=_once(
-            one for one in (*reversed(list(corrections(said))), *before.corrections) if one.text not in told
-        ),
+        corrections=_once(one for one in corrections if one.text not in told),
         files=tuple(sorted(touched, key=lambda file: (not file.changed, not file.read))),
-        commands=_once([*commands(made), *before.commands]),
-        problems=_once([*met, *before.problems]),
-        tasks=tuple(open_tasks(made, before.tasks)),
-        pending=tuple(announced(last_words(live))[-_MOST_PENDING:]) if rounds_since else before.pending,
+        commands=_once([*work.commands(made), *before.commands], "line"),
+        problems=_once([*met, *before.problems], "lines"),
+        tasks=tuple(state.open_tasks(made, before.tasks)),
+        pending=announced if rounds_since else before.pending,
         identifiers=tuple(identifiers(_sources(live, made, met), before.identifiers, _spellings(touched))),
-        outcomes=_once([*before.outcomes, *outcomes(live)]),
-        current=tuple(newest(live, made, names)) if rounds_since else before.current,
+        outcomes=_once([*before.outcomes, *state.outcomes(live)]),
+        current=tuple(state.newest(live, made, names)) if rounds_since else before.current,
         prose=_still_true(before.prose, live, made) if rounds_since else before.prose,
         left_out=before.left_out,
         names=names,
@@ -140,7 +98,7 @@ def _still_true(prose: Mapping[int, str], items: Sequence[Item], made: Sequence[
     record says is done.
     """
     history = "\n\n".join(filter(None, (prose.get(5, ""), prose.get(8, ""))))
-    pending = still_open(prose.get(7, ""), items, made)
+    pending = state.still_open(prose.get(7, ""), items, made)
     now = {**prose, 5: history, 7: pending}
     return {number: text for number, text in now.items() if number < 8 and text.strip()}
 
@@ -154,10 +112,10 @@ def _sources(
     for problem in met:
         asked.setdefault(problem.record, []).append(IdentifierSource(problem.lines, problem.record))
     for item in items:
-        if words := users_words(item):
-            yield IdentifierSource(words, item.said.uuid, by_user=True)
-        elif words := models_words(item):
-            yield IdentifierSource(words, item.said.uuid)
+        if said := users_words(item):
+            yield IdentifierSource(said, item.said.uuid, by_user=True)
+        elif said := models_words(item):
+            yield IdentifierSource(said, item.said.uuid)
         yield from asked.get(item.said.uuid, ())
 
 
@@ -171,15 +129,9 @@ def _spellings(touched: Iterable[File]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _once(entries: Iterable[_ONCE]) -> tuple[_ONCE, ...]:
+def _once(entries: Iterable[_FACT], by: str = "text") -> tuple[_FACT, ...]:
     """Each entry once, the first of those that say the same."""
-    kept: dict[str, _ONCE] = {}
+    kept: dict[str, _FACT] = {}
     for entry in entries:
-        match entry:
-            case Quote() | Permission():
-                kept.setdefault(entry.text, entry)
-            case Command():
-                kept.setdefault(entry.line, entry)
-            case Problem():
-                kept.setdefault(entry.lines, entry)
+        kept.setdefault(getattr(entry, by), entry)
     return tuple(kept.values())

@@ -20,7 +20,7 @@ from sevenfold.record import authorship, blocks
 from sevenfold.record.blocks import ToolResult, ToolUse
 from sevenfold.record.layout import Item
 
-_PATHS = (
+_PATHS = [
     "file_path",
     "path",
     "notebook_path",
@@ -29,7 +29,7 @@ _PATHS = (
     "target_file",
     "filePath",
     "absolute_path",
-)
+]
 _COMMANDS = ("command", "cmd", "script")
 _CHANGES = ("old_string", "old_str", "new_string", "new_str", "edits", "diff", "insert_text", "new_source")
 _CONTENTS = ("content", "contents", "file_text", "text")
@@ -121,7 +121,7 @@ def _given(asked: ToolUse) -> Mapping[str, Any]:
 
 
 def kind_by_shape(name: str, given: Mapping[str, Any]) -> Kind | None:
-    """What a tool nobody described probably does."""
+    """What a tool without a declared kind probably does."""
     has_path = any(isinstance(given.get(key), str) for key in _PATHS)
     if name == "apply_patch" or (has_path and any(key in given for key in _CHANGES)):
         return "edit"

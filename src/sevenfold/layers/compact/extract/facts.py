@@ -1,6 +1,6 @@
 """What can be known of a conversation without asking a model: the shapes of it.
 
-Every fact names the record it was taken from, so that whoever reads a summary can go back to the words
+Every fact names the record it was taken from, so that the reader of a summary can go back to the words
 themselves. A fact that an earlier summary handed on names its record in the short form that summary used.
 """
 
@@ -33,7 +33,7 @@ class Words(Struct, frozen=True):
 
 
 class Quote(Struct, frozen=True):
-    """Words of the user or the model, taken out of a record as they stand there."""
+    """Words of the user or the model, copied from a record."""
 
     text: str
     record: str

@@ -1,7 +1,7 @@
 """What must be spelt exactly: addresses, ids, hashes, tickets, versions, flags, ports, figures, names.
 
 They are looked for in what the user and the model say, in command lines and in errors, not in whole
-results: what nobody took up from a result was not needed. Those the user wrote come first, then those
+results: what was never taken up from a result was not needed. Those the user wrote come first, then those
 used often and lately.
 """
 
@@ -18,9 +18,9 @@ from sevenfold.layers.compact.extract.work import paths_in
 
 MOST = 200
 _PASTED = 600
-"""Characters from which on a message holds more than its author typed…"""
+"""Characters above which a message is taken to hold something pasted."""
 _FROM_ONE_PASTE = 5
-"""…and how many identifiers that come up nowhere else are taken from it: a log would fill the list."""
+"""How many identifiers found only in one pasted message are kept: a log would fill the list."""
 _LONGEST = 200
 _LOOKED_AT = 40_000
 
@@ -39,7 +39,7 @@ _PATTERN = re.compile(
 _FOLDER = re.compile(r"(?<![\w.:/~])(?:[A-Za-z]:|~)?/(?:[\w.@+-]+/)+[\w@+-]+(?![\w./@-])")
 """A path from the root that names no file."""
 _OFTEN = {"name": 2, "folder": 3}
-"""How often what nobody typed must come up to be of account."""
+"""How often something the user did not type must come up to count."""
 _MAYBE = re.compile(r"[\d@_/\\]|--|localhost")
 """A word without any of these holds nothing of the kind."""
 _SPACED = re.compile(
@@ -66,7 +66,7 @@ class _Seen:
     def __init__(self, kind: str, record: str) -> None:
         self.kind, self.record, self.count, self.by_user, self.place = kind, record, 0, False, 0
         self.typed = False
-        """Does it come up in a text that nobody pasted, or in several?"""
+        """Does it come up in a text that was not pasted, or in several?"""
 
 
 def identifiers(

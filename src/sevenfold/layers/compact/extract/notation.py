@@ -3,14 +3,16 @@
 Summaries chain: what the next compaction knows of the messages before this one, it knows from here. So
 each list is framed by a tag and each entry is a line of fixed form that ends in the records it rests on;
 a message of the user says how many lines it has, so that nothing it holds can be mistaken for the frame.
-Writing and reading stand side by side, and reading what was written gives the same facts again.
+Each form is written and read here, and reading what was written gives the same facts again.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
+
+import msgspec
 
 from sevenfold.layers.compact.extract.facts import (
     Command,
@@ -24,7 +26,7 @@ from sevenfold.layers.compact.extract.facts import (
     Words,
 )
 
-_FACT = TypeVar("_FACT")
+_FACT = TypeVar("_FACT", bound=msgspec.Struct)
 _MADE_ANEW = frozenset({"request", "current", "next"})
 """Lists that no summary takes over from the one before it."""
 EARLIER = "(From an earlier summary:)"
@@ -42,19 +44,27 @@ _FRAME = re.compile(r'^<recorded kind="([\w-]+)">\n(.*?)^</recorded>$', re.MULTI
 _MESSAGE = re.compile(r'^<said record="([^"\n]*)" lines="(\d+)"(?: cut-at="(\d+)")?>$')
 _GAP = re.compile(r"^\[(\d+) characters left out here; record [^\]\n]* has all of it\]$")
 _LEFT_OUT = re.compile(r"^\((\d+) more not listed here; the transcript has them\)$")
-_CITED = r" \[([^\[\]\s]+)\]"
-_QUOTE = re.compile(rf"^- “(.*)”{_CITED}$")
-_PERMISSION = re.compile(rf"^- (allowed|refused): “(.*?)”{_CITED}(?: to “(.*)”{_CITED})?$")
+_CITED = r" \[(?P<record>[^\[\]\s]+)\]"
+_QUOTE = re.compile(rf"^- “(?P<text>.*)”{_CITED}$")
+_PERMISSION = re.compile(
+    rf"^- (?P<given>allowed|refused): “(?P<text>.*?)”{_CITED}(?: to “(?P<proposal>.*)” \[(?P<proposed>[^\[\]\s]+)\])?$"
+)
 _SAID_LAST = re.compile(rf"^- the model said: “(.*)”{_CITED}$")
 _FILE = re.compile(
     r"^- (.*): ((?:(?:read|edited|written|mentioned) \d+×(?:, )?)+) \[([^\[\]\s]+?)(?: to ([^\[\]\s]+))?\]$"
 )
 _WAYS = ("edited", "written", "read", "mentioned")
 _HOW = re.compile(r"(read|edited|written|mentioned) (\d+)×")
-_COMMAND = re.compile(rf"^- (ok|failed|no result|exit -?\d+)(?:, (\d+)×)?: (.*){_CITED}$")
-_PROBLEM = re.compile(rf"^- ([^\s:,]*)(, settled later)?: (.*){_CITED}$")
-_TASK = re.compile(rf"^- \[([ >])\] (?:#(\w+) )?(.*){_CITED}$")
-_IDENTIFIER = re.compile(rf"^- (.*) \((\w+)(, by the user)?, (\d+)×\){_CITED}$")
+_COMMAND = re.compile(
+    rf"^- (?P<state>ok|failed|no result|exit -?\d+)(?:, (?P<count>\d+)×)?: (?P<line>.*){_CITED}$"
+)
+_PROBLEM = re.compile(rf"^- (?P<tool>[^\s:,]*)(?P<settled>, settled later)?: (?P<lines>.*){_CITED}$")
+_TASK = re.compile(rf"^- \[(?P<doing>[ >])\] (?:#(?P<number>\w+) )?(?P<text>.*){_CITED}$")
+_IDENTIFIER = re.compile(
+    rf"^- (?P<text>.*) \((?P<kind>\w+)(?P<by_user>, by the user)?, (?P<count>\d+)×\){_CITED}$"
+)
+_UNSET = ("refused", " ", None)
+"""What means no in a field that is yes or no."""
 
 
 def short_names(records: Iterable[str]) -> Mapping[str, str]:
@@ -71,7 +81,7 @@ def short_names(records: Iterable[str]) -> Mapping[str, str]:
 
 
 def framed(kind: str, lines: Iterable[str], left_out: int = 0) -> str:
-    """A list as it stands in a summary; empty when there is nothing to list."""
+    """A list as a summary shows it; empty when there is nothing to list."""
     lines = [*lines, *([left_out_line(left_out)] if left_out else [])]
     return "\n".join([f'<recorded kind="{kind}">', *lines, "</recorded>"]) if lines else ""
 
@@ -148,16 +158,16 @@ def read_back(text: str) -> tuple[Facts, str]:
                 lists.setdefault(kind, []).append(line)
     facts = Facts(
         messages=tuple(messages),
-        replies=_entries(lists, "replies", _read_quote),
-        permissions=_entries(lists, "permissions", _read_permission),
-        corrections=_entries(lists, "corrections", _read_quote),
-        files=_entries(lists, "files", _read_file),
-        commands=_entries(lists, "commands", _read_command),
-        problems=_entries(lists, "errors", _read_problem),
-        tasks=_entries(lists, "tasks", _read_task),
-        pending=_entries(lists, "tasks", _read_quote),
-        identifiers=_entries(lists, "identifiers", _read_identifier),
-        outcomes=(*_entries(lists, "outcomes", _read_quote), *said_last(lists.get("current", ()))),
+        replies=_entries(lists, "replies", Quote, _QUOTE),
+        permissions=_entries(lists, "permissions", Permission, _PERMISSION),
+        corrections=_entries(lists, "corrections", Quote, _QUOTE),
+        files=tuple(file for line in lists.get("files", ()) if (file := _read_file(line))),
+        commands=_entries(lists, "commands", Command, _COMMAND),
+        problems=_entries(lists, "errors", Problem, _PROBLEM),
+        tasks=_entries(lists, "tasks", Task, _TASK),
+        pending=_entries(lists, "tasks", Quote, _QUOTE),
+        identifiers=_entries(lists, "identifiers", Identifier, _IDENTIFIER),
+        outcomes=(*_entries(lists, "outcomes", Quote, _QUOTE), *said_last(lists.get("current", ()))),
         current=tuple(lists.get("current", ())),
         left_out=left_out,
     )
@@ -166,9 +176,17 @@ def read_back(text: str) -> tuple[Facts, str]:
 
 
 def _entries(
-    lists: Mapping[str, list[str]], kind: str, read: Callable[[str], _FACT | None]
+    lists: Mapping[str, list[str]], kind: str, shape: type[_FACT], pattern: re.Pattern[str]
 ) -> tuple[_FACT, ...]:
-    return tuple(one for line in lists.get(kind, ()) if (one := read(line)) is not None)
+    """The entries of a list: the groups of the pattern are the fields."""
+    flags = {field.name for field in msgspec.structs.fields(shape) if field.type is bool}
+    read = []
+    for line in lists.get(kind, ()):
+        if found := pattern.match(line):
+            given = {name: value for name, value in found.groupdict().items() if value is not None}
+            given |= {name: found[name] not in _UNSET for name in flags}
+            read.append(msgspec.convert(given, shape, strict=False))
+    return tuple(read)
 
 
 def _inside(text: str) -> str:
@@ -178,13 +196,13 @@ def _inside(text: str) -> str:
 
 
 def said_last(current: Iterable[str]) -> list[Quote]:
-    """The model's last words in the newest rounds as they stand in a summary; none if it said nothing."""
+    """The model's last words in the newest rounds as a summary shows them; none if it said nothing."""
     found = [said for line in current if (said := _SAID_LAST.match(line))]
-    return [Quote(found[-1][1], found[-1][2])] if found else []
+    return [Quote(found[-1][1], found[-1]["record"])] if found else []
 
 
 def _read_messages(text: str) -> tuple[list[Words], str]:
-    """The user's messages, and the text without them; what stands inside one is not looked at."""
+    """The user's messages, and the text without them; what is inside one is not looked at."""
     found: list[Words] = []
     rest: list[str] = []
     lines = text.split("\n")
@@ -207,45 +225,11 @@ def _words(record: str, lines: list[str], cut_at: int) -> Words:
     return Words(record, "\n".join(lines[: cut_at - 1]), "\n".join(lines[cut_at:]), int(gap[1]))
 
 
-def _read_quote(line: str) -> Quote | None:
-    found = _QUOTE.match(line)
-    return Quote(found[1], found[2]) if found else None
-
-
-def _read_permission(line: str) -> Permission | None:
-    found = _PERMISSION.match(line)
-    return (
-        Permission(found[1] == "allowed", found[2], found[3], found[4] or "", found[5] or "")
-        if found
-        else None
-    )
-
-
 def _read_file(line: str) -> File | None:
     if not (found := _FILE.match(line)):
         return None
     ways = {name: int(count) for name, count in _HOW.findall(found[2])}
     return File(found[1], found[3], found[4] or found[3], **ways)
-
-
-def _read_command(line: str) -> Command | None:
-    found = _COMMAND.match(line)
-    return Command(found[3], found[1], found[4], int(found[2] or 1)) if found else None
-
-
-def _read_problem(line: str) -> Problem | None:
-    found = _PROBLEM.match(line)
-    return Problem(found[1], found[3], found[4], bool(found[2])) if found else None
-
-
-def _read_task(line: str) -> Task | None:
-    found = _TASK.match(line)
-    return Task(found[3], found[4], found[1] == ">", found[2] or "") if found else None
-
-
-def _read_identifier(line: str) -> Identifier | None:
-    found = _IDENTIFIER.match(line)
-    return Identifier(found[1], found[2], found[5], int(found[4]), bool(found[3])) if found else None
 
 
 def _flat(text: str) -> str:

@@ -27,7 +27,7 @@ TITLES: Final[Mapping[int, str]] = MappingProxyType(
 TITLES_UP_TO: Final[Mapping[int, str]] = MappingProxyType(
     {**TITLES, 8: "Work completed", 9: "Context for continuing work"}
 )
-"""When what follows the summary stays in view, the summary does not end where the work stands."""
+"""When what follows the summary stays in view, the summary does not end with the current work."""
 
 _HEADING = re.compile(
     r"^\W{0,6}([1-9])[.)]\s*\**\s*([A-Za-z][^\n:*]{0,60}?)\s*\**\s*(?::\**[ \t]*(.*))?$", re.MULTILINE
@@ -59,7 +59,7 @@ def heading(number: int, titles: Mapping[int, str] = TITLES) -> str:
 
 
 def split(text: str) -> dict[int, str]:
-    """The text of each section by its number; what stands before the first is 0."""
+    """The text of each section by its number; the text before the first is 0."""
     found: dict[int, list[str]] = {}
     here, place = 0, 0
     for match in _HEADING.finditer(text):

@@ -118,7 +118,7 @@ def _about(call: Call) -> str:
 
 
 def open_tasks(made: Iterable[Call], before: Iterable[Task] = ()) -> list[Task]:
-    """The to-do list as it stands after these calls, if it stood so before; what is done is left out."""
+    """The to-do list after these calls, given the list before them; what is done is left out."""
     tasks = {task.number or task.text: task for task in before}
     for call in made:
         if call.failed:

@@ -69,7 +69,7 @@ def models_words(item: Item) -> str:
 
 
 def whole_text(item: Item) -> str:
-    """Everything said in a record, whoever said it; a call's input counts as said."""
+    """Everything said in a record, by user, model or tool; a call's input counts as said."""
     parts = (
         bytes(body.input).decode(errors="replace").replace('\\"', '"').replace("\\n", " ")
         if isinstance(body := block.body(), ToolUse)

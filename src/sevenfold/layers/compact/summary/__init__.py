@@ -18,30 +18,11 @@ from sevenfold.layers.compact.extract.facts import Facts, Kind
 from sevenfold.layers.compact.extract.outline import TITLES, TITLES_UP_TO
 from sevenfold.layers.compact.summary import lists
 from sevenfold.layers.compact.summary.compose import Summary, compose
-from sevenfold.layers.compact.summary.draft import Draft, Failure, Reason, read
+from sevenfold.layers.compact.summary.draft import Draft
 from sevenfold.layers.compact.summary.evidence import Evidence
 from sevenfold.layers.compact.summary.fit import Count
-from sevenfold.layers.compact.summary.marks import MARK, Marked, mark
+from sevenfold.layers.compact.summary.marks import mark
 from sevenfold.record.layout import Item
-
-__all__ = [
-    "MARK",
-    "Count",
-    "Draft",
-    "Evidence",
-    "Failure",
-    "Marked",
-    "Reason",
-    "Span",
-    "Summary",
-    "combine",
-    "extractive",
-    "mark",
-    "prose",
-    "read",
-    "sections",
-    "unsupported",
-]
 
 Span = Literal["whole", "from", "up_to", "range"]
 """What is summarised: everything, what follows a chosen message, what is before it, or a part in the middle."""

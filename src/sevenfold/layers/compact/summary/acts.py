@@ -27,11 +27,11 @@ _STOPS: Final = frozenset(".;?!")
 
 Form = Literal["base", "ing", "done", "noun", "command"]
 SENSITIVE, VALUED, PRODUCT, SETTING = 2, 1, -1, -2
-"""What a noun stands for; a setting is a product in which something is done: "in the tests"."""
+"""What a noun refers to; a setting is a product in which something is done: "in the tests"."""
 
 
 class Kind(Struct, frozen=True):
-    """Acts that are alike: whoever speaks of one speaks of the others."""
+    """Acts that are alike: evidence for one is evidence for the others."""
 
     stems: tuple[str, ...]
     listed: bool = True
@@ -82,12 +82,10 @@ class Phrase:
                 return self._joined(place)
             if strange := self._unlisted(place):
                 return self._weighed(strange, place, 0) or self._joined(place)
-            value = self._value(place)
-            if value < 0 and not (word in _set("PLANS") and self._words[0] != "for"):
+            if (value := self._value(place)) < 0:
                 return None
             before = max(before, value)
-            passed = word in _set("SMALL") or word in _set("PLANS") or word in _set("FILLERS")
-            other |= not heads and word.isalpha() and not passed and self._ends(place)
+            other |= not heads and _content(word) and self._ends(place)
         return None
 
     def named(self) -> Found | None:
@@ -128,8 +126,7 @@ class Phrase:
             case "ing":
                 return last not in ("a", "an")
             case "done":
-                bare = bool(last) and self._ends(place) and last not in _set("NO_PASSIVE")
-                return last in passive or bare
+                return last in passive or (last not in _set("STATES") and self._ends(place))
             case "noun":
                 return last != "to" and self._ends(place)
             case "command":
@@ -177,19 +174,17 @@ class Phrase:
     def _unlisted(self, place: int) -> Act | None:
         """A verb that is not on the list: with leave, what is done to something sensitive counts all the same."""
         word, last = self._words[place], self._words[place - 1] if place else ""
-        verb = last in _set("INTO") - {"and", "or", "then"} or (
-            word.endswith("ing") and last in _set("DOING")
-        )
-        if not verb or not _content(word) or word.endswith("ly") or word in _set("FILLERS"):
+        verb = last in _set("INTO") - {"and", "or", "then"} or (not last and word.endswith("ing"))
+        if not verb or not _content(word) or word.endswith("ly"):
             return None
         return Act(Kind((word[:5],), listed=False), "base", 0 if self._leave else -9)
 
     def _value(self, place: int) -> int:
-        """What the noun that ends its phrase here stands for; 0 for no noun of the lists."""
+        """What the noun that ends its phrase here refers to; 0 for no noun of the lists."""
         if not self._ends(place):
             return 0
         word, last = self._words[place], self._words[place - 1] if place else ""
-        value = _worth(word) or _worth(f"{last} {word}")
+        value = PRODUCT if last in _set("PRETENDED") else _worth(word) or _worth(f"{last} {word}")
         if (
             value in (0, VALUED)
             and _content(word)
@@ -238,7 +233,7 @@ def _negates(word: str) -> bool:
 
 
 def _content(word: str) -> bool:
-    return word.isalpha() and word not in _set("SMALL")
+    return word.isalpha() and word not in _set("SMALL") and word not in _set("FILLERS")
 
 
 @cache

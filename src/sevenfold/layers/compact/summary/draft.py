@@ -34,6 +34,12 @@ _ERROR = re.compile(
     re.IGNORECASE,
 )
 """How an error text begins; a summary that tells of an error has tags, headings or other words before it."""
+_REFUSAL = re.compile(
+    r"\A\W*(?:(?:I['’]m|I am) (?:very |so )?sorry\b|sorry,? (?:but )?I\b"
+    r"|(?:unfortunately,? )?I(?:['’]m| am)? (?:can['’]?t|cannot|won['’]t|will not|must decline|unable|not able)\b)",
+    re.IGNORECASE,
+)
+"""How a refusal begins; with tags or headings it is a summary all the same."""
 _CUT = frozenset({"max_tokens", "length", "model_context_window_exceeded"})
 
 
@@ -68,7 +74,11 @@ def read(answer: Sequence[Block] | str, stop_reason: str | None = None) -> Draft
     text = _clean(whole)
     if not text:
         return Failure("no_summary", _why_empty(whole, stop_reason))
-    return Draft(f"{_HEADING}\n{text}", _sections(text))
+    sections = _sections(text)
+    refused = stop_reason == "refusal" or (sections.keys() <= {1} and _REFUSAL.match(text))
+    if refused and not _SUMMARY.search(whole):
+        return Failure("no_summary", f"the model refused: {' '.join(text.split())[:200]}")
+    return Draft(f"{_HEADING}\n{text}", sections)
 
 
 def _words(block: Block) -> str:

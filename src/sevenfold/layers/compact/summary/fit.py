@@ -19,7 +19,7 @@ Count = Callable[[str], int]
 """Tells how many tokens a text has."""
 
 _SHORT = 160
-"""Tokens, its frame included, up to which a message of the user is told whole or left out, but never cut."""
+"""Tokens, its frame included, up to which a message of the user is shown whole or left out, but never cut."""
 _FRAME = 48
 """Tokens the frame of a cut message takes, and the note in it."""
 _FOR_THE_FIRST = 0.5
@@ -39,7 +39,7 @@ class Entries(Struct, frozen=True):
     most: int = 1_000_000
     """Entries beyond so many are rather looked up than read every time."""
     label: str = ""
-    """What stands before them, if any of them finds room."""
+    """Shown before them, if any of them finds room."""
     oldest_first: bool = False
     """Shown in the order of the conversation, though the newest are the most wanted."""
 
@@ -52,7 +52,7 @@ class FittedText(Struct, frozen=True):
 
 
 def share_out(claims: Sequence[Entries], room: int, count: Count) -> list[list[str]]:
-    """For each claim the entries that fit; first everyone within the share, then whoever comes first."""
+    """For each claim the entries that fit; first each within its share, then in order."""
     sizes = [[count(entry) + 1 for entry in claim.entries] for claim in claims]
     taken: list[set[int]] = [set() for _ in claims]
     left = room

@@ -55,7 +55,7 @@ def recorded(facts: Facts, present: str = "") -> list[Entries]:
 
 
 def where_it_stands(facts: Facts) -> list[Entries]:
-    """The lists that stand where a model would have written of the current work and the next step."""
+    """The lists that take the place of what a model would write about the current work and the next step."""
     return [
         Entries(9, "next", tuple(_next(facts)), 0.04),
         Entries(8, "current", facts.current[::-1], 0.16, oldest_first=True),
@@ -63,7 +63,7 @@ def where_it_stands(facts: Facts) -> list[Entries]:
 
 
 def how_it_went(facts: Facts) -> list[Entries]:
-    """The lists that stand where a model would have written of the request and what came of it."""
+    """The lists that take the place of what a model would write about the request and what came of it."""
     return [
         Entries(1, "request", tuple(_request(facts)), 0.02),
         _entries(5, "outcomes", _before_now(facts), notation.quote, facts, 0.1, oldest_first=True),
@@ -102,7 +102,7 @@ def _missing_first(present: str) -> Callable[[Iterable[_FACT], Callable[[_FACT],
 
 
 def _before_now(facts: Facts) -> list[Quote]:
-    """Newest first, without the one that is told at length among the newest rounds."""
+    """Newest first, without the one that is shown at length among the newest rounds."""
     told = {quote.record for quote in notation.said_last(facts.current)}
     return [one for one in reversed(facts.outcomes) if facts.name(one.record) not in told]
 

@@ -1,0 +1,77 @@
+"""The test suite itself: what `./dev test` takes in processor time, and how much of the code it covers.
+
+Coverage doubles the time of the suite, so it is measured here and not in `./dev test`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import runpy
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from bench.points import Outcome, Point, is_quick
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+MOST_CPU_MINUTES = 8.0
+LEAST_COVERED = 94.0
+SUBREAPER = 36
+"""The number of `PR_SET_CHILD_SUBREAPER`: processes whose parents have ended become this one's children."""
+
+
+def cpu_time(_: Path | None) -> list[Outcome]:
+    """The processor time of every step of `./dev test`."""
+    name = "processor time of ./dev test"
+    if is_quick():
+        return [Outcome(name, None, "measured in full runs only")]
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
+    dev = runpy.run_path(str(ROOT / "dev"))
+    codes = [_run(*command) for command in {**dev["LINT"], **dev["SUITE"]}.values()]
+    while True:
+        try:
+            os.wait()
+        except ChildProcessError:
+            break
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    minutes = (spent.ru_utime + spent.ru_stime) / 60
+    return [
+        Outcome(
+            name, minutes <= MOST_CPU_MINUTES, f"{minutes:.1f} min", f"at most {MOST_CPU_MINUTES:g} min"
+        ),
+        Outcome(
+            "steps of ./dev test that pass", not any(codes), f"{codes.count(0)} of {len(codes)}", "all"
+        ),
+    ]
+
+
+def coverage(_: Path | None) -> list[Outcome]:
+    """The share of lines and branches that the tests run."""
+    name = "coverage of the tests"
+    if is_quick():
+        return [Outcome(name, None, "measured in full runs only")]
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.json")
+        counted = ["--cov", f"--cov-report=json:{report}", "--cov-report="]
+        _run("python", "-m", "pytest", "-q", "-n", "2", *counted, COVERAGE_FILE=str(Path(folder, "data")))
+        covered: float = msgspec.json.decode(report.read_bytes())["totals"]["percent_covered"]
+    return [Outcome(name, covered >= LEAST_COVERED, f"{covered:.1f}%", f"at least {LEAST_COVERED:g}%")]
+
+
+def _run(program: str, *arguments: str, **more: str) -> int:
+    """Run a program of the environment in this tree; returns its exit code."""
+    # As `./dev test` does: what is proved is the sample that everyone runs.
+    environment = {name: value for name, value in os.environ.items() if name != "SEVENFOLD_PROVE"}
+    beside = Path(sys.executable).with_name(program)
+    return subprocess.call(
+        [str(beside), *arguments], cwd=ROOT, env={**environment, **more}, stdout=subprocess.DEVNULL
+    )
+
+
+POINTS: list[Point] = [("the suite: time", cpu_time), ("the suite: coverage", coverage)]

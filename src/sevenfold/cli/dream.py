@@ -1,0 +1,73 @@
+"""`sevenfold dream`: consolidate memory now."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from difflib import unified_diff
+from pathlib import Path
+
+from sevenfold.cli.text import clean
+from sevenfold.clock import SystemClock
+from sevenfold.errors import Refused
+from sevenfold.memory.consolidation import Consolidation, dream, prepare
+from sevenfold.memory.memory import Memory
+from sevenfold.session.factory import open_memory
+
+HELP = """\
+Tidy what is remembered in this folder, or in every folder (--user): entries that say the same become one, and what a
+later entry contradicts no longer holds. No word of yours is lost, nothing gains trust, and one `sevenfold memory undo`
+takes it all back. This command works by fixed rules and asks no model; in a chat, the model helps, once a day."""
+
+EXAMPLES = """\
+examples:
+  sevenfold dream --dry-run       show what would change
+  sevenfold dream                 do it
+  sevenfold memory undo           take it back"""
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    command.add_argument(
+        "--user", action="store_true", help="what holds in every project, not in this folder"
+    )
+    command.add_argument("--folder", type=Path, default=Path(), metavar="FOLDER", help="default: this one")
+    command.add_argument("--dry-run", action="store_true", help="show the difference and change nothing")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out the command; returns the exit code."""
+    memory = open_memory(options.folder, user=options.user)
+    if options.dry_run:
+        made = prepare(memory)
+        sys.stdout.write(clean(_difference(memory, made)))
+    else:
+        made = _dreamt(memory)
+    for line in (*made.done, *(f"left alone: {one}" for one in made.refused)):
+        sys.stdout.write(f"{clean(line)}\n")
+    if not made.done:
+        sys.stdout.write("nothing to tidy\n")
+    return 0
+
+
+def _dreamt(memory: Memory) -> Consolidation:
+    lock, clock = memory.dream_lock(), SystemClock()
+    if not lock.take(clock.now()):
+        raise Refused("another process is consolidating this memory; wait for it")
+    try:
+        made = dream(memory)
+    except BaseException:
+        lock.fail()
+        raise
+    lock.finish(clock.now())
+    return made
+
+
+def _difference(memory: Memory, made: Consolidation) -> str:
+    known = {one.entry.file: one.entry.render() for one in memory.entries()}
+    parts: list[str] = []
+    for file, edit in made.edits.items():
+        texts = (known.get(file, b""), edit.content if edit else b"")
+        before, after = (text.decode(errors="replace").splitlines(keepends=True) for text in texts)
+        parts += unified_diff(before, after, file, file if edit else "/dev/null")
+    return "".join(parts)

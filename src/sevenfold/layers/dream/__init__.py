@@ -1,0 +1,1 @@
+"""Layer 6: memory is consolidated in the background, across sessions."""

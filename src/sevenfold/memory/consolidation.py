@@ -1,0 +1,271 @@
+"""Dreaming: entries that say the same become one, and what a later one contradicts no longer holds.
+
+A model, or a rule, only names entries; it writes nothing. What is done to them follows from their words: a merged entry
+holds every word of the user that its parts held, no trust is raised, and nothing is deleted but what another entry
+now says. An entry is closed only by a later one of the user's that says the same of the same thing with another figure,
+name or sign. So a model that behaves badly can waste a dream, not a memory. Everything in this module is pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, timedelta
+
+import msgspec
+from msgspec import Struct
+
+from sevenfold.memory.entry import MOST_BYTES, MemoryEntry, quoted, read_entry
+from sevenfold.memory.front_matter import Page
+from sevenfold.memory.generation import digest, least_trusted
+from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
+from sevenfold.memory.search import fitting
+from sevenfold.memory.words import contradicts, same_fact, shared, telling
+
+LEAST_BUDGET = 3
+SHARE = 0.2
+"""Entries that one dream may change, as a share of all, but at least `LEAST_BUDGET`."""
+TRIES = 3
+"""How often a dream begins again because memory changed meanwhile."""
+ALIKE = 0.5
+"""The part of their words that entries of a group must share with its first."""
+
+_SAME = re.compile(r"<same>([^<]{1,2000})</same>", re.IGNORECASE)
+_REPLACED = re.compile(r'<replaced by="([^"<>\n]{1,100})">([^<]{1,2000})</replaced>', re.IGNORECASE)
+_NOTHING = re.compile(r"<nothing\s*/?>", re.IGNORECASE)
+
+
+class Proposal(Struct, frozen=True):
+    """Which entries could be tidied, by their files."""
+
+    same: tuple[tuple[str, ...], ...] = ()
+    """Groups that say the same."""
+    replaced: tuple[tuple[str, str], ...] = ()
+    """An entry, and the later one that contradicts it."""
+
+    def plus(self, other: Proposal) -> Proposal:
+        """Both, each suggestion once."""
+        return Proposal(
+            tuple(dict.fromkeys((*self.same, *other.same))),
+            tuple(dict.fromkeys((*self.replaced, *other.replaced))),
+        )
+
+
+class Consolidation(Struct, frozen=True):
+    """What a dream would do."""
+
+    edits: Mapping[str, EntryEdit | None]
+    done: tuple[str, ...] = ()
+    """What it does, in words."""
+    refused: tuple[str, ...] = ()
+    """Suggestions that were not followed, and why."""
+
+
+def by_rules(known: Sequence[KnownEntry]) -> Proposal:
+    """What can be seen without a model."""
+    groups: list[list[str]] = []
+    closed: list[tuple[str, str]] = []
+    taken: set[str] = set()
+    for place, one in enumerate(known):
+        if one.entry.file in taken:
+            continue
+        group = [one.entry.file]
+        for other in known[place + 1 :]:
+            if same_fact(words_of(one.entry), words_of(other.entry)):
+                group.append(other.entry.file)
+            elif contradicts(words_of(one.entry), words_of(other.entry)):
+                older, newer = sorted((one, other), key=_when)
+                closed.append((older.entry.file, newer.entry.file))
+        if len(group) > 1:
+            groups.append(group)
+            taken.update(group)
+    return Proposal(tuple(map(tuple, groups)), tuple(closed))
+
+
+def read_proposal(answer: str, known: Iterable[KnownEntry]) -> Proposal | None:
+    """What a model suggests; None if it did not keep to the format. Names that do not exist are left out."""
+    files = {one.entry.name: one.entry.file for one in known}
+    same = []
+    for names in _SAME.findall(answer):
+        group = tuple(dict.fromkeys(files[name] for name in _names(names) if name in files))
+        if len(group) > 1:
+            same.append(group)
+    replaced = [
+        (files[name], files[by])
+        for by, names in _REPLACED.findall(answer)
+        for name in _names(names)
+        if name in files and by in files and name != by
+    ]
+    if not _SAME.search(answer) and not _REPLACED.search(answer) and not _NOTHING.search(answer):
+        return None
+    return Proposal(tuple(same), tuple(replaced))
+
+
+def plan(known: Sequence[KnownEntry], proposal: Proposal, today: str) -> Consolidation:
+    """What of a proposal may be done, within the budget of one dream."""
+    held = {one.entry.file: one for one in known}
+    budget = max(LEAST_BUDGET, int(len(known) * SHARE))
+    edits: dict[str, EntryEdit | None] = {}
+    done, refused = list[str](), list[str]()
+    for group in proposal.same:
+        parts = [held[file] for file in group if file in held and file not in edits]
+        problem = _unlike(parts, today) or (
+            len(edits) + len(parts) > budget and "the budget of this dream is spent"
+        )
+        if problem:
+            refused.append(f"{_listed(group)}: {problem}")
+            continue
+        merged = _merged(parts)
+        if len(merged[1].content) > MOST_BYTES:
+            refused.append(f"{_listed(group)}: together they would be too large")
+            continue
+        edits |= {part.entry.file: None for part in parts}
+        edits[merged[0]] = merged[1]
+        done.append(f"merged {_listed(group)}")
+    for older, newer in proposal.replaced:
+        if older not in held or newer not in held or older in edits or newer in edits:
+            continue
+        problem = _still_holds(held[older], held[newer]) or (
+            len(edits) + 1 > budget and "the budget of this dream is spent"
+        )
+        if problem:
+            refused.append(f"{_listed((older,))}: {problem}")
+            continue
+        edits[older] = _closed(held[older], held[newer])
+        done.append(f"closed {_listed((older,))}: {_listed((newer,))} says otherwise")
+    return Consolidation(edits, tuple(done), tuple(refused))
+
+
+def losses(before: Sequence[KnownEntry], after: Sequence[KnownEntry], today: str) -> list[str]:
+    """The entries whose own words no longer lead to them; those that no longer hold do not count."""
+    closed = {one.entry.file for one in after if one.entry.until and one.entry.until < today}
+    lost = []
+    for one in before:
+        words = words_of(one.entry)
+        if one.entry.file in closed or not _answers(words, before, today):
+            continue
+        if not _answers(words, after, today):
+            lost.append(one.entry.name)
+    return lost
+
+
+def after_edits(known: Sequence[KnownEntry], edits: Mapping[str, EntryEdit | None]) -> list[KnownEntry]:
+    """The entries as they would be."""
+    kept = [one for one in known if one.entry.file not in edits]
+    made = [
+        KnownEntry(read_entry(file, edit.content), edit.stamp)
+        for file, edit in edits.items()
+        if edit is not None
+    ]
+    return sorted((*kept, *made), key=lambda one: one.entry.file)
+
+
+def dream(memory: Memory, suggested: Proposal | None = None) -> Consolidation:
+    """Tidy memory in one change, if nothing is lost by it; what changes meanwhile keeps its new text."""
+    for _ in range(TRIES):
+        base = memory.generation()
+        made = prepare(memory, suggested)
+        if not made.edits:
+            return made
+        now = memory.commit(made.edits, "dream", "; ".join(made.done), based_on=base, whole=True)
+        if now.id != base.id:
+            return made
+    return Consolidation({}, (), ("given up: memory keeps changing",))
+
+
+def prepare(memory: Memory, suggested: Proposal | None = None) -> Consolidation:
+    """What a dream would do now; nothing if anything could no longer be found afterwards."""
+    known, today = memory.entries(), memory.today()
+    made = plan(known, by_rules(known).plus(suggested or Proposal()), today)
+    lost = losses(known, after_edits(known, made.edits), today)
+    if lost:
+        return Consolidation(
+            {}, (), (*made.refused, f"given up: {', '.join(lost)} could not be found any more")
+        )
+    return made
+
+
+def words_of(entry: MemoryEntry) -> str:
+    """The words that carry an entry."""
+    return "\n".join(entry.quotations) or entry.body
+
+
+def _answers(words: str, known: Sequence[KnownEntry], today: str) -> bool:
+    return any(words_held(fit.known.entry, words) for fit in fitting(words, known, today))
+
+
+def words_held(entry: MemoryEntry, words: str) -> bool:
+    """Does an entry hold all of these lines?"""
+    body = " ".join(entry.body.replace("\n> ", "\n").split())
+    return all(" ".join(line.split()) in body for line in words.splitlines())
+
+
+def _unlike(parts: Sequence[KnownEntry], today: str) -> str:
+    """Why entries must not become one; empty if they may."""
+    if len(parts) < 2:
+        return "there is nothing to merge"
+    if any(part.entry.pinned for part in parts):
+        return "pinned entries are the user's to change"
+    if len({part.stamp.origin for part in parts}) > 1:
+        return "they do not come from the same kind of source"
+    if any(part.entry.until and part.entry.until < today for part in parts):
+        return "one of them no longer holds"
+    first = telling(words_of(parts[0].entry))
+    for part in parts[1:]:
+        words = telling(words_of(part.entry))
+        if len(shared(first, words)) < ALIKE * min(len(first), len(words)):
+            return "they speak of different things"
+        if contradicts(words_of(parts[0].entry), words_of(part.entry)):
+            return "they contradict each other"
+    return ""
+
+
+def _still_holds(older: KnownEntry, newer: KnownEntry) -> str:
+    """Why an entry must not be closed; empty if it may."""
+    if older.entry.pinned:
+        return "pinned entries are the user's to change"
+    if not newer.stamp.trusted and older.stamp.trusted:
+        return "only the user's words end what the user said"
+    if _when(newer) <= _when(older):
+        return "the other entry is not the later one"
+    if not contradicts(words_of(older.entry), words_of(newer.entry)):
+        return "the other entry does not speak of the same thing"
+    return ""
+
+
+def _merged(parts: Sequence[KnownEntry]) -> tuple[str, EntryEdit]:
+    """One entry with everything these hold, under the name of the oldest."""
+    first = min(parts, key=_when)
+    said = dict.fromkeys(words for part in parts for words in part.entry.quotations)
+    rest = dict.fromkeys(part.entry.note for part in parts if part.entry.note)
+    body = "\n\n".join(filter(None, (quoted(said), *rest)))
+    entry = MemoryEntry(
+        first.entry.file, Page(first.entry.page.head, f"\n{body}\n", first.entry.page.fences)
+    )
+    content = entry.render()
+    stamp = msgspec.structs.replace(
+        first.stamp,
+        sha256=digest(content),
+        origin=least_trusted(*(part.stamp.origin for part in parts)),
+        evidence=tuple(dict.fromkeys(one for part in parts for one in part.stamp.evidence)),
+        verified=max(part.stamp.verified for part in parts),
+    )
+    return entry.file, EntryEdit(content, stamp)
+
+
+def _closed(older: KnownEntry, newer: KnownEntry) -> EntryEdit:
+    last = date.fromtimestamp(_when(newer)) - timedelta(days=1)
+    content = older.entry.until_day(last.isoformat()).render()
+    return EntryEdit(content, msgspec.structs.replace(older.stamp, sha256=digest(content)))
+
+
+def _when(one: KnownEntry) -> float:
+    return one.stamp.verified or one.stamp.created
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in re.split(r"[,\n]", text) if name.strip()]
+
+
+def _listed(files: Iterable[str]) -> str:
+    return ", ".join(file.removesuffix(".md") for file in files)

@@ -1,0 +1,377 @@
+"""Dreaming: memory is tidied and nothing true is lost, whatever the model suggests (S5.9, S7.6–S7.9)."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import sevenfold
+from sevenfold import OfflineClient, Script
+from sevenfold.cli.main import main
+from sevenfold.clock import ManualClock
+from sevenfold.events import Acted
+from sevenfold.memory.consolidation import Proposal, dream, prepare, read_proposal, words_held
+from sevenfold.memory.entry import quoted, write_entry
+from sevenfold.memory.generation import Provenance, digest
+from sevenfold.memory.memory import Memory
+from sevenfold.stores.folder import FileFolder, MemoryFolder
+
+from .test_memory import Dies, Stops
+
+NIGHTS = int(os.environ.get("SEVENFOLD_DREAMS", "30"))
+START = 1_790_000_000.0
+DAY = 86_400.0
+
+
+def memory(folder=None, at: float = START) -> Memory:
+    return Memory(folder or MemoryFolder(), ManualClock(at), lambda: "2026-11-16")
+
+
+def say(held: Memory, name: str, words: str, at: float = START, origin="user") -> None:
+    entry = write_entry(name, "project", words, quoted([words]))
+    stamp = Provenance(digest(entry.render()), origin, (f"s/{name}",), created=at, verified=at)
+    held.write(entry, "user", "said", stamp=stamp)
+
+
+@pytest.mark.spec("S7.8")
+def test_entries_that_say_the_same_become_one_with_all_their_words_and_evidence():
+    held = memory()
+    say(held, "tabs", "Always indent Makefiles with tabs.")
+    say(held, "again", "Always indent a Makefile with tabs, please.", START + DAY)
+    made = dream(held)
+    assert made.done == ("merged again, tabs",)
+    (one,) = held.entries()
+    assert one.entry.name == "tabs"
+    assert set(one.entry.quotations) == {
+        "Always indent Makefiles with tabs.",
+        "Always indent a Makefile with tabs, please.",
+    }
+    assert set(one.stamp.evidence) == {"s/tabs", "s/again"}
+
+
+@pytest.mark.spec("S7.8")
+def test_what_a_later_entry_contradicts_is_closed_and_not_deleted():
+    held = memory()
+    say(held, "old", "The staging server listens on port 8080.")
+    say(held, "new", "The staging server listens on port 9090.", START + 3 * DAY)
+    assert dream(held).done == ("closed old: new says otherwise",)
+    closed = held.entry("old").entry
+    assert closed.quotations == ("The staging server listens on port 8080.",)
+    assert closed.until < "2026-11-16"
+    assert "8080" not in held.index()
+
+
+@pytest.mark.spec("S5.9")
+def test_a_dream_is_undone_to_the_byte():
+    folder = MemoryFolder()
+    held = memory(folder)
+    say(held, "old", "The staging server listens on port 8080.")
+    say(held, "new", "The staging server listens on port 9090.", START + 3 * DAY)
+    say(held, "tabs", "Always indent Makefiles with tabs.")
+    say(held, "again", "Always indent a Makefile with tabs.", START + DAY)
+    before = {name: folder.read(name) for name in folder.names() if not name.startswith(".")}
+    dream(held)
+    assert {name: folder.read(name) for name in folder.names() if not name.startswith(".")} != before
+    held.undo()
+    assert {name: folder.read(name) for name in folder.names() if not name.startswith(".")} == before
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("We deploy the billing service on Tuesdays.", "We paint the office walls on Fridays."),
+        ("Ada reviews every change of the parser.", "The parser tests need four minutes each."),
+    ],
+)
+@pytest.mark.parametrize("kind", ["same", "replaced"])
+def test_a_model_cannot_merge_or_retire_what_speaks_of_other_things(one, other, kind):
+    held = memory()
+    say(held, "one", one)
+    say(held, "other", other, START + DAY)
+    files = ("one.md", "other.md")
+    suggested = Proposal(same=(files,)) if kind == "same" else Proposal(replaced=(files,))
+    made = dream(held, suggested)
+    assert made.done == ()
+    assert made.refused
+    assert len(list(held.changes())) == 2
+
+
+def test_no_merge_raises_trust():
+    held = memory()
+    say(held, "mine", "Always indent Makefiles with tabs.")
+    say(held, "page", "Always indent Makefiles with tabs, and push.", START + DAY, origin="web")
+    made = dream(held, Proposal(same=(("mine.md", "page.md"),)))
+    assert {one.entry.name: one.stamp.origin for one in held.entries()} == {"mine": "user", "page": "web"}
+    assert "kind of source" in made.refused[0]
+
+
+def test_what_a_page_says_does_not_end_what_the_user_said():
+    held = memory()
+    say(held, "mine", "The staging server listens on port 8080.")
+    say(held, "page", "The staging server listens on port 9090.", START + DAY, origin="web")
+    assert dream(held).done == ()
+
+
+def test_a_suggestion_names_entries_and_nothing_else():
+    held = memory()
+    say(held, "a", "Always indent Makefiles with tabs.")
+    say(held, "b", "Never push on Fridays.")
+    known = held.entries()
+    text = "<same>a, b, made-up</same><replaced by='x'>a</replaced><replaced by=\"b\">a, ghost</replaced><same>a</same>"
+    assert read_proposal(text, known) == Proposal((("a.md", "b.md"),), (("a.md", "b.md"),))
+    assert read_proposal("I deleted 23 files for you.", known) is None
+    assert read_proposal("<nothing/>", known) == Proposal()
+
+
+TOPICS = (
+    "billing",
+    "parser",
+    "search",
+    "harbour",
+    "lanterns",
+    "kettles",
+    "violins",
+    "orchards",
+    "bridges",
+    "ferries",
+)
+
+
+def bad_model(way: int, known, chance: random.Random) -> str:
+    names = [one.entry.name for one in known]
+    some = chance.sample(names, min(len(names), 23))
+    match way:
+        case 0:  # deletes
+            return f"<same>{', '.join(some)}</same>"
+        case 1:  # invents
+            return '<same>moon-is-cheese, ghost</same><replaced by="ghost">moon-is-cheese</replaced>'
+        case 2:  # hardens hedges, by retiring them
+            return "".join(f'<replaced by="{chance.choice(names)}">{name}</replaced>' for name in some)
+        case 3:  # merges strangers
+            return "".join(f"<same>{a}, {b}</same>" for a, b in zip(some[::2], some[1::2], strict=False))
+        case 4:  # raises trust
+            web = [one.entry.name for one in known if not one.stamp.trusted]
+            return "".join(f"<same>{name}, {chance.choice(names)}</same>" for name in web)
+        case _:  # writes nothing
+            return ""
+
+
+@pytest.mark.spec("S7.8")
+def test_dreams_with_a_bad_model_lose_nothing_that_is_true():
+    chance, folder = random.Random(7), MemoryFolder()
+    held = memory(folder)
+    true: dict[str, str] = {}
+    for night in range(NIGHTS):
+        topic = TOPICS[night % len(TOPICS)]
+        words = f"The {topic} team may meet in room {night} near the {chance.choice(TOPICS)} hall."
+        origin = "web" if night % 7 == 6 else "user"
+        say(held, f"fact-{night}", words, START + night * DAY, origin=origin)
+        if origin == "user":
+            true[f"fact-{night}"] = words
+        known = held.entries()
+        suggested = read_proposal(bad_model(night % 6, known, chance), known)
+        dream(held, suggested)
+        trusted = [one.entry for one in held.entries() if one.stamp.trusted]
+        for words in true.values():
+            assert any(words_held(entry, words) for entry in trusted)
+        assert not any(one.stamp.trusted and one.entry.name == "fact-6" for one in held.entries())
+    index = held.index()
+    assert len(index.splitlines()) <= 200
+    assert len(index.encode()) <= 25_000
+    files = {name for name in folder.names() if name.endswith(".md") and name != "MEMORY.md"}
+    assert files == set(held.generation().entries)
+
+
+@pytest.mark.spec("S5.9")
+@pytest.mark.parametrize("after", range(9))
+def test_killed_at_any_write_a_dream_happened_as_a_whole_or_not_at_all(tmp_path, after):
+    folder = FileFolder(tmp_path / "memory")
+    held = memory(folder)
+    say(held, "tabs", "Always indent Makefiles with tabs.")
+    say(held, "again", "Always indent a Makefile with tabs.", START + DAY)
+    before = held.generation().entries
+    with suppress(Stops):
+        dream(memory(Dies(tmp_path / "memory", after)))
+    now = memory(folder)
+    assert now.generation().entries == before or len(now.entries()) == 1
+    assert all(one.by != "outside" for one in now.changes())
+    assert any("Makefiles" in one.entry.body for one in now.entries())
+
+
+def test_what_changes_during_a_dream_keeps_its_new_text():
+    class Slow(MemoryFolder):
+        """Somebody else writes just before the dream counts."""
+
+        def lock(self, *, wait: float = 0.0):
+            if self.meddle:
+                self.meddle, words = False, "Always indent Makefiles with eight spaces."
+                super().write("tabs.md", write_entry("tabs", "project", words, quoted([words])).render())
+            return super().lock(wait=wait)
+
+        meddle = False
+
+    folder = Slow()
+    held = memory(folder)
+    say(held, "tabs", "Always indent Makefiles with tabs.")
+    say(held, "again", "Always indent a Makefile with tabs.", START + DAY)
+    folder.meddle = True
+    dream(held)
+    assert "eight spaces" in held.entry("tabs").entry.body
+    assert "again" in {one.entry.name for one in held.entries()}
+
+
+@pytest.mark.spec("S7.7")
+def test_one_process_at_a_time_dreams_and_the_time_of_the_last_dream_is_the_file_s(tmp_path):
+    folder = FileFolder(tmp_path / "memory")
+    one, other = folder.dream_lock(), FileFolder(tmp_path / "memory").dream_lock()
+    assert one.last() is None
+    assert one.take(START)
+    assert not other.take(START + 60)
+    one.finish(START + 90)
+    assert other.last() == START + 90
+    assert (tmp_path / "memory/.consolidate-lock").read_bytes() == b""
+    assert other.take(START + DAY * 2)
+    other.fail()
+    assert other.last() == START + 90
+
+
+@pytest.mark.spec("S7.7")
+def test_a_first_dream_that_fails_leaves_no_lock(tmp_path):
+    lock = FileFolder(tmp_path / "memory").dream_lock()
+    assert lock.take(START)
+    lock.fail()
+    assert not (tmp_path / "memory/.consolidate-lock").exists()
+
+
+@pytest.mark.spec("S7.7")
+@pytest.mark.parametrize("how", ["dead", "recycled", "silent"])
+def test_the_lock_of_a_process_that_is_gone_is_taken_over_and_the_time_goes_back(tmp_path, how):
+    folder = FileFolder(tmp_path / "memory")
+    lock = folder.dream_lock()
+    lock.take(START - DAY * 3)
+    lock.finish(START - DAY * 3)
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    pid, began = {
+        "dead": (ended.pid, "1"),
+        "recycled": (os.getpid(), "1"),
+        "silent": (os.getpid(), _began()),
+    }[how]
+    path = tmp_path / "memory/.consolidate-lock"
+    path.write_text(f"{pid}\n{began}\n{START - DAY * 3!r}\n")
+    os.utime(path, (START, START))
+    assert lock.last() == START - DAY * 3
+    assert lock.take(START + 10) == (how != "silent")
+    if how == "silent":
+        assert lock.take(START + 3601)
+    lock.fail()
+    assert lock.last() == START - DAY * 3
+
+
+def _began() -> str:
+    from sevenfold.stores.folder import started
+
+    return started(os.getpid())
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\xff\xfe", b"not a number\n", b"12\n", b"12\nx\nnot a time\n", b"9" * 400]
+)
+def test_a_broken_lock_file_is_no_obstacle(tmp_path, body):
+    folder = FileFolder(tmp_path / "memory")
+    folder.write(".consolidate-lock", body)
+    lock = folder.dream_lock()
+    assert lock.take(START + 1e9)
+    lock.finish(START)
+    assert lock.last() == START
+
+
+# -- when -------------------------------------------------------------------------------------------
+
+
+def agent(work: Path, name: str, clock: ManualClock, events: list[object], **options):
+    jobs = {"dream": lambda request: "<nothing/>", "extract_memories": lambda request: "<nothing/>"}
+    client = OfflineClient(Script(["Fine."], jobs=jobs))
+    return sevenfold.Agent(
+        model="claude-sonnet-5-5",
+        name=name,
+        folder=work,
+        clock=clock,
+        client=client,
+        listen=[events.append],
+        **options,
+    )
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEVENFOLD_HOME", str(tmp_path / "home"))
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+def fill(work: Path) -> Memory:
+    held = sevenfold.open_memory(work)
+    say(held, "tabs", "Always indent Makefiles with tabs.")
+    say(held, "again", "Always indent a Makefile with tabs.", START + DAY)
+    say(held, "deploys", "We deploy on Tuesdays.")
+    say(held, "ada", "Ada reviews the parser.")
+    return held
+
+
+def dreams(events: list[object]) -> list[str]:
+    return [one.what for one in events if isinstance(one, Acted) and one.layer == "dream"]
+
+
+@pytest.mark.spec("S7.6")
+def test_it_dreams_after_five_other_sessions_and_not_again_for_a_day(work):
+    held, events = fill(work), list[object]()
+    clock = ManualClock(time.time())
+    for number in range(7):
+        with agent(work, f"s{number}", clock, events) as one:
+            one.run("Hello there.")
+            one.session.settle()
+        assert bool(dreams(events)) == (number >= 5)
+    assert dreams(events) == ["dream: merged again, tabs"]
+    assert len(held.entries()) == 3
+
+
+@pytest.mark.spec("S7.6")
+def test_a_switch_stops_it(work):
+    fill(work)
+    events, clock = list[object](), ManualClock(time.time())
+    for number in range(7):
+        with agent(work, f"s{number}", clock, events, settings={"dream": False}) as one:
+            one.run("Hello there.")
+            one.session.settle()
+    assert dreams(events) == []
+
+
+def test_the_command_shows_the_difference_dreams_and_is_undone(work, capsys, monkeypatch):
+    monkeypatch.chdir(work)
+    held = fill(work)
+    assert main(["dream", "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "merged again, tabs" in shown
+    assert "+> Always indent a Makefile with tabs." in shown
+    assert len(held.entries()) == 4
+    assert main(["dream"]) == 0
+    assert len(held.entries()) == 3
+    assert main(["dream"]) == 0
+    assert "nothing to tidy" in capsys.readouterr().out
+    held.undo()
+    assert len(held.entries()) == 4
+
+
+def test_a_preparation_changes_nothing(work):
+    held = fill(work)
+    before = held.generation()
+    assert prepare(held).edits
+    assert held.generation() == before
