@@ -118,14 +118,14 @@ def test_a_pipe_is_refused_at_once(command: tuple[str, ...], tmp_path: Path, cap
 @pytest.mark.parametrize(
     "command", [("recall", "{}", "x"), ("audit", "{}"), ("compact", "{}"), ("notes", "{}")]
 )
-def test_a_codex_rollout_is_called_what_it_is(
+def test_a_rollout_without_a_conversation_is_refused_in_a_line(
     command: tuple[str, ...], tmp_path: Path, capsys: Capsys
 ) -> None:
     rollout = tmp_path / "rollout.jsonl"
     rollout.write_text('{"timestamp":"2026-01-01T00:00:00Z","type":"session_meta","payload":{"id":"x"}}\n')
     done = ran(capsys, *(word.format(rollout) for word in command))
     assert done.code == 2
-    assert "this is a Codex rollout, and of all commands only sevenfold profile reads those" in done.err
+    assert "there is no conversation in it" in done.err
 
 
 def test_a_session_is_profiled_by_its_id(
