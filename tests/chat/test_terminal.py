@@ -120,7 +120,7 @@ def test_an_unknown_folder_is_asked_about_once_and_without_a_key_that_is_said(tm
         app.press("ctrl-d")
         assert app.ended() == 0
         name = app.session
-    assert (Home(place["home"]).project(tmp_path).transcript(name)).is_file()
+    assert (Home(place["home"]).project(tmp_path).session(name).transcript).is_file()
     with Terminal("--resume", name, **place) as app:
         app.until("your last message: hi").ready().press("ctrl-d")
         assert app.ended() == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -73,6 +74,16 @@ def said_in_full(held: Held, words: str) -> bool:
         if block.kind == "tool_result"
     ]
     return any(json.loads(block.raw)["content"] == words for block in blocks)
+
+
+@pytest.mark.spec("S12.3", "S1.1")
+def test_a_stored_result_that_was_changed_is_not_returned(tmp_path: Path) -> None:
+    held, (call,) = answered(BIG, results=FileResults(tmp_path / "tool-results"))
+    (stored,) = (tmp_path / "tool-results").iterdir()
+    assert held.session.fetch(call) == BIG.encode()
+    stored.write_bytes(BIG.encode().replace(b"a", b"b"))
+    with pytest.raises(ResultMissing, match="changed since it was stored"):
+        held.session.fetch(call)
 
 
 @pytest.mark.spec("S1.1")

@@ -6,11 +6,16 @@ from pathlib import Path
 
 import pytest
 
+import sevenfold
 from sevenfold.conversation.flow import drive
+from sevenfold.conversation.resume import fold, resume
+from sevenfold.providers.offline import OfflineClient, Script
 from sevenfold.providers.registry import client_of
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata, Segment
-from tests.session.talking import BOUND, FREE, answer, output, reader, streamed, uuids, work, world
+from sevenfold.record.view import View
+from sevenfold.stores.jsonl.log import JsonlLog
+from tests.session.talking import ALONE, BOUND, FREE, answer, output, reader, streamed, uuids, work, world
 
 
 @pytest.mark.spec("S8.4", "S9.2")
@@ -110,3 +115,43 @@ def test_a_line_torn_by_a_crash_costs_that_line_and_no_more(tmp_path: Path) -> N
             assert session.prepare().body == expected
             session.complete()
         assert here.moved() == []
+
+
+@pytest.mark.spec("S12.3", "S8.4")
+def test_a_log_with_lines_twice_folds_and_resumes_as_with_each_once(tmp_path: Path) -> None:
+    file, twice = tmp_path / "s.jsonl", tmp_path / "twice.jsonl"
+    client = OfflineClient(Script([f"Answer {number}. " + "word " * 50 for number in range(20)]))
+
+    def seen(view: View) -> object:
+        return view.encoded(), view.tip, view.boundary, view.epoch and view.epoch.id, view.undone
+
+    def same_twice() -> bool:
+        text = file.read_bytes()
+        lines = text.splitlines(keepends=True)
+        expected = seen(fold(JsonlLog(file)))
+        for doubled in (lines * 2, [line for line in lines for _ in range(2)], [*lines, *lines[-3:]]):
+            twice.write_bytes(b"".join(doubled))
+            log = JsonlLog(twice)
+            if not seen(fold(log)) == seen(resume(log)) == expected:
+                return False
+        return True
+
+    def say(words: str) -> bool:
+        session.user(words)
+        session.complete()
+        return same_twice()
+
+    with sevenfold.Session.open(
+        "s", file=file, folder=tmp_path, model=FREE, client=client, settings=ALONE
+    ) as session:
+        assert all(say(f"question {number}") for number in range(4))
+        session.rewind(uuids(session)[3])
+        assert say("another way")
+        session.compact(engine="extractive")
+        assert say("go on")
+        session.undo()
+        assert same_twice()
+        session.redo()
+        assert say("and on")
+        session.rewind(uuids(session)[-3])
+        assert same_twice()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import openai
@@ -229,3 +230,32 @@ def test_calls_get_names_of_their_own_and_results_find_them(names: list[str], ta
     found, others = calls.matched([blocks.result(name, "r") for name in names], recorded)
     assert list(found) == recorded
     assert others == []
+
+
+@pytest.mark.spec("S12.3")
+@pytest.mark.parametrize("name", ["toolu_{:05}", "call_0"])
+def test_a_message_of_ten_thousand_calls_is_answered_in_seconds(name: str) -> None:
+    """Time that grew with the square of their number would be more than a minute."""
+    count = 10_000
+    names = [name.format(number) for number in range(count)]
+    called = [{"type": "tool_use", "id": one, "name": "Read", "input": {}} for one in names]
+    tool = sevenfold.tool({"name": "Read", "input_schema": {"type": "object"}}, kind="read")
+    with sevenfold.Session.in_memory(model=FREE, tools=[tool]) as session:
+        session.user("go")
+        _ = session.prepare().body
+        began = process_time()
+        session.observe(
+            {
+                "id": "m",
+                "type": "message",
+                "role": "assistant",
+                "model": FREE,
+                "content": called,
+                "stop_reason": "tool_use",
+                "usage": {"input_tokens": 9, "output_tokens": 9},
+            }
+        )
+        results = [{"type": "tool_result", "tool_use_id": one, "content": "r"} for one in names]
+        assert session.tool_results(results) == []
+        _ = session.prepare().body
+        assert process_time() - began < 30

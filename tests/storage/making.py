@@ -16,6 +16,7 @@ from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import Epoch, Offloaded
 from sevenfold.record.log import Place
+from sevenfold.stores.files import private_folder
 from sevenfold.stores.home import Home, Project
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.jsonl.store import FileResults
@@ -43,11 +44,17 @@ def call(id: str, command: str = "ls") -> Block:
     )
 
 
+def made(project: Project) -> Project:
+    """The project, its folder made."""
+    private_folder(project.folder)
+    return project
+
+
 class Worker:
     """A session under way: what is said goes to the disk, as the runtime would write it."""
 
     def __init__(self, home: Home, session: str, folder: Path = Path("/made/up")) -> None:
-        self.project: Project = home.project(folder).create()
+        self.project: Project = made(home.project(folder))
         self.files = self.project.session(session)
         self.results = FileResults(self.files.results)
         self.script = Transcript(

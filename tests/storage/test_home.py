@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.stores.home import Home, user_home
+from tests.storage.making import made
 
 
 def test_the_home_is_where_the_environment_says(tmp_path, monkeypatch):
@@ -24,9 +25,9 @@ def test_the_home_is_where_the_environment_says(tmp_path, monkeypatch):
 def test_everything_of_a_session_has_its_place(tmp_path):
     project = Home(tmp_path).project(tmp_path / "work")
     assert project.folder.parent == tmp_path / "projects"
-    assert project.transcript("s-1") == project.folder / "s-1.jsonl"
-    assert project.results("s-1") == project.folder / "tool-results" / "s-1"
-    assert project.notes("s-1") == project.folder / "session-memory" / "s-1.md"
+    assert project.session("s-1").transcript == project.folder / "s-1.jsonl"
+    assert project.session("s-1").results == project.folder / "tool-results" / "s-1"
+    assert project.session("s-1").notes == project.folder / "session-memory" / "s-1.md"
 
 
 @given(st.lists(st.text(alphabet="ab/.- _é\n", min_size=1, max_size=8), min_size=2, max_size=6))
@@ -54,20 +55,24 @@ def test_the_name_can_be_recognised(tmp_path):
 @pytest.mark.parametrize("session", ["../../x", "/etc/passwd", "..", "a/b", "", "a\x00b"])
 def test_hostile_session_names_stay_inside_the_project(tmp_path, session):
     project = Home(tmp_path).project(Path("/w"))
-    for path in (project.transcript(session), project.results(session), project.notes(session)):
+    for path in (
+        project.session(session).transcript,
+        project.session(session).results,
+        project.session(session).notes,
+    ):
         assert project.folder in Path(os.path.normpath(path)).parents
 
 
 def test_folders_are_made_for_their_owner_alone(tmp_path):
-    project = Home(tmp_path / "deep" / "home").project(Path("/w")).create()
+    project = made(Home(tmp_path / "deep" / "home").project(Path("/w")))
     for folder in (project.folder, project.folder.parent, tmp_path / "deep" / "home", tmp_path / "deep"):
         assert folder.stat().st_mode & 0o077 == 0
 
 
 def test_sessions_are_listed_with_the_newest_first(tmp_path):
-    project = Home(tmp_path).project(Path("/w")).create()
+    project = made(Home(tmp_path).project(Path("/w")))
     for age, name in enumerate(["new", "old"]):
-        path = project.transcript(name)
+        path = project.session(name).transcript
         path.write_bytes(b"x" * (age + 1))
         os.utime(path, (1000 - age, 1000 - age))
     assert [(file.path.stem, file.modified, file.size) for file in project.sessions()] == [
@@ -77,11 +82,11 @@ def test_sessions_are_listed_with_the_newest_first(tmp_path):
 
 
 def test_a_session_of_which_only_parts_are_left_is_still_known(tmp_path):
-    project = Home(tmp_path).project(Path("/w")).create()
-    project.results("only-results").mkdir(parents=True)
-    project.notes("only-notes").parent.mkdir(parents=True)
-    project.notes("only-notes").touch()
-    project.transcript("whole").touch()
+    project = made(Home(tmp_path).project(Path("/w")))
+    project.session("only-results").results.mkdir(parents=True)
+    project.session("only-notes").notes.parent.mkdir(parents=True)
+    project.session("only-notes").notes.touch()
+    project.session("whole").transcript.touch()
     assert [one.name for one in project.all_sessions()] == ["only-notes", "only-results", "whole"]
 
 

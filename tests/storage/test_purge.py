@@ -15,10 +15,14 @@ import pytest
 from msgspec import Raw
 
 from sevenfold.cli import purge as purge_command
+from sevenfold.clock import ManualClock, RandomIds
+from sevenfold.conversation.queries import Finder
 from sevenfold.conversation.resume import fold, resume
+from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import InputError, TranscriptLocked, TranscriptTooNew, UserError
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata, Epoch, Purged, Rewound, Segment
+from sevenfold.record.log import Place
 from sevenfold.record.redact import digest, mask
 from sevenfold.stores.home import Home, side_file
 from sevenfold.stores.jsonl import log as lines
@@ -26,7 +30,7 @@ from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog
 from tests.redaction.making import ALONE, Maker
 from tests.scenarios.conversing import Conversation, conversation
-from tests.storage.making import Worker, reopened, run
+from tests.storage.making import Worker, made, reopened, run
 from tests.support import answer
 
 SECRET = ALONE["github-token"](Maker())
@@ -83,6 +87,15 @@ def test_a_secret_goes_everywhere_and_every_other_byte_stays(home, leaked):
     assert result.read_text() == f"TOKEN={LABEL}\n" * 3
 
 
+@pytest.mark.spec("S12.3")
+def test_a_masked_result_is_still_a_stored_result(home, leaked):
+    purge(SECRET)
+    transcript = Transcript(
+        JsonlLog(leaked.files.transcript), Place("s-1"), clock=ManualClock(), ids=RandomIds()
+    )
+    assert Finder(transcript, leaked.results).fetch("t1") == f"TOKEN={LABEL}\n".encode() * 3
+
+
 def test_what_was_done_is_on_record(home, leaked):
     purge(SECRET)
     view = reopened(leaked.files)
@@ -110,7 +123,7 @@ def test_a_purged_session_goes_on_without_reasoning_bound_to_what_stood_there(le
 
 @pytest.mark.spec("S9.2")
 def test_a_provider_that_binds_reasoning_takes_the_next_request_after_a_purge(home):
-    files = home.project(Path("/made/up")).create().session("s-1")
+    files = made(home.project(Path("/made/up"))).session("s-1")
     with conversation(log=JsonlLog.open(files.transcript), thinking={"type": "adaptive"}) as held:
         held.say(f"use {SECRET}")
         held.ask()

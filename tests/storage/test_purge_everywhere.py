@@ -80,7 +80,7 @@ def test_a_secret_that_went_through_every_channel_is_nowhere_after_a_purge(home,
     project = home.project(folder)
     (project.folder / "memory" / "topics").mkdir(parents=True)
     (project.folder / "memory" / "topics" / "birds.md").write_text(CANARY)
-    Staged(project.transcript("s-1"), [CANARY.encode()])
+    Staged(project.session("s-1").transcript, [CANARY.encode()])
     InputHistory(home.typed).store_string(CANARY)
     with JsonlSink(home.telemetry, limit=200) as sink:
         for _ in range(3):

@@ -29,6 +29,33 @@ from sevenfold.stores.jsonl.log import JsonlLog, Sync
 from tests.support import Story, shown, transcript
 
 
+@pytest.mark.spec("S12.3")
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_transcript_deleted_or_replaced_while_it_is_open_takes_no_more_records(tmp_path, replaced):
+    path = tmp_path / "s.jsonl"
+    log = JsonlLog.open(path)
+    log.append([b'{"a":1}\n'])
+    if replaced:
+        (tmp_path / "other").write_bytes(b"")
+        (tmp_path / "other").replace(path)
+    else:
+        path.unlink()
+    with pytest.raises(TranscriptMissing, match="nothing was written"):
+        log.append([b'{"b":1}\n'])
+    log.close()
+    assert path.exists() == replaced
+
+
+@pytest.mark.spec("S12.3")
+def test_a_transcript_that_is_moved_while_it_is_open_goes_on_in_its_new_place(tmp_path):
+    path = tmp_path / "s.jsonl"
+    log = JsonlLog.open(path)
+    path.rename(tmp_path / "moved.jsonl")
+    log.append([b'{"a":1}\n'])
+    log.close()
+    assert (tmp_path / "moved.jsonl").read_bytes() == b'{"a":1}\n'
+
+
 @pytest.mark.spec("S8.4")
 def test_a_torn_last_line_is_ended_and_nothing_is_removed(tmp_path):
     path = tmp_path / "s.jsonl"

@@ -506,7 +506,7 @@ def test_a_scheme_of_ones_own(monkeypatch):
 
 @pytest.mark.parametrize("url", ["postgresql://localhost/x", "postgres://u:p@h/x"])
 def test_postgresql_is_said_to_be_missing(url):
-    with pytest.raises(InputError, match="not available as a store in this version"):
+    with pytest.raises(InputError, match="no store is known for postgres"):
         sevenfold.Session.open("s", model="claude-sonnet-5-5", store=url)
 
 

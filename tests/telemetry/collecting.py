@@ -15,7 +15,7 @@ from opentelemetry.trace import SpanContext, SpanKind, StatusCode
 
 from sevenfold.events import Event, Listener
 from sevenfold.telemetry.otel import OtelSink
-from sevenfold.telemetry.sink import Mask, unmasked
+from sevenfold.telemetry.sink import Mask
 
 
 class Told(NamedTuple):
@@ -60,7 +60,7 @@ class UnderWay(SpanProcessor):
 class Collected:
     """A sink and everything the SDK got from it."""
 
-    def __init__(self, mask: Mask = unmasked) -> None:
+    def __init__(self, mask: Mask = str) -> None:
         self._exporter = InMemorySpanExporter()
         self._reader = InMemoryMetricReader()
         self.tracers = TracerProvider(shutdown_on_exit=False)

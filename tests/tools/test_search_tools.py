@@ -257,7 +257,13 @@ def test_no_pattern_takes_long(pattern):
 
 @pytest.mark.parametrize("glob", ["*.py", "**/*.py", "*.{py,txt}", "lib/*.py", ""])
 def test_a_glob_does_not_bring_back_files_that_are_ignored(tmp_path, searcher, glob):
-    for name, text in {".gitignore": "build/\n", "lib/a.py": "main", "build/b.py": "main"}.items():
+    texts = {
+        ".gitignore": "build/\n*_pb2.py\n",
+        "lib/a.py": "main",
+        "build/b.py": "main",
+        "lib/c_pb2.py": "main",
+    }
+    for name, text in texts.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     query = SearchQuery("main", str(tmp_path), glob=glob)

@@ -31,6 +31,7 @@ from sevenfold.agent.tools.skills import SkillInput, SkillTool
 from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.conversation import Conversation
+from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.hooks import (
     HookInput,
     HookOutcome,
@@ -179,6 +180,7 @@ class Assembly:
             mode=options.get("mode"),
             rules=options.get("rules") or {},
             consent=options.get("consent"),
+            gate=Gate.of(self.store.settings.current()),
         )
         limits = RunLimits(
             options.get("max_turns"), options.get("max_usd"), options.get("max_output_tokens")
@@ -393,7 +395,7 @@ class Assembly:
 
     def _want_prompt(self, prompt: SystemPrompt) -> None:
         """Set the system prompt of the next epoch; until then, its changes are announced."""
-        self.conversation.wanted = self.conversation.wanted.saying(prompt)
+        self.conversation.want(self.conversation.wanted.saying(prompt))
 
     def _note_lost_tasks(self) -> None:
         """Tell the model of commands that ended with an earlier process."""

@@ -31,6 +31,7 @@ from typing import Literal, Protocol, Self
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from sevenfold.conversation.gate import Gate
 from sevenfold.errors import InputError, Refused
 
 GENTLY = 0.5
@@ -209,8 +210,12 @@ class LocalProcesses:
     ``earlier`` are tasks an earlier process started: what is left of them is ended, and their output can still be read.
     """
 
-    def __init__(self, folder: Path, earlier: Iterable[BackgroundTask] = ()) -> None:
+    def __init__(
+        self, folder: Path, earlier: Iterable[BackgroundTask] = (), gate: Gate | None = None
+    ) -> None:
+        """``gate`` masks secrets in the files."""
         self._folder = folder
+        self._gate = gate
         self._tasks: dict[str, _Background | _Earlier] = {}
         self._read: dict[str, int] = {}
         for task in earlier:
@@ -245,7 +250,7 @@ class LocalProcesses:
         self._folder.mkdir(parents=True, exist_ok=True)
         # Names of earlier tasks are not used again, since their output may still be read.
         name = next(name for name in map("task-{}".format, count(1)) if self._is_free(name))
-        sink = _OutputFile(self._folder / f"{name}.log")
+        sink = _OutputFile(self._folder / f"{name}.log", self._gate)
         try:
             running = _ShellCommand(command, cwd, environ)
         except BaseException:
@@ -420,13 +425,17 @@ class _Ends:
 class _OutputFile:
     """Keeps the beginning of an output, in a file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, gate: Gate | None = None) -> None:
         self.path = path
         self._file = path.open("xb", buffering=0)
         self._room = MOST_IN_A_FILE
+        self._stream = gate.stream() if gate else None
 
     def add(self, chunk: bytes) -> None:
-        """Take more output."""
+        """Take more output; with a gate, lines are written when they are whole."""
+        self._write(self._stream.add(chunk) if self._stream else chunk)
+
+    def _write(self, chunk: bytes) -> None:
         if self._room > 0:
             self._file.write(chunk[: self._room])
             self._room -= len(chunk)
@@ -435,6 +444,8 @@ class _OutputFile:
 
     def close(self) -> None:
         """Take no more."""
+        if self._stream is not None:
+            self._write(self._stream.end())
         self._file.close()
 
 

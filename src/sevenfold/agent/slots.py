@@ -141,7 +141,9 @@ class OpenFilesSlot:
 
     def _text(self, path: str) -> str:
         self._read[path] = found = files.content(path)
-        return found.decode("utf-8")
+        text, gate = found.decode("utf-8"), self._state.gate
+        # Before it is cut: a part of a secret would not be known for one.
+        return gate.text(text) if gate else text
 
 
 def state_slots(state: AgentState, skill_text: Callable[[UsedSkill], str]) -> list[Slot]:

@@ -168,7 +168,7 @@ class StoreRecall:
 
     def _text(self, block: Block, said: Said) -> str:
         if block.id in said.stored:
-            return self._store.results.fetch(said.stored[block.id].path).decode(errors="replace")
+            return self._result(block.id).decode(errors="replace")
         if block.kind == "tool_use":
             return block.raw.decode(errors="replace")
         return blocks.words_of(block)

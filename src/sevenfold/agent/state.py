@@ -25,6 +25,7 @@ from sevenfold.agent.processes import BackgroundTask, LocalProcesses
 from sevenfold.agent.tools.context import Abort, Desk, DeskState, PlanVerdict, Todo
 from sevenfold.agent.tools.output import FileChanged, FileRead, SkillUsed, ToolOutput
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
+from sevenfold.conversation.gate import Gate
 from sevenfold.errors import TranscriptError
 from sevenfold.session.results import ToolCall
 from sevenfold.stores.files import private_folder, write_whole
@@ -110,8 +111,9 @@ class SavedState(Struct, frozen=True):
 class StateFile:
     """Saves the state in a file, or nowhere."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, gate: Gate | None = None) -> None:
         self._path = path
+        self._gate = gate
         self._written = b""
         self.problem = ""
         """Why the file could not be read or written; the agent works without it."""
@@ -131,6 +133,8 @@ class StateFile:
     def save(self, state: SavedState) -> None:
         """Write the state, if it has changed."""
         written = msgspec.json.encode(state)
+        if self._gate is not None:
+            written = self._gate.json(written)
         if self._path is None or written == self._written:
             return
         try:
@@ -172,18 +176,21 @@ class AgentState:
         mode: Mode | None,
         rules: Mapping[str, Sequence[str]],
         consent: ConsentFunction | None,
+        gate: Gate | None = None,
     ) -> None:
         self._workspace = workspace
         self._home = home
-        self._file = StateFile(None if home.temporary else home.state)
+        self._file = StateFile(None if home.temporary else home.state, gate)
         self._consent = consent
+        self.gate = gate
+        """Masks secrets in what is kept; None: nothing is masked."""
         self._lock = threading.RLock()
         saved = self._file.load()
         self.goal = saved.goal
         self.recent = RecentUse(
             {one.path: one for one in saved.files}, {one.name: one for one in saved.skills}
         )
-        self.processes = LocalProcesses(home.tasks, saved.tasks)
+        self.processes = LocalProcesses(home.tasks, saved.tasks, gate)
         self._lost = [one.id for one in saved.tasks if one.state == "running"]
         self._ended: set[str] = set()
         self.desk = Desk(workspace)
@@ -192,7 +199,7 @@ class AgentState:
         self.grants = Grants(self._permissions(mode or saved.mode or "ask", rules))
         self.grants.restore(saved.granted, saved.pending, saved.after_planning)
         self.todos = TodoList(saved.todos, self.save)
-        self.plans = PlanFile(home.plan, self.grants, self._approve)
+        self.plans = PlanFile(home.plan, self.grants, self._approve, gate)
         self.grants.changed = self.save
 
     @property

@@ -32,7 +32,7 @@ def _find(name: str) -> Path:
     if path.is_file():
         return path
     if path.name and len(path.parts) == 1 and not path.suffix:
-        own = (project.transcript(name) for project in user_home().projects())
+        own = (project.session(name).transcript for project in user_home().projects())
         theirs = (claude.glob(f"*/{escape(name)}.jsonl"), codex.rglob(f"rollout-*{escape(name)}.jsonl"))
         for found in (Path(f"{name}.jsonl"), *own, *sorted(chain(*theirs))):
             if found.is_file():

@@ -29,6 +29,7 @@ from sevenfold.conversation.epoch import (
 )
 from sevenfold.conversation.events import Events
 from sevenfold.conversation.flow import Flow
+from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.history import Account, LastRequest, Past, answered_at, last_request, past
 from sevenfold.conversation.options import (
     RequestOptions,
@@ -54,10 +55,10 @@ from sevenfold.conversation.status import Reading, Tally
 from sevenfold.conversation.stock import Stock
 from sevenfold.conversation.transcript import Attachment, Transcript
 from sevenfold.errors import Aborted, InputError, ModelError, Refused
-from sevenfold.events import Masked, SteppedAside
+from sevenfold.events import SteppedAside
 from sevenfold.ports import Reply
 from sevenfold.profiles import Profile
-from sevenfold.record import calls, redact
+from sevenfold.record import calls
 from sevenfold.record.blocks import Block
 from sevenfold.record.blocks import text as block_of
 from sevenfold.record.decisions import Epoch, Request, Why
@@ -121,7 +122,6 @@ class Conversation:
         self.lock = RLock()
         self.transcript = transcript
         self.profile = profile
-        self.services = services
         self.clock = services.clock
         self.ladder = ladder
         self.source = rules_of(options.source)
@@ -135,6 +135,8 @@ class Conversation:
         self.events = Events(
             transcript.place.session, self.clock, services.listeners, source=options.source
         )
+        self.gate = transcript.gate = Gate.of(self._current, self.events.tell)
+        self.services = self.gate.services(services) if self.gate else services
         self.asked_at: dict[str, float] = {}
         """When each request that is under way went out."""
         self.break_watch = True
@@ -158,7 +160,7 @@ class Conversation:
         self.autonomous: Callable[[], bool] = lambda: False
         """Does the work go on with no user to answer questions?"""
         self._begin_epoch(
-            frame or frame_for(options, profile, self.settings),
+            self._gated(frame or frame_for(options, profile, self.settings)),
             lifetimes_for(options, profile, self._current),
         )
         self.seen = self.size()
@@ -244,21 +246,21 @@ class Conversation:
         """Take in what the user says; the same key again is not recorded again."""
         with self.lock:
             self.transcript.must_be_writable()
+            key = self.gate.text(key) if self.gate and key else key
             if key and (known := self.finder.keyed(key)):
                 return known
-            return self.transcript.user(self.masked(intake.message(content)), key=key)
+            return self.transcript.user(intake.message(content), key=key)
 
     def note(self, text: str) -> str:
         """Take in a message from the program itself; it never counts as the user's words."""
         with self.lock:
             self.transcript.must_be_writable()
-            return self.transcript.user(self.masked(intake.message(text)), meta=True)
+            return self.transcript.user(intake.message(text), meta=True)
 
     def attach(self, beside: Attachment) -> str:
         """Take in an attachment; it never counts as the user's words."""
         with self.lock:
-            masked = self.masked(beside.blocks)
-            return self.transcript.attach(beside.kind, beside.facts, masked, role=beside.role)
+            return self.transcript.attach(beside.kind, beside.facts, beside.blocks, role=beside.role)
 
     def interrupted(self, partial: Answer) -> None:
         """Take in an answer that was cut off."""
@@ -277,7 +279,8 @@ class Conversation:
                 late = strange[0] in self.transcript.view.pending_calls
                 raise intake.unexpected_result(strange[0], waiting, late=late)
             if fresh:
-                self.ladder.admit(self, self.masked(list(fresh.values())))
+                # Before any of it is cut or stored: a part of a secret would not be known for one.
+                self.ladder.admit(self, self.gated(list(fresh.values())))
             return self.waiting
 
     @property
@@ -293,20 +296,9 @@ class Conversation:
         if self.services.recall is not None and self.settings.recall_ahead:
             self.services.recall.follow(self.transcript.written)
 
-    @property
-    def redacts(self) -> bool:
-        """Are secrets masked on the way in?"""
-        return self._latched.redaction == "gate"
-
-    def masked(self, given: Sequence[Block]) -> list[Block]:
-        """The blocks without secrets, if they are redacted on the way in."""
-        if not self.redacts:
-            return list(given)
-        masked = redact.mask_blocks(given)
-        if masked.findings:
-            kinds = tuple(sorted({finding.kind for finding in masked.findings}))
-            self.events.tell(Masked(kinds=kinds, count=len(masked.findings)))
-        return masked.blocks
+    def gated(self, given: Sequence[Block]) -> list[Block]:
+        """The blocks as they may be recorded and sent: without secrets, if these are masked."""
+        return self.gate.blocks(given) if self.gate else list(given)
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -414,6 +406,13 @@ class Conversation:
             events.epochs(self)
 
     # -- the epoch -------------------------------------------------------------------------------
+
+    def want(self, frame: Frame) -> None:
+        """Let this precede the messages as soon as it can be changed at no loss."""
+        self.wanted = self._gated(frame)
+
+    def _gated(self, frame: Frame) -> Frame:
+        return self.gate.frame(frame) if self.gate else frame
 
     @contextmanager
     def together(self) -> Iterator[None]:

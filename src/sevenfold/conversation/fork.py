@@ -91,11 +91,11 @@ class Fork:
 
     def user(self, content: intake.Content) -> None:
         """Say something on this side only."""
-        self._add("user", self._parent.masked(intake.message(content)))
+        self._add("user", self._parent.gated(intake.message(content)))
 
     def tool_results(self, given: Mapping[str, Any] | Iterable[Any]) -> None:
         """Answer the fork's own calls."""
-        self._add("user", self._parent.masked(intake.results(given)))
+        self._add("user", self._parent.gated(intake.results(given)))
 
     def prepare(self) -> Prepared:
         """The fork's next request, on record."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from sevenfold.errors import Refused, ResultMissing
 from sevenfold.ports import Results
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block, ToolResult
-from sevenfold.record.decisions import Offloaded
+from sevenfold.record.decisions import Offloaded, Purged
 from sevenfold.record.entries import Clearing, Stored
 from sevenfold.record.layout import Item
 
@@ -65,7 +66,7 @@ class Finder:
         """The whole of a result that was offloaded or cleared, by its call, its path or its decision."""
         stored = self._stored(reference)
         if isinstance(stored, Stored) and stored.path:
-            return self._results.fetch(stored.path)
+            return self.whole(stored)
         block = self.result(stored if isinstance(stored, str) else reference)
         if block is None:
             raise ResultMissing(f"there is no result for {reference!r} in this session")
@@ -75,6 +76,21 @@ class Finder:
             words = all(blocks.read(bytes(part)).kind == "text" for part in content)
             return blocks.words_of(block).encode() if words else _list(content)
         return (content or "").encode()
+
+    def whole(self, stored: Stored) -> bytes:
+        """A stored result; raises `sevenfold.errors.ResultMissing` if it is not what was stored."""
+        content = self._results.fetch(stored.path)
+        found = hashlib.sha256(content).hexdigest()
+        if found != stored.sha256 and not self._purged(found):
+            raise ResultMissing(
+                f"{stored.path!r}: it was changed since it was stored, so it is not what the tool returned; "
+                "make the call again"
+            )
+        return content
+
+    def _purged(self, sha256: str) -> bool:
+        """Is this what a purge made of a stored result?"""
+        return any(sha256 in made.results.values() for _, made in self._transcript.log.decisions(Purged))
 
     def _stored(self, reference: str) -> Stored | str | None:
         """Where the whole of a result is: on disk, or under the call it answers."""

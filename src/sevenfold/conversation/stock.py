@@ -75,16 +75,19 @@ class Stock:
                 match block.body() if block.kind == "tool_use" else None:
                     case ToolUse(id=call, name=name):
                         self._tools[call] = name
-        for block in item.shown if item.said.answers else ():
+        if not item.said.answers:
+            return
+        said = {block.id: block for block in item.said.blocks}
+        for block in item.shown:
             if (
                 block.kind == "tool_result"
                 and self._kinds.get(self._tools.get(block.id, "")) in REPRODUCIBLE
             ):
-                self._hold(block, item, place)
+                self._hold(block, said.get(block.id), item, place)
 
-    def _hold(self, block: Block, item: Item, place: int) -> None:
+    def _hold(self, block: Block, said: Block | None, item: Item, place: int) -> None:
         cleared = len(block.raw) < 300 and _CLEARED in block.raw
-        if cleared or not any(blocks.same(block, said) for said in item.said.blocks):
+        if cleared or said is None or not blocks.same(block, said):
             # A preview that a decision put in the place of a result stays for good.
             return
         body = block.body()

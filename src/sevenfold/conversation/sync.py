@@ -110,7 +110,7 @@ def read(messages: Iterable[Any]) -> list[Given]:
 
 def _as_recorded(c: Conversation, given: Given) -> Given:
     """A message as it would be recorded: secrets masked, if they are, in what is not the model's."""
-    if given.role == "assistant" or not c.redacts:
+    if given.role == "assistant" or c.gate is None:
         return given
     return Given(given.role, tuple(redact.mask_blocks(given.blocks).blocks))
 
@@ -165,7 +165,7 @@ def _take_message(c: Conversation, message: Given) -> None:
     if message.role == "system":
         if message.blocks:
             role = "system" if c.profile.system_messages else "user"
-            c.transcript.attach(SYSTEM, {}, c.masked(message.blocks), role=role)
+            c.transcript.attach(SYSTEM, {}, message.blocks, role=role)
         return
     results = [block for block in message.blocks if block.kind == "tool_result"]
     fitting, others = calls.matched(results, c.transcript.view.pending_calls)
@@ -174,7 +174,7 @@ def _take_message(c: Conversation, message: Given) -> None:
     # A result whose call is not there is recorded as it came; the model reads it as text.
     words = [block for block in message.blocks if block.kind != "tool_result"]
     if said := [*others, *words]:
-        c.transcript.user(c.masked(said))
+        c.transcript.user(said)
 
 
 # Comparing

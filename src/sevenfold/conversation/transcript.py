@@ -15,6 +15,7 @@ from typing import TypeVar
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.resume import SizeReport, resume
 from sevenfold.errors import InputError, Refused, TranscriptTooNew
 from sevenfold.ports import Clock, Ids, Log
@@ -60,6 +61,8 @@ class Transcript:
         self.written = 0
         """Bytes written since it was opened."""
         self.view = resume(log, self.size_reports)
+        self.gate: Gate | None = None
+        """Masks secrets in everything that is written; None: nothing is masked."""
         self._closed = False
         self._unwritten: list[Written] | None = None
         """What `together` holds back until all of it is there."""
@@ -164,7 +167,8 @@ class Transcript:
 
     def label(self, kind: str, text: str) -> None:
         """Record what the session is known by, unless it is known by that already."""
-        text = shorten_label(text)
+        # Before it is cut: a part of a secret would not be known for one.
+        text = shorten_label(self.gate.text(text) if self.gate else text)
         if text and text != self.view.labels.get(kind):
             self._write(lines.labelled(self.place, kind, text, self.view.tip))
 
@@ -272,6 +276,8 @@ class Transcript:
 
     def _write(self, *written: Written, durable: bool = False) -> Measured | None:
         self.must_be_writable()
+        if self.gate is not None:
+            written = tuple(map(self.gate.record, written))
         places: Sequence[int] = (-1,) * len(written)
         if self._unwritten is None:
             places = self._append(written, durable=durable)

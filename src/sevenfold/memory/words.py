@@ -27,7 +27,11 @@ def holds(text: str, words: str) -> bool:
 @lru_cache(maxsize=4096)
 def telling(text: str) -> frozenset[str]:
     """The words that carry a text; of scripts without spaces, all pairs of characters."""
-    found = {word for word in _WORD.findall(text.casefold()) if word not in FILLERS and len(word) > 1}
+    found = {
+        word
+        for word in _WORD.findall(text.casefold())
+        if word not in FILLERS and (len(word) > 1 or word.isdigit())
+    }
     for run in DENSE_RUN.findall(text):
         found |= {run[place : place + 2] for place in range(len(run) - 1)}
     return frozenset(found)

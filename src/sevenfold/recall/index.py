@@ -32,6 +32,7 @@ from sevenfold.recall.tables import IN_MEMORY, NAMELESS, Fetch, Tables, error_co
 from sevenfold.record import entries
 from sevenfold.record.authorship import Queue
 from sevenfold.record.entries import Entry
+from sevenfold.record.redact import mask_bytes, mask_json
 
 _log = logging.getLogger(__name__)
 LINES_AT_ONCE = 500
@@ -63,8 +64,19 @@ _NO_PLACE = frozenset(
 class RecallIndex:
     """Everything a log says, ready to be searched; in memory unless a path is given."""
 
-    def __init__(self, log: Log, path: Path | None = None, *, fetch: Fetch | None = None) -> None:
+    def __init__(
+        self,
+        log: Log,
+        path: Path | None = None,
+        *,
+        fetch: Fetch | None = None,
+        masks: bool = False,
+    ) -> None:
+        """``masks``: secrets are masked in it, those in the model's words too."""
         self._log = log
+        self._masks = masks
+        self._as_found = False
+        """Does it go on as the file was begun, with secrets masked or not?"""
         self._path = path
         self._fetch = fetch
         self._since = 0
@@ -82,7 +94,7 @@ class RecallIndex:
         does not know is read from the log, from ``since`` on.
         """
         index = cls(log, fetch=fetch)
-        index._since = since
+        index._since, index._as_found = since, True
         index._tables.close()
         index._tables = Tables.created(NAMELESS)
         if path.is_file():
@@ -185,16 +197,28 @@ class RecallIndex:
             return self._log.read(self._since)
         lines = self._log.read(known[0])
         position, line = next(lines, (-1, b""))
-        if (position, _digest(line)) == known:
-            return lines
+        # An index that was made with secrets in it, or without, is known by what it says of the last line.
+        modes = (self._masks, not self._masks) if self._as_found else (self._masks,)
+        for masks in modes:
+            if (position, _digest(line, masks)) == known:
+                self._masks = masks
+                return lines
         self._start_over()
         return self._log.read(self._since)
 
     def _take(self, batch: Sequence[tuple[int, bytes]]) -> int:
-        found = [one for position, line in batch for one in self._said(position, entries.read(line))]
+        found = [one for position, line in batch for one in self._said(position, self._read(line))]
         last = next(filter(_whole, reversed(batch)), None)
-        reached = None if last is None else (last[0], _digest(last[1]))
-        return self._tables.add(found, self._fetch, reached)
+        reached = None if last is None else (last[0], _digest(last[1], self._masks))
+        return self._tables.add(found, self._fetched if self._fetch else None, reached)
+
+    def _read(self, line: bytes) -> Entry:
+        return entries.read(mask_json(line, whole=True).raw if self._masks else line)
+
+    def _fetched(self, path: str) -> bytes:
+        assert self._fetch is not None
+        content = self._fetch(path)
+        return mask_bytes(content) if self._masks else content
 
     def _said(self, position: int, entry: Entry) -> Iterator[tuple[int, Entry]]:
         yield from self._queue.due(position, entry)
@@ -224,8 +248,8 @@ def _opened(path: Path | None) -> Tables:
     return Tables.created(IN_MEMORY)
 
 
-def _digest(line: bytes) -> bytes:
-    return blake2b(line, digest_size=16).digest()
+def _digest(line: bytes, masked: bool) -> bytes:
+    return blake2b(line, digest_size=16, person=b"masked" if masked else b"").digest()
 
 
 # -- recall as a session uses it --------------------------------------------------------------
@@ -287,10 +311,11 @@ class SessionRecall:
         file: Path | None,
         results: Results,
         *,
+        masks: bool = False,
         index: Callable[[], RecallIndex] | None = None,
     ) -> None:
-        """The index is kept in ``file``, or in memory; ``index`` makes another one."""
-        self._make = index or (lambda: RecallIndex(log, file, fetch=results.fetch))
+        """The index is kept in ``file``, or in memory, with secrets masked or not; ``index`` makes another one."""
+        self._make = index or (lambda: RecallIndex(log, file, fetch=results.fetch, masks=masks))
         self._index: RecallIndex | None = None
         self._opening = Lock()
         self._follower = Follower(lambda: self.index.catch_up_a_little())

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -56,16 +57,21 @@ def matched(results: Iterable[Block], waiting: Sequence[str]) -> tuple[dict[str,
 
     A result belongs to the waiting call of its name, or to the first one that came with it and has none yet.
     """
+    names, called = set(waiting), dict[str, deque[str]]()
+    for call in waiting:
+        for name in {call, given(call)}:
+            called.setdefault(name, deque()).append(call)
     found: dict[str, Block] = {}
     others = []
     for block in results:
-        fitting = [call for call in waiting if block.id in (call, given(call))]
-        free = [call for call in fitting if call not in found]
-        if fitting:
-            call = block.id if block.id in free else (free or fitting)[0]
-            found[call] = renamed(block, call)
-        else:
+        fitting = called.get(block.id)
+        if not fitting:
             others.append(block)
+            continue
+        while len(fitting) > 1 and fitting[0] in found:
+            fitting.popleft()
+        call = block.id if block.id in names and block.id not in found else fitting[0]
+        found[call] = renamed(block, call)
     return found, others
 
 

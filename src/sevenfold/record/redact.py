@@ -18,8 +18,7 @@ from types import MappingProxyType
 import msgspec
 from msgspec import Raw, Struct
 
-from sevenfold.record import blocks
-from sevenfold.record.blocks import Block
+from sevenfold.record.blocks import THINKING, Block
 from sevenfold.record.secret_patterns import CONTEXTS, FORMATS, RULES
 
 DIGITS_IN_MASK = 4
@@ -91,6 +90,11 @@ def mask(text: str) -> Redacted:
         text = "".join([*parts, text[place:]])
         everything += findings
     return Redacted(text, tuple(everything))
+
+
+def mask_text(text: str) -> str:
+    """The same as a plain text."""
+    return mask(text).text
 
 
 def find(text: str) -> list[Finding]:
@@ -186,20 +190,6 @@ def label(kind: str, digest: str) -> str:
     return f"[masked {kind} {digest[:DIGITS_IN_MASK]}]"
 
 
-def mask_blocks(content: Sequence[Block]) -> MaskedBlocks:
-    """Blocks of the user's side with their texts masked; one without a secret is the very same block.
-
-    Only texts and the contents of tool results are looked at. What the model said passes as it is.
-    """
-    masked: list[Block] = []
-    findings: list[Finding] = []
-    for block in content:
-        raw, found = _raw(block)
-        masked.append(Block(block.kind, raw, block.id) if found else block)
-        findings += found
-    return MaskedBlocks(masked, tuple(findings))
-
-
 def _names(text: str) -> Iterator[tuple[int, str]]:
     """Where a name begins that ends in a sign and is followed by a long word."""
     for sign in _BEFORE_A_TOKEN.finditer(text):
@@ -239,32 +229,157 @@ def _at(text: str, start: int, hint: str) -> Finding | None:
     return Finding(rule.kind, "", first, end) if rule.is_real(text[first:looked_at]) else None
 
 
+# -- streams ---------------------------------------------------------------------------------------
+
+LONGEST_KEY = 32 * 1024
+"""Bytes within which a key that spans lines is kept in one piece."""
+LONGEST_LINE = 64 * 1024
+"""Bytes of an unfinished line that are held back."""
+_KEY_BEGINS, _KEY_ENDS = b"-----BEGIN ", b"-----END "
+
+
+def safe_cut(piece: bytes, hold: int = 0) -> int:
+    """Where output that goes on can be cut and no secret with it: after a line, but before a key that has not ended.
+
+    A piece without a line end is cut after a word, or at its end, unless it is shorter than ``hold``.
+    """
+    cut = piece.rfind(b"\n") + 1
+    if not cut and len(piece) >= hold:
+        cut = piece.rfind(b" ") + 1 or len(piece)
+    key = piece.rfind(_KEY_BEGINS, max(0, cut - LONGEST_KEY), cut)
+    if key < 0 or piece.find(_KEY_ENDS, key, cut) >= 0:
+        return cut
+    return key if key or len(piece) < min(hold, LONGEST_KEY) else cut
+
+
+class MaskedStream:
+    """Masks output that comes in chunks. What may be a part of a secret is held back until the rest is there."""
+
+    def __init__(self) -> None:
+        self._left = b""
+
+    def add(self, chunk: bytes) -> bytes:
+        """What can be written now that this has come."""
+        piece = self._left + chunk
+        cut = safe_cut(piece, LONGEST_LINE)
+        self._left = piece[cut:]
+        return mask_bytes(piece[:cut])
+
+    def end(self) -> bytes:
+        """What is left at the end."""
+        left, self._left = self._left, b""
+        return mask_bytes(left)
+
+
+def mask_bytes(raw: bytes) -> bytes:
+    """The content of a file with every secret in it masked."""
+    masked = mask(raw.decode(errors="surrogateescape"))
+    return masked.text.encode(errors="surrogateescape") if masked.findings else raw
+
+
+# -- JSON ------------------------------------------------------------------------------------------
+
+MODELS_BLOCKS = THINKING | {"tool_use", "server_tool_use", "compaction"}
+"""Blocks that a model or its provider made; they are sent back as they came."""
+_NO_TEXT = frozenset(
+    {"signature", "encrypted_content", "tool_use_id", "tool_use_ids", "compactedToolIds", "cache_reference"}
+)
+"""Fields that are checked, or pair a call with its result."""
+_BY_CALL = "sevenfold_results"
 _fields = msgspec.json.Decoder(dict[str, Raw])
+_items = msgspec.json.Decoder(list[Raw])
+_string = msgspec.json.Decoder(str)
 _encoder = msgspec.json.Encoder()
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
-def _raw(block: Block) -> tuple[bytes, tuple[Finding, ...]]:
-    """The block's bytes without its secrets: nothing but the strings that held them is written anew."""
-    match block.body():
-        case blocks.Text(text=words):
-            return _replaced(block.raw, "text", mask(words))
-        case blocks.ToolResult(content=str() as words):
-            return _replaced(block.raw, "content", mask(words))
-        case blocks.ToolResult(content=list() as parts):
-            inner = mask_blocks([blocks.read(bytes(part)) for part in parts])
-            if not inner.findings:
-                return block.raw, ()
-            joined = b"[" + b",".join(part.raw for part in inner.blocks) + b"]"
-            return _with_field(block.raw, "content", joined), inner.findings
-        case _:
-            return block.raw, ()
+class MaskedJson(Struct, frozen=True):
+    """JSON without its secrets; the place of a finding is within its text."""
+
+    raw: bytes
+    findings: tuple[Finding, ...] = ()
 
 
-def _replaced(raw: bytes, name: str, masked: Redacted) -> tuple[bytes, tuple[Finding, ...]]:
-    if not masked.findings:
-        return raw, ()
-    return _with_field(raw, name, _encoder.encode(masked.text)), masked.findings
+def mask_json(raw: bytes, *, whole: bool = False) -> MaskedJson:
+    """JSON in which every text is masked but what the model said; with ``whole`` that too.
+
+    Texts that hold a secret are written again, and nothing else. Signatures, pictures and the ids of calls stay. What
+    is no JSON is masked as text.
+    """
+    walk = _Walk(whole)
+    try:
+        masked = walk.value(raw.strip())
+    except RecursionError:
+        masked = _STRING.sub(lambda found: walk.text(found[0]), raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        plain = mask(raw.decode(errors="surrogateescape"))
+        return MaskedJson(plain.text.encode(errors="surrogateescape"), plain.findings)
+    return MaskedJson(masked, tuple(walk.findings)) if walk.findings else MaskedJson(raw)
 
 
-def _with_field(raw: bytes, name: str, value: bytes) -> bytes:
-    return _encoder.encode({**_fields.decode(raw), name: Raw(value)})
+def mask_blocks(content: Sequence[Block]) -> MaskedBlocks:
+    """Blocks with their texts masked; one without a secret is the very same block. The model's stay as they are."""
+    masked = [(block, mask_json(block.raw)) for block in content]
+    return MaskedBlocks(
+        [Block(block.kind, one.raw, block.id) if one.findings else block for block, one in masked],
+        tuple(found for _, one in masked for found in one.findings),
+    )
+
+
+class _Walk:
+    """Goes through a JSON value as bytes, so that what is not changed keeps its bytes."""
+
+    def __init__(self, whole: bool) -> None:
+        self._whole = whole
+        self.findings: list[Finding] = []
+
+    def value(self, raw: bytes) -> bytes:
+        match raw[:1]:
+            case b'"':
+                return self.text(raw)
+            case b"{":
+                return self._object(raw)
+            case b"[":
+                parts = [bytes(part) for part in _items.decode(raw)]
+                masked = [self.value(part) for part in parts]
+                return raw if masked == parts else b"[" + b",".join(masked) + b"]"
+            case _:
+                return raw
+
+    def text(self, raw: bytes) -> bytes:
+        masked = mask(_string.decode(raw))
+        self.findings += masked.findings
+        return _encoder.encode(masked.text) if masked.findings else raw
+
+    def _object(self, raw: bytes) -> bytes:
+        fields = {name: bytes(value) for name, value in _fields.decode(raw).items()}
+        kind = fields.get("type", b"")[1:-1].decode(errors="replace")
+        if not self._whole and (fields.get("role") == b'"assistant"' or kind in MODELS_BLOCKS):
+            return raw
+        masked = {}
+        for name, value in fields.items():
+            if name in _NO_TEXT or (name == "data" and kind in ("base64", "redacted_thinking")):
+                masked[name] = value
+            elif name == _BY_CALL:
+                masked[name] = self._by_call(value)
+            else:
+                masked[self._name(name)] = self.value(value)
+        return (
+            raw
+            if masked == fields
+            else _encoder.encode({name: Raw(value) for name, value in masked.items()})
+        )
+
+    def _by_call(self, raw: bytes) -> bytes:
+        stored = {call: bytes(value) for call, value in _fields.decode(raw).items()}
+        masked = {call: self.value(value) for call, value in stored.items()}
+        return (
+            raw
+            if masked == stored
+            else _encoder.encode({call: Raw(value) for call, value in masked.items()})
+        )
+
+    def _name(self, name: str) -> str:
+        masked = mask(name)
+        self.findings += masked.findings
+        return masked.text

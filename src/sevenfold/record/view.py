@@ -80,6 +80,8 @@ class View:
         self._ledger = Ledger()
         self._compacted: dict[str, str] = {}
         self._batch = Batch()
+        self._decided: set[str] = set()
+        """Decisions of our own that were taken in."""
         self._forks: set[str | None] = set()
         """Records behind which a fork began."""
         self._after_damage = False
@@ -324,6 +326,8 @@ class View:
             case Carry():
                 self.carry = made
                 return
+            case _ if made.id in self._decided:
+                return  # a copy of a record
             case Epoch():
                 self.epoch = made
             case Rewound(to=target):
@@ -332,6 +336,8 @@ class View:
                 self._forks.add(place)
             case _:
                 pass
+        if made.id:
+            self._decided.add(made.id)
         self._ledger.add(self._seq, made, self._chain)
         if ledger.changes_view(made) and self.tip is not None:
             self._refold(self.tip)

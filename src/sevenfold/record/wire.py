@@ -296,12 +296,13 @@ def _answered(
     results: dict[str, Block] = {}
     rest: list[Block] = []
     repairs: list[Repair] = []
+    calls = frozenset(asked)
     for block in said:
         if block.kind != "tool_result":
             rest.append(block)
         elif block.id in results:
             repairs.append(Repair("second_result", block.id))
-        elif block.id in asked:
+        elif block.id in calls:
             results[block.id] = block
         else:
             repairs.append(Repair("orphan_result", block.id))

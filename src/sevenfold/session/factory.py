@@ -35,10 +35,10 @@ from sevenfold.recall.search import Hit
 from sevenfold.record import blocks
 from sevenfold.record.entries import VERSION
 from sevenfold.record.log import Place
-from sevenfold.record.redact import find, mask
+from sevenfold.record.redact import find
 from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import SystemPrompt
-from sevenfold.settings import Fixed, Resolved, SettingsLayer, Source, resolve
+from sevenfold.settings import Fixed, SettingsLayer, Source, resolve
 from sevenfold.stores.folder import FileFolder
 from sevenfold.stores.home import side_file, user_home
 from sevenfold.stores.jsonl.log import Sync
@@ -172,15 +172,14 @@ def on_disk(
     else:
         # Notes and the index of the session itself are about another conversation.
         log, notes = place.branch(name, branch, wait=lock_wait), MemoryStore().notes(name)
+    index = side_file(transcript) if transcript and branch is None else None
     return SessionParts(
         name=name,
         log=log,
         results=results,
         settings=source,
         notes=notes,
-        recall=SessionRecall(
-            log, side_file(transcript) if transcript and branch is None else None, results
-        ),
+        recall=SessionRecall(log, index, results, masks=source.current().redaction == "gate"),
         branch=branch or "",
         cwd=str(project),
         path=str(transcript or ""),
@@ -347,20 +346,14 @@ def _system(given: object) -> tuple[bytes, ...]:
 
 
 def _sinks(store: SessionParts) -> list[Listener]:
-    words: Callable[[str], str] = _masked
     match store.settings.current().telemetry:
         case "jsonl" if store.telemetry is not None:
-            return [JsonlSink(store.telemetry, mask=words)]
+            return [JsonlSink(store.telemetry)]
         case "otel":
-            return [OtelSink(mask=words)]
+            return [OtelSink()]
         case _:
             return []
 
 
-def _masked(text: str) -> str:
-    return mask(text).text
-
-
 def _only(code: Mapping[str, object]) -> Fixed:
-    made: Resolved = resolve([SettingsLayer("code", code)])
-    return Fixed(made.settings)
+    return Fixed(resolve([SettingsLayer("code", code)]).settings)

@@ -28,7 +28,7 @@ from pathlib import Path, PureWindowsPath
 from msgspec import Struct
 
 from sevenfold.errors import SettingError
-from sevenfold.stores.files import explain, is_temporary, private_folder, safe_name
+from sevenfold.stores.files import explain, is_temporary, safe_name
 from sevenfold.stores.trust import HOME_VARIABLE
 
 _RESULTS = "tool-results"
@@ -121,11 +121,6 @@ class Project(Struct, frozen=True):
 
     folder: Path
 
-    def create(self) -> Project:
-        """Make the folder, for its owner alone."""
-        private_folder(self.folder)
-        return self
-
     def session(self, session: str) -> SessionFiles:
         """The files of a session, by its id."""
         return SessionFiles(self.folder, safe_name(session))
@@ -134,18 +129,6 @@ class Project(Struct, frozen=True):
     def memory(self) -> Path:
         """The folder of what outlives its sessions."""
         return self.folder / _MEMORY
-
-    def transcript(self, session: str) -> Path:
-        """Where a session's transcript is."""
-        return self.session(session).transcript
-
-    def results(self, session: str) -> Path:
-        """The folder of a session's stored results."""
-        return self.session(session).results
-
-    def notes(self, session: str) -> Path:
-        """Where a session's notes are."""
-        return self.session(session).notes
 
     def sessions(self) -> list[TranscriptFile]:
         """The transcripts that are there, the newest first."""

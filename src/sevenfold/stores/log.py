@@ -7,13 +7,13 @@ A database overrides those it has an index for.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar, cast
 
 import msgspec
 
-from sevenfold.errors import Refused
+from sevenfold.errors import InputError, Refused
 from sevenfold.ports import LogIdentity
 from sevenfold.record import entries
 from sevenfold.record.blocks import Block
@@ -185,6 +185,16 @@ class BranchLog(LineLog):
     def close(self) -> None:
         """Let others write to the branch."""
         self._own.close()
+
+
+def fill(log: LineLog, session: str, lines: Iterable[bytes]) -> None:
+    """Write the lines of another session to the log of a new one, and close it; see `sevenfold.ports.Store.import_`."""
+    try:
+        if log.head(1):
+            raise InputError(f"{session}: there is such a session already; import it under another name")
+        log.append(list(lines), durable=True)
+    finally:
+        log.close()
 
 
 def positions(first: int, lines: Sequence[bytes]) -> list[int]:

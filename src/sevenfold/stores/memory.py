@@ -12,7 +12,6 @@ from threading import Condition, Lock
 from msgspec import Struct, field
 
 from sevenfold.errors import (
-    InputError,
     TranscriptError,
     TranscriptLocked,
     TranscriptMissing,
@@ -21,7 +20,7 @@ from sevenfold.errors import (
 from sevenfold.ports import SessionInfo
 from sevenfold.stores.files import missing_result, result_name, result_names
 from sevenfold.stores.folder import MemoryFolder
-from sevenfold.stores.log import BranchLog, LineLog, positions
+from sevenfold.stores.log import BranchLog, LineLog, fill, positions
 
 
 class MemoryLog(LineLog):
@@ -220,15 +219,7 @@ class MemoryStore:
 
     def import_(self, session: str, lines: Iterable[bytes]) -> None:
         """Fill a new session; see `sevenfold.ports.Store`."""
-        log = self.open(session)
-        try:
-            if log.head(1):
-                raise InputError(
-                    f"{session}: there is such a session already; import it under another name"
-                )
-            log.append(list(lines), durable=True)
-        finally:
-            log.close()
+        fill(self.open(session), session, lines)
 
     def _kept(self, session: str) -> _Session:
         return self._sessions.setdefault(session, _Session(MemoryLog()))

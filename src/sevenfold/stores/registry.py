@@ -52,13 +52,6 @@ def _maker(scheme: str) -> MakeStore:
     )
 
 
-def _postgresql(url: str) -> Store:
-    raise InputError(
-        "PostgreSQL is not available as a store in this version; give a folder, or register a store of your own for "
-        "the scheme"
-    )
-
-
 _shared_memory: dict[str, MemoryStore] = {}
 
 
@@ -67,8 +60,4 @@ def _memory(url: str) -> Store:
     return _shared_memory.setdefault(url, MemoryStore())
 
 
-_SCHEMES: dict[str, MakeStore] = {
-    "memory": _memory,
-    "postgres": _postgresql,
-    "postgresql": _postgresql,
-}
+_SCHEMES: dict[str, MakeStore] = {"memory": _memory}

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from sevenfold.errors import SettingError, TranscriptLocked, UserError
+from sevenfold.errors import SettingError, TranscriptError, TranscriptLocked, UserError
+from sevenfold.stores.files import write_whole
 from sevenfold.stores.jsonl.lock import FileLock
 
 HOME_VARIABLE = "SEVENFOLD_HOME"
@@ -87,32 +87,19 @@ class Trust:
         except TranscriptLocked as error:
             raise UserError(f"{self.path}: another process is changing it; try again") from error
         except OSError as error:
-            raise self._unwritable(error) from error
+            raise UserError(f"{self.path}: cannot be written: {error.strerror or error}") from error
         try:
             known = self.folders()
             if (str(folder) in known) == listed:
                 return False
             others = [one for one in known if one != str(folder)]
-            self._write(_Listed(tuple(sorted([*others, str(folder)] if listed else others))))
-        except OSError as error:
-            raise self._unwritable(error) from error
+            now = _Listed(tuple(sorted([*others, str(folder)] if listed else others)))
+            write_whole(self.path, msgspec.json.format(msgspec.json.encode(now), indent=2) + b"\n")
+        except TranscriptError as error:
+            raise UserError(str(error)) from error
         finally:
             lock.release()
         return True
-
-    def _write(self, listed: _Listed) -> None:
-        """All or nothing: a new file takes the place of the old one."""
-        handle, name = tempfile.mkstemp(prefix=self.path.name, dir=self.path.parent)
-        temporary = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(listed), indent=2) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self.path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
 
     def _refuse_foreign(self, about: os.stat_result) -> None:
         """A list that others can write says nothing about whom the user trusts."""
@@ -123,9 +110,6 @@ class Trust:
                 f"{self.path}: others can write it, so it counts for nothing; "
                 f"look it through, make it yours and run: chmod 600 {self.path}"
             )
-
-    def _unwritable(self, error: OSError) -> UserError:
-        return UserError(f"{self.path}: cannot be written: {error.strerror or error}")
 
 
 def _real(folder: Path) -> Path:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from sevenfold.events import Answered, Event, Sending
+from sevenfold.events import Answered, Event, Failed, Sending
 
 if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
@@ -24,84 +24,50 @@ Attributes = dict[str, "AttributeValue"]
 SCOPE = "sevenfold"
 """The instrumentation scope, and the beginning of every name of ours."""
 
-# Attributes of the conventions
+# Attributes that spans and metrics set themselves
 
 OPERATION = "gen_ai.operation.name"
 CHAT = "chat"
 PROVIDER = "gen_ai.provider.name"
-CONVERSATION = "gen_ai.conversation.id"
 COMPACTED = "gen_ai.conversation.compacted"
 REQUEST_MODEL = "gen_ai.request.model"
-MAX_TOKENS = "gen_ai.request.max_tokens"
 RESPONSE_MODEL = "gen_ai.response.model"
-RESPONSE_ID = "gen_ai.response.id"
 FINISH_REASONS = "gen_ai.response.finish_reasons"
 INPUT_TOKENS = "gen_ai.usage.input_tokens"
 """Cached ones included, whatever the provider counts."""
-OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
-CACHE_READ = "gen_ai.usage.cache_read.input_tokens"
-CACHE_WRITE = "gen_ai.usage.cache_write.input_tokens"
-REASONING = "gen_ai.usage.reasoning.output_tokens"
 TOKEN_TYPE = "gen_ai.token.type"
 ERROR = "error.type"
-
-# Attributes of ours that are no field of an event
-
-KIND = "sevenfold.event"
-"""The kind of event a span was made of."""
 UNANSWERED = "unanswered"
 """The `error.type` of a request of which nothing more was heard."""
-
-# Attributes of metrics
-
-SOURCE = "sevenfold.source"
-LAYER = "sevenfold.layer"
-MECHANISM = "sevenfold.mechanism"
-CAUSE = "sevenfold.cause"
-EXPECTED = "sevenfold.expected"
-
-# Metrics of the conventions, and the bucket boundaries these ask for
-
-TOKEN_USAGE = "gen_ai.client.token.usage"
-TOKEN_BUCKETS = tuple(4**power for power in range(14))
-DURATION = "gen_ai.client.operation.duration"
-DURATION_BUCKETS = tuple(0.01 * 2**power for power in range(14))
-
-# Metrics of ours
-
-CONTEXT_TOKENS = "sevenfold.context.tokens"
-PERCENT_LEFT = "sevenfold.context.percent_left"
-WIRE_BYTES = "sevenfold.context.wire_bytes"
-COST = "sevenfold.cost"
-LAYER_ACTIONS = "sevenfold.layer.actions"
-FREED_TOKENS = "sevenfold.layer.freed_tokens"
-VETOES = "sevenfold.layer.vetoes"
-STEPPED_ASIDE = "sevenfold.layer.stepped_aside"
-CACHE_BREAKS = "sevenfold.cache.breaks"
-LOST_TOKENS = "sevenfold.cache.lost_tokens"
 
 # Which field of an event goes under a name of the conventions
 
 ALWAYS: Mapping[str, str] = MappingProxyType(
-    {"session": CONVERSATION, "provider": PROVIDER, "error": ERROR}
+    {"session": "gen_ai.conversation.id", "provider": PROVIDER, "error": ERROR}
 )
-REQUEST: Mapping[str, str] = MappingProxyType({"model": REQUEST_MODEL, "max_tokens": MAX_TOKENS})
+REQUEST: Mapping[str, str] = MappingProxyType(
+    {"model": REQUEST_MODEL, "max_tokens": "gen_ai.request.max_tokens"}
+)
 RESPONSE: Mapping[str, str] = MappingProxyType(
     {
         "model": RESPONSE_MODEL,
-        "response": RESPONSE_ID,
+        "response": "gen_ai.response.id",
         "stop_reason": FINISH_REASONS,
         "input_tokens": INPUT_TOKENS,
-        "output_tokens": OUTPUT_TOKENS,
-        "cache_read_tokens": CACHE_READ,
-        "cache_write_tokens": CACHE_WRITE,
-        "thinking_tokens": REASONING,
+        "output_tokens": "gen_ai.usage.output_tokens",
+        "cache_read_tokens": "gen_ai.usage.cache_read.input_tokens",
+        "cache_write_tokens": "gen_ai.usage.cache_write.input_tokens",
+        "thinking_tokens": "gen_ai.usage.reasoning.output_tokens",
     }
 )
 SUBJECTS: Mapping[str, str] = MappingProxyType(
     {"CacheBroke": "cache", "EpochOpened": "epoch", "Repaired": "repair", "Masked": "mask"}
 )
 """What an event without a layer is about, for the name of its span."""
+_NONE_IF_0 = frozenset({"max_tokens", "thinking_tokens"})
+_NAMES: Mapping[type[Event], Mapping[str, str]] = MappingProxyType(
+    {Sending: REQUEST, Failed: REQUEST, Answered: RESPONSE}
+)
 
 
 def spelled(kind: str) -> str:
@@ -109,37 +75,22 @@ def spelled(kind: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", kind).lower()
 
 
-_NONE: Mapping[str, str] = MappingProxyType({})
-
-
-def of_anything(event: Event, known: Mapping[str, str] = _NONE) -> Attributes:
-    """Every field that says something but the time; ``known`` are names beside those that always hold."""
-    found: Attributes = {}
-    for field in event.__struct_fields__:
-        value = getattr(event, field)
-        if field != "at" and value is not None and value not in ("", ()):
-            name = known.get(field) or ALWAYS.get(field) or f"{SCOPE}.{field}"
-            found[name] = value
-    return found
-
-
-def of_request(event: Sending) -> Attributes:
-    """What is known of a request before its answer."""
-    found = of_anything(event, REQUEST)
-    found[OPERATION] = CHAT
-    if not event.max_tokens:
-        del found[MAX_TOKENS]
-    return found
-
-
-def of_answer(event: Answered) -> Attributes:
-    """What an answer adds to that."""
-    found = of_anything(event, RESPONSE)
-    found[INPUT_TOKENS] = prompt(event)
-    if event.stop_reason:
-        found[FINISH_REASONS] = (event.stop_reason,)
-    if not event.thinking_tokens:
-        del found[REASONING]
+def attributes(event: Event) -> Attributes:
+    """Every field that says something but the time, under the conventions' name for it, else its own."""
+    names = {**ALWAYS, **_NAMES.get(type(event), {})}
+    said = {field: getattr(event, field) for field in event.__struct_fields__ if field != "at"}
+    found: Attributes = {
+        names.get(field, f"{SCOPE}.{field}"): value
+        for field, value in said.items()
+        if value is not None and value not in ("", ()) and (value or field not in _NONE_IF_0)
+    }
+    match event:
+        case Sending():
+            found[OPERATION] = CHAT
+        case Answered():
+            found[INPUT_TOKENS] = prompt(event)
+            if event.stop_reason:
+                found[FINISH_REASONS] = (event.stop_reason,)
     return found
 
 

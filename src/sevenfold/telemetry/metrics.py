@@ -25,42 +25,48 @@ from sevenfold.events import (
 from sevenfold.telemetry import attributes as names
 from sevenfold.telemetry.attributes import Attributes, prompt
 
+_TOKEN_BUCKETS = tuple(4**power for power in range(14))
+_DURATION_BUCKETS = tuple(0.01 * 2**power for power in range(14))
+"""The boundaries the conventions ask for."""
+
 
 class Metrics:
     """Turns events into measurements."""
 
     def __init__(self, meter: Meter) -> None:
+        gauge, counter = meter.create_gauge, meter.create_counter
         self._usage = meter.create_histogram(
-            names.TOKEN_USAGE,
+            "gen_ai.client.token.usage",
             "{token}",
             "Tokens of a request, by type",
-            explicit_bucket_boundaries_advisory=names.TOKEN_BUCKETS,
+            explicit_bucket_boundaries_advisory=_TOKEN_BUCKETS,
         )
         self._duration = meter.create_histogram(
-            names.DURATION,
+            "gen_ai.client.operation.duration",
             "s",
             "How long a request took",
-            explicit_bucket_boundaries_advisory=names.DURATION_BUCKETS,
+            explicit_bucket_boundaries_advisory=_DURATION_BUCKETS,
         )
-        self._tokens = meter.create_gauge(
-            names.CONTEXT_TOKENS, "{token}", "Size of the context, as last seen"
+        self._tokens = gauge("sevenfold.context.tokens", "{token}", "Size of the context, as last seen")
+        self._left = gauge("sevenfold.context.percent_left", "%", "Room before compaction, as last seen")
+        self._wire = gauge("sevenfold.context.wire_bytes", "By", "Size of the body, as last seen")
+        self._cost = counter("sevenfold.cost", "{USD}", "What requests cost")
+        self._actions = counter("sevenfold.layer.actions", "{action}", "How often a layer acted")
+        self._freed = counter(
+            "sevenfold.layer.freed_tokens", "{token}", "What layers took out of the context"
         )
-        self._left = meter.create_gauge(
-            names.PERCENT_LEFT, "%", "Room left before compaction, as last seen"
+        self._vetoes = counter(
+            "sevenfold.layer.vetoes", "{veto}", "How often a listener kept a layer from acting"
         )
-        self._wire = meter.create_gauge(names.WIRE_BYTES, "By", "Size of the body, as last seen")
-        counter = meter.create_counter
-        self._cost = counter(names.COST, "{USD}", "What requests cost")
-        self._actions = counter(names.LAYER_ACTIONS, "{action}", "How often a layer acted")
-        self._freed = counter(names.FREED_TOKENS, "{token}", "What layers took out of the context")
-        self._vetoes = counter(names.VETOES, "{veto}", "How often a listener kept a layer from acting")
         self._aside = counter(
-            names.STEPPED_ASIDE, "{failure}", "How often a layer failed or could not help"
+            "sevenfold.layer.stepped_aside", "{failure}", "How often a layer could not help"
         )
         self._breaks = counter(
-            names.CACHE_BREAKS, "{break}", "How often less was cached than was left there"
+            "sevenfold.cache.breaks", "{break}", "How often less was cached than was left there"
         )
-        self._lost = counter(names.LOST_TOKENS, "{token}", "What had to be written to the cache again")
+        self._lost = counter(
+            "sevenfold.cache.lost_tokens", "{token}", "What had to be written to the cache again"
+        )
 
     def checked(self, event: Checked) -> None:
         """Sizes before a request."""
@@ -91,16 +97,15 @@ class Metrics:
         """Anything else that is counted."""
         match event:
             case Acted():
-                how: Attributes = {names.LAYER: event.layer, names.MECHANISM: event.mechanism}
-                self._actions.add(1, how)
-                _add(self._freed, event.tokens_before - event.tokens_after, how)
+                self._actions.add(1, _how(event))
+                _add(self._freed, event.tokens_before - event.tokens_after, _how(event))
             case Vetoed():
-                self._vetoes.add(1, {names.LAYER: event.layer, names.MECHANISM: event.mechanism})
+                self._vetoes.add(1, _how(event))
             case SteppedAside():
                 error: Attributes = {names.ERROR: event.error} if event.error else {}
-                self._aside.add(1, {names.LAYER: event.layer, **error})
+                self._aside.add(1, {"sevenfold.layer": event.layer, **error})
             case CacheBroke():
-                why: Attributes = {names.CAUSE: event.cause, names.EXPECTED: event.expected}
+                why: Attributes = {"sevenfold.cause": event.cause, "sevenfold.expected": event.expected}
                 self._breaks.add(1, why)
                 _add(self._lost, event.tokens, why)
 
@@ -115,7 +120,11 @@ def _asked(event: Answered | Failed, sent: Sending | None) -> Attributes:
 
 def _source(event: Event) -> Attributes:
     """The kind of source: `agent:reviewer` is one of many agents."""
-    return {names.SOURCE: event.source.partition(":")[0]}
+    return {"sevenfold.source": event.source.partition(":")[0]}
+
+
+def _how(event: Acted | Vetoed) -> Attributes:
+    return {"sevenfold.layer": event.layer, "sevenfold.mechanism": event.mechanism}
 
 
 def _between(sent: Sending | None, event: Event) -> float:

@@ -7,14 +7,14 @@ conversation is recorded, for events hold none.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from sevenfold import __version__
 from sevenfold.errors import SettingError
 from sevenfold.events import Answered, Checked, Event, Failed, Proposed, Sending
+from sevenfold.record.redact import mask_text
 from sevenfold.telemetry import attributes as names
-from sevenfold.telemetry.sink import Mask, Sink, unmasked
+from sevenfold.telemetry.sink import Mask, Sink
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -29,13 +29,18 @@ class OtelSink(Sink):
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
         *,
-        mask: Mask = unmasked,
+        mask: Mask = mask_text,
     ) -> None:
         super().__init__(mask)
-        _require_api()
-        from opentelemetry.metrics import get_meter
-        from opentelemetry.trace import get_tracer
-
+        try:
+            from opentelemetry.metrics import get_meter
+            from opentelemetry.trace import get_tracer
+        except ModuleNotFoundError as error:
+            if not (error.name or "").startswith("opentelemetry"):
+                raise
+            raise SettingError(
+                "Sending telemetry to OpenTelemetry needs its API: pip install 'sevenfold[otel]'"
+            ) from None
         from sevenfold.telemetry.metrics import Metrics
         from sevenfold.telemetry.spans import Spans
 
@@ -60,15 +65,3 @@ class OtelSink(Sink):
 
     def _finish(self) -> None:
         self._spans.close()
-
-
-def _require_api() -> None:
-    try:
-        import_module("opentelemetry.trace")
-        import_module("opentelemetry.metrics")
-    except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("opentelemetry"):
-            raise
-        raise SettingError(
-            "Sending telemetry to OpenTelemetry needs its API: pip install 'sevenfold[otel]'"
-        ) from None

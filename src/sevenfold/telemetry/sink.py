@@ -9,19 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from threading import RLock
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from msgspec import structs
 
 from sevenfold.events import Event
 
 Mask = Callable[[str], str]
-
-
-def unmasked(text: str) -> str:
-    """The mask that hides nothing."""
-    return text
 
 
 class Sink(ABC):
@@ -49,9 +43,7 @@ class Sink(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @abstractmethod
@@ -75,21 +67,19 @@ class Sink(ABC):
 
 def masked(event: Event, mask: Mask) -> Event:
     """The event with every text in it masked, and fit to be encoded."""
-    changed = {}
-    for name in event.__struct_fields__:
-        value = getattr(event, name)
-        if isinstance(value, str):
-            fit: object = _fit(value, mask)
-        elif isinstance(value, tuple):
-            fit = tuple(_fit(item, mask) if isinstance(item, str) else item for item in value)
-        else:
-            continue
-        if fit != value:
-            changed[name] = fit
-    return structs.replace(event, **changed) if changed else event
+    said = {name: getattr(event, name) for name in event.__struct_fields__}
+    fit = {name: _fit(value, mask) for name, value in said.items()}
+    return structs.replace(event, **fit) if fit != said else event
 
 
-def _fit(text: str, mask: Mask) -> str:
-    text = mask(text) if text else text
-    # Half a character, as a cut-off error message may end with, has no UTF-8.
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+def _fit(value: Any, mask: Mask) -> Any:
+    match value:
+        case str() if value:
+            # Half a character, as a cut-off error message may end with, has no UTF-8.
+            return mask(value).encode("utf-8", "replace").decode()
+        case tuple():
+            return tuple(_fit(item, mask) for item in value)
+        case dict():
+            return {_fit(name, mask): _fit(item, mask) for name, item in value.items()}
+        case _:
+            return value

@@ -16,7 +16,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 
 from sevenfold.events import Acted, Answered, Event, Failed, Proposed, Sending
 from sevenfold.telemetry import attributes as names
-from sevenfold.telemetry.attributes import Attributes, of_answer, of_anything, of_request
+from sevenfold.telemetry.attributes import Attributes, attributes
 
 MOST_OPEN = 256
 """Requests under way at the same time, and proposals not yet settled."""
@@ -50,21 +50,20 @@ class Spans:
         """Begin the span of a request."""
         key = _request(event)
         self._abandon(self._open.pop(key, None), event)
-        attributes = of_request(event)
+        about = attributes(event)
         if _thread(event) in self._compacted:
-            attributes[names.COMPACTED] = True
+            about[names.COMPACTED] = True
         began = _nanoseconds(event.at)
-        under_way = _Open(self._chat(event.model, began, attributes), began, event)
+        under_way = _Open(self._chat(event.model, began, about), began, event)
         self._abandon(_keep(self._open, key, under_way, MOST_OPEN), event)
 
     def answered(self, event: Answered) -> Sending | None:
         """End the span of a request; returns what was sent, if that was seen."""
-        return self._ended(event, of_answer(event), event.at - event.seconds)
+        return self._ended(event, event.at - event.seconds)
 
     def failed(self, event: Failed) -> Sending | None:
         """End the span of a request that got no answer."""
-        attributes = of_anything(event, names.REQUEST)
-        return self._ended(event, attributes, event.at, Status(StatusCode.ERROR, event.reason))
+        return self._ended(event, event.at, Status(StatusCode.ERROR, event.reason))
 
     def proposed(self, event: Proposed) -> None:
         """Remember when a layer set about it."""
@@ -77,14 +76,14 @@ class Spans:
         began = _nanoseconds(self._proposed.pop((*_thread(event), subject), event.at))
         if isinstance(event, Acted) and event.layer == "compact":
             _keep(self._compacted, _thread(event), None, MOST_COMPACTED)
-        attributes = of_anything(event)
+        about = attributes(event)
         if under_way := self._under_way(_thread(event)):
-            under_way.add_event(f"{names.SCOPE}.{names.spelled(kind)}", attributes, _nanoseconds(event.at))
+            under_way.add_event(f"{names.SCOPE}.{names.spelled(kind)}", about, _nanoseconds(event.at))
             return
-        attributes[names.KIND] = kind
+        about["sevenfold.event"] = kind
         name = f"{names.SCOPE}.{subject}"
-        span = self._tracer.start_span(name, attributes=attributes, start_time=began)
-        if names.ERROR in attributes:
+        span = self._tracer.start_span(name, attributes=about, start_time=began)
+        if names.ERROR in about:
             span.set_status(StatusCode.ERROR, getattr(event, "reason", ""))
         span.end(max(began, _nanoseconds(event.at)))
 
@@ -94,12 +93,12 @@ class Spans:
             _, left = self._open.popitem()
             self._abandon(left, left.sent)
 
-    def _chat(self, model: str, began: int, attributes: Attributes) -> Span:
+    def _chat(self, model: str, began: int, about: Attributes) -> Span:
         name = f"{names.CHAT} {model}"
-        return self._tracer.start_span(name, kind=SpanKind.CLIENT, attributes=attributes, start_time=began)
+        return self._tracer.start_span(name, kind=SpanKind.CLIENT, attributes=about, start_time=began)
 
     def _ended(
-        self, event: Answered | Failed, attributes: Attributes, began: float, status: Status | None = None
+        self, event: Answered | Failed, began: float, status: Status | None = None
     ) -> Sending | None:
         under_way = self._open.pop(_request(event), None)
         if under_way:
@@ -108,7 +107,7 @@ class Spans:
             start = _nanoseconds(began)
             asked: Attributes = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: event.model}
             span = self._chat(event.model, start, asked)
-        span.set_attributes(attributes)
+        span.set_attributes(attributes(event))
         if status:
             span.set_status(status)
         span.end(max(start, _nanoseconds(event.at)))

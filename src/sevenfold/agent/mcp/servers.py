@@ -273,14 +273,14 @@ class McpUpdater:
         kinds.update({name: kind for name, kind in box.kinds().items() if name not in kinds})
         wanted = conversation.wanted
         tools = Frame.of(wanted.model, wanted.max_tokens, tools=box.schemas()).tools
-        conversation.wanted = replace(wanted, tools=tools)
+        conversation.want(replace(wanted, tools=tools))
         protect_results(conversation)
 
     def _instruct(self, news: Mapping[str, str]) -> None:
         """Show instructions that came late: in the prompt if the conversation is empty, else as a note in it."""
         conversation = self._conversation
         if self._prompt is not None and not len(conversation.transcript.view):
-            conversation.wanted = conversation.wanted.saying(self._prompt())
+            conversation.want(conversation.wanted.saying(self._prompt()))
         elif words := McpInstructions.of(news):
             conversation.note(words.render())
         self.announced.update(news)

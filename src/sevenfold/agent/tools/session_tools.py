@@ -23,6 +23,7 @@ from sevenfold.agent.tools.context import (
 )
 from sevenfold.agent.tools.output import PlanChanged, TodosChanged, ToolOutput, failed
 from sevenfold.agent.tools.tool import StandardTool
+from sevenfold.conversation.gate import Gate
 from sevenfold.errors import InputError, Refused
 
 if TYPE_CHECKING:
@@ -176,7 +177,14 @@ class PlanReadyTool(StandardTool[ReadyInput]):
 class PlanFile:
     """A plan in a file, and planning as a mode of permissions; ``approve`` asks the user about a plan."""
 
-    def __init__(self, path: Path, grants: Grants, approve: Callable[[str, Abort], PlanVerdict]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        grants: Grants,
+        approve: Callable[[str, Abort], PlanVerdict],
+        gate: Gate | None = None,
+    ) -> None:
+        self._gate = gate
         self.path = path
         """Where the plan is kept."""
         self._grants = grants
@@ -202,6 +210,7 @@ class PlanFile:
 
     def submit(self, plan: str, abort: Abort) -> PlanVerdict:
         """Keep the plan and ask for approval; planning ends when it is given."""
+        plan = self._gate.text(plan) if self._gate else plan
         real = str(self.path.resolve())
         before = files.version(files.content(real)) if files.exists(real) else None
         files.write(real, plan.encode(errors="replace"), before)

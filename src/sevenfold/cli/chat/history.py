@@ -19,9 +19,8 @@ from sevenfold.record.authorship import is_users, users_words
 from sevenfold.record.blocks import ToolResult, ToolUse
 from sevenfold.record.entries import Label, Said
 from sevenfold.record.log import title_of
-from sevenfold.record.redact import mask
+from sevenfold.record.redact import mask_json, mask_text
 from sevenfold.stores.jsonl.log import JsonlLog
-from sevenfold.stores.jsonl.secrets import masked_record
 
 if TYPE_CHECKING:
     from sevenfold.ports import Log
@@ -153,9 +152,9 @@ def export(log: JsonlLog, target: Path, heading: str) -> int:
     """
     view = history.whole(log)
     if target.suffix == ".jsonl":
-        text = b"".join(masked_record(line) for _, line in log.read() if line)
+        text = b"".join(mask_json(line, whole=True).raw.rstrip() + b"\n" for _, line in log.read() if line)
     else:
-        text = mask("\n".join([f"# {heading}\n", *_sections(view)])).text.encode(errors="replace")
+        text = mask_text("\n".join([f"# {heading}\n", *_sections(view)])).encode(errors="replace")
     try:
         with target.open("xb") as file:
             file.write(text)

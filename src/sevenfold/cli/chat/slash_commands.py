@@ -173,7 +173,7 @@ def _export(chat: Chat, rest: str) -> None:
         raise InputError("say where to: /export FILE (.md, or .jsonl for the raw records)")
     target = Path(rest).expanduser()
     target = target if target.is_absolute() else chat.options.folder / target
-    transcript = user_home().project(chat.options.folder).transcript(chat.options.name)
+    transcript = user_home().project(chat.options.folder).session(chat.options.name).transcript
     number = history.export(JsonlLog(transcript), target, chat.options.name)
     chat.say("note", f"{plural(number, 'record')} written to {target}")
 
@@ -308,7 +308,9 @@ def _say_if_free(chat: Chat) -> None:
 
 def _cache(chat: Chat, rest: str) -> None:
     whole = Spending.of(chat.agent.session.conversation.transcript.log)
-    figures, _ = profile_file(user_home().project(chat.options.folder).transcript(chat.options.name))
+    figures, _ = profile_file(
+        user_home().project(chat.options.folder).session(chat.options.name).transcript
+    )
     chat.screen.show(pages.cache_page(whole, chat.spent, figures.cache_breaks))
 
 

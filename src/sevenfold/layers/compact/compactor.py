@@ -348,8 +348,8 @@ class Compactor:
             scope=divided,
             prefix=tuple(prefix),
             upto=None if whole else shown[-1].said.uuid,
-            user=request.instructions,
-            hooks=hooks,
+            user=c.gate.text(request.instructions) if c.gate else request.instructions,
+            hooks=c.gate.text(hooks) if c.gate else hooks,
             restored=restore.kinds(c.slots),
         )
 

@@ -72,7 +72,7 @@ def compaction(c: Conversation, made: Result) -> str:
         attachments=made.beside,
         epoch=epoch_record(frame, c.lifetimes, "compact", drops),
         signed=block,
-        known_by=renew_labels(script.view.labels, script.view.items, _masked),
+        known_by=renew_labels(script.view.labels, script.view.items, redact.mask_text),
         carry=Carry(boundary=boundary, pins=sorted(script.pinned()), breaker=made.failures),
     )
     c.compacted()
@@ -119,10 +119,6 @@ def _announced_tools(c: Conversation) -> list[str]:
     _, tools = in_force(c.transcript.view, frame)
     known = {*map(tool_name, frame.tools)}
     return sorted(name for name in map(tool_name, tools) if name not in known)
-
-
-def _masked(words: str) -> str:
-    return redact.mask(words).text
 
 
 def chain(view: View, turn: str, threshold: int, source: str) -> CompactionChain:

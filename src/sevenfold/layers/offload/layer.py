@@ -183,7 +183,8 @@ class Offloader:
         """Where the whole is now; None if a listener refuses."""
         if not self._c.events.may(self._proposal(big, budget)):
             return None
-        content = big.found.content
+        gate, content = self._c.gate, big.found.content
+        content = gate.content(content) if gate else content
         try:
             path = self._c.services.results.keep(big.block.id + big.found.name_ending, content)
         except TranscriptError as error:

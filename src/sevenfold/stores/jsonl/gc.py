@@ -23,9 +23,9 @@ from sevenfold.record.entries import Boundary, Decision, Entry, Said
 from sevenfold.record.view import View
 from sevenfold.stores.files import explain, is_temporary
 from sevenfold.stores.home import Home, Project, SessionFiles
-from sevenfold.stores.jsonl.branch import read_branch
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.stores.jsonl.store import read_branch
 from sevenfold.stores.log import LineLog
 
 SECONDS_A_DAY = 86_400
@@ -129,7 +129,7 @@ def _unfinished(home: Home, busy: list[SessionFiles]) -> Iterator[Collected]:
 
 
 def _unfinished_beside(project: Project) -> list[Path]:
-    folders = {project.folder, project.notes("").parent}
+    folders = {project.folder, project.session("").notes.parent}
     return [path for folder in sorted(folders) for path in folder.glob(".*") if is_temporary(path)]
 
 

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from sevenfold.errors import TranscriptError, TranscriptLocked
+from sevenfold.errors import TranscriptError, TranscriptLocked, TranscriptMissing
 from sevenfold.stores.files import explain, opened
 from sevenfold.stores.jsonl.lock import FileLock, exclusive, lock_file, unlock_file
 from sevenfold.stores.log import BranchLog, LineLog, positions
@@ -165,6 +165,11 @@ class JsonlLog(LineLog):
             try:
                 # In there, so that a process that stops right here and is overtaken cannot write when it wakes.
                 lock.check()
+                if not os.fstat(self._fd).st_nlink:
+                    raise TranscriptMissing(
+                        f"{self.path}: deleted or replaced while it was open; nothing was written. What was said is "
+                        "no longer on disk under that name, so open the session again to continue from what is there"
+                    )
                 self._write(b"\n" + data if self._torn else data)
             finally:
                 unlock_file(self._fd)

@@ -23,9 +23,9 @@ from sevenfold.record.decisions import Epoch, Offloaded, OwnDecision, Purged, Si
 from sevenfold.record.entries import Boundary, Damaged, Decision, Entry, Label, Said
 from sevenfold.record.log import decided
 from sevenfold.record.view import View
-from sevenfold.stores.jsonl.branch import BranchPoint
 from sevenfold.stores.jsonl.log import Line, scan
 from sevenfold.stores.jsonl.secrets import Leak, entry_of, mask_record
+from sevenfold.stores.jsonl.store import BranchPoint
 
 _CARRY = b'"kind":"carry"'
 _POSITION = re.compile(rb'"(epoch_offset|segment_offset)":(\d+)')

@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +25,7 @@ from sevenfold.stores.jsonl import log
 
 SIZE = 8 * 1024 * 1024
 """Bytes of a piece, more or less."""
-LONGEST_KEY = 32 * 1024
-"""Bytes within which a key that spans lines is kept in one piece."""
 
-_KEY_BEGINS, _KEY_ENDS = b"-----BEGIN ", b"-----END "
 _UNREADABLE = frozenset({"signature", "encrypted_content"})
 
 SHORTEST = 8
@@ -105,19 +101,11 @@ def pieces(path: Path, *, size: int = SIZE) -> Iterator[bytes]:
     with opened(path) as file:
         while more := file.read(size):
             piece = left + more
-            cut = _cut(piece)
+            cut = redact.safe_cut(piece)
             left = piece[cut:]
             yield piece[:cut]
     if left:
         yield left
-
-
-def _cut(piece: bytes) -> int:
-    """After a line, or failing that a word; but before a key that has not ended there."""
-    ends = (piece.rfind(end, len(piece) // 2) + 1 for end in (b"\n", b" "))
-    cut = next((end for end in ends if end), len(piece))
-    key = piece.rfind(_KEY_BEGINS, max(0, cut - LONGEST_KEY), cut)
-    return key if key > 0 and piece.find(_KEY_ENDS, key, cut) < 0 else cut
 
 
 def said_in(record: bytes) -> str:
@@ -130,31 +118,6 @@ def said_in(record: bytes) -> str:
         except (ValueError, RecursionError):
             return record.decode(errors="surrogateescape")
     return "\n".join(_texts(value))
-
-
-def masked_record(record: bytes) -> bytes:
-    """A JSON record in which every text that looks like a secret is masked; most records are the same bytes."""
-    if not redact.find(said_in(record)):
-        return record
-    try:
-        value = msgspec.json.decode(record)
-    except (msgspec.DecodeError, RecursionError):
-        return redact.mask(record.decode(errors="replace")).text.encode()
-    return msgspec.json.encode(_masked(value)) + b"\n"
-
-
-def _masked(value: Any) -> Any:
-    match value:
-        case str():
-            return redact.mask(value).text
-        case {"type": "base64"}:
-            return value
-        case dict():
-            return {n: inner if n in _UNREADABLE else _masked(inner) for n, inner in value.items()}
-        case list():
-            return [_masked(inner) for inner in value]
-        case _:
-            return value
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -174,6 +137,9 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 # -- masking -------------------------------------------------------------------------------------
+
+
+Masker = Callable[[str], tuple[str, int]]
 
 
 class Leak:
@@ -220,10 +186,10 @@ class Leak:
         return self._anchor in text or "\\u" in text
 
     def _in_string(self, body: str) -> tuple[str, int]:
-        meant, meanings, places = _unescaped(body)
+        meant = redact.Uncovered(body, _ESCAPE, _meaning)
         parts, end = [], 0
-        for found in self._pattern.finditer(meant):
-            start, stop = (_place(at, meanings, places) for at in found.span())
+        for found in self._pattern.finditer(meant.text):
+            start, stop = meant.span(*found.span())
             parts += [body[end:start], self.mask]
             end = stop
         return "".join([*parts, body[end:]]), len(parts) // 2
@@ -244,51 +210,32 @@ def _character(letter: str) -> str:
     return f"(?:{plain}|(?i:{escaped}))"
 
 
-def _unescaped(body: str) -> tuple[str, list[int], list[int]]:
-    """What the inside of a JSON string means; and where, after each escape, one is in meaning and in body."""
-    parts: list[str] = []
-    meanings, places = [0], [0]
-    length = end = 0
-    for escape in _ESCAPE.finditer(body):
-        plain = body[end : escape.start()]
-        parts += [plain, _meaning(escape[0])]
-        length += len(plain) + len(parts[-1])
-        end = escape.end()
-        meanings.append(length)
-        places.append(end)
-    return "".join([*parts, body[end:]]), meanings, places
-
-
-def _meaning(escape: str) -> str:
+def _meaning(escape: re.Match[str]) -> str:
     try:
-        return str(json.loads(f'"{escape}"'))
+        return str(json.loads(f'"{escape[0]}"'))
     except ValueError:
-        return escape
-
-
-def _place(at: int, meanings: list[int], places: list[int]) -> int:
-    mark = bisect_right(meanings, at) - 1
-    return places[mark] + at - meanings[mark]
+        return escape[0]
 
 
 def mask_record(leaks: Sequence[Leak], raw: bytes) -> tuple[bytes, int]:
     """A transcript's line without any of these secrets, and how many places were masked."""
-    text, masked = raw.decode(errors="surrogateescape"), 0
-    suspects = [leak for leak in leaks if leak.may_be_in(text)]
-    if not suspects:
+    text = raw.decode(errors="surrogateescape")
+    if not any(leak.may_be_in(text) for leak in leaks):
         return raw, 0
-    damaged = isinstance(entry_of(raw), Damaged)
-    for leak in suspects:
-        text, times = leak.in_text(text) if damaged else leak.in_json(text)
-        masked += times
-    return (text.encode(errors="surrogateescape"), masked) if masked else (raw, 0)
+    if isinstance(entry_of(raw), Damaged):
+        return mask_text(leaks, raw)
+    return _masked(raw, text, [leak.in_json for leak in leaks])
 
 
 def mask_text(leaks: Sequence[Leak], raw: bytes) -> tuple[bytes, int]:
     """The same for any other file."""
-    text, masked = raw.decode(errors="surrogateescape"), 0
-    for leak in leaks:
-        text, times = leak.in_text(text)
+    return _masked(raw, raw.decode(errors="surrogateescape"), [leak.in_text for leak in leaks])
+
+
+def _masked(raw: bytes, text: str, maskers: Sequence[Masker]) -> tuple[bytes, int]:
+    masked = 0
+    for mask in maskers:
+        text, times = mask(text)
         masked += times
     return (text.encode(errors="surrogateescape"), masked) if masked else (raw, 0)
 

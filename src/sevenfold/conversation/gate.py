@@ -1,0 +1,107 @@
+"""The gate: where secrets are masked before anything is written or sent, if the setting ``redaction`` says so.
+
+Requests are folded from the log, so a secret that is not in a record is in no request either. Every record passes the
+gate when it is appended, whatever its kind; so do the parts of a request that precede the messages, what a fork adds,
+and what is kept in files: stored results, notes, the state of an agent, output of commands. What the model said stays
+as it is in records and requests, since providers check it, and is masked where it is copied to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from sevenfold.events import Masked
+from sevenfold.record import entries, redact
+from sevenfold.record.blocks import Block
+from sevenfold.record.log import Written
+from sevenfold.record.redact import Finding, MaskedStream
+from sevenfold.settings import Settings
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.services import Services
+    from sevenfold.ports import StoredText
+    from sevenfold.request.frame import Frame
+
+
+class Gate:
+    """Masks secrets; ``tell`` is called with what was found. Masking what is masked changes nothing."""
+
+    def __init__(self, tell: Callable[[Masked], None] | None = None) -> None:
+        self._tell = tell
+
+    @classmethod
+    def of(cls, settings: Settings, tell: Callable[[Masked], None] | None = None) -> Gate | None:
+        """The gate these settings ask for; None: nothing is masked."""
+        return cls(tell) if settings.redaction == "gate" else None
+
+    def text(self, words: str) -> str:
+        """A text without its secrets."""
+        masked = redact.mask(words)
+        self._report(masked.findings)
+        return masked.text
+
+    def content(self, raw: bytes) -> bytes:
+        """The content of a file without its secrets."""
+        return redact.mask_bytes(raw)
+
+    def stream(self) -> MaskedStream:
+        """Masks output as it comes."""
+        return MaskedStream()
+
+    def json(self, raw: bytes) -> bytes:
+        """JSON without the secrets in its texts."""
+        masked = redact.mask_json(raw)
+        self._report(masked.findings)
+        return masked.raw
+
+    def blocks(self, given: Sequence[Block]) -> list[Block]:
+        """Content blocks without their secrets."""
+        masked = redact.mask_blocks(given)
+        self._report(masked.findings)
+        return masked.blocks
+
+    def record(self, written: Written) -> Written:
+        """A record without its secrets, as it is read back."""
+        line = self.json(written.line)
+        return written if line is written.line else Written(line.rstrip() + b"\n", entries.read(line))
+
+    def frame(self, frame: Frame) -> Frame:
+        """What precedes the messages, without its secrets."""
+        return replace(
+            frame,
+            system=tuple(map(self.json, frame.system)),
+            tools=tuple(map(self.json, frame.tools)),
+            settings=tuple((name, self.json(raw)) for name, raw in frame.settings),
+            sections=tuple((name, redact.mask(words).text) for name, words in frame.sections),
+        )
+
+    def services(self, services: Services) -> Services:
+        """What a conversation needs of the world, with this gate before the files it reads and writes."""
+        read, notes = services.read_file, services.notes
+        return replace(
+            services,
+            read_file=(lambda path: self.text(read(path))) if read else None,
+            notes=GatedText(notes, self) if notes else None,
+        )
+
+    def _report(self, findings: Sequence[Finding]) -> None:
+        if findings and self._tell is not None:
+            self._tell(Masked(kinds=tuple(sorted({one.kind for one in findings})), count=len(findings)))
+
+
+class GatedText:
+    """A text that is masked when it is written; see `sevenfold.ports.StoredText`."""
+
+    def __init__(self, kept: StoredText, gate: Gate) -> None:
+        self._kept, self._gate, self.path = kept, gate, kept.path
+
+    def read(self) -> str | None:
+        """The text, or None if there is none yet."""
+        return self._kept.read()
+
+    def write(self, text: str) -> None:
+        """Replace the text."""
+        self._kept.write(self._gate.text(text))
