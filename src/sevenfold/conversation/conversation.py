@@ -147,10 +147,8 @@ class Conversation:
         self.reads = Reads()
         self.considered = Considered()
         self.tally = Tally()
-        self.answers = 0
-        """Answers since it was opened."""
-        self.passes = 0
-        """Passes over the ladder since it was opened."""
+        self.answers = self.passes = 0
+        """Answers, and passes over the ladder, since it was opened."""
         self._states: dict[type[Any], Any] = {}
         self._asking = False
         self._due: Pending | None = None
