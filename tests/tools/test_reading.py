@@ -244,7 +244,7 @@ def test_an_unchanged_file_is_not_shown_twice_while_the_first_reading_is_in_view
     shows.reads[fact.path] = ("call-7", fact.version)
     again = hands("Read", path="a")
     assert "content" not in again.content
-    assert "call-7" in again.content
+    assert "still in your context" in again.content
     assert (again.facts[0].whole, again.facts[0].again) == (False, "call-7")
 
 
