@@ -286,7 +286,7 @@ def test_the_session_chooses_the_engine_and_the_providers_own_can_be_asked_for(
         with opened(path, "claude-sonnet-5-5") as session:
             session.user("And now?")
             assert session.complete().text == "Noted."
-    assert planned["preview"]["engine"] == beside["engine"] == "fork"
+    assert planned["preview"]["engine"] == beside["engine"] == "provider"
     assert beside["left"] == []
     assert done["engine"] == "provider"
     assert done["usd"] > 0
