@@ -49,6 +49,10 @@ class SettingError(UserError):
     """A setting has a value that cannot be used."""
 
 
+class SettingIgnored(UserWarning):
+    """A value in a settings file or in the environment cannot be used, so it is ignored."""
+
+
 class InputError(UserError):
     """The input cannot be accepted; nothing was stored."""
 

@@ -113,6 +113,10 @@ class Log(Protocol):
         ...
 
 
+NO_FILE = "memory/"
+"""How the path of a result begins that is in no file, so that no tool can read it."""
+
+
 class Results(Protocol):
     """Full tool results that were too big for the context; they belong to one session's transcript."""
 

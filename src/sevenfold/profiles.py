@@ -179,9 +179,17 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return None
 
     def companion(self, name: str | None) -> Profile | None:
-        """Another model that the same client can ask; None if no name is given or its provider is another."""
-        other = find(name) if name else None
-        return other if other is not None and other.provider == self.provider else None
+        """Another model that the same client can ask; None if no name is given or its provider is another.
+
+        A name of no known family, and any name behind an API that is not this model's own, is taken on trust.
+        """
+        if not name:
+            return None
+        other = find(name)
+        if other.provider == self.provider:
+            return other
+        trusted = other.window_source == "default" or self.wire != find(self.model).wire
+        return msgspec.structs.replace(other, wire=self.wire) if trusted else None
 
     def listed(
         self,

@@ -161,3 +161,19 @@ def test_a_peer_that_could_not_be_measured_is_no_pass():
     ours = {prepare_cost.OURS: {100: 1.0, 10_000: 1.4}, prepare_cost.PEERS[0]: {10_000: 69.0}}
     verdicts = [met for *_, met in prepare_cost.bars(ours)]
     assert verdicts == [True, False, None, None]
+
+
+@pytest.mark.spec("S2.5", "S2.6", "S9.6")
+@pytest.mark.parametrize("model", MODELS)
+def test_a_long_session_costs_no_more_than_with_compaction_at_the_threshold_alone(model):
+    row = policies.held(policies.made(60, 8_000, 20), model, 100_000)
+    assert sum(row.decisions.values()) > 1
+    assert row.usd <= policies.MOST_EACH * row.baseline
+    assert row.early <= policies.MOST_EARLY
+
+
+def test_a_planner_that_never_acts_or_costs_more_misses_its_bars():
+    idle = policies.LongSession("s", MODELS[0], 100_000, 1.0, 1.0, {}, 0.0)
+    assert [met for *_, met in policies.long_bars([idle])] == [False, True, True, False]
+    dear = policies.LongSession("s", MODELS[0], 100_000, 1.2, 1.0, {"clear local": 2}, 1.3)
+    assert [met for *_, met in policies.long_bars([dear])] == [False, False, False, True]

@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 from msgspec.structs import replace
 
 import sevenfold
+from sevenfold.conversation.intake import must_have_news
 from sevenfold.errors import InputError, Refused
 from sevenfold.events import Acted, EpochOpened, Event
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
@@ -126,7 +127,7 @@ class Sessions(RuleBasedStateMachine):
 
     def may_ask(self) -> bool:
         try:
-            self.session.conversation.must_have_news()
+            must_have_news(self.session.conversation.transcript.view)
         except InputError:
             return False
         return True

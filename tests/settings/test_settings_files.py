@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sevenfold.errors import SettingError
-from sevenfold.settings import Resolved
+from sevenfold.errors import SettingError, SettingIgnored
+from sevenfold.settings import Resolved, Settings
 from sevenfold.stores.settings_files import FileSource, Report, load
 from sevenfold.stores.trust import Trust, user_folder
 
@@ -100,24 +101,47 @@ def test_variables_of_others_are_passed_over(places):
 
 
 @pytest.mark.spec("S8.2")
-def test_a_wrong_value_names_its_file(places):
-    places.user_file.write_text("offload_characters = 0\n")
-    with pytest.raises(SettingError) as caught:
-        places.load()
-    assert str(caught.value).startswith(
-        f"user file {places.user_file}: offload_characters = 0 cannot be used"
-    )
+def test_a_wrong_value_in_a_file_is_ignored_and_named_with_its_file(places):
+    places.user_file.write_text("offload_characters = 0\ngap_keep = 2\n")
+    found = places.load()
+    assert (found.settings.offload_characters, found.settings.gap_keep) == (50_000, 2)
+    assert found.origins["offload_characters"] == "default"
+    (note,) = found.notes
+    assert note.startswith(f"user file {places.user_file}: offload_characters = 0 cannot be used")
+    with pytest.warns(SettingIgnored, match="offload_characters = 0 cannot be used.*It is ignored"):
+        places.source()
 
 
 @pytest.mark.spec("S8.2")
-def test_a_wrong_value_names_its_variable(places):
-    with pytest.raises(SettingError, match='variable SEVENFOLD_OFFLOAD: offload = "maybe" cannot be used'):
-        places.load(SEVENFOLD_OFFLOAD="maybe")
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("SEVENFOLD_OFFLOAD", "maybe", 'variable SEVENFOLD_OFFLOAD: offload = "maybe" cannot be used'),
+        ("SEVENFOLD_COMPACT_PERCENT", "120", "SEVENFOLD_COMPACT_PERCENT: compact_percent = 120"),
+        ("SEVENFOLD_OFLOAD", "0", "SEVENFOLD_OFLOAD: there is no setting .*did you mean offload"),
+    ],
+)
+def test_a_bad_variable_never_stops_a_program(places, variable, value, words):
+    found = places.load(**{variable: value})
+    assert found.settings == Settings()
+    (note,) = found.ignored
+    assert re.search(words, note)
 
 
-def test_an_unknown_variable_is_an_error_that_offers_the_nearest(places):
-    with pytest.raises(SettingError, match=r"SEVENFOLD_OFLOAD: there is no setting.*did you mean offload"):
-        places.load(SEVENFOLD_OFLOAD="0")
+@pytest.mark.spec("S0.3", "S8.2")
+def test_the_same_value_from_code_is_an_error(places):
+    with pytest.raises(SettingError, match="code: compact_percent = 120 cannot be used"):
+        load(places.project, {"compact_percent": 120}, environ=places.environ)
+
+
+@pytest.mark.spec("S8.2")
+def test_values_of_files_that_contradict_each_other_are_ignored_together(places):
+    places.user_file.write_text("size_target_tokens = 99_999\n")
+    found = places.load()
+    assert found.settings == Settings()
+    assert "cannot be used together" in found.ignored[0]
+    with pytest.raises(SettingError, match="cannot be used together"):
+        load(places.project, {"size_target_tokens": 99_999}, environ=places.environ)
 
 
 @pytest.mark.parametrize(
@@ -256,8 +280,8 @@ def test_no_content_reaches_a_running_session_as_an_error(places, content):
 
 def test_making_a_source_tells_what_is_wrong_at_that_moment(places):
     places.user_file.write_text("gap_keep = 0\n")
-    with pytest.raises(SettingError, match="gap_keep"):
-        places.source()
+    with pytest.warns(SettingIgnored, match="gap_keep"):
+        assert places.source().current().gap_keep == 5
 
 
 def test_trust_given_and_taken_back_meanwhile_counts(places):

@@ -306,7 +306,7 @@ def allowed(chosen: dict[str, Any]) -> dict[str, Any]:
 @given(values)
 def test_laid_over_others_values_that_clash_are_left_out_and_told(chosen):
     chosen = allowed(chosen)
-    settings, complaints = overlaid(Settings(), chosen, "flag")
+    settings, complaints = overlaid(Settings(), chosen, {})
     assert resolve([SettingsLayer("again", structs.asdict(settings))]).settings == settings
     left_out = {name for name, value in chosen.items() if getattr(settings, name) != value}
     assert bool(left_out) == bool(complaints)
@@ -317,8 +317,8 @@ def test_laid_over_others_values_that_clash_are_left_out_and_told(chosen):
 @pytest.mark.spec("S6.4")
 @given(values, values)
 def test_a_session_keeps_what_is_latched_and_follows_the_rest(before, after):
-    opened, _ = overlaid(Settings(), allowed(before), "before")
-    now, _ = overlaid(Settings(), allowed(after), "after")
+    opened, _ = overlaid(Settings(), allowed(before), {})
+    now, _ = overlaid(Settings(), allowed(after), {})
     went_by = latch(opened, now)
     for setting in described():
         assert getattr(went_by, setting.name) == getattr(opened if setting.latched else now, setting.name)

@@ -156,7 +156,7 @@ class Assembly:
             return AgentHome(folder.resolve(), kept.results.resolve(), temporary=False), store
         folder = Path(tempfile.mkdtemp(prefix="sevenfold-")).resolve()
         home = AgentHome(folder, folder / "tool-results", temporary=True)
-        store = factory.in_memory("agent", settings)
+        store = factory.in_memory("agent", settings, self.workspace)
         # The model reads stored results with its Read tool, so they must be files.
         results = FileResults(home.results)
         recall = SessionRecall(store.log, None, results)

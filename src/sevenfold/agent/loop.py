@@ -20,6 +20,7 @@ from sevenfold.agent.executor import NOT_DONE, result_block
 from sevenfold.agent.tools.output import failed
 from sevenfold.conversation.flow import Flow, Signal, Wait
 from sevenfold.conversation.hooks import HookInput, Stop, UserPromptSubmit
+from sevenfold.conversation.intake import must_have_news
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.conversation.turn import turn
 from sevenfold.errors import Aborted, InputError, ModelError
@@ -281,7 +282,7 @@ class Loop:
 
     def _check_something_to_do(self) -> None:
         try:
-            self._conversation.must_have_news()
+            must_have_news(self._conversation.transcript.view)
         except InputError:
             raise InputError(NOTHING_TO_DO) from None
 

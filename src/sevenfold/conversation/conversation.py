@@ -33,7 +33,7 @@ from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.history import Account, LastRequest, Past, answered_at, last_request, past
 from sevenfold.conversation.options import (
     RequestOptions,
-    against_long_lifetime,
+    against_lifetime,
     frame_for,
     lifetimes_for,
     window_for,
@@ -158,10 +158,7 @@ class Conversation:
         self._flagged = transcript.view.boundary or ""
         self.autonomous: Callable[[], bool] = lambda: False
         """Does the work go on with no user to answer questions?"""
-        self._begin_epoch(
-            self._gated(frame or frame_for(options, profile, self.settings)),
-            lifetimes_for(options, profile, self._current),
-        )
+        self._begin_epoch(self._gated(frame or frame_for(options, profile, self.settings)), options)
         self.seen = self.size()
         """The size when the ladder last looked, or after the newest answer; layers make their offers on it."""
         self.cleanups: list[Callable[[], None]] = []
@@ -172,12 +169,12 @@ class Conversation:
 
     def _report_opening(self, options: RequestOptions) -> None:
         events.epochs(self)
-        against = against_long_lifetime(options.source, self.profile, self._current)
-        if against and options.lifetimes not in (None, Lifetimes()):
+        if against := against_lifetime(options, self.profile, self._current):
             self.events.tell(SteppedAside(layer="cache", reason=f"an hour in the cache: {against}"))
 
-    def _begin_epoch(self, frame: Frame, lifetimes: Lifetimes) -> None:
+    def _begin_epoch(self, frame: Frame, options: RequestOptions) -> None:
         transcript, log = self.transcript, self.transcript.log
+        lifetimes = lifetimes_for(options, self.profile, self._current)
         self.billed: price.Call | None = None
         self.watched = Watched()
         self.resumed: LastRequest | None = last_request(log)
@@ -205,7 +202,8 @@ class Conversation:
         cold = self.idle_seconds() > SECONDS[kept.tail]
         if epoch is not None and EDITS in epoch.settings:
             frame = asking(self, frame)
-        entered = enter(transcript.view, frame, lifetimes, self.profile, cold=cold)
+        asked = options.lifetimes == lifetimes
+        entered = enter(transcript.view, frame, lifetimes, self.profile, cold=cold, asked=asked)
         self.frame, self.lifetimes = entered.frame, entered.lifetimes
         self.gauge: Gauge = learned(
             self.profile, transcript.size_reports, *self.frame.tools, *self.frame.system
@@ -315,12 +313,8 @@ class Conversation:
         self.refresh()
         self.passes += 1
 
-    def must_have_news(self) -> None:
-        """Raise if the next request would hold nothing new."""
-        intake.must_have_news(self.transcript.view)
-
-    def pending(self, check: Check) -> Pending:
-        """The next request; it is written when it is sent."""
+    def pending(self, check: Check, fields: Mapping[str, bytes] = {}) -> Pending:
+        """The next request, with ``fields`` of its own; it is written when it is sent."""
         with self.lock:
             considered, boundary = self.considered, self.transcript.view.boundary or ""
             why = Why(
@@ -332,7 +326,7 @@ class Conversation:
                 options=list(considered.options),
                 after_compaction=boundary if boundary != self._flagged else "",
             )
-            self._due = Pending(why, self.transcript.view.tip)
+            self._due = Pending(why, self.transcript.view.tip, fields)
             events.epochs(self)
             return self._due
 
@@ -345,7 +339,7 @@ class Conversation:
                 raise InputError(
                     "the conversation went on since this request was prepared; prepare another one"
                 )
-            prepared = write_request(self, pending.why)
+            prepared = write_request(self, pending)
             self._out = pending, prepared
             events.epochs(self)
             events.sending(self, prepared)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 AMENDED = "amended"
 """The kind of attachment that tells the model of a change."""
 
+REFUSED_LIFETIME = "the provider refused the long lifetime"
+"""The reason of the epoch in which the cache is kept for the shorter time."""
 ADOPTED = "adopted"
 """The reason of the epoch in which another program's transcript is gone on with."""
 
@@ -57,10 +59,13 @@ class Entry(Struct, frozen=True):
     """System and tools are sent as they are wanted now, not as they were."""
 
 
-def enter(view: View, wanted: Frame, lifetimes: Lifetimes, profile: Profile, *, cold: bool) -> Entry:
+def enter(
+    view: View, wanted: Frame, lifetimes: Lifetimes, profile: Profile, *, cold: bool, asked: bool = False
+) -> Entry:
     """How a session with this view goes on when ``wanted`` is to precede its messages.
 
-    Where the last epoch goes on and something else was wanted, that is appended before the next request.
+    Where the last epoch goes on and something else was wanted, that is appended before the next request. The cache
+    lifetimes go on as well, unless the caller ``asked`` for others and the provider has not refused them before.
     """
     epoch = view.epoch
     if epoch is None:
@@ -69,8 +74,10 @@ def enter(view: View, wanted: Frame, lifetimes: Lifetimes, profile: Profile, *, 
     stored, kept = frame_of(epoch), Lifetimes(**epoch.lifetimes)
     if stored.model != wanted.model:
         return Entry(wanted, lifetimes, "model", drops_thinking=True, anew=True)
+    if asked and epoch.reason != REFUSED_LIFETIME:
+        kept = lifetimes
     goes_on = _with_settings(stored, wanted)
-    opens = "" if goes_on == stored else "settings"
+    opens = "" if goes_on == stored and kept == Lifetimes(**epoch.lifetimes) else "settings"
     if in_force(view, stored) == (wanted.system, wanted.tools):
         return Entry(goes_on, kept, opens)
     thinks = profile.thinking.bound and view.weight.thoughts > 0

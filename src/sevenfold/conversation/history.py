@@ -172,9 +172,8 @@ def rebuild(epoch: Epoch, request: Request, messages: Sequence[Message]) -> Body
     if request.appended and request.tip is None:
         # A fork that did not begin with the whole of what was in view has all its messages with it.
         messages = ()
-    extra = {name: bytes(raw) for name, raw in request.parameters.items()}
     own = [_message(bytes(raw)) for raw in request.appended]
-    return assemble(frame_of(epoch), [*messages, *own], markers, extra)
+    return assemble(frame_of(epoch).varied(request.parameters), [*messages, *own], markers)
 
 
 def _shared(view: View, made: Request) -> list[Message]:

@@ -9,13 +9,25 @@ from typing import Any
 from msgspec import Struct
 
 from sevenfold.errors import InputError
-from sevenfold.profiles import Profile
+from sevenfold.profiles import Profile, find
+from sevenfold.record.blocks import encode_json
 from sevenfold.record.window import Window
 from sevenfold.request.frame import Frame
 from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.settings import Settings
 
+OWN_FIELDS = {
+    "model": "a session has one model",
+    "messages": "the engine writes them",
+    "system": "give it as the option system",
+    "tools": "give them as the option tools",
+    "max_tokens": "give it as the option max_tokens",
+    "betas": "give them as the option betas",
+    "stream": "give it to the method that sends the request",
+}
+"""Fields of a request that are no matter of `fields`, and why."""
+EPOCH_FIELDS = ("context_management", "compaction", "cache_control")
 LONG = 3_600
 """Seconds of the longer lifetime."""
 
@@ -38,6 +50,36 @@ class RequestOptions(Struct, frozen=True):
     """On whose behalf its requests are made."""
 
 
+def request_fields(given: Mapping[str, Any], frame: Frame, profile: Profile) -> dict[str, bytes]:
+    """What one request is to have of its own, encoded; raises `InputError` for what the model does not take."""
+    fields = dict(given)
+    check_names(others := fields.pop("fields", {}), *EPOCH_FIELDS)
+    fields |= others
+    most = fields.get("max_tokens", frame.max_tokens)
+    if not 0 < most <= profile.max_output:
+        raise InputError(f"max_tokens is {most:,}; {profile.model} takes 1 to {profile.max_output:,}")
+    thinking, choice = fields.get("thinking") or {}, fields.get("tool_choice") or {}
+    mode, modes = thinking.get("type"), profile.thinking.modes
+    if mode and modes and mode not in modes:
+        raise InputError(
+            f"thinking of the type {mode!r} is not for {profile.model}; it takes {', '.join(modes)}"
+        )
+    if choice.get("type") in ("any", "tool") and not profile.forced_tools:
+        raise InputError(f"{profile.model} takes no tool_choice that forces a call: give auto or none")
+    if "betas" in fields:
+        fields["betas"] = list(fields["betas"])
+    return {name: encode_json(value) for name, value in fields.items()}
+
+
+def check_names(fields: Mapping[str, Any], *others: str) -> None:
+    """Raise for fields that have another way into a request."""
+    for name in fields:
+        if name in (*OWN_FIELDS, *others):
+            raise InputError(
+                f"{name} cannot be one of the fields: {OWN_FIELDS.get(name, 'it is fixed when a session opens')}"
+            )
+
+
 def window_for(profile: Profile, settings: Settings, betas: Collection[str] = ()) -> Window:
     """The window as settings, profile and the headers of the caller's requests have it."""
     return Window.of(
@@ -56,7 +98,10 @@ def frame_for(options: RequestOptions, profile: Profile, settings: Settings) -> 
     most = profile.max_output
     if not 0 < options.max_tokens <= most:
         raise InputError(f"max_tokens is {options.max_tokens:,}; {profile.model} takes 1 to {most:,}")
+    check_names(options.fields)
     needed = list[str | None](options.betas)
+    if profile.window_source == "suffix" and find(profile.model).window < profile.window:
+        needed.append(profile.betas.window_1m)
     if profile.tool_changes and options.tools:
         needed += [profile.betas.tool_changes, profile.betas.inline_tools]
     if profile.on_demand_compaction and settings.compaction:
@@ -74,8 +119,17 @@ def frame_for(options: RequestOptions, profile: Profile, settings: Settings) -> 
 
 def lifetimes_for(options: RequestOptions, profile: Profile, settings: Settings) -> Lifetimes:
     """How long the cache is to keep things: the longer time only where nothing speaks against it."""
-    asked = options.lifetimes or Lifetimes(settings.cache_lifetime, settings.cache_lifetime)
-    return Lifetimes() if against_long_lifetime(options.source, profile, settings) else asked
+    return Lifetimes() if against_lifetime(options, profile, settings) else _asked(options, settings)
+
+
+def _asked(options: RequestOptions, settings: Settings) -> Lifetimes:
+    return options.lifetimes or Lifetimes(settings.cache_lifetime, settings.cache_lifetime)
+
+
+def against_lifetime(options: RequestOptions, profile: Profile, settings: Settings) -> str:
+    """Why an hour in the cache, asked for by the caller or by the settings, is not to be had; empty if it is."""
+    wanted = _asked(options, settings) != Lifetimes()
+    return against_long_lifetime(options.source, profile, settings) if wanted else ""
 
 
 def against_long_lifetime(source: str, profile: Profile, settings: Settings) -> str:

@@ -6,11 +6,18 @@ reading is in view, whole: cleared, offloaded or compacted away, the next readin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import PurePath
+
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.record import blocks
+from sevenfold.record.blocks import ToolResult, ToolUse, read_field
 from sevenfold.record.view import View
+
+PATHS = ("path", "file_path", "filePath", "filename", "file")
+"""What tools call the path of a file in their input."""
 
 
 class Read(Struct, frozen=True):
@@ -37,6 +44,36 @@ class Reads(Struct, frozen=True):
         if known is None or known.version != version or not shown_whole(known.call, view):
             return None
         return known.call
+
+
+def paths_read(view: View, kinds: Mapping[str, str], folder: str) -> dict[str, str]:
+    """Files in ``folder`` that the caller's own tools have read, by path: the call of each, the newest first.
+
+    A tool of the kind ``read`` whose input names a path has read that file, unless its result is an error.
+    """
+    found: dict[str, str] = {}
+    failed: set[str] = set()
+    for item in reversed(view.items) if folder else ():
+        for block in reversed(item.said.blocks):
+            match block.body():
+                case ToolResult(tool_use_id=call, is_error=True):
+                    failed.add(call)
+                case ToolUse(id=call, name=name, input=given) if (
+                    kinds.get(name) == "read" and call not in failed
+                ):
+                    path = next(filter(None, (read_field(bytes(given), key) for key in PATHS)), "")
+                    if inside := _inside(folder, path):
+                        found.setdefault(inside, call)
+                case _:
+                    continue
+    return found
+
+
+def _inside(folder: str, path: str) -> str:
+    """The whole path of a file in a folder; empty for one that is outside."""
+    whole = PurePath(folder, path)
+    inside = path and whole.is_relative_to(folder) and ".." not in whole.parts
+    return str(whole) if inside else ""
 
 
 def shown_whole(call: str, view: View) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from sevenfold.conversation.epoch import REFUSED_LIFETIME
 from sevenfold.errors import BoundThinking, ModelError, RequestRefused
 from sevenfold.events import SteppedAside
 from sevenfold.record import blocks
@@ -18,8 +19,6 @@ from sevenfold.request.plan import Lifetimes
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
-REFUSED_LIFETIME = "the provider refused the long lifetime"
-"""The reason of the epoch in which the cache is kept for the shorter time."""
 _LIFETIME = re.compile(r"\bttl\b", re.IGNORECASE)
 
 

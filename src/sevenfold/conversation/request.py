@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from sevenfold.conversation import provider_edits
@@ -21,7 +21,7 @@ from sevenfold.record.usage import Usage
 from sevenfold.record.weight import opening
 from sevenfold.record.wire import Message
 from sevenfold.request import price
-from sevenfold.request.frame import Body, Marker, assemble
+from sevenfold.request.frame import Body, Frame, Marker, assemble
 from sevenfold.request.plan import Sizes, plan, tail_of
 from sevenfold.request.watch import SECONDS, Break, Forecast, Sent, first_change
 
@@ -46,6 +46,8 @@ class Pending(Struct, frozen=True):
 
     why: Why
     tip: str | None
+    fields: Mapping[str, bytes] = {}
+    """What this request alone has, over what every request has; encoded."""
 
 
 class Prepared(Struct, frozen=True):
@@ -82,34 +84,34 @@ class Outcome(Struct, frozen=True):
     usage: Usage
 
 
-def write_request(c: Conversation, why: Why | None) -> Prepared:
+def write_request(c: Conversation, pending: Pending) -> Prepared:
     """The next request, written down and ready to go out."""
     _amend(c)
-    view = c.transcript.view
+    frame, view = c.frame.varied(pending.fields), c.transcript.view
     messages = tuple(view.messages())
-    if _mind_reasoning(c, _look(c, messages)):
+    if _mind_reasoning(c, _look(c, frame, messages)):
         messages = tuple(view.messages())
     size = c.size()
     markers = plan(
-        c.frame,
+        frame,
         messages,
         c.profile.cache,
         part_sizes(c),
         c.lifetimes,
         before=c.tail,
-        edge=provider_edits.edge(c.frame, messages, c.cleared_uses),
+        edge=provider_edits.edge(frame, messages, c.cleared_uses),
     )
-    body = assemble(c.frame, messages, markers, {})
-    forecast = _look(c, messages, markers)
-    expected = replace(why, usd=_expected_usd(c, size, forecast)) if why else None
+    body = assemble(frame, messages, markers)
+    forecast = _look(c, frame, messages, markers)
+    expected = replace(pending.why, usd=_expected_usd(c, size, forecast))
     newest = view.layout.items[-1] if view.layout.items else None
     return Prepared(
         body,
-        Call(body.raw, c.frame.betas, c.source.name),
+        Call(body.raw, frame.betas, c.source.name),
         messages,
         size,
         forecast,
-        _record(c, body, markers, expected),
+        _record(c, body, pending.fields, expected),
         newest.said.uuid if newest else None,
         view.version,
     )
@@ -134,10 +136,12 @@ def _mind_reasoning(c: Conversation, forecast: Forecast) -> bool:
     if c.vouched or not c.profile.thinking.bound or not c.transcript.view.weight.thoughts:
         return False
     change, sent, sending = forecast.change, c.watched.sent, c.watched.pending
-    if change is None and sent is not None and sending is not None and not c.watched.cached:
-        # Where nothing is cached nothing is lost, so the forecast has not looked.
-        change = first_change(sent, sending)
-    if change is None or change.cause not in BINDING:
+    unlooked = change is None and not c.watched.cached
+    if sent is not None and sending is not None and (unlooked or (change and change.cause not in BINDING)):
+        # Where nothing is cached the forecast has not looked; and a setting may hide a change behind it.
+        settled = replace(sent.frame, settings=sending.frame.settings, betas=sending.frame.betas)
+        change = first_change(replace(sent, frame=settled, lifetimes=sending.lifetimes), sending)
+    if change is None:
         return False
     c.open_epoch(f"{change.part} changed", drops_thinking=True)
     return True
@@ -167,22 +171,25 @@ def _amend(c: Conversation) -> None:
             withdraw_changes(c.transcript)
 
 
-def _look(c: Conversation, messages: tuple[Message, ...], markers: tuple[Marker, ...] = ()) -> Forecast:
+def _look(
+    c: Conversation, frame: Frame, messages: tuple[Message, ...], markers: tuple[Marker, ...] = ()
+) -> Forecast:
     if (last := c.resumed) is not None:
         c.resumed = None
         c.watched = c.watched.resume(last.sent(c.transcript.log, c.transcript.view), last.usage)
-    sending = Sent(c.frame, messages, c.lifetimes, c.clock.now(), markers)
+    sending = Sent(frame, messages, c.lifetimes, c.clock.now(), markers)
     c.watched = c.watched.look(sending, c.profile)
     return c.watched.forecast
 
 
-def _record(c: Conversation, body: Body, markers: Sequence[Marker], why: Why | None) -> Request:
+def _record(c: Conversation, body: Body, fields: Mapping[str, bytes], why: Why) -> Request:
     view = c.transcript.view
     made = Request(
         epoch=view.epoch.id if view.epoch else "",
         tip=view.tip,
         source=c.source.name,
-        markers=[(mark.level, mark.index, mark.block, mark.ttl) for mark in markers],
+        markers=[(mark.level, mark.index, mark.block, mark.ttl) for mark in body.markers],
+        parameters={name: Raw(raw) for name, raw in fields.items()},
         sha256=body.sha256,
         why=why,
     )

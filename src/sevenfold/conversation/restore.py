@@ -125,6 +125,8 @@ class Seen(Struct, frozen=True):
 
     path: str
     call: str = ""
+    assumed: bool = False
+    """Whether a caller's tool is only assumed to have read it from here; it may be no file of this machine."""
 
 
 class FilesSlot:
@@ -162,6 +164,8 @@ class FilesSlot:
         used, most = 0, min(moment.room, moment.budget(self._together))
         for seen in self._wanted(moment):
             text, reason = self._text(seen.path, moment)
+            if reason and seen.assumed:
+                continue
             if reason:
                 left.append(f"{seen.path}: {reason}")
             elif used + (tokens := moment.count(text)) > most:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Ask, Flow
 from sevenfold.conversation.layer import TooFull
@@ -16,11 +18,14 @@ REPEATS = 2
 """How often one request is made again, changed, before its error is raised."""
 
 
-def turn(c: Conversation) -> Flow[Outcome]:
-    """Ask once; if a layer can do something about a refusal, the request is made again instead of raising it."""
+def turn(c: Conversation, fields: Mapping[str, bytes] = {}) -> Flow[Outcome]:
+    """Ask once; if a layer can do something about a refusal, the request is made again instead of raising it.
+
+    ``fields`` are what this request alone has.
+    """
     with c.asking():
         for attempt in range(REPEATS + 1):
-            pending = yield from prepare(c)
+            pending = yield from prepare(c, fields)
             try:
                 reply = yield from Ask(c.send(pending).call)
             except ModelError as error:
@@ -31,7 +36,7 @@ def turn(c: Conversation) -> Flow[Outcome]:
     raise AssertionError("unreachable")
 
 
-def prepare(c: Conversation) -> Flow[Pending]:
+def prepare(c: Conversation, fields: Mapping[str, bytes] = {}) -> Flow[Pending]:
     """The next request, not yet written: settle what is new, then make the conversation fit."""
     c.begin_pass()
     for layer in c.ladder.settles:
@@ -44,7 +49,7 @@ def prepare(c: Conversation) -> Flow[Pending]:
             check = check_room(c, c.size())
         if check.verdict == "blocked":
             raise ContextFull(explain(c, check))
-    return c.pending(check)
+    return c.pending(check, fields)
 
 
 def make_room(c: Conversation) -> Flow[None]:

@@ -82,6 +82,19 @@ class StoredResult(Text, frozen=True):
     text: str
 
 
+class KeptResult(Text, frozen=True):
+    """The beginning of a result that is kept where no tool can read it."""
+
+    file = "kept_result"
+    role = "user"
+    tag = "persisted-output"
+    body = "text"
+    cap = 256 * KB
+
+    characters: int
+    text: str
+
+
 class CutResult(Text, frozen=True):
     """The beginning of a result that is too big and could not be stored either."""
 

@@ -179,7 +179,9 @@ def error_of(error: Exception, sdk: Any, at: Endpoint) -> ModelError | None:
     if isinstance(error, MalformedAnswer | JSONDecodeError):
         return ProviderFailed(f"{at.url} answered in a way that cannot be read: {error}. Ask again")
     if isinstance(error, sdk.APIStatusError):
-        return explain(report_of(error.body, error.status_code, error.response.headers), at)
+        # Classes derived from the SDK's may have no body, and then say in their text what the provider said.
+        headers = getattr(getattr(error, "response", None), "headers", None)
+        return explain(report_of(error.body or str(error), error.status_code, headers), at)
     if isinstance(error, sdk.APIConnectionError):
         return _unanswered(error.__cause__ or error, transport_of(sdk), at)
     if isinstance(error, transport_of(sdk).RequestError):

@@ -7,28 +7,20 @@ environment has neither a key nor an address for that provider, the offline mode
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from sevenfold.errors import InputError, ModelError
-from sevenfold.layers.compact.offline import summarise, take_notes
-from sevenfold.layers.remember.offline import find_facts
 from sevenfold.ports import AsyncClient, Client
 from sevenfold.profiles import Profile
 from sevenfold.providers.anthropic import MESSAGES
-from sevenfold.providers.offline import Offline
+from sevenfold.providers.offline import Job, Offline
 from sevenfold.providers.openai.client import CHAT, RESPONSES
 from sevenfold.providers.provider import Provider, choose
 from sevenfold.providers.reader import Fields
 
-OFFLINE = Offline(
-    {
-        "compact": summarise,
-        "session_memory": take_notes,
-        "extract_memories": find_facts,
-        "dream": lambda request: "<nothing/>",
-    }
-)
-"""Answers where no provider is configured, by fixed rules, so every layer works without a key."""
+OFFLINE = Offline()
+"""Answers where no provider is configured."""
 _providers: list[Provider] = [MESSAGES, CHAT, RESPONSES]
 
 
@@ -60,17 +52,20 @@ def provider_for(model: str, given: Any = None, wire: str | None = None) -> Prov
 
 def is_offline(model: str) -> bool:
     """Whether the offline model answers for this one: by its name, or because its provider is not configured."""
-    return _answering(model, None) is OFFLINE
+    return isinstance(_answering(model, None), Offline)
 
 
-def client_for(model: str, wire: str | None = None) -> Client:
-    """A client for this model: its provider's, or the offline model where nothing is configured."""
-    return _answering(model, wire).client(wire=wire)
+def client_for(model: str, wire: str | None = None, jobs: Mapping[str, Job] = {}) -> Client:
+    """A client for this model: its provider's, or the offline model where nothing is configured.
+
+    ``jobs`` are functions that answer for the offline model, by the source of a call.
+    """
+    return _answering(model, wire, jobs).client(wire=wire)
 
 
-def async_client_for(model: str, wire: str | None = None) -> AsyncClient:
+def async_client_for(model: str, wire: str | None = None, jobs: Mapping[str, Job] = {}) -> AsyncClient:
     """The same for asyncio."""
-    return _answering(model, wire).async_client(wire=wire)
+    return _answering(model, wire, jobs).async_client(wire=wire)
 
 
 def client_of(given: Any, wire: str | None = None) -> Client:
@@ -106,9 +101,10 @@ def error_of(error: Exception, profile: Profile) -> ModelError | None:
     return None
 
 
-def _answering(model: str, wire: str | None) -> Provider:
+def _answering(model: str, wire: str | None, jobs: Mapping[str, Job] = {}) -> Provider:
     chosen = choose(_providers, model, wire)
-    return chosen if model != OFFLINE.name and chosen.configured(os.environ) else OFFLINE
+    configured = model != OFFLINE.name and chosen.configured(os.environ)
+    return chosen if configured else Offline(jobs)
 
 
 def _recognising(given: Any, wire: str | None) -> Provider:

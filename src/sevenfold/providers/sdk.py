@@ -8,7 +8,7 @@ everything else here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from importlib import import_module
 from typing import Any, Self, TypedDict, cast
@@ -85,7 +85,7 @@ class SdkProvider(Provider):
         """Whether it is a client of the SDK, or one of ours that speaks this API."""
         if isinstance(client, SdkBase):
             return any(one.name == self.name for one in client.speaks)
-        return _package(client) == self.vendor.sdk
+        return _is_of(client, (self.vendor.sdk,))
 
     def behind(self, client: object) -> Self:
         """This API as one of our clients speaks it."""
@@ -107,9 +107,9 @@ class SdkProvider(Provider):
 
     def error(self, error: Exception, model: str = "") -> ModelError | None:
         """The error that an exception of the SDK or of its transport means."""
-        if _package(error) not in (self.vendor.sdk, *TRANSPORTS):
-            return None
-        return failures.error_of(error, self.vendor.load(), Endpoint(self.vendor, self.vendor.url, model))
+        at = Endpoint(self.vendor, self.vendor.url, model)
+        found = next((one for one in _causes(error) if _is_of(one, (self.vendor.sdk, *TRANSPORTS))), None)
+        return None if found is None else failures.error_of(found, self.vendor.load(), at)
 
     def models(self, model: str) -> str:
         """The path at which the server describes a model."""
@@ -305,8 +305,19 @@ def model_of(call: Call) -> str:
     return _named.decode(call.body).model
 
 
-def _package(value: object) -> str:
-    return type(value).__module__.partition(".")[0]
+def _is_of(value: object, packages: Collection[str]) -> bool:
+    """Whether a value's class, or one it is derived from, is of one of these packages."""
+    return any(base.__module__.partition(".")[0] in packages for base in type(value).__mro__)
+
+
+def _causes(error: BaseException | None) -> Iterator[Exception]:
+    """An exception, and those it was raised for: frameworks put their own around the SDK's."""
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        seen.append(error)
+        if isinstance(error, Exception):
+            yield error
+        error = error.__cause__ or error.__context__
 
 
 def _checked(data: bytes) -> bytes:

@@ -151,9 +151,13 @@ def _context(profile: Profile, override: object, beta_1m: bool) -> tuple[int, st
     explicit = _tokens(override)
     if explicit is not None:
         return max(SMALLEST, explicit), "setting"
+    # A price for prompts beyond the window shows that the model has a longer one for those who ask.
+    longer = profile.window_source == "table" and any(row.above >= profile.window for row in profile.prices)
+    if beta_1m and (longer or profile.window_source == "default"):
+        return LONG_WINDOW, "beta"
     if profile.window_source != "default":
         return max(SMALLEST, profile.window), profile.window_source
-    return (LONG_WINDOW, "beta") if beta_1m else (DEFAULT_WINDOW, "default")
+    return DEFAULT_WINDOW, "default"
 
 
 def _lowered(threshold: int, effective: int, percent: object) -> int:

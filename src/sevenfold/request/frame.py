@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from sevenfold.errors import InputError
@@ -21,6 +21,11 @@ from sevenfold.request.sections import SystemPrompt
 
 EDITS = "context_management"
 """The setting that asks the provider to clear by itself."""
+UNCACHED = frozenset(
+    {"container", "diagnostics", "inference_geo", "metadata", "service_tier", "stop_sequences"}
+    | {"user_profile_id", "workspace_id"}
+)
+"""Settings that have nothing to do with the cache."""
 
 
 class Marker(Struct, frozen=True):
@@ -85,8 +90,21 @@ class Frame(Struct, frozen=True):
         named += [(f"system block {place + 1}", raw) for place, raw in enumerate(self.system)]
         # A change of these leaves what is cached of tools and system, on providers that say so.
         named.append(("betas", ",".join(self.betas).encode()))
-        named += [(f"setting {name}", raw) for name, raw in self.settings]
+        named += [(f"setting {name}", raw) for name, raw in self.settings if name not in UNCACHED]
         return named
+
+    def varied(self, fields: Mapping[str, bytes | Raw]) -> Frame:
+        """The same for one request with other fields; null leaves a field out, ``betas`` are added."""
+        if not fields:
+            return self
+        settings = {**dict(self.settings), **{name: bytes(raw) for name, raw in fields.items()}}
+        most, betas = settings.pop("max_tokens", None), settings.pop("betas", None)
+        return replace(
+            self,
+            max_tokens=self.max_tokens if most is None else int(most),
+            settings=tuple(sorted((name, raw) for name, raw in settings.items() if raw != b"null")),
+            betas=tuple(sorted({*self.betas, *(msgspec.json.decode(betas) if betas else ())})),
+        )
 
 
 class Body(Struct, frozen=True):

@@ -22,8 +22,8 @@ from sevenfold.ports import Call
 from sevenfold.providers.models import Lister, ListingClient
 from sevenfold.providers.registry import async_client_for, async_client_of, error_of, provider_for
 from sevenfold.session import replies
-from sevenfold.session.factory import Options
-from sevenfold.session.options import checked
+from sevenfold.session.factory import OFFLINE_JOBS, Options, RequestFields, request_fields
+from sevenfold.session.options import check_name, checked
 from sevenfold.session.results import Request, completed
 from sevenfold.session.session import Session
 
@@ -111,6 +111,7 @@ class AsyncSession:
     @classmethod
     async def _opened(cls, opening: Callable[..., Session], model: str, options: Options) -> Self:
         options = checked(options, Options, awaits=True)
+        check_name(model, "model")
         client, hooks = options.pop("client", None), options.pop("hooks", None)
         options["wire"] = wire = provider_for(model, client, options.get("wire")).name
         if client is not None and isinstance(asked := async_client_of(client, wire), Lister):
@@ -162,9 +163,9 @@ class AsyncSession:
         """See `Session.tool_results`."""
         return self._session.tool_results(results)
 
-    async def prepare(self) -> Request:
+    async def prepare(self, **fields: Unpack[RequestFields]) -> Request:
         """See `Session.prepare`."""
-        flow = turn.prepare(self.conversation)
+        flow = turn.prepare(self.conversation, request_fields(self.conversation, fields))
         pending = await drive_async(flow, self._client, hooks=self._hooks)
         return Request(self.conversation, pending, self._provider)
 
@@ -180,11 +181,11 @@ class AsyncSession:
         flow = turn.refused(self.conversation, mapped)
         return await drive_async(flow, self._client, hooks=self._hooks)
 
-    async def complete(self, watch: Watcher | None = None) -> Completion:
+    async def complete(self, watch: Watcher | None = None, **fields: Unpack[RequestFields]) -> Completion:
         """See `Session.complete`."""
         client = self._asker()
         self.conversation.may_ask(self._tasks)
-        flow = turn.turn(self.conversation)
+        flow = turn.turn(self.conversation, request_fields(self.conversation, fields))
         return completed(await drive_async(flow, client, watch, self._hooks))
 
     async def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:
@@ -294,5 +295,9 @@ class AsyncSession:
         if self._client is None:
             model = self.conversation.profile.model
             given, wire = self._given, self._wire
-            self._client = async_client_for(model, wire) if given is None else async_client_of(given, wire)
+            self._client = (
+                async_client_for(model, wire, OFFLINE_JOBS)
+                if given is None
+                else async_client_of(given, wire)
+            )
         return self._client

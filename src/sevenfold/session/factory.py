@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, TypedDict
 
 from msgspec import Struct
@@ -17,16 +19,20 @@ from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.fork import begin_branch
 from sevenfold.conversation.layer import Layer
 from sevenfold.conversation.options import RequestOptions
+from sevenfold.conversation.options import request_fields as encoded_fields
 from sevenfold.conversation.provider_edits import REPRODUCIBLE
 from sevenfold.conversation.services import Services
 from sevenfold.conversation.transcript import Transcript
-from sevenfold.errors import InputError
+from sevenfold.errors import InputError, TranscriptError
 from sevenfold.events import Listener
+from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.layers.ladder import REMEMBERING, STANDARD, Ladder
+from sevenfold.layers.remember.offline import find_facts
 from sevenfold.memory.memory import Memory
 from sevenfold.ports import Clock, Folder, Ids, Log, RemembersStore, Results, SessionInfo, Store, StoredText
 from sevenfold.profiles import Profile
 from sevenfold.providers.models import Lister, ListingCache, Listings
+from sevenfold.providers.offline import Job
 from sevenfold.providers.openai.chat import from_function
 from sevenfold.providers.registry import address_for, client_of, provider_for
 from sevenfold.recall import meaning
@@ -38,21 +44,36 @@ from sevenfold.record.log import Place
 from sevenfold.record.redact import find
 from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import SystemPrompt
-from sevenfold.settings import Fixed, SettingsLayer, Source, resolve
+from sevenfold.session.options import check_name, checked
+from sevenfold.settings import Fixed, Source
 from sevenfold.stores.folder import FileFolder
 from sevenfold.stores.home import side_file, user_home
 from sevenfold.stores.jsonl.log import Sync
 from sevenfold.stores.jsonl.store import FileStore, JsonlStore
 from sevenfold.stores.memory import MemoryStore
 from sevenfold.stores.registry import open_store
-from sevenfold.stores.settings_files import FileSource
+from sevenfold.stores.settings_files import FileSource, load, warn_ignored
 from sevenfold.telemetry.jsonl import JsonlSink
 from sevenfold.telemetry.otel import OtelSink
 
 Lifetime = Literal["5m", "1h"]
 _LADDER, _REMEMBERING = Ladder(STANDARD), Ladder(REMEMBERING)
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_LOOKED_THROUGH = 1_000_000
+"""Bytes at the start of a file among which there must be a record, if it is a transcript."""
 USUAL_ANSWER = 8_000
 """Tokens an answer may have if nobody says, and the model can give so many."""
+
+
+OFFLINE_JOBS: Mapping[str, Job] = MappingProxyType(
+    {
+        "compact": summarise,
+        "session_memory": take_notes,
+        "extract_memories": find_facts,
+        "dream": lambda request: "<nothing/>",
+    }
+)
+"""What the offline model does by fixed rules, so that every layer works without a key."""
 
 
 class Tool(Struct, frozen=True):
@@ -72,7 +93,20 @@ def tool(schema: Mapping[str, Any], *, kind: str = "") -> Tool:
         raise InputError(
             f"{kind!r} is no kind of tool; kinds are {', '.join(sorted(REPRODUCIBLE))}, or none"
         )
-    return Tool(from_function(schema), kind)
+    made = dict(from_function(schema))
+    if made.get("type") in (None, "custom"):
+        if isinstance(made.get("custom"), Mapping):
+            raise InputError(
+                f"the tool {made['custom'].get('name')!r} takes plain text; give a function with a schema of its input"
+            )
+        made.setdefault("input_schema", {"type": "object", "properties": {}})
+        if not isinstance(made["input_schema"], Mapping):
+            raise InputError(f"the input_schema of the tool {made.get('name')!r} has to be a mapping")
+        if isinstance(name := made.get("name"), str) and not _TOOL_NAME.fullmatch(name):
+            raise InputError(
+                f"{name!r} is no name for a tool: providers take 1 to 128 letters, digits, _ and -"
+            )
+    return Tool(made, kind)
 
 
 class Options(TypedDict, total=False):
@@ -108,6 +142,22 @@ class Options(TypedDict, total=False):
     """Remember lasting facts across sessions, and recall them; off unless given."""
     layers: Sequence[Layer]
     """The layers that keep it within the window, cheapest first; `sevenfold.layers.ladder.STANDARD` unless given."""
+
+
+class RequestFields(TypedDict, total=False):
+    """What may be different in one request."""
+
+    max_tokens: int
+    thinking: Mapping[str, Any]
+    tool_choice: Mapping[str, Any]
+    stop_sequences: Sequence[str]
+    output_config: Mapping[str, Any]
+    """Effort, and the format of the answer."""
+    metadata: Mapping[str, Any]
+    betas: Iterable[str]
+    """Beta features besides those of every request."""
+    fields: Mapping[str, Any]
+    """Any other field; None leaves one out that every request has."""
 
 
 class SessionParts(Struct, frozen=True):
@@ -150,6 +200,11 @@ def on_disk(
     branch: str | None = None,
 ) -> SessionParts:
     """A session in the user's home, in a file, or in a store of the caller's choice."""
+    check_name(name, "name")
+    if branch is not None:
+        check_name(branch, "branch")
+    if file is not None:
+        _must_be_transcript(Path(file))
     project = Path(folder) if folder is not None else Path.cwd()
     source = (
         FileSource(project, settings or {})
@@ -191,9 +246,31 @@ def on_disk(
     )
 
 
-def in_memory(name: str, settings: Mapping[str, object] | Source | None) -> SessionParts:
-    """A session that is kept nowhere; files and environment do not touch its settings."""
-    source = _only(settings or {}) if settings is None or isinstance(settings, Mapping) else settings
+def _must_be_transcript(file: Path) -> None:
+    """Raise if there is something in this file and none of it is a record: it would be added to."""
+    try:
+        with file.open("rb") as given:
+            lines = given.read(_LOOKED_THROUGH).splitlines()
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise TranscriptError(f"{file} cannot be read: {error}") from None
+    if lines and not any(b'"type"' in line and line.lstrip().startswith(b"{") for line in lines):
+        raise TranscriptError(
+            f"{file} is no transcript, so no session is continued in it; name another file"
+        )
+
+
+def in_memory(
+    name: str, settings: Mapping[str, object] | Source | None, folder: Path | None = None
+) -> SessionParts:
+    """A session that is kept nowhere; settings are read once, from files and environment too."""
+    check_name(name, "name")
+    source = settings
+    if source is None or isinstance(source, Mapping):
+        found = load(folder or Path.cwd(), source or {})
+        warn_ignored(found)
+        source = Fixed(found.settings)
     place = MemoryStore()
     log, results = place.open(name), place.results(name)
     return SessionParts(
@@ -320,6 +397,11 @@ def _request_options(profile: Profile, options: Options) -> RequestOptions:
     )
 
 
+def request_fields(c: Conversation, given: RequestFields) -> Mapping[str, bytes]:
+    """What one request is to have of its own, checked and encoded."""
+    return encoded_fields(checked(given, RequestFields), c.frame, c.profile) if given else {}
+
+
 def _described(given: object, place: int) -> Tool:
     match given:
         case Tool():
@@ -353,7 +435,3 @@ def _sinks(store: SessionParts) -> list[Listener]:
             return [OtelSink()]
         case _:
             return []
-
-
-def _only(code: Mapping[str, object]) -> Fixed:
-    return Fixed(resolve([SettingsLayer("code", code)]).settings)

@@ -102,7 +102,7 @@ class FlagSource:
             self._read_in_the_background()
         base, flags = self._base.current(), self._flags
         if self._made_of[0] is not base or self._made_of[1] is not flags:
-            self._settings, complaints = overlaid(base, flags, "flag")
+            self._settings, complaints = overlaid(base, flags, dict.fromkeys(flags, "flag"))
             self._made_of = (base, flags)
             self._tell(complaints)
         return self._settings

@@ -51,6 +51,15 @@ def checked(
     return cast(Checked, {name: value for name, value in kept.items() if value is not None})
 
 
+def check_name(given: object, what: str) -> None:
+    """Raise unless it is a text that can be a name."""
+    fits = (
+        isinstance(given, str) and bool(given.strip()) and given.encode(errors="replace").decode() == given
+    )
+    if not fits:
+        raise InputError(f"{what} is {_shown(given)}; it has to be a text with at least one character")
+
+
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
     """That there is no such thing, and what was probably meant."""
     near = get_close_matches(str(name), list(known), 1, 0.5)
@@ -99,6 +108,10 @@ def _shown(value: Any) -> str:
 
 
 _MAPPING: tuple[Fits, str] = (lambda value: isinstance(value, Mapping), "a mapping")
+_NAMES: tuple[Fits, str] = (
+    lambda value: _several(value) and all(isinstance(one, str) for one in value),
+    "a list of names",
+)
 _COUNT: tuple[Fits, str] = (lambda value: _whole(value) and value > 0, "a whole number above 0")
 _CALLABLE: tuple[Fits, str] = (callable, "a function")
 _FITTING: Mapping[str, tuple[Fits, Needed]] = MappingProxyType(
@@ -119,12 +132,9 @@ _FITTING: Mapping[str, tuple[Fits, Needed]] = MappingProxyType(
         # Looked up each time: providers can be registered at any time.
         "wire": (lambda value: value in wires(), lambda: f"one of {', '.join(wires())}"),
         "lifetime": (one_of("5m", "1h"), "5m or 1h"),
-        "thinking": _MAPPING,
-        "fields": _MAPPING,
-        "betas": (
-            lambda value: _several(value) and all(isinstance(one, str) for one in value),
-            "a list of names",
-        ),
+        **dict.fromkeys(("thinking", "fields", "tool_choice", "metadata", "output_config"), _MAPPING),
+        "stop_sequences": _NAMES,
+        "betas": _NAMES,
         "clock": (_having("now"), "something with a method now()"),
         "ids": (_having("new"), "something with a method new()"),
         "source": (lambda value: isinstance(value, str) and bool(value), "a name, such as main or sdk"),

@@ -25,8 +25,8 @@ from sevenfold.providers.registry import client_for, client_of, error_of, provid
 from sevenfold.record.log import title_of
 from sevenfold.session import factory as opened
 from sevenfold.session import replies
-from sevenfold.session.factory import Options
-from sevenfold.session.options import checked
+from sevenfold.session.factory import Options, RequestFields
+from sevenfold.session.options import check_name, checked
 from sevenfold.session.results import (
     Completion,
     Explanation,
@@ -119,6 +119,7 @@ class Session:
         rest.
         """
         options = checked(options, Options)
+        check_name(model, "model")
         kept = opened.on_disk(name, folder, file, options.get("settings"), lock_wait, store, branch)
         return cls._of(kept, model, options)
 
@@ -126,6 +127,7 @@ class Session:
     def in_memory(cls, name: str = "session", *, model: str, **options: Unpack[Options]) -> Self:
         """A session that is kept nowhere, for tests and for what nobody wants to continue."""
         options = checked(options, Options)
+        check_name(model, "model")
         store = opened.in_memory(name, options.get("settings"))
         return cls._of(store, model, options)
 
@@ -158,9 +160,12 @@ class Session:
         """Take in what tools answered, by call or as any of the APIs has it; returns calls that still wait."""
         return self.conversation.tool_results(results)
 
-    def prepare(self) -> Request:
-        """The next request, for your own client; raises `ContextFull` when it cannot be made to fit."""
-        flow = turn.prepare(self.conversation)
+    def prepare(self, **fields: Unpack[RequestFields]) -> Request:
+        """The next request, for your own client; raises `ContextFull` when it cannot be made to fit.
+
+        ``fields`` are different in this request alone, see `RequestFields`.
+        """
+        flow = turn.prepare(self.conversation, opened.request_fields(self.conversation, fields))
         pending = drive(flow, self._client, hooks=self._hooks, guard=self.conversation.lock)
         return Request(self.conversation, pending, self._provider)
 
@@ -184,11 +189,11 @@ class Session:
         flow = turn.refused(self.conversation, mapped)
         return drive(flow, self._client, hooks=self._hooks, guard=self.conversation.lock)
 
-    def complete(self, watch: Watcher | None = None) -> Completion:
-        """Ask, wait, and take the answer in; ``watch`` sees its pieces as they come."""
+    def complete(self, watch: Watcher | None = None, **fields: Unpack[RequestFields]) -> Completion:
+        """Ask, wait, and take the answer in; ``watch`` sees its pieces as they come, ``fields`` as in `prepare`."""
         client = self._asker()
         self.conversation.may_ask(self._threads)
-        flow = turn.turn(self.conversation)
+        flow = turn.turn(self.conversation, opened.request_fields(self.conversation, fields))
         return completed(drive(flow, client, watch, self._hooks, self.conversation.lock))
 
     def fork(self, source: str = "fork") -> Fork:
@@ -335,7 +340,9 @@ class Session:
         if self._client is None:
             model = self.conversation.profile.model
             given, wire = self._given, self._wire
-            self._client = client_for(model, wire) if given is None else client_of(given, wire)
+            self._client = (
+                client_for(model, wire, opened.OFFLINE_JOBS) if given is None else client_of(given, wire)
+            )
             if given is None:
                 opened.listings(self._store).refresh(model, self._client)
         return self._client

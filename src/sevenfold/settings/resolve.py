@@ -1,8 +1,9 @@
 """From several places to one set of values: which layer wins, and what is wrong with a value.
 
 A layer is where values come from: a file, a variable, the calling code. Later layers win. Every value of every
-layer is checked, also one that a later layer replaces, and the first that cannot be used is an error that names
-it, its place and what would be allowed. Switches are different in one respect: no combination of them is an
+layer is checked, also one that a later layer replaces. One that cannot be used is named with its place and what would
+be allowed: as an error where code gave it, as a note where it comes from a file or the environment, so that a bad
+variable never stops a program. Switches are different in one respect: no combination of them is an
 error, or flipping one in need could be refused for the state of another (see `sevenfold.settings.descriptions`).
 """
 
@@ -40,6 +41,8 @@ class SettingsLayer(Struct, frozen=True):
     origin: str
     """Where, as the user would look for it: ``user file /home/…/settings.toml``."""
     values: Mapping[str, object]
+    strict: bool = True
+    """Whether a value that cannot be used is an error; if not, it is left out with a note."""
 
 
 class Resolved(Struct, frozen=True):
@@ -49,6 +52,8 @@ class Resolved(Struct, frozen=True):
     origins: Mapping[str, str]
     """For each setting the origin of its value."""
     notes: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    """What was wrong with values that were left out; these are among the notes."""
 
     def current(self) -> Settings:
         """These settings: they do not change."""
@@ -63,23 +68,40 @@ class _Clash(Struct, frozen=True):
 
 
 def resolve(layers: Iterable[SettingsLayer], notes: tuple[str, ...] = ()) -> Resolved:
-    """The settings that the layers give together, later ones over earlier ones; raises `SettingError`."""
-    values: dict[str, Any] = {}
-    origins = dict.fromkeys(by_name(), DEFAULT)
+    """The settings that the layers give together, later ones over earlier ones; raises `SettingError`.
+
+    What cannot be used is an error in a strict layer; in any other it is ignored, with a note.
+    """
+    strict: dict[str, Any] = {}
+    loose: dict[str, Any] = {}
+    origins, ignored = dict.fromkeys(by_name(), DEFAULT), list[str]()
     for layer in layers:
+        kept, other = (strict, loose) if layer.strict else (loose, strict)
         for name, value in layer.values.items():
-            values[name] = checked(name, value, layer.origin)
+            try:
+                kept[name] = checked(name, value, layer.origin)
+            except SettingError as error:
+                if layer.strict:
+                    raise
+                ignored.append(f"{error}. It is ignored")
+                continue
+            other.pop(name, None)
             origins[name] = layer.origin
-    settings = Settings(**values)
-    for clash in _clashes(settings):
-        raise SettingError(_told(clash, settings, origins))
-    return Resolved(settings, origins, notes)
+    base = Settings(**strict)
+    for clash in _clashes(base):
+        raise SettingError(_told(clash, base, origins))
+    settings, complaints = overlaid(base, loose, origins)
+    ignored += [f"{complaint}. It is ignored" for complaint in complaints]
+    origins |= {name: DEFAULT for name in loose if getattr(settings, name) != loose[name]}
+    return Resolved(settings, origins, (*notes, *ignored), tuple(ignored))
 
 
-def overlaid(base: Settings, values: Mapping[str, Any], origin: str) -> tuple[Settings, tuple[str, ...]]:
+def overlaid(
+    base: Settings, values: Mapping[str, Any], origins: Mapping[str, str]
+) -> tuple[Settings, tuple[str, ...]]:
     """The base with checked values over it, except those that clash, and what is wrong with these.
 
-    For values that change while a session runs: what cannot be used is left out, nothing is raised.
+    For values that must not stop a program: what cannot be used is left out, nothing is raised.
     """
     usable = dict(values)
     complaints: list[str] = []
@@ -88,7 +110,6 @@ def overlaid(base: Settings, values: Mapping[str, Any], origin: str) -> tuple[Se
         clash = next((one for one in _clashes(settings) if not usable.keys().isdisjoint(one.names)), None)
         if clash is None:
             return settings, tuple(complaints)
-        origins = {name: origin if name in usable else "as set" for name in clash.names}
         complaints.append(_told(clash, settings, origins))
         for name in clash.names:
             usable.pop(name, None)
@@ -185,7 +206,7 @@ def _clashes(settings: Settings) -> Iterator[_Clash]:
 
 def _told(clash: _Clash, settings: Settings, origins: Mapping[str, str]) -> str:
     values = " and ".join(
-        f"{name} = {shown(getattr(settings, name))} ({origins[name]})" for name in clash.names
+        f"{name} = {shown(getattr(settings, name))} ({origins.get(name, 'as set')})" for name in clash.names
     )
     return f"{values} cannot be used together: {clash.rule}"
 

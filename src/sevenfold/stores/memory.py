@@ -17,7 +17,7 @@ from sevenfold.errors import (
     TranscriptMissing,
     TranscriptOvertaken,
 )
-from sevenfold.ports import SessionInfo
+from sevenfold.ports import NO_FILE, SessionInfo
 from sevenfold.stores.files import missing_result, result_name, result_names
 from sevenfold.stores.folder import MemoryFolder
 from sevenfold.stores.log import BranchLog, LineLog, fill, positions
@@ -73,7 +73,7 @@ class MemoryResults:
         """Store a result; see `sevenfold.ports.Results`."""
         for candidate in result_names(name, content):
             if self._kept.setdefault(candidate, content) == content:
-                return f"memory/{candidate}"
+                return f"{NO_FILE}{candidate}"
         raise AssertionError("unreachable: two contents share a SHA-256")
 
     def fetch(self, path: str) -> bytes:

@@ -12,12 +12,13 @@ from __future__ import annotations
 import os
 import time
 import tomllib
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from sevenfold.errors import SettingError, UserError
-from sevenfold.settings import Resolved, Settings, SettingsLayer, by_name, from_text, resolve, unknown
+from sevenfold.errors import SettingError, SettingIgnored, UserError
+from sevenfold.settings import Resolved, Settings, SettingsLayer, by_name, from_text, resolve
 from sevenfold.stores.trust import HOME_VARIABLE, Trust, user_folder
 
 FILE = "settings.toml"
@@ -44,18 +45,20 @@ def load(
     *,
     environ: Mapping[str, str] | None = None,
 ) -> Resolved:
-    """The settings for a session in this project's folder; raises `SettingError`.
+    """The settings for a session in this project's folder.
 
-    ``code`` holds what the caller sets itself; ``environ`` is the process's own environment unless given.
+    ``code`` holds what the caller sets itself; ``environ`` is the process's own environment unless given. Raises
+    `SettingError` for a wrong value in ``code`` and for a file that cannot be read; a wrong value in a file or in the
+    environment is ignored, with a warning.
     """
     environ = os.environ if environ is None else environ
     folder = user_folder(environ)
-    layers = [SettingsLayer(f"user file {folder / FILE}", _values(folder / FILE))]
+    layers = [SettingsLayer(f"user file {folder / FILE}", _values(folder / FILE), strict=False)]
     notes: tuple[str, ...] = ()
     if project is not None and os.path.lexists(project / PROJECT_FILE):
         if Trust(folder).covers(project):
             path = _inside(project.resolve())
-            layers.append(SettingsLayer(f"project file {path}", _values(path)))
+            layers.append(SettingsLayer(f"project file {path}", _values(path), strict=False))
         else:
             notes = (
                 f"{project / PROJECT_FILE} is ignored, because its folder is not trusted; "
@@ -66,6 +69,12 @@ def load(
     return resolve(layers, notes)
 
 
+def warn_ignored(resolved: Resolved) -> None:
+    """Show the user what was wrong with values that were left out."""
+    for problem in resolved.ignored:
+        warnings.warn(problem, SettingIgnored, stacklevel=4)
+
+
 def variable(name: str) -> str:
     """The variable of the environment that sets a setting."""
     return PREFIX + name.upper()
@@ -74,7 +83,7 @@ def variable(name: str) -> str:
 class FileSource:
     """Settings that follow their files while a session runs.
 
-    Making one raises `SettingError` for what is wrong at that moment. Later a file that cannot be used is
+    Making one raises `SettingError`, or warns, for what is wrong at that moment. Later a file that cannot be used is
     reported, once, and the last good copy stays. The environment and what code sets are taken once.
     """
 
@@ -94,6 +103,7 @@ class FileSource:
         self._files = _watched(project, user_folder(self._environ))
         self._seen = _stamp(self._files)
         self._resolved = self._load()
+        warn_ignored(self._resolved)
 
     @property
     def resolved(self) -> Resolved:
@@ -113,6 +123,9 @@ class FileSource:
             found = self._load()
         except UserError as error:
             self._tell(f"{error}. The settings from before stay in force")
+            return
+        if found.ignored and found.ignored != self._resolved.ignored:
+            self._tell(f"{found.ignored[0]}. The settings from before stay in force")
             return
         self._told = ""
         if found != self._resolved:
@@ -193,6 +206,5 @@ def _variables(environ: Mapping[str, str]) -> Iterator[SettingsLayer]:
         if not variable.startswith(PREFIX) or variable in NOT_SETTINGS or not text.strip():
             continue
         origin, name = f"environment variable {variable}", variable.removeprefix(PREFIX).lower()
-        if name not in by_name():
-            raise unknown(name, origin)
-        yield SettingsLayer(origin, {name: from_text(by_name()[name], text)})
+        setting = by_name().get(name)
+        yield SettingsLayer(origin, {name: from_text(setting, text) if setting else text}, strict=False)

@@ -24,6 +24,7 @@ from sevenfold.cli.text import one_line, size
 from sevenfold.errors import Refused, TranscriptLocked
 from sevenfold.providers.models import Lister
 from sevenfold.providers.registry import OFFLINE, address_for, client_for, is_offline, provider_for
+from sevenfold.session.factory import OFFLINE_JOBS
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog
@@ -160,7 +161,7 @@ class LazyClient:
     def _made(self) -> Client:
         with self._lock:
             if self._client is None:
-                self._client = client_for(self._model)
+                self._client = client_for(self._model, jobs=OFFLINE_JOBS)
             return self._client
 
     def close(self) -> None:

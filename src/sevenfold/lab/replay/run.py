@@ -18,6 +18,7 @@ from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.clock import VirtualClock
 from sevenfold.lab.simulator.provider import RateLimits, Setup, Simulator
 from sevenfold.lab.simulator.server import create_app, serve
+from sevenfold.layers.compact.offline import summarise
 from sevenfold.ports import Call, Client, Reply, Watcher
 from sevenfold.providers.anthropic import AnthropicClient, AsyncAnthropicClient
 from sevenfold.session.factory import Tool, tool
@@ -30,7 +31,8 @@ SYSTEM = "You are a careful engineer who reads before writing, and who says what
 """About as long as the instructions of a real coding agent."""
 DESCRIPTION = "What this tool is for, what it takes, when to use it and when not to. " * 20
 NO_CALLS: Mapping[str, object] = {"compaction": False, "notes": False, "extraction": False, "dream": False}
-"""Layers that ask a model are off: the replayed model knows only the recorded answers."""
+"""Layers that ask a model are off unless settings say otherwise: the replayed model knows only the recorded answers,
+and a summary that code extracts."""
 MAX_TOKENS = 64_000
 """More than any recorded answer, so that none is cut short."""
 
@@ -56,7 +58,9 @@ class ReplayProvider:
         setup = Setup(limits=UNLIMITED, log_bytes=1)
         self.simulator = Simulator(ScriptedBrain(self._answer), setup, clock=self.clock)
 
-    def _answer(self, prompt: ModelPrompt) -> Sequence[Mapping[str, Any]]:
+    def _answer(self, prompt: ModelPrompt) -> str | Sequence[Mapping[str, Any]]:
+        if "<analysis>" in prompt.last_text and "<summary>" in prompt.last_text:
+            return summarise({"messages": prompt.messages})
         self.at(self.cue.at)
         return self.cue.answer
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
 CLEARED_RESULT = blocks.result("toolu_" + "0" * 24, PLACEHOLDER_CLEARED)
+NEWEST = 20
+"""Records by which it is told how much a request adds."""
 HALF_LIFE = 50
 """Requests of a session beyond which it is no longer expected to last as long again."""
 
@@ -135,9 +137,8 @@ class Clearer:
         self._c.events.rests("clear", rests)
         if rests:
             return Plan(f"clearing rests: {rests}")
-        return clear.plan(
-            replace(moment, results=self._results(), cut=self._cut(size) if moment.near else None)
-        )
+        moment = replace(moment, results=self._results())
+        return clear.plan(moment if moment.cold else self._looked_ahead(moment))
 
     def force(self, tokens: int) -> bool:
         """A request was refused as too long by so many tokens: let something go, if anything can."""
@@ -256,7 +257,17 @@ class Clearer:
         epoch = self._c.transcript.view.epoch
         return epoch.id if epoch else ""
 
-    def _cut(self, size: Size) -> ProviderCut | None:
+    def _looked_ahead(self, moment: ClearingMoment) -> ClearingMoment:
+        """With what is known of the requests to come: they add about as much as the newest ones did."""
+        c, view = self._c, self._c.transcript.view
+        newest = view.items_from(max(0, len(view) - NEWEST))
+        answers = sum(item.said.role == "assistant" for item in newest)
+        growth = sum(map(c.item_tokens, newest)) // max(1, answers)
+        full = moment.most >= moment.window.threshold
+        spared = full and moment.compacts and c.ladder.spared(c, c.window.threshold)
+        return replace(moment, growth=growth, spared=spared, cut=self._cut(growth) if moment.near else None)
+
+    def _cut(self, growth: int) -> ProviderCut | None:
         """What the provider would clear now; None if it cannot clear at all, or clears no fewer than it must."""
         c, keep = self._c, self._c.settings.size_keep
         managed = provider_edits.requested_edits(c.profile, c.window, c.settings, c.kinds)
@@ -267,11 +278,9 @@ class Clearer:
         least: int = managed["edits"][-1]["clear_at_least"]["value"]
         if tokens < least:
             return None
-        items = c.transcript.view.items
-        answers = sum(item.said.role == "assistant" for item in items)
-        behind = sum(map(c.item_tokens, items[going[-1].place + 1 :]))
-        moves = tokens / answers / least if c.profile.edits_hold else 1.0
-        return ProviderCut(tokens, behind, (size.tokens - c.gauge.fixed) // answers, moves)
+        behind = sum(map(c.item_tokens, c.transcript.view.items_from(going[-1].place + 1)))
+        moves = growth / least if c.profile.edits_hold else 1.0
+        return ProviderCut(tokens, behind, moves)
 
     def _old_thinking(self) -> int:
         """Tokens of reasoning of turns before the last that is still sent and could be left out."""

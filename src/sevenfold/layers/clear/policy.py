@@ -40,10 +40,12 @@ STAKE = 0.01
 """The most that clearings in a warm cache may have cost and not yet earned, as a share of what was spent so far."""
 EDITS_STAKE = 0.03
 """The most that asking the provider to clear may cost at once, as a share of what was spent so far."""
-SUMMARY = 6_000
+SUMMARY = 3_000
 """Tokens a model writes for a summary, its analysis included; a rough figure, to weigh waiting for one."""
-AFTER_COMPACTION = 25_000
-"""Tokens of messages that there are after a compaction, about."""
+LESS_EACH_TIME = 1.2
+"""Each clearing at the threshold frees less than the one before, so it must be clearly cheaper than a compaction."""
+AFTER_COMPACTION = 12_000
+"""Tokens of messages after a compaction, about: the summary without its analysis, recent messages, what is restored."""
 SHIFTED = Price(input=1.0, output=5.0, write_5m=1.25, write_1h=2.0, read=0.1)
 """How prices usually relate to each other, where a model's own are not known."""
 
@@ -68,8 +70,6 @@ class ProviderCut(Struct, frozen=True):
     tokens: int
     behind: int
     """Tokens behind the last result it clears: they are written again whenever the cut moves."""
-    growth: int
-    """Tokens that a request adds, about."""
     moves: float
     """How often the cut moves, per request."""
 
@@ -113,6 +113,10 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
     """The provider could be asked to clear in this epoch, and the size at which it would has come."""
     cut: ProviderCut | None = None
     """What it would clear then; None if that is too little."""
+    growth: int = 0
+    """Tokens that a request adds, about; 0 where that is not known."""
+    spared: bool = False
+    """Notes would serve as the summary, so that a compaction would need no call."""
     compacts: bool = False
     """A compaction could be made instead."""
     wire: int = 0
@@ -262,15 +266,39 @@ def _full(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
     # Each clearing has everything written again, so one that frees little, with the next one due a few turns later, is
     # dearer than the compaction it puts off.
     worth = (enough and much) if moment.compacts else (enough or much or saves)
-    if targets and worth:
+    dearer = worth and moment.compacts and _compaction_is_cheaper(moment, freed)
+    if targets and worth and not dearer:
         return _clear(moment, "full", targets, "the conversation is at the threshold", considered)
     because = f"it would free {freed:,} tokens" + (
-        "" if enough else " and leave the conversation at the threshold"
+        " and soon be due again: a compaction costs less"
+        if dearer
+        else ""
+        if enough
+        else " and leave the conversation at the threshold"
     )
     considered.append(Option("clear", freed, because=because))
     if moment.compacts:
         return Plan("the conversation is at the threshold", "compact", "full", options=tuple(considered))
     return None
+
+
+def _compaction_is_cheaper(moment: ClearingMoment, freed: int) -> bool:
+    """Does a compaction cost less per request until the threshold is reached again?
+
+    Either has everything behind the system prompt written again: the one that leaves less lasts longer.
+    """
+    if not moment.growth or moment.cold:
+        return False
+    price, window = moment.price or SHIFTED, moment.window
+
+    def rate(once: float, left: int) -> float:
+        lasts = max(1.0, (window.threshold - left) / moment.growth)
+        return once / lasts + (left + window.threshold) / 2 * price.read
+
+    left = moment.fixed + window.budget(AFTER_COMPACTION)
+    call = 0.0 if moment.spared else moment.size * price.read + window.budget(SUMMARY) * price.output
+    made = call + window.budget(AFTER_COMPACTION) * price.write(moment.lifetime)
+    return rate(made, left) < LESS_EACH_TIME * rate(_rewrite(moment, freed), moment.most - freed)
 
 
 def _pause(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
@@ -308,7 +336,7 @@ def _provider(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
     if cut is None:
         return None
     once, later = _rewrite(moment, cut.tokens), _provider_later(moment, cut)
-    saved = _waiting(moment, cut) - once - later
+    saved = _waiting(moment) - once - later
     option = Option("provider", cut.tokens, None if saved == inf else _usd(moment, saved))
     if saved <= 0:
         because = "a cut that moves with every call costs more than waiting"
@@ -329,11 +357,11 @@ def _provider_later(moment: ClearingMoment, cut: ProviderCut) -> float:
     return moment.expected * (cut.moves * cut.behind * (write - read) - cut.tokens * read)
 
 
-def _waiting(moment: ClearingMoment, cut: ProviderCut) -> float:
+def _waiting(moment: ClearingMoment) -> float:
     """What it costs to go on as now, beyond reading what is there: the compaction, if one will be due soon."""
     price, threshold = moment.price or SHIFTED, moment.window.threshold
     room = max(0, threshold - moment.most)
-    after = moment.expected - room / max(1, cut.growth)
+    after = moment.expected - room / max(1, moment.growth)
     if after <= 0:
         return 0.0
     if not moment.compacts:
@@ -362,17 +390,26 @@ def _size(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
         because = "it would invalidate the reasoning in view: wait for a pause or a compaction"
         considered.append(Option("wait", freed, because=because))
         return None
-    cost, gain = _rewrite(moment, freed), freed * _rates(moment)[0] * moment.expected
+    lasts = _lasts(moment, freed)
+    cost, gain = _rewrite(moment, freed), freed * _rates(moment)[0] * lasts
     option = Option("clear", freed, _usd(moment, gain - cost))
     if gain <= cost:
-        because = f"writing the rest again costs more than {moment.expected} requests would save"
+        because = f"writing the rest again costs more than {lasts:.0f} requests would save"
         considered.append(_because(option, because))
         return None
     if moment.price is not None and cost / 1e6 + moment.owed > STAKE * moment.spent:
         considered.append(_because(option, "too large a stake beside what the session has cost so far"))
         return None
-    rule = f"results of {moment.total:,} tokens: {moment.expected} more requests would pay for the rewrite"
+    rule = f"results of {moment.total:,} tokens: {lasts:.0f} more requests would pay for the rewrite"
     return _clear(moment, "size", targets, rule, considered)
+
+
+def _lasts(moment: ClearingMoment, freed: int) -> float:
+    """For how many requests a clearing saves something: until it is filled again, or a compaction is due anyway."""
+    if not moment.growth:
+        return moment.expected
+    room = moment.window.threshold - moment.most if moment.compacts else freed
+    return max(0.0, min(moment.expected, freed / moment.growth, room / moment.growth))
 
 
 def _clear(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sevenfold.conversation.layer import Offer
+from sevenfold.conversation.reads import paths_read
 from sevenfold.conversation.restore import FilesSlot, PinsSlot, Seen
 from sevenfold.errors import BodyTooLarge, ContextFull, PromptTooLong, Refused
 from sevenfold.events import SteppedAside
@@ -139,8 +140,12 @@ class Compact:
 
 
 def _recent_files(c: Conversation) -> list[Seen]:
-    reads = c.reads.files
-    return [Seen(path, read.call) for path, read in reversed(reads.items())][:OTHER_FILES]
+    """Those our own tools have noted; without any, those that a caller's tools have read."""
+    known = [Seen(path, read.call) for path, read in reversed(c.reads.files.items())]
+    if not known:
+        theirs = paths_read(c.transcript.view, c.kinds, c.transcript.place.cwd)
+        known = [Seen(path, call, assumed=True) for path, call in theirs.items()]
+    return known[:OTHER_FILES]
 
 
 def _collapse(c: Conversation) -> Flow[None]:

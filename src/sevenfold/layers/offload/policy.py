@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from sevenfold.conversation.results import Whole, whole
-from sevenfold.prompts.context import CutResult, StoredResult
+from sevenfold.ports import NO_FILE
+from sevenfold.prompts.context import CutResult, KeptResult, StoredResult
 from sevenfold.prompts.text import cut
 from sevenfold.record.blocks import Block
 from sevenfold.record.window import Window
@@ -117,6 +118,8 @@ def stored(big: Big, path: str, budget: Budget) -> str:
     """What stands for a result that was stored."""
     found = big.found
     text = cut(found.text, budget.preview)
+    if path.startswith(NO_FILE):
+        return KeptResult(characters=len(found.text), text=text).render()
     return StoredResult(characters=len(found.text), path=path, reader=budget.reader, text=text).render()
 
 

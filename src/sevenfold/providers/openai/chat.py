@@ -286,19 +286,26 @@ class TokenDetails(Struct, frozen=True):
     reasoning_tokens: int | None = None
 
 
-class _Usage(Struct, frozen=True):
+class Counts(Struct, frozen=True):
+    """The tokens of a request and its answer, under the names that either API has for them."""
+
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: TokenDetails | None = None
     completion_tokens_details: TokenDetails | None = None
     prompt_cache_hit_tokens: int | None = None
+    """For servers that count cached tokens outside the details."""
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    input_tokens_details: TokenDetails | None = None
+    output_tokens_details: TokenDetails | None = None
 
 
 class _Chunk(Struct, frozen=True):
     id: str | None = None
     model: str | None = None
     choices: list[_Choice] = []
-    usage: _Usage | None = None
+    usage: Counts | None = None
     error: Raw = NULL
 
 
@@ -368,14 +375,7 @@ class ChatReader:
             raise error_answer(data)
         self._head = self._head or chunk
         if chunk.usage is not None:
-            counted = chunk.usage
-            self._usage = usage(
-                counted.prompt_tokens or 0,
-                counted.completion_tokens or 0,
-                counted.prompt_tokens_details,
-                counted.completion_tokens_details,
-                counted.prompt_cache_hit_tokens or 0,
-            )
+            self._usage = usage(chunk.usage)
         for choice in chunk.choices[:1]:
             if said := choice.delta or choice.message:
                 self._spoke = True
@@ -449,22 +449,20 @@ def thinking(words: str) -> Block:
     return Block("thinking", blocks.encode_json(fields))
 
 
-def usage(
-    prompt: int, output: int, read: TokenDetails | None, written: TokenDetails | None, cached: int = 0
-) -> Raw:
-    """Counts of OpenAI, where the prompt includes what was cached, as the Messages API gives them.
-
-    ``cached`` is for servers that count cached tokens outside the details.
-    """
-    split = read or TokenDetails()
-    hit = min(split.cached_tokens or cached, prompt)
+def usage(counted: Counts | None) -> Raw:
+    """Counts of OpenAI, where the prompt includes what was cached, as the Messages API gives them."""
+    counted = counted or Counts()
+    prompt = counted.prompt_tokens or counted.input_tokens or 0
+    split = counted.prompt_tokens_details or counted.input_tokens_details or TokenDetails()
+    hit = min(split.cached_tokens or counted.prompt_cache_hit_tokens or 0, prompt)
     stored = min(split.cache_write_tokens or 0, prompt - hit)
     counts: dict[str, Any] = {
         "input_tokens": prompt - hit - stored,
         "cache_creation_input_tokens": stored,
         "cache_read_input_tokens": hit,
-        "output_tokens": output,
+        "output_tokens": counted.completion_tokens or counted.output_tokens or 0,
     }
+    written = counted.completion_tokens_details or counted.output_tokens_details
     if written is not None and written.reasoning_tokens is not None:
         counts["output_tokens_details"] = {"thinking_tokens": written.reasoning_tokens}
     return Raw(blocks.encode_json(counts))

@@ -21,8 +21,8 @@ from sevenfold.providers import failures
 from sevenfold.providers.failures import ErrorAnswer, MalformedAnswer
 from sevenfold.providers.openai.chat import (
     CHOICES,
+    Counts,
     Json,
-    TokenDetails,
     blocks_of,
     expressible,
     function,
@@ -180,13 +180,6 @@ class _Item(Struct, frozen=True):
     encrypted_content: str | None = None
 
 
-class _Counted(Struct, frozen=True):
-    input_tokens: int = 0
-    output_tokens: int = 0
-    input_tokens_details: TokenDetails | None = None
-    output_tokens_details: TokenDetails | None = None
-
-
 class _Why(Struct, frozen=True):
     reason: str = ""
 
@@ -196,7 +189,7 @@ class _Response(Struct, frozen=True):
     model: str = ""
     status: str = ""
     output: list[_Item] | None = None
-    usage: _Counted | None = None
+    usage: Counts | None = None
     incomplete_details: _Why | None = None
     error: Raw = NULL
 
@@ -286,7 +279,7 @@ class ResponsesReader:
             id=self._response.id or f"resp_{self._seed()}",
             model=self._response.model,
             blocks=tuple(found),
-            usage=_usage(self._response.usage),
+            usage=usage(self._response.usage),
             stop_reason=self._stopped(items) if self._ended else None,
             request_id=request_id,
         )
@@ -325,7 +318,7 @@ def _shown(item: _Item) -> list[Piece]:
 class _Compacted(Struct, frozen=True):
     id: str = ""
     output: list[Raw] = []
-    usage: _Counted | None = None
+    usage: Counts | None = None
 
 
 _compacted = msgspec.json.Decoder(_Compacted)
@@ -347,19 +340,9 @@ def summary_reader(model: str, seed: Seed) -> BodyReader:
                 id=answer.id or f"resp_{seed()}",
                 model=model,
                 blocks=tuple(made[-1:]),
-                usage=_usage(answer.usage),
+                usage=usage(answer.usage),
                 stop_reason="compaction" if made else "end_turn",
             )
         )
 
     return BodyReader(read)
-
-
-def _usage(counted: _Counted | None) -> Raw:
-    counted = counted or _Counted()
-    return usage(
-        counted.input_tokens,
-        counted.output_tokens,
-        counted.input_tokens_details,
-        counted.output_tokens_details,
-    )
