@@ -7,12 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import sevenfold
-from sevenfold.errors import PromptTooLong, Refused
-from sevenfold.events import Compacted, Compacting, SteppedAside
+from sevenfold.errors import ContextFull, PromptTooLong, Refused
+from sevenfold.events import Compacted, Compacting, Proposed, Sending, SteppedAside
+from sevenfold.lab.simulator.provider import Setup
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.ports import Call
+from sevenfold.profiles import find
 from tests.engine.working import (
     ASKED,
     BOUND,
@@ -94,6 +97,46 @@ def test_a_refused_request_is_compacted_and_repeated_once_a_turn(model: str, set
         with pytest.raises(PromptTooLong):
             session.complete()
         assert len(here.told(Compacted)) <= 2
+
+
+@pytest.mark.spec("S4.13", "S0.4")
+@pytest.mark.parametrize("model", [BOUND, FREE])
+def test_with_reactive_only_the_window_is_used_until_the_provider_refuses(model: str) -> None:
+    given = {"reactive_only": True, "context_window": 32_000}
+    setup = Setup(models={model: replace(find(model), window=32_000)})
+    with world(setup=setup) as here, here.session(model=model, settings=given) as session:
+        session.user(ASKED)
+        blocking = session.gauge.blocking
+        most = 0
+        while not here.told(Compacted):
+            here.work(session, 1, 3_000)
+            most = max(most, *(event.tokens for event in here.told(Sending)))
+        assert most > blocking
+        assert [event.trigger for event in here.told(Compacted)] == ["reactive"]
+        here.work(session, 3, 3_000)
+
+
+@pytest.mark.spec("S4.13", "S0.4")
+def test_with_reactive_only_more_than_the_window_holds_is_not_even_sent() -> None:
+    """A local server may cut such a prompt short without a word."""
+    with world() as here, begun(here, 7, settings={"reactive_only": True}) as session:
+        session.user("a word or two " * 9_000)
+        session.user("and so on " * 9_000)
+        here.work(session, 1)
+        assert [event.trigger for event in here.told(Compacted)] == ["reactive"]
+        assert all(event.tokens < 32_000 for event in here.told(Sending, source="main"))
+
+
+@pytest.mark.spec("S0.4", "S8.1")
+def test_where_an_automatic_compaction_was_refused_a_full_window_offers_compact() -> None:
+    with world() as here, here.session() as session:
+        here.veto = lambda event: isinstance(event, Proposed) and event.layer == "compact"
+        session.user(ASKED)
+        with pytest.raises(ContextFull, match=r"next: compact the conversation \(compact\(\)"):
+            here.work(session, 40, 3_000)
+        here.veto = lambda event: False
+        assert session.compact() is not None
+        here.work(session, 1)
 
 
 @pytest.mark.spec("S4.13")

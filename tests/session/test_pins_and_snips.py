@@ -126,6 +126,10 @@ def test_a_snip_is_refused_where_it_would_tear_or_take_too_much() -> None:
         session.pin(records[2])
         with pytest.raises(Refused, match="is pinned; unpin it first"):
             session.snip(records[1], records[2])
+        session.unpin(records[2])
+        session.snip(records[1], records[2])
+        with pytest.raises(Refused, match="out of the context already"):
+            session.snip(records[1], records[2])
     with alone(settings={"snip": False}) as session, pytest.raises(Refused, match="switched off"):
         session.snip("a", "b")
 

@@ -59,7 +59,7 @@ from sevenfold.events import SteppedAside
 from sevenfold.ports import Reply
 from sevenfold.profiles import Profile
 from sevenfold.record import calls
-from sevenfold.record.blocks import Block, read_field
+from sevenfold.record.blocks import Block
 from sevenfold.record.blocks import text as block_of
 from sevenfold.record.decisions import Epoch, Request, Why
 from sevenfold.record.gauge import Check, Gauge, Size
@@ -147,15 +147,14 @@ class Conversation:
         self.reads = Reads()
         self.considered = Considered()
         self.tally = Tally()
-        self.answers = 0
-        """Answers since it was opened."""
-        self.passes = 0
-        """Passes over the ladder since it was opened."""
+        self.answers = self.passes = 0
+        """Answers, and passes over the ladder, since it was opened."""
         self._states: dict[type[Any], Any] = {}
         self._asking = False
         self._due: Pending | None = None
         self._out: tuple[Pending, Prepared] | None = None
-        self._flagged = transcript.view.boundary or ""
+        self.boundary_then = transcript.view.boundary or ""
+        """The compaction the view began with when the newest answer came; another one now was made since."""
         self.autonomous: Callable[[], bool] = lambda: False
         """Does the work go on with no user to answer questions?"""
         self._begin_epoch(self._gated(frame or frame_for(options, profile, self.settings)), options)
@@ -186,7 +185,11 @@ class Conversation:
         """What the engine's own calls have cost since it was opened."""
         self.cleared_uses = 0
         self.edited = 0
-        """Tokens that the provider's own edits took out of the last request."""
+        """Tokens that the provider's own edits took out of the last request, and still take out."""
+        self.deleted = 0
+        """The part of them that was deleted from the cached prefix by reference."""
+        self.returned = 0
+        """Tokens that were taken out of the last request, and are in the next one again."""
         self.opened: tuple[Epoch, ...] = ()
         """Epochs not yet reported."""
         self.wanted = frame
@@ -324,7 +327,7 @@ class Conversation:
                 rule=considered.rule,
                 chosen=considered.chosen,
                 options=list(considered.options),
-                after_compaction=boundary if boundary != self._flagged else "",
+                after_compaction=boundary if boundary != self.boundary_then else "",
             )
             self._due = Pending(why, self.transcript.view.tip, fields)
             events.epochs(self)
@@ -374,7 +377,7 @@ class Conversation:
             events.answered(self, outcome)
             events.epochs(self)
             self.answers += 1
-            self._flagged = self.transcript.view.boundary or ""
+            self.boundary_then = self.transcript.view.boundary or ""
             self.tally = self.tally.after(outcome.usage)
             self.seen = self.size()
             self.follow()
@@ -461,21 +464,6 @@ class Conversation:
             self.vouched = True
         return epoch
 
-    def system_after_compaction(self, *, keeps_frame: bool) -> str:
-        """The system prompt of the epoch that a compaction made now would open."""
-        frame = self.frame if keeps_frame else self.wanted
-        return "\n\n".join(read_field(part, "text") for part in frame.system)
-
-    def next_epoch(
-        self, reason: str, *, drops_thinking: bool, keeps_frame: bool, betas: Iterable[str | None] = ()
-    ) -> Epoch:
-        """The epoch that a compaction opens; it is written, and takes effect, together with it."""
-        frame = self.frame if keeps_frame else self.wanted
-        needed = {*frame.betas, *(beta for beta in betas if beta)}
-        return epoch_record(
-            replace(frame, betas=tuple(sorted(needed))), self.lifetimes, reason, drops_thinking
-        )
-
     def compacted(self) -> None:
         """A compaction is on record: go on with the epoch it opened."""
         epoch = self.transcript.view.epoch
@@ -521,11 +509,16 @@ class Conversation:
 
     def size(self) -> Size:
         """How large the conversation is now."""
-        layout, gauge, edited = self.transcript.view.layout, self.gauge, self.edited
+        layout, by = self.transcript.view.layout, (self.gauge, self.edited, self.returned)
         # Asked several times between two changes of the view: the layout remembers until it changes.
-        if (known := layout.sized) is None or known[0] is not gauge or known[1] != edited:
-            known = layout.sized = gauge, edited, gauge.size(self.transcript.view, edited=edited)
-        return known[2]
+        if layout.sized is None or layout.sized[0] != by:
+            size = self.gauge.size(self.transcript.view, edited=self.edited, back=self.returned)
+            layout.sized = by, size
+        return layout.sized[1]
+
+    def undelete(self) -> None:
+        """What was deleted from the cached prefix is sent whole again."""
+        self.edited, self.returned, self.deleted = self.edited - self.deleted, self.deleted, 0
 
     def item_tokens(self, item: Item) -> int:
         """Tokens of a record."""

@@ -130,6 +130,8 @@ def _span(c: Conversation, first: str, last: str) -> list[Item]:
     if after is None:
         raise Refused("the newest round cannot be removed: rewind to before it instead")
     span = items[places[0] : places[1] + 1]
+    if all(item.hidden_by for item in span):
+        raise Refused(f"{first} to {last} is out of the context already; undo brings it back")
     if held := c.transcript.pinned() & {item.said.uuid for item in span}:
         raise Refused(f"{sorted(held)[0]} in that span is pinned; unpin it first")
     return span

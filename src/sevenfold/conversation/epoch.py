@@ -201,7 +201,7 @@ def _told(sections: Sequence[tuple[str, str]], wanted: Frame, profile: Profile) 
         return announcement(dict(sections), dict(wanted.sections))
     if not (profile.system_messages and wanted.system):
         return ""
-    return Replaced("\n\n".join(read_field(part, "text") for part in wanted.system)).render()
+    return Replaced(wanted.words()).render()
 
 
 def _announced(stored: Frame, profile: Profile) -> bool:

@@ -88,42 +88,38 @@ class Signal:
         return True
 
 
+class _Effect(Struct, Generic[R], frozen=True):
+    """What a flow yields; ``yield from`` gives it the result, with its type."""
+
+    def __iter__(self) -> Generator[Any, Any, R]:
+        result: R = yield self
+        return result
+
+
 @final
-class Ask(Struct, frozen=True):
+class Ask(_Effect[Reply], frozen=True):
     """Ask a model; the flow gets its `Reply`, or a `ModelError` thrown in."""
 
     call: Call
 
-    def __iter__(self) -> Generator[Effect, Any, Reply]:
-        reply: Reply = yield self
-        return reply
-
 
 @final
-class Fire(Struct, frozen=True):
+class Fire(_Effect[HookOutcome], frozen=True):
     """Run the hooks of an event; the flow gets their `HookOutcome`."""
 
     event: HookInput
 
-    def __iter__(self) -> Generator[Effect, Any, HookOutcome]:
-        outcome: HookOutcome = yield self
-        return outcome
-
 
 @final
-class Wait(Struct, frozen=True):
+class Wait(_Effect[bool], frozen=True):
     """Wait for background work; the flow gets True if it ended in time."""
 
     signal: Signal
     seconds: float
 
-    def __iter__(self) -> Generator[Effect, Any, bool]:
-        ended: bool = yield self
-        return ended
-
 
 @final
-class Run(Struct, Generic[R], frozen=True):
+class Run(_Effect[R], frozen=True):
     """Do something slow: use a tool, wait for the user; the flow gets its result, or its error thrown in."""
 
     now: Callable[[], R]
@@ -131,13 +127,9 @@ class Run(Struct, Generic[R], frozen=True):
     later: Callable[[], Awaitable[R]]
     """For the driver that awaits."""
 
-    def __iter__(self) -> Generator[Effect, Any, R]:
-        result: R = yield self
-        return result
-
 
 @final
-class Gather(Struct, Generic[R], frozen=True):
+class Gather(_Effect[list[R]], frozen=True):
     """Run flows concurrently, at most ``limit`` at a time; the flow gets their results in order.
 
     Their steps are taken without the driver's guard: they may wait for the user, or for a reader of events.
@@ -145,10 +137,6 @@ class Gather(Struct, Generic[R], frozen=True):
 
     flows: Sequence[Flow[R]]
     limit: int
-
-    def __iter__(self) -> Generator[Effect, Any, list[R]]:
-        results: list[R] = yield self
-        return results
 
 
 Effect: TypeAlias = Ask | Fire | Wait | Run[Any] | Gather[Any]

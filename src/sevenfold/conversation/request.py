@@ -17,7 +17,7 @@ from sevenfold.record.decisions import Option, Request, Rewound, Why
 from sevenfold.record.gauge import Size
 from sevenfold.record.layout import Item, Measured
 from sevenfold.record.tokens import Estimator
-from sevenfold.record.usage import Usage
+from sevenfold.record.usage import Usage, counted
 from sevenfold.record.weight import opening
 from sevenfold.record.wire import Message
 from sevenfold.request import price
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
 
+_DELETED = "cache_deleted_input_tokens"
 BINDING = frozenset({"model", "tool", "tool_order", "system", "message"})
 """Causes of a change that make reasoning behind it invalid; it is not bound to settings or lifetimes."""
 
@@ -206,7 +207,8 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
     usage = measured.usage if measured else Usage.read(reply.answer.usage)
     taken_out = provider_edits.taken_out(reply)
     moved, c.edited = taken_out != c.edited, taken_out
-    c.cleared_uses = provider_edits.cleared_uses(reply)
+    c.cleared_uses, c.returned = provider_edits.cleared_uses(reply), 0
+    _deleted(c, reply)
     if moved and not c.watched.announced:
         c.watched = c.watched.announce("provider edits")
     elif measured and not moved:
@@ -217,6 +219,14 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
     c.account = c.account.billed(cost)
     c.vouched, c.answered_at = False, c.transcript.view.answered_at
     return Outcome(reply, prepared, broken, cost, uncached, _ideal(c, usage), usage)
+
+
+def _deleted(c: Conversation, reply: Reply) -> None:
+    """What was deleted from the cached prefix is no longer read from it, and none of the rest is written again."""
+    before, c.deleted = c.deleted, 0
+    if _DELETED.encode() in bytes(reply.answer.usage):
+        c.deleted = counted(read_fields(reply.answer.usage), _DELETED)
+        c.watched = replace(c.watched, cached=max(0, c.watched.cached - max(0, c.deleted - before)))
 
 
 def _answer(c: Conversation, prepared: Prepared, reply: Reply) -> Measured | None:

@@ -133,6 +133,8 @@ def check(c: Conversation, size: Size) -> Check:
     """Hold a size against the limits, and report it."""
     limits = c.limits
     found = c.gauge.check(size, c.window, wire=limits.wire, images=limits.images)
+    if found.verdict == "blocked" and _waits_for_refusal(c, found):
+        found = replace(found, verdict="warning")
     c.events.tell(
         Checked(
             used=found.used,
@@ -152,6 +154,12 @@ def check(c: Conversation, size: Size) -> Check:
     return found
 
 
+def _waits_for_refusal(c: Conversation, check: Check) -> bool:
+    """Does the provider decide what is too long, as ``reactive_only`` has it? Not about more than its window holds."""
+    reacts = c.settings.reactive_only and c.settings.reactive and c.source.compacts
+    return reacts and check.budget == "tokens" and check.used < c.window.context
+
+
 def explain(c: Conversation, check: Check) -> str:
     """Why the next request cannot be sent, and what to do about it."""
     settings, filled, limits = c.settings, parts(c, check.budget), c.limits
@@ -160,7 +168,8 @@ def explain(c: Conversation, check: Check) -> str:
         filled,
         check.budget,
         clears=settings.size_clearing,
-        compacts=settings.compaction and not c.ladder.dearer(c),
+        # One that was made just now, and was not enough, need not be made again.
+        compacts=settings.compaction and (c.transcript.view.boundary or "") == c.boundary_then,
         snips=settings.snip,
     )
     return too_full(check, c.window, filled, limit=limit, steps=possible)

@@ -175,8 +175,10 @@ class Gauge(Struct, frozen=True):
         """What every prompt holds before its messages."""
         return ceil(self.overhead.tokens if self.overhead else self.estimator.tokens(self.opening))
 
-    def size(self, view: View, *, edited: int = 0) -> Size:
+    def size(self, view: View, *, edited: int = 0, back: int = 0) -> Size:
         """The size of the conversation; ``edited`` tokens of it the provider's own edits take out.
+
+        ``back`` are tokens that edits took out of the last request and will not take out of the next.
 
         What a decision takes out as well was not in the report: the oldest results go first on both sides. It is
         never more than is sent, so where much was taken out on both sides a count of what is left may know better.
@@ -189,7 +191,7 @@ class Gauge(Struct, frozen=True):
         else:
             freed = ceil(self.estimator.tokens(anchor.removed)) if anchor.removed is not NOTHING else 0
             twice = max(0, min(edited, freed))
-            seen = self.expected(anchor, weight, back=twice)
+            seen = self.expected(anchor, weight, back=twice + back)
         sent = seen.tokens + edited
         if twice and (counted := self._counted(layout)).high < seen.high:
             seen, sent = counted, counted.tokens

@@ -21,7 +21,7 @@ from sevenfold.record.weight import NOTHING, Weight, measure, reasoning, total
 from sevenfold.record.wire import Wire
 
 if TYPE_CHECKING:
-    from sevenfold.record.gauge import Gauge, Size
+    from sevenfold.record.gauge import Size
 
 
 class Item(Struct, frozen=True, gc=False):
@@ -100,7 +100,7 @@ class Layout:
         """What the newest answer asks for."""
         self.inserted = 0
         """How many records were put between others."""
-        self.sized: tuple[Gauge, int, Size] | None = None
+        self.sized: tuple[object, Size] | None = None
         """The size last asked for, and by what it was measured; forgotten as soon as anything changes."""
         self._answer = ""
         self._answer_end = 0

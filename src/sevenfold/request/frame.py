@@ -79,6 +79,10 @@ class Frame(Struct, frozen=True):
         schemas = tuple(raw for _, raw in encoded)
         return cls(model, max_tokens, parts, schemas, fields, tuple(sorted(set(betas))), named)
 
+    def words(self) -> str:
+        """The system prompt as text."""
+        return "\n\n".join(read_field(part, "text") for part in self.system)
+
     def saying(self, prompt: SystemPrompt) -> Frame:
         """The same with this system prompt."""
         return replace(self, system=prompt.blocks(), sections=tuple(prompt.parts().items()))

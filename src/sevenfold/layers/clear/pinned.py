@@ -46,6 +46,7 @@ class PinnedEdits:
         if not gone.begun or self._stale(gone):
             if gone.calls:
                 self._c.announce("pinned edits dropped")
+                self._c.undelete()
             self._c.transcript.decide(Pinned())
         proposed = self.proposed()
         if proposed is not None and self._c.events.may(proposed):

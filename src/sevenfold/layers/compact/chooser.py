@@ -145,6 +145,9 @@ class EngineChooser:
     def _unfit_for_provider(self, divided: Scope, *, steered: bool) -> str:
         if not self._c.profile.on_demand_compaction:
             return "the model's provider has none"
+        answers = (item.said.usage for item in reversed(self._c.transcript.view.items) if item.said.usage)
+        if (newest := next(answers, None)) is not None and newest.free:
+            return "the offline model has none"
         if steered and not self._c.profile.compaction_instructions:
             return "it takes no instructions"
         kept = sum(self._c.gauge.estimator.tokens(item.weight) for item in divided.kept)

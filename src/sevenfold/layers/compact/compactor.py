@@ -435,8 +435,8 @@ class Compactor:
         self, divided: Scope, verdict: Verdict, context: Sequence[str], fixed: int
     ) -> tuple[list[Attachment], list[str], list[str]]:
         c, stays = self._c, divided.side == "before"
-        front = partial(c.system_after_compaction, keeps_frame=stays)
-        moment = Moment(divided.kept, c.count, budget=c.window.budget, front=front, keeps_front=stays)
+        front = c.frame if stays else c.wanted
+        moment = Moment(divided.kept, c.count, budget=c.window.budget, front=front.words, keeps_front=stays)
         room = max(0, int(c.window.threshold * AFTER_SHARE) - fixed)
         given, missed = restore.restore(c.slots, moment, room)
         beside = [one for _, restored in given for one in restored.beside]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sevenfold.conversation.layer import Offer
+from sevenfold.conversation.layer import Offer, TooFull
 from sevenfold.conversation.reads import paths_read
 from sevenfold.conversation.restore import FilesSlot, PinsSlot, Seen
 from sevenfold.errors import BodyTooLarge, ContextFull, PromptTooLong, Refused
@@ -30,7 +30,6 @@ from sevenfold.record.layout import rounds
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.conversation.flow import Flow
-    from sevenfold.conversation.layer import TooFull
     from sevenfold.conversation.restore import Slot
     from sevenfold.errors import ModelError
     from sevenfold.layers.compact.engines import Got
@@ -109,8 +108,12 @@ class Compact:
         return c.state(Compactor).allowed
 
     def on_refusal(self, c: Conversation, error: ModelError | TooFull) -> Flow[bool]:
-        """A request was too long for the provider: summarise the older part, keep the last rounds."""
-        if not isinstance(error, PromptTooLong | BodyTooLarge):
+        """A request was too long for the provider: summarise the older part, keep the last rounds.
+
+        With ``reactive_only`` one that is larger than the window counts as refused: some servers only cut it short.
+        """
+        ours = isinstance(error, TooFull) and c.settings.reactive_only
+        if not ours and not isinstance(error, PromptTooLong | BodyTooLarge):
             return False
         if not c.settings.reactive or not c.source.compacts:
             return False

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.conversation.edits import CLEARED
-from sevenfold.conversation.epoch import in_force
+from sevenfold.conversation.epoch import epoch_record, in_force
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.layers.compact.check import Verdict
 from sevenfold.layers.compact.engines import Got
@@ -60,19 +61,16 @@ def compaction(c: Conversation, made: Result) -> str:
     boundary, anchor = made.chain.turn, script.new_id()
     block = made.got.block
     drops = c.profile.thinking.bound and divided.side == "after" and made.got.signed is None
-    epoch = c.next_epoch(
-        "compact",
-        drops_thinking=drops,
-        keeps_frame=divided.side == "before",
-        betas=[c.profile.betas.on_demand_compaction] if block else [],
-    )
+    frame = c.frame if divided.side == "before" else c.wanted
+    if block and (needed := c.profile.betas.on_demand_compaction):
+        frame = replace(frame, betas=tuple(sorted({*frame.betas, needed})))
     script.compact(
         _about(c, made, boundary, anchor),
         [blocks.text(said(c, made.request, divided, made.verdict.text))],
         boundary=boundary,
         anchor=anchor,
         attachments=made.beside,
-        epoch=epoch,
+        epoch=epoch_record(frame, c.lifetimes, "compact", drops),
         signed=block,
         known_by=renew_labels(script.view.labels, script.view.items, redact.mask_text),
         carry=Carry(boundary=boundary, pins=sorted(script.pinned()), breaker=made.failures),
