@@ -186,6 +186,32 @@ def test_a_fork_may_be_taken_while_some_results_are_still_missing() -> None:
         assert session.at(-1) == fork.prepare().body.raw
 
 
+@pytest.mark.spec("S7.2", "S8.9")
+def test_a_fork_leaves_out_reasoning_that_is_bound_to_a_call_it_cannot_repeat() -> None:
+    thought = {"type": "thinking", "thinking": "after the search", "signature": "c2ln"}
+    with alone() as session:
+        session.user("begin")
+        hear(session, fake_reply(SEARCHING, thought, {"type": "text", "text": "Looking."}))
+        fork = session.fork()
+        fork.user("what is it about?")
+        sent = json.loads(fork.prepare().body.raw)["messages"]
+        assert [part["type"] for part in sent[1]["content"]] == ["text"]
+
+
+@pytest.mark.spec("S8.9")
+def test_a_system_message_does_not_complete_results_given_in_part() -> None:
+    question = {"role": "user", "content": "begin"}
+    calls = {"role": "assistant", "content": [calling("toolu_1"), calling("toolu_2")]}
+    part = {
+        "role": "user",
+        "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "one"}],
+    }
+    with alone() as session:
+        session.sync([question, calls, part, {"role": "system", "content": "It is Monday."}])
+        with pytest.raises(InputError, match="toolu_2"):
+            session.prepare().body  # noqa: B018
+
+
 @pytest.mark.spec("S8.9")
 def test_what_is_refused_records_nothing() -> None:
     with alone() as session:

@@ -205,8 +205,14 @@ def _followable(shared: tuple[Message, ...]) -> tuple[tuple[Message, ...], list[
     answers = [place for place, message in enumerate(kept) if message.role == "assistant"]
     answer = [place for back, place in enumerate(reversed(answers)) if place == answers[-1] - back]
     unfinished = open_server_calls([part for place in answer for part in kept[place].parts])
-    for place in answer if unfinished else ():
-        parts = tuple(part for part in kept[place].parts if part.id not in unfinished)
+    cut = False
+    for place in sorted(answer) if unfinished else ():
+        parts: tuple[Block, ...] = ()
+        for part in kept[place].parts:
+            if part.id in unfinished:
+                cut = True
+            elif not (cut and part.kind in blocks.THINKING):  # it is bound to the call that is gone
+                parts += (part,)
         if not parts:
             parts = (blocks.text(NO_RESULT),)
         kept[place] = Message("assistant", parts, encoded_message("assistant", parts))
