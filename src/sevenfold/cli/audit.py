@@ -73,11 +73,13 @@ def _print(name: str, found: Audit) -> None:
     verdicts = []
     if ours:
         lost = sum(one.lost for one in ours)
-        verdicts.append(f"{plural(lost, 'fact')} lost" if lost else "Nothing is lost")
+        verdicts.append(f"{plural(lost, 'fact')} lost" if lost else "Sevenfold's compactions lost nothing")
     if theirs:
         left, reached = sum(one.out_of_reach for one in theirs), sum(one.reachable for one in theirs)
         facts = plural(left + sum(one.in_context for one in theirs), "fact")
-        verdicts.append(f"{left:,} of {facts} left the context; recall would find {reached:,}")
+        verdicts.append(
+            f"in other tools' compactions {left:,} of {facts} left the context; recall would find {reached:,}"
+        )
     if total.invented:
         verdicts.append(plural(total.invented, "invented statement") + " about the user")
     console.print(

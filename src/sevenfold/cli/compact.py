@@ -285,7 +285,10 @@ class _Run:
             bring_up_to_date(self._session, self._client)
             self._noted = True
         if reason := reason or self._why_not_notes():
-            update = "" if self._noted else ", or bring them up to date: sevenfold notes FILE --update"
+            short = keeper is not None and bool(keeper.too_little())
+            update = (
+                "" if self._noted or short else ", or bring them up to date: sevenfold notes FILE --update"
+            )
             raise Refused(f"the notes cannot be the summary: {reason}; use another engine{update}")
 
     def _why_not_notes(self) -> str:
@@ -444,7 +447,7 @@ def _sizes(before: Mapping[str, int], after: Mapping[str, int]) -> RenderableTyp
         for side in (before, after)
     )
     grown = [Text("It has grown: a conversation this short is better left alone.", style="yellow")]
-    note = f"{share(now, was)} of the conversation's size is left"
+    note = f"{share(now, was)} of the messages is left; the system prompt and tools are not counted"
     return Group(heading("Tokens", note), table, *(grown if now > was else []))
 
 

@@ -131,7 +131,9 @@ def _show(memory: Memory, options: argparse.Namespace) -> str:
 
 
 def _add(memory: Memory, options: argparse.Namespace) -> str:
-    words = " ".join(options.words)
+    words = " ".join(options.words).strip()
+    if not words:
+        raise InputError("there is nothing to remember: give a sentence")
     taken = {one.entry.name for one in memory.entries()}
     name = base = slug(words)
     number = 2
@@ -174,7 +176,7 @@ def _edited(content: bytes, name: str) -> bytes:
 
 def _forget(memory: Memory, options: argparse.Namespace) -> str:
     made = memory.forget(options.name)
-    return f"{options.name} is forgotten; undo {made.number} brings it back"
+    return f"{options.name} is forgotten; memory undo {made.number} brings it back"
 
 
 def _confirm(memory: Memory, options: argparse.Namespace) -> str:
@@ -210,7 +212,7 @@ def _diff(memory: Memory, options: argparse.Namespace) -> str:
 def _undo(memory: Memory, options: argparse.Namespace) -> str:
     made = memory.undo(options.number)
     last = memory.change(made.number)
-    return f"{last.reason}: {_files(last)}; undo {made.number} reverts this in turn"
+    return f"done ({last.reason}): {_files(last)}; memory undo {made.number} reverts it"
 
 
 def _import(memory: Memory, options: argparse.Namespace) -> str:
@@ -230,17 +232,22 @@ def _import(memory: Memory, options: argparse.Namespace) -> str:
 def _export(memory: Memory, options: argparse.Namespace) -> str:
     path: Path = options.path.expanduser()
     files = exchange.give_out(memory.entries(), options.tool)
-    if path.exists() and (options.tool == exchange.JSON or any(path.iterdir())):
+    if path.exists() and (options.tool == exchange.JSON or not path.is_dir() or any(path.iterdir())):
         raise InputError(f"{path} is there already; export to a new one")
-    if options.tool == exchange.JSON:
-        path.write_bytes(exchange.write_stores(files))
-    else:
-        for name, content in files.items():
-            target = path / name
-            if ".." in Path(name).parts or Path(name).is_absolute():
-                raise InputError(f"{name} would lead out of {path}")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
+    if (
+        any(".." in Path(name).parts or Path(name).is_absolute() for name in files)
+        and options.tool != exchange.JSON
+    ):
+        raise InputError(f"a path among the entries would lead out of {path}")
+    try:
+        if options.tool == exchange.JSON:
+            path.write_bytes(exchange.write_stores(files))
+        else:
+            for name, content in files.items():
+                (path / name).parent.mkdir(parents=True, exist_ok=True)
+                (path / name).write_bytes(content)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
     return f"{len(files)} files written to {path}"
 
 
@@ -251,7 +258,9 @@ def _check(memory: Memory, options: argparse.Namespace) -> str:
         if not one.stamp.trusted:
             problems.append(f"{one.entry.name}: unconfirmed ({_origin(one)}); confirm, edit or forget it")
         if one.entry.until and one.entry.until < memory.today():
-            problems.append(f"{one.entry.name}: held until {one.entry.until}")
+            problems.append(
+                f"{one.entry.name}: held until {one.entry.until}; forget it, or edit it if it still holds"
+            )
     verdict = f"{len(problems)} to look at" if problems else ALL_WELL
     return "\n".join([*problems, f"{len(known)} entries, {verdict}"])
 

@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(
             "there is nothing to profile: name a transcript or a folder, or try sevenfold profile --example"
         )
-    named = [transcripts.find(str(path)) for path in options.paths]
+    named = [path if path.is_dir() else transcripts.find(str(path)) for path in options.paths]
     found = files.find([*named, *([coding_session()] if options.example else [])])
     with _progress(len(found.files)) as progress:
         profile = keep_largest(files.profile(found, jobs=options.jobs, progress=progress), options.top)

@@ -76,7 +76,9 @@ def past(log: Log, number: int) -> Past:
     """The request with this number, counted from 0; negative numbers count from the newest."""
     newest = next((made.number for made in requests(log)), None)
     if newest is None:
-        raise Refused("no request of this session is on record yet, so there is nothing to look back at")
+        raise Refused(
+            "this session has no recorded requests yet; only sessions that Sevenfold ran record them"
+        )
     wanted = number if number >= 0 else newest + 1 + number
     for position, made in log.decisions(Request):
         if made.number == wanted:

@@ -125,6 +125,8 @@ def plan(known: Sequence[KnownEntry], proposal: Proposal, today: str) -> Consoli
     for older, newer in proposal.replaced:
         if older not in held or newer not in held or older in edits or newer in edits:
             continue
+        if held[older].entry.until and held[older].entry.until < today:
+            continue
         problem = _still_holds(held[older], held[newer]) or (
             len(edits) + 1 > budget and "the budget of this dream is spent"
         )

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 HELP = """\
 Talk to an agent that reads, searches and edits files, runs commands, and stays within its context window for as long
-as you like. Every session is kept and can be resumed. Without a key the offline model answers, and says so."""
+as you like. Every session is kept and can be resumed. Without a key the offline model answers, and says so;
+with -p a run without a key ends with code 2, unless you ask for --model offline."""
 
 EXAMPLES = """\
 examples:

@@ -456,6 +456,8 @@ def find(line: str) -> tuple[SlashCommand, str]:
     """The command in a line, and the rest of the line; raises `InputError` if it does not exist."""
     if told := _REMEMBER.fullmatch(line):
         line = f"/memory add {told[1]}"
+    if line.strip().lower() == "/exit":
+        line = "/quit"
     name, _, rest = line.removeprefix("/").partition(" ")
     for command in COMMANDS:
         if command.name == name.strip().lower():
