@@ -91,10 +91,13 @@ def texts(lines: Sequence[bytes]) -> Iterator[Text]:
         content = message.get("content")
         for block in [{"type": "text", "text": content}] if isinstance(content, str) else content or []:
             if text := _said(block):
-                sort = (
-                    "error" if block.get("is_error") else "user" if plain and "text" in block else "other"
-                )
+                spoken = plain and "text" in block and not PROGRAM.match(text)
+                sort = "error" if block.get("is_error") else "user" if spoken else "other"
                 yield Text(uuid, sort, text)
+
+
+PROGRAM = re.compile(r"\s*<(?:task-notification|command-|local-command)")
+"""What a program puts in a message of the user's."""
 
 
 def _said(block: dict[str, Any]) -> str:

@@ -248,4 +248,4 @@ def _as_typed(name: str, arguments: re.Match[str] | None) -> str:
     given = arguments[1].strip() if arguments else ""
     if not given and _ABOUT_THE_SESSION.fullmatch(name):
         return ""
-    return f"{name} {given}".strip()
+    return f"{name} {given}".strip() if name.strip("/ ") else given
