@@ -96,7 +96,7 @@ def texts(lines: Sequence[bytes]) -> Iterator[Text]:
                 yield Text(uuid, sort, text)
 
 
-PROGRAM = re.compile(r"\s*<(?:task-notification|command-|local-command)")
+PROGRAM = re.compile(r"\s*(?:<(?:task-notification|command-|local-command)|\[Request interrupted by user)")
 """What a program puts in a message of the user's."""
 
 
