@@ -68,6 +68,15 @@ def test_what_a_later_entry_contradicts_is_closed_and_not_deleted():
     assert "8080" not in held.index()
 
 
+def test_a_second_dream_finds_nothing_left_to_do():
+    held = memory()
+    say(held, "old", "The staging server listens on port 8080.")
+    say(held, "new", "The staging server listens on port 9090.", START + 3 * DAY)
+    dream(held)
+    again = dream(held)
+    assert (again.done, again.refused) == ((), ())
+
+
 @pytest.mark.spec("S5.9")
 def test_a_dream_is_undone_to_the_byte():
     folder = MemoryFolder()

@@ -93,6 +93,8 @@ def test_pinning_moves_an_entry_and_back(capsys, tmp_path):
     "arguments",
     [
         ["show", "nothing"],
+        ["add", " "],
+        ["export", "stores", "no/such/folder.json"],
         ["undo"],
         ["undo", "9"],
         ["diff", "3"],

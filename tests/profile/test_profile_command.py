@@ -294,3 +294,12 @@ def test_the_example_shows_everything_the_profiler_can_find() -> None:
     assert session.models == {"claude-sonnet-5-5": session.api_calls}
     assert session.repairs == {}
     assert session.tokens_by_category.get("unlogged", 0) < 100
+
+
+def test_a_folder_means_all_sessions_below_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a/one.jsonl", "b/two.jsonl"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(EXAMPLE.read_bytes())
+    code, shown, _ = run("profile", tmp_path, "--json", capsys=capsys)
+    assert code == 0
+    assert len(json.loads(shown)["sessions"]) == 2
