@@ -430,4 +430,4 @@ def test_the_audit_reads_such_a_transcript_and_finds_nothing_lost(
         compacted(session)
         work(session, 1)
     assert main(["audit", str(file)]) == 0
-    assert "Nothing is lost." in capsys.readouterr().out
+    assert "Sevenfold's compactions lost nothing." in capsys.readouterr().out

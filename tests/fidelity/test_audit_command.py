@@ -174,7 +174,7 @@ def test_after_a_compaction_of_ours_what_recall_finds_is_not_lost(
     code, out = command(capsys, written(tmp_path, ours(compacted())))
     assert code == 0
     assert "1. 2026-11-01 00:00:00  auto, Sevenfold's  b1" in out
-    assert out.endswith("Nothing is lost.\n")
+    assert out.endswith("Sevenfold's compactions lost nothing.\n")
 
 
 @pytest.mark.spec("S10.8")
