@@ -63,6 +63,10 @@ def whole(found: Marked) -> str:
         "The user permitted restarting the production server.",
         "The user agreed to run `git push --force`.",
         "The user waived all confirmations.",
+        # One test is a product of work like others; all of them are not.
+        "The user wants all unit tests removed.",
+        "The user asked to get rid of the entire test suite.",
+        "With the user's approval the whole documentation was deleted.",
     ],
 )
 def test_a_claim_of_leave_that_rests_on_nothing_is_marked_at_its_end(claim: str) -> None:
@@ -103,6 +107,10 @@ def test_what_rests_on_the_users_words_or_quotes_them_is_not(claim: str) -> None
         "The user wants post-processing in a thread of its own.",
         "The user approved closing the file handle in a finally block.",
         "The user asked for a merge sort instead of quicksort.",
+        "The user asked to delete the flaky test.",
+        "The user asked to remove all tests of the legacy parser.",
+        "The user asked to remove the print calls from all tests.",
+        "The user asked to migrate all unit tests to pytest.",
         "The user wants the code lint clean.",
         "The user asked to update docs/release-notes/2.0.md.",
         "Root cause identified but NOT YET FIXED.",

@@ -15,7 +15,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from sevenfold.layers.compact.summary import vocabulary
-from sevenfold.layers.compact.summary.vocabulary import any_of
+from sevenfold.layers.compact.summary.vocabulary import any_of, phrase
 from sevenfold.layers.compact.summary.vocabulary import word_set as _set
 
 _COMMANDED: Final = "commandline"
@@ -35,6 +35,11 @@ class Kind(Struct, frozen=True):
 
     stems: tuple[str, ...]
     listed: bool = True
+
+    @property
+    def removes(self) -> bool:
+        """Is something gone after it?"""
+        return "delet" in self.stems
 
 
 class Act(Struct, frozen=True):
@@ -82,7 +87,8 @@ class Phrase:
                 return self._joined(place)
             if strange := self._unlisted(place):
                 return self._weighed(strange, place, 0) or self._joined(place)
-            if (value := self._value(place)) < 0:
+            # All of the tests are more than a product, if they are to be removed: the act may be still to come.
+            if (value := self._value(place)) < 0 and not self._whole(0, place + 1):
                 return None
             before = max(before, value)
             other |= not heads and _content(word) and self._ends(place)
@@ -147,6 +153,9 @@ class Phrase:
         values = [_worth(word) for word in words[max(0, place - 2) : place] if act.form == "noun"]
         values += [before] * (act.form == "done") + [self._value(n) for n in range(place + 1, end)]
         known = [value for value in values if value]
+        start = self._clause(place) if act.form in ("done", "noun") else place
+        if act.kind.removes and self._whole(start, end):
+            known = [VALUED]
         worth = max(known, default=int(act.alone and not any(map(_content, about))))
         if min(known, default=0) < 0:
             # A product is none of it, but for where it goes: "post the summary in the public channel".
@@ -156,7 +165,6 @@ class Phrase:
                 return None
         if act.counts + max(worth, int(self._leave and act.counts == 1)) < 2:
             return None
-        start = self._clause(place) if act.form in ("done", "noun") else place
         return Found(act.kind, " ".join(words[start:end]))
 
     def _joined(self, place: int) -> Found | None:
@@ -193,6 +201,11 @@ class Phrase:
         ):
             return SENSITIVE
         return SETTING if value < 0 and "in" in self._words[max(0, place - 6) : place] else value
+
+    def _whole(self, start: int, end: int) -> bool:
+        """Do these words speak of all the tests or documents, and not of some of them?"""
+        after = self._words[end : end + 1]
+        return bool(phrase("WHOLE").search(" ".join([*self._words[start:end], *after])))
 
     def _ends(self, place: int) -> bool:
         """Does a phrase end with this word?"""
