@@ -53,11 +53,18 @@ def no_certificates() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def short_pauses() -> Iterator[None]:
-    """Before a request is made again there is a pause, which tests need not sit out."""
+def short_pauses() -> Iterator[float]:
+    """Before a request is made again there is a pause, which tests need not sit out; gives its real length."""
+    real = breaker.FIRST_PAUSE
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(breaker, "FIRST_PAUSE", 0.001)
-        yield
+        yield real
+
+
+@pytest.fixture
+def real_pauses(short_pauses: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses of their real length, for tests in which waiting takes no time."""
+    monkeypatch.setattr(breaker, "FIRST_PAUSE", short_pauses)
 
 
 @pytest.fixture(scope="session")

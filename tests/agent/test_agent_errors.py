@@ -16,6 +16,7 @@ from sevenfold.profiles import find
 from tests.agent.working import MODEL, messages, results, texts, use, world
 
 
+@pytest.mark.usefixtures("real_pauses")
 def test_a_provider_that_is_busy_is_asked_again_after_ever_longer_pauses() -> None:
     busy = Faults({1: Fault("overloaded"), 2: Fault("server_error"), 3: Fault("overloaded")})
     with world(["There."], busy) as there, there.agent(tools=[]) as made:

@@ -36,7 +36,7 @@ def test_the_prompt_tells_where_the_agent_is_and_what_is_cleared(folder: Path) -
         assert str(folder) not in static
         assert str(folder) in mine
         assert "claude-sonnet-5-5" in mine
-        assert "The newest 3 are always kept" in mine
+        assert "The newest 3 are kept as long as there is room for them" in mine
         assert str(made.assembly.home.scratch) in mine
 
 

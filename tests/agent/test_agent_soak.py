@@ -15,13 +15,19 @@ TURNS = 100
 
 
 def worker() -> Any:
-    """Reads, runs, writes and lists, step after step, and thinks about each."""
+    """Reads, runs, writes and lists, step after step, and thinks about each.
+
+    Asked the same again, because its answer did not arrive, it repeats its step.
+    """
     numbers = count(1)
+    number, asked = 0, None
 
     def reply(prompt: Any) -> Any:
+        nonlocal number, asked
         if "<summary>" in prompt.last_text and "<analysis>" in prompt.last_text:
             return summarise({"messages": prompt.messages})
-        number = next(numbers)
+        if prompt.messages != asked:
+            number, asked = next(numbers), prompt.messages
         if number > TURNS:
             return "All done."
         thought = {"type": "thinking", "thinking": f"step {number}", "signature": ""}

@@ -435,8 +435,12 @@ class Compactor:
         self, divided: Scope, verdict: Verdict, context: Sequence[str], fixed: int
     ) -> tuple[list[Attachment], list[str], list[str]]:
         c, stays = self._c, divided.side == "before"
-        front = c.frame if stays else c.wanted
-        moment = Moment(divided.kept, c.count, budget=c.window.budget, front=front.words, keeps_front=stays)
+
+        def front() -> str:
+            # Looked up when a slot asks: the slots before it may have changed the prompt that is wanted.
+            return (c.frame if stays else c.wanted).words()
+
+        moment = Moment(divided.kept, c.count, budget=c.window.budget, front=front, keeps_front=stays)
         room = max(0, int(c.window.threshold * AFTER_SHARE) - fixed)
         given, missed = restore.restore(c.slots, moment, room)
         beside = [one for _, restored in given for one in restored.beside]
