@@ -140,7 +140,7 @@ def test_nothing_is_on_record_until_a_request_is_looked_at() -> None:
         request = session.prepare()
         assert session.gauge.requests == 0
         assert here.told(Sending) == []
-        with pytest.raises(Refused, match="no request of this session is on record"):
+        with pytest.raises(Refused, match="no recorded requests"):
             session.at(-1)
         body = request.body
         assert session.gauge.requests == 1

@@ -63,7 +63,14 @@ def account(items: Iterable[Item]) -> Account:
 
 def texts(items: Iterable[Item]) -> list[str]:
     """What the model is shown of these records, a text for each block that says something."""
-    return [said for item in items for block in item.shown if (said := _shown(block)).strip()]
+    found = []
+    for item in items:
+        for block in item.shown:
+            said = _shown(block)
+            # A command is shown in a client's tags, and looked for as it was typed.
+            typed = authorship.users_words(item.said) if "<command-" in said else ""
+            found += [text for text in (said, typed) if text.strip()]
+    return found
 
 
 def strings(value: Any) -> Iterator[str]:
