@@ -48,7 +48,9 @@ class Terminal:
     ) -> None:
         kept = ("PATH", "PYTHONPATH", "LANG", "HOME", "COVERAGE_PROCESS_START")
         given = {name: os.environ[name] for name in kept if name in os.environ}
-        given |= {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "SEVENFOLD_HOME": str(home), **environ}
+        given |= {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "SEVENFOLD_HOME": str(home)}
+        # A model that repeats what it hears would find facts in the instruction to look for them.
+        given |= {"SEVENFOLD_EXTRACTION": "0", **environ}
         if url:
             given |= {"ANTHROPIC_API_KEY": "simulated-key", "ANTHROPIC_BASE_URL": url}
         self._screen = pyte.HistoryScreen(columns, rows, history=5_000)

@@ -150,7 +150,11 @@ class MemoryKeeper:
 
     def _admit(self, facts: list[LastingFact], span: Stretch) -> list[Admission]:
         c = self._c
-        given = tuple(blocks.words_of(blocks.read(block)) for block in c.frame.system)
+        # What the instruction itself says is no fact, should a model repeat it.
+        given = (
+            RememberFacts("").render(),
+            *(blocks.words_of(blocks.read(block)) for block in c.frame.system),
+        )
         said = {
             item.said.uuid: words for item in c.transcript.view.items if (words := _users_words(item.said))
         }
