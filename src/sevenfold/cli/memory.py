@@ -18,7 +18,7 @@ from sevenfold.cli.text import clean, plural
 from sevenfold.clock import SystemClock
 from sevenfold.errors import InputError
 from sevenfold.memory import exchange
-from sevenfold.memory.entry import KINDS, read_entry, slug, write_entry
+from sevenfold.memory.entry import KINDS, free_name, read_entry, slug, write_entry
 from sevenfold.memory.generation import MemoryChange
 from sevenfold.memory.memory import KnownEntry, Memory
 from sevenfold.session.factory import open_memory
@@ -134,11 +134,8 @@ def _add(memory: Memory, options: argparse.Namespace) -> str:
     words = " ".join(options.words).strip()
     if not words:
         raise InputError("there is nothing to remember: give a sentence")
-    taken = {one.entry.name for one in memory.entries()}
-    name = base = slug(words)
-    number = 2
-    while name in taken:
-        name, number = f"{base}-{number}", number + 1
+    taken = {f"{one.entry.name}.md" for one in memory.entries()}
+    name = free_name(f"{slug(words)}.md", taken).removesuffix(".md")
     memory.write(write_entry(name, options.kind, words, words), "user", "added by hand")
     return f"remembered: {name}"
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import Refused
-from sevenfold.memory.entry import Kind, MemoryEntry, quoted, shortened, slug, write_entry
+from sevenfold.memory.entry import Kind, MemoryEntry, free_name, quoted, shortened, slug, write_entry
 from sevenfold.memory.generation import Origin, Provenance, digest, least_trusted
 from sevenfold.memory.memory import EntryEdit, Memory
 from sevenfold.memory.words import holds, same_fact
@@ -33,7 +33,7 @@ class LastingFact(Struct, frozen=True):
     """The words of the user that carry it."""
     kind: Kind = "project"
     note: str = ""
-    """Why it matters and how to apply it, in the words of whoever proposes it."""
+    """Why it matters and how to apply it, in the words of the one who proposes it."""
     until: str = ""
 
 
@@ -136,9 +136,7 @@ def _place(
                 again = msgspec.structs.replace(before, evidence=evidence, verified=verified)
                 there[file], edits[file] = (known, again), EntryEdit(known.render(), again)
             return Admission(fact, file)
-    file, number = entry.file, 2
-    while file in there:
-        file, number = f"{entry.name}-{number}.md", number + 1
+    file = free_name(entry.file, there)
     entry = MemoryEntry(file, entry.page.with_value("name", file.removesuffix(".md")))
     content = entry.render()
     stamp = msgspec.structs.replace(stamp, sha256=digest(content))

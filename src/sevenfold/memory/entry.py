@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Literal, get_args
 
 from msgspec import Struct
@@ -137,6 +137,14 @@ def slug(words: str) -> str:
             break
         made = f"{made}-{part}" if made else part
     return made or "entry"
+
+
+def free_name(file: str, taken: Container[str]) -> str:
+    """The name, or the first that is free with a number behind it."""
+    stem, number = file.removesuffix(".md"), 2
+    while file in taken:
+        file, number = f"{stem}-{number}.md", number + 1
+    return file
 
 
 def _clean(text: str) -> str:

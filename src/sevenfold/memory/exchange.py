@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from sevenfold.errors import InputError
 from sevenfold.memory import index
-from sevenfold.memory.entry import MOST_BYTES, PINNED, is_entry, slug
+from sevenfold.memory.entry import MOST_BYTES, PINNED, free_name, is_entry, slug
 from sevenfold.memory.generation import Provenance, digest
 from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
 
@@ -137,8 +137,4 @@ def _name(path: str, taken: Iterable[str]) -> str:
         plain = "imported-index.md"
     elif not is_entry(plain):
         plain = f"{pinned}{slug(given.stem)}.md"
-    stem, number, name = plain.removesuffix(".md"), 2, plain
-    there = set(taken)
-    while name in there:
-        name, number = f"{stem}-{number}.md", number + 1
-    return name
+    return free_name(plain, set(taken))

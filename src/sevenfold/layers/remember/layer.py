@@ -155,10 +155,11 @@ class MemoryKeeper:
             RememberFacts("").render(),
             *(blocks.words_of(blocks.read(block)) for block in c.frame.system),
         )
-        said = {
-            item.said.uuid: words for item in c.transcript.view.items if (words := _users_words(item.said))
-        }
-        seen = Witness(said, frozenset(span.said), c.transcript.place.session, policy.least(span), given)
+        items = tuple(c.transcript.view.items)
+        said = {item.said.uuid: words for item in items if (words := _users_words(item.said))}
+        calls = (block for item in items for block in item.said.blocks if block.kind == "tool_use")
+        kinds = frozenset(c.kinds.get(read_field(call.raw, "name"), "") for call in calls)
+        seen = Witness(said, frozenset(span.said), c.transcript.place.session, policy.least(kinds), given)
         return admit(self._memory, facts, seen, c.clock.now())
 
     def _done(self, covered: str, came: list[Admission] | Exception) -> None:
@@ -189,14 +190,11 @@ class MemoryKeeper:
         said = {
             item.said.uuid: words for item in reversed(since) if (words := _users_words(item.said)).strip()
         }
-        calls = [block for item in view.items for block in item.said.blocks if block.kind == "tool_use"]
-        kinds = frozenset(self._c.kinds.get(read_field(call.raw, "name"), "") for call in calls)
-        recent = {call for item in since for call in item.said.calls}
-        wrote = any(
-            self._memory.path in call.raw.decode(errors="replace") for call in calls if call.id in recent
-        )
+        calls = [block for item in since for block in item.said.blocks if block.kind == "tool_use"]
+        path = self._memory.path.encode()
+        wrote = bool(path) and any(path in call.raw for call in calls)
         tokens = sum(map(self._c.item_tokens, since))
-        return Stretch(said, tokens, kinds, wrote=wrote and bool(self._memory.path))
+        return Stretch(said, tokens, wrote=wrote)
 
     def _covered(self) -> str | None:
         """The newest record that was looked at."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from msgspec import Struct
@@ -43,8 +43,6 @@ class Stretch(Struct, frozen=True):
     said: Mapping[str, str]
     """The user's words, by record."""
     tokens: int
-    tools: frozenset[str] = frozenset()
-    """Kinds of the tools whose output is in view."""
     wrote: bool = False
     """Did the agent write memory itself?"""
 
@@ -62,9 +60,9 @@ def due(span: Stretch, *, pause: int = 1) -> bool:
     return pause == 1 and any(True for _ in stated(span.said))
 
 
-def least(span: Stretch) -> Origin:
-    """The least trusted source of anything in view."""
-    return least_trusted("model", *(ORIGINS.get(kind, "tool") for kind in span.tools))
+def least(kinds: Iterable[str]) -> Origin:
+    """The least trusted source of what tools of these kinds said."""
+    return least_trusted("model", *(ORIGINS.get(kind, "tool") for kind in kinds))
 
 
 def read_facts(answer: str) -> list[LastingFact] | None:
