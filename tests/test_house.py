@@ -25,6 +25,7 @@ ADDED = {
         2_000,
     ),
     "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 8, 800),
+    "team": (r"agent\.team\b|cli\.agents$", 3, 520),
     "idle": (r"layers\.idle$", 1, 200),
 }
 """What came after these two ceilings: its modules, how many they may be, and their lines of code."""
