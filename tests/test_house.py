@@ -26,6 +26,7 @@ ADDED = {
     ),
     "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 8, 800),
     "team": (r"agent\.team\b|cli\.agents$", 3, 520),
+    "checkpoints": (r"agent\.checkpoints$|cli\.chat\.rewind$", 2, 400),
     "idle": (r"layers\.idle$", 1, 200),
 }
 """What came after these two ceilings: its modules, how many they may be, and their lines of code."""
