@@ -24,6 +24,7 @@ ADDED = {
         22,
         2_200,
     ),
+    "team": (r"agent\.team\b|cli\.agents$", 3, 520),
     "idle": (r"layers\.idle$", 1, 200),
     "mailbox": (r"stores\.jsonl\.mailbox$", 1, 160),
 }
