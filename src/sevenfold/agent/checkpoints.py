@@ -57,7 +57,7 @@ Tree = Mapping[str, FileState | None]
 """Files by their path below the workspace; None is one that is not there."""
 
 
-class Seen(Struct, frozen=True, tag="seen"):
+class FilesSeen(Struct, frozen=True, tag="seen"):
     """Files that were looked at for the first time."""
 
     files: Tree
@@ -65,7 +65,7 @@ class Seen(Struct, frozen=True, tag="seen"):
     """Whether these are all files there are."""
 
 
-class Began(Struct, frozen=True, tag="began"):
+class CallBegan(Struct, frozen=True, tag="began"):
     """A call that may change files."""
 
     tip: str
@@ -74,7 +74,7 @@ class Began(Struct, frozen=True, tag="began"):
     """When, in nanoseconds since 1970."""
 
 
-class Ended(Struct, frozen=True, tag="ended"):
+class CallsEnded(Struct, frozen=True, tag="ended"):
     """No call that may change files is under way any more."""
 
 
@@ -86,7 +86,7 @@ class FileChange(Struct, frozen=True):
     after: FileState | None
 
 
-class Changed(Struct, frozen=True, tag="changed"):
+class FilesChanged(Struct, frozen=True, tag="changed"):
     """Files that were changed, and by whom."""
 
     tip: str
@@ -94,13 +94,13 @@ class Changed(Struct, frozen=True, tag="changed"):
     files: tuple[FileChange, ...]
 
 
-class Restoring(Struct, frozen=True, tag="restoring"):
+class RestoreBegan(Struct, frozen=True, tag="restoring"):
     """A restore that begins; it has ended with the change that follows."""
 
     files: tuple[FileChange, ...]
 
 
-Line = Seen | Began | Ended | Changed | Restoring
+Line = FilesSeen | CallBegan | CallsEnded | FilesChanged | RestoreBegan
 
 
 class RestorePlan(Struct, frozen=True):
@@ -146,7 +146,7 @@ class Checkpoints:
         """Files by what the system says of them, so that none is read twice."""
         self._known: dict[str, FileState | None] = {}
         self._whole = False
-        self._changes: list[Changed] = []
+        self._changes: list[FilesChanged] = []
         self._kept = -1
         self._unended = ""
         """The record at which a call began that has not ended, in this process or an earlier one."""
@@ -164,7 +164,7 @@ class Checkpoints:
                 self._began = time.time_ns()
             self._open.append(names)
             self._unended = self._tip() or "?"
-            self._write(Began(self._unended, self._began))
+            self._write(CallBegan(self._unended, self._began))
 
     def end(self, paths: Sequence[str] | None = None) -> None:
         """A call that was begun with these has ended."""
@@ -174,7 +174,7 @@ class Checkpoints:
             self._open.remove(names)
             if not self._open:
                 self._unended = ""
-                self._write(Ended())
+                self._write(CallsEnded())
 
     def _look(self, names: Sequence[str] | None, by: By) -> None:
         """Compare files, or all there are, with what is known of them, and write down what differs."""
@@ -186,14 +186,14 @@ class Checkpoints:
             unknown = {name for name in unknown if self._stamp(name) < self._began - CLOCK_STEP}
         whole = names is None and not self.problem
         if unknown or (whole and not self._whole):
-            self._write(Seen({name: now[name] for name in sorted(unknown)}, whole))
+            self._write(FilesSeen({name: now[name] for name in sorted(unknown)}, whole))
         changed = [
             FileChange(name, self._known.get(name), state)
             for name, state in sorted(now.items())
             if self._known.get(name) != state
         ]
         if changed:
-            self._write(Changed(self._unended or self._tip() or "", by, tuple(changed)))
+            self._write(FilesChanged(self._unended or self._tip() or "", by, tuple(changed)))
 
     def _everything(self) -> list[str] | None:
         """What can be said anything about: all files, or those that were edited."""
@@ -333,7 +333,7 @@ class Checkpoints:
         """Carry out a plan, but for some files; returns those that could not be brought back, and why."""
         with self._lock:
             chosen = tuple(file for file in plan.files if file.path not in but)
-            self._write(Restoring(chosen))
+            self._write(RestoreBegan(chosen))
             return self._bring_back(chosen)
 
     def _bring_back(self, chosen: Iterable[FileChange]) -> Mapping[str, str]:
@@ -350,7 +350,7 @@ class Checkpoints:
                 done.append(file)
             except (Refused, OSError) as error:
                 failed[file.path] = str(error)
-        self._write(Changed(self._tip() or "", "rewind", tuple(done)))
+        self._write(FilesChanged(self._tip() or "", "rewind", tuple(done)))
         return failed
 
     def _put(self, file: FileChange) -> None:
@@ -408,10 +408,10 @@ class Checkpoints:
 
     def _take(self, line: Line) -> None:
         match line:
-            case Seen(files=files, whole=whole):
+            case FilesSeen(files=files, whole=whole):
                 self._known.update(files)
                 self._whole = self._whole or whole
-            case Changed(files=files):
+            case FilesChanged(files=files):
                 self._known.update({file.path: file.after for file in files})
                 self._changes.append(line)
             case _:
@@ -423,7 +423,7 @@ class Checkpoints:
             lines = (self._folder / "journal.jsonl").read_bytes().split(b"\n")
         except OSError:
             return
-        restoring: Restoring | None = None
+        restoring: RestoreBegan | None = None
         for raw in lines:
             try:
                 line = msgspec.json.decode(raw, type=Line)
@@ -431,13 +431,13 @@ class Checkpoints:
                 continue  # torn by a kill; what it would have said is found by looking
             self._take(line)
             match line:
-                case Began(tip=tip, at=at):
+                case CallBegan(tip=tip, at=at):
                     self._unended, self._began = tip, at
-                case Ended():
+                case CallsEnded():
                     self._unended = ""
-                case Restoring():
+                case RestoreBegan():
                     restoring = line
-                case Changed(by="rewind"):
+                case FilesChanged(by="rewind"):
                     restoring = None
                 case _:
                     pass
@@ -446,7 +446,7 @@ class Checkpoints:
         if self._unended:
             self._look(self._everything(), "agent")
             self._unended = ""
-            self._write(Ended())
+            self._write(CallsEnded())
         if restoring is not None:
             self._bring_back(restoring.files)
 
