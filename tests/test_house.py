@@ -25,6 +25,7 @@ ADDED = {
         2_200,
     ),
     "eval": (r"lab\.locomo$|cli\.eval$", 2, 260),
+    "team": (r"agent\.team\b|cli\.agents$", 3, 520),
     "idle": (r"layers\.idle$", 1, 200),
 }
 """What came after these two ceilings: its modules, how many they may be, and their lines of code."""

@@ -207,6 +207,30 @@ def test_a_folder_that_cannot_be_written_is_still_read(tmp_path):
         tmp_path.chmod(0o700)
 
 
+class Counts(FileFolder):
+    """A folder that keeps count of what is read from it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.reads: list[str] = []
+
+    def read(self, name, **options):
+        self.reads.append(name)
+        return super().read(name, **options)
+
+
+def test_listing_entries_reads_each_file_once(tmp_path):
+    memory(FileFolder(tmp_path / "memory")).write(tabs(), "user", "first")
+    folder = Counts(tmp_path / "memory")
+    assert [one.entry.name for one in memory(folder).entries()] == ["tabs"]
+    assert sorted(folder.reads) == [
+        ".versions/applied",
+        ".versions/current.json",
+        ".versions/usage.json",
+        "tabs.md",
+    ]
+
+
 class Stops(Exception):
     """The process is gone."""
 

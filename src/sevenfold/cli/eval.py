@@ -54,7 +54,10 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(report)
         return 0
-    scores = {"all": locomo.Score(report.questions, report.recall, report.interval), **report.by_category}
+    scores = {
+        "all": locomo.RecallScore(report.questions, report.recall, report.interval),
+        **report.by_category,
+    }
     console = ReportConsole()
     head = ["", "questions", *(f"R@{k}" for k in locomo.DEPTHS), "R@10, 95%"]
     rows = [

@@ -39,7 +39,7 @@ _CITATION = re.compile(r"D:?(\d+):0*(\d+)")
 _TIMES = ("%I:%M %p on %d %B, %Y", "%d.%m.%Y, %H:%M:%S")
 
 
-class Turn(Struct, frozen=True):
+class DialogueTurn(Struct, frozen=True):
     """Something a speaker said; the words of a picture's caption count as said."""
 
     id: str
@@ -48,7 +48,7 @@ class Turn(Struct, frozen=True):
     time: datetime
 
 
-class Question(Struct, frozen=True):
+class DialogueQuestion(Struct, frozen=True):
     """A question and the ids of the turns that answer it."""
 
     text: str
@@ -59,8 +59,8 @@ class Question(Struct, frozen=True):
 class Dialogue(Struct, frozen=True):
     """A conversation and the questions about it."""
 
-    turns: Sequence[Turn]
-    questions: Sequence[Question]
+    turns: Sequence[DialogueTurn]
+    questions: Sequence[DialogueQuestion]
 
     @property
     def speakers(self) -> list[str]:
@@ -68,7 +68,7 @@ class Dialogue(Struct, frozen=True):
         return list(dict.fromkeys(turn.speaker for turn in self.turns))
 
 
-class Score(Struct, frozen=True):
+class RecallScore(Struct, frozen=True):
     """Recall in percent at each depth, with the interval that holds 95 in 100 resamples of the questions."""
 
     questions: int
@@ -76,7 +76,7 @@ class Score(Struct, frozen=True):
     interval: dict[str, tuple[float, float]]
 
     @classmethod
-    def of(cls, shares: Sequence[Sequence[float]]) -> Score:
+    def of(cls, shares: Sequence[Sequence[float]]) -> RecallScore:
         """The score of questions by the shares of their evidence found, one for each depth."""
         chance = random.Random(7)
         drawn = [
@@ -92,14 +92,14 @@ class Score(Struct, frozen=True):
         return cls(len(shares), recall, interval)
 
 
-class Report(Struct, frozen=True):
+class LocomoReport(Struct, frozen=True):
     """What was found."""
 
     recall: dict[str, float]
     interval: dict[str, tuple[float, float]]
     questions: int
-    by_category: dict[str, Score]
-    by_conversation: list[Score]
+    by_category: dict[str, RecallScore]
+    by_conversation: list[RecallScore]
     answered_without_evidence: float | None
     """The share of questions about other conversations that got an answer, in percent; None if it was not asked."""
 
@@ -123,7 +123,7 @@ def measure(
     *,
     only_hidden: bool = False,
     strangers: bool = False,
-) -> Report:
+) -> LocomoReport:
     """Ask every question; with ``strangers``, also those about the next conversation, under the names of this one."""
     scorers = ByMeaning().scorers(by)
     asked: list[list[tuple[str, list[float]]]] = []
@@ -157,18 +157,18 @@ def measure(
     return _report(asked, answered)
 
 
-def _report(asked: Sequence[Sequence[tuple[str, list[float]]]], answered: Sequence[bool]) -> Report:
+def _report(asked: Sequence[Sequence[tuple[str, list[float]]]], answered: Sequence[bool]) -> LocomoReport:
     together = [one for several in asked for one in several]
     by_category: dict[str, list[list[float]]] = {}
     for category, shares in together:
         by_category.setdefault(category, []).append(shares)
-    whole = Score.of([shares for _, shares in together])
-    return Report(
+    whole = RecallScore.of([shares for _, shares in together])
+    return LocomoReport(
         whole.recall,
         whole.interval,
         whole.questions,
-        {name: Score.of(shares) for name, shares in sorted(by_category.items())},
-        [Score.of([shares for _, shares in several]) for several in asked if several],
+        {name: RecallScore.of(shares) for name, shares in sorted(by_category.items())},
+        [RecallScore.of([shares for _, shares in several]) for several in asked if several],
         _percent(fmean(answered)) if answered else None,
     )
 
@@ -210,7 +210,7 @@ def _dialogue(sample: Any, path: Path) -> Dialogue:
         held = sample.get("conversation", sample)
         turns = list(_turns(held))
         questions = [
-            Question(
+            DialogueQuestion(
                 one["question"],
                 frozenset(
                     f"D{session}:{turn}"
@@ -229,14 +229,14 @@ def _dialogue(sample: Any, path: Path) -> Dialogue:
     return Dialogue(turns, [one for one in questions if one.evidence])
 
 
-def _turns(held: Mapping[str, Any]) -> Iterator[Turn]:
+def _turns(held: Mapping[str, Any]) -> Iterator[DialogueTurn]:
     sessions = sorted((int(name[1]), name[0]) for name in map(_SESSION.fullmatch, held) if name)
     for _, name in sessions:
         begun = _time(held.get(f"{name}_date_time", ""))
         for place, one in enumerate(held[name]):
             said = [one.get("text") or one.get("clean_text") or "", one.get("blip_caption") or ""]
             time = _time(one.get("date_time", ""), begun + timedelta(minutes=place))
-            yield Turn(one["dia_id"], one["speaker"], " ".join(filter(None, said)), time)
+            yield DialogueTurn(one["dia_id"], one["speaker"], " ".join(filter(None, said)), time)
 
 
 def _time(text: str, otherwise: datetime = datetime(1970, 1, 1, tzinfo=UTC)) -> datetime:

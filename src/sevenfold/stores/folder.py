@@ -140,7 +140,8 @@ class MemoryFolder:
 
     def read(self, name: str, *, most: int = LARGEST) -> bytes | None:
         """A file's content."""
-        return self._files.get(check_name(name))
+        content = self._files.get(check_name(name))
+        return None if content is None or len(content) > most else content
 
     def write(self, name: str, content: bytes) -> None:
         """Replace a file."""
