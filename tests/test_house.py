@@ -27,7 +27,7 @@ ADDED = {
     ),
     "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 8, 800),
     "team": (r"agent\.team\b|cli\.agents$", 3, 520),
-    "checkpoints": (r"agent\.checkpoints$|cli\.chat\.rewind$", 2, 400),
+    "checkpoints": (r"agent\.checkpoints$|cli\.chat\.rewind$", 2, 450),
     "idle": (r"layers\.idle$", 1, 200),
     "mailbox": (r"stores\.jsonl\.mailbox$", 1, 160),
 }
