@@ -335,6 +335,30 @@ _REMEMBER = re.compile(r"#(?!#)\s*(\S+(?:[ \t]+\S+)+)\s*")
 """One line that begins with a number sign: the user's own words, to be remembered."""
 
 
+def _dream(chat: Chat, rest: str) -> None:
+    """Show the consolidation of memory that is under way, or the last one; with ``stop``, stop it."""
+    if rest == "stop":
+        stopped = chat.agent.session.kill_dream()
+        chat.say(
+            "layer", "the dream was stopped; memory is as it was" if stopped else "no dream is under way"
+        )
+        return
+    if rest:
+        raise InputError(
+            "/dream takes nothing, or stop; outside the chat, `sevenfold dream` tidies at once"
+        )
+    task = chat.agent.session.dream
+    if task is None:
+        chat.say("note", "no dream yet in this session; memory is tidied once a day, after five sessions")
+        return
+    head = f"dream: {task.state} ({task.stage}, {task.phase})"
+    counts = f"{plural(task.turn_count, 'turn')}, {plural(task.tool_uses, 'tool use')}"
+    looked = [f"  $ {line}" for turn in task.turns for line in turn.commands]
+    left = [f"left alone: {one}" for one in task.refused]
+    lines = [f"{head}, {counts}", *looked, *task.done, *left, *([task.reason] if task.reason else [])]
+    chat.screen.show(Text(clean("\n".join(lines))))
+
+
 def _memory(chat: Chat, rest: str) -> None:
     """List, change and undo what is remembered in this folder; with ``add``, remember something."""
     memory = chat.agent.session.memory
@@ -436,6 +460,7 @@ COMMANDS = (
         "[show | add | forget | confirm | pin | log | diff | undo]",
         anytime=True,
     ),
+    SlashCommand("dream", "how memory is being tidied", _dream, "[stop]", anytime=True),
     SlashCommand("model", "switch to another model", _model, "[NAME]"),
     SlashCommand("mode", "what the agent may do without asking", _mode, "[MODE]", anytime=True),
     SlashCommand(
