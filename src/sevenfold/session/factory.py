@@ -29,7 +29,18 @@ from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.layers.ladder import REMEMBERING, STANDARD, Ladder
 from sevenfold.layers.remember.offline import find_facts
 from sevenfold.memory.memory import Memory
-from sevenfold.ports import Clock, Folder, Ids, Log, RemembersStore, Results, Store, StoredText
+from sevenfold.ports import (
+    Clock,
+    Folder,
+    Ids,
+    Log,
+    Mailbox,
+    RelaysStore,
+    RemembersStore,
+    Results,
+    Store,
+    StoredText,
+)
 from sevenfold.profiles import Profile
 from sevenfold.providers.models import Lister, ListingCache, Listings
 from sevenfold.providers.offline import Job
@@ -181,6 +192,8 @@ class SessionParts(Struct, frozen=True):
     user_memory: Folder | None = None
     store: Store | None = None
     """Where the sessions of the project are."""
+    mailbox: Mailbox | None = None
+    """Messages between the project's agents; None: the store keeps none."""
 
     def search(
         self, query: str, *, kind: str | None = None, k: int = 10, by: str | None = None
@@ -243,6 +256,7 @@ def on_disk(
         memory=place.memory() if isinstance(place, RemembersStore) else None,
         user_memory=FileFolder(home.memory),
         store=place,
+        mailbox=place.mailbox() if isinstance(place, RelaysStore) else None,
     )
 
 
@@ -280,6 +294,7 @@ def in_memory(
         settings=source,
         notes=place.notes(name),
         recall=SessionRecall(log, None, results),
+        mailbox=place.mailbox(),
     )
 
 
