@@ -20,6 +20,7 @@ from rich.console import Group
 from rich.text import Text
 
 from sevenfold.agent.permissions.engine import Mode
+from sevenfold.cli import dream as dream_command
 from sevenfold.cli import memory as memory_command
 from sevenfold.cli.chat import history, pages
 from sevenfold.cli.chat.chat import Chat
@@ -336,27 +337,18 @@ _REMEMBER = re.compile(r"#(?!#)\s*(\S+(?:[ \t]+\S+)+)\s*")
 
 
 def _dream(chat: Chat, rest: str) -> None:
-    """Show the consolidation of memory that is under way, or the last one; with ``stop``, stop it."""
-    if rest == "stop":
-        stopped = chat.agent.session.kill_dream()
-        chat.say(
-            "layer", "the dream was stopped; memory is as it was" if stopped else "no dream is under way"
-        )
-        return
-    if rest:
+    """Show how memory is being tidied, or was last; with ``stop``, stop it."""
+    if rest not in ("", "stop"):
         raise InputError(
             "/dream takes nothing, or stop; outside the chat, `sevenfold dream` tidies at once"
         )
-    task = chat.agent.session.dream
-    if task is None:
-        chat.say("note", "no dream yet in this session; memory is tidied once a day, after five sessions")
-        return
-    head = f"dream: {task.state} ({task.stage}, {task.phase})"
-    counts = f"{plural(task.turn_count, 'turn')}, {plural(task.tool_uses, 'tool use')}"
-    looked = [f"  $ {line}" for turn in task.turns for line in turn.commands]
-    left = [f"left alone: {one}" for one in task.refused]
-    lines = [f"{head}, {counts}", *looked, *task.done, *left, *([task.reason] if task.reason else [])]
-    chat.screen.show(Text(clean("\n".join(lines))))
+    if rest and not chat.agent.session.kill_dream():
+        raise Refused("no dream is under way")
+    chat.screen.show(Text(dream_command.describe(chat.agent.session.dream)))
+
+
+_ABOUT_ONE = ("show", "forget", "confirm", "pin", "unpin", "add", "diff")
+"""What `/memory` does to one entry or change."""
 
 
 def _memory(chat: Chat, rest: str) -> None:
@@ -367,22 +359,9 @@ def _memory(chat: Chat, rest: str) -> None:
     action, _, words = rest.partition(" ")
     given = words.strip()
     number = _number(given) if given and action in ("undo", "diff") else None
-    if action in ("show", "forget", "confirm", "pin", "unpin", "add", "diff") and not given:
+    if action in _ABOUT_ONE and not given:
         raise InputError(f"/memory {action} needs {'a number' if action == 'diff' else 'a name or words'}")
-    if action not in (
-        "",
-        "list",
-        "show",
-        "forget",
-        "confirm",
-        "pin",
-        "unpin",
-        "add",
-        "log",
-        "diff",
-        "undo",
-        "check",
-    ):
+    if action not in (*_ABOUT_ONE, "", "list", "log", "undo", "check"):
         raise InputError(
             f"/memory cannot {action}; outside the chat, `sevenfold memory --help` lists everything"
         )
