@@ -13,7 +13,7 @@ from sevenfold.errors import InputError, Refused
 from sevenfold.memory import index
 from sevenfold.memory.consolidation import Proposal, dream, words_held
 from sevenfold.memory.entry import is_entry, quoted, write_entry
-from sevenfold.memory.generation import Provenance, digest
+from sevenfold.memory.generation import Origin, Provenance, digest
 from sevenfold.stores.folder import MemoryFolder
 
 from .test_dream import DAY, START, memory, say
@@ -42,15 +42,15 @@ class DyingFolder(MemoryFolder):
         if self.left < 0:
             raise Stops
 
-    def write(self, name, content):
+    def write(self, name: str, content: bytes) -> None:
         self._step()
         super().write(name, content)
 
-    def append(self, name, line):
+    def append(self, name: str, line: bytes) -> None:
         self._step()
         super().append(name, line)
 
-    def remove(self, name):
+    def remove(self, name: str) -> None:
         self._step()
         super().remove(name)
 
@@ -71,7 +71,7 @@ class Life(RuleBasedStateMachine):
             self.say(name, words, "user")
         self.say("d", f"A page claims: {said[3]}", "web")
 
-    def say(self, name: str, words: str, origin: str) -> None:
+    def say(self, name: str, words: str, origin: Origin) -> None:
         self.day += 1
         at = START + self.day * DAY
         entry = write_entry(name, "project", words, quoted([words]))
