@@ -239,7 +239,7 @@ def test_a_compaction_resets_what_the_notes_cover() -> None:
         here.work(session, 1, 100)
         here.line.free.clear()
         here.work(session, 1, 100)
-        with pytest.raises(Refused, match="nobody knows what the notes cover"):
+        with pytest.raises(Refused, match="it is not known which records the notes cover"):
             session.compact(engine="notes")
         session.undo()
         assert session.conversation.state(NotesKeeper).covered()

@@ -198,8 +198,8 @@ def test_error_results_leave_the_slots_to_others() -> None:
     ("known", "because"),
     [
         ({"expected": 3}, "costs more than 3 requests would save"),
-        ({"spent": 1.0}, "too large a stake"),
-        ({"spent": 30.0, "owed": 0.25}, "too large a stake"),
+        ({"spent": 1.0}, "it risks too much"),
+        ({"spent": 30.0, "owed": 0.25}, "it risks too much"),
         ({"provider": True}, "it clears by itself"),
         ({"bound": True}, "invalidate the reasoning in view"),
     ],

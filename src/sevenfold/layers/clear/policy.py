@@ -9,7 +9,7 @@ applies, and says what it considered:
     pause     the cache has expired: everything will be written again anyway, so old results go first
     provider  where reasoning is bound, the provider is asked to clear, once an epoch, if that costs less than waiting
     size      results have grown large: they go if reading them again and again would cost more than the
-              rewrite, and if the rewrite is small beside what the session has cost so far
+              rewrite, and if the rewrite is small compared with what the session has cost so far
     nothing   else
 
 Only whole results of reproducible tools go, oldest first, in one batch, down to a mark well below the trigger.
@@ -207,7 +207,7 @@ def too_heavy(moment: ClearingMoment) -> bool:
 
 
 def cannot_be_sent(moment: ClearingMoment) -> bool:
-    """Would nobody take the request as it is?"""
+    """Would every server refuse the request as it is?"""
     return too_heavy(moment) or moment.most >= moment.window.blocking
 
 
@@ -344,7 +344,7 @@ def _provider(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
         return None
     stake = 0.0 if saved == inf or moment.price is None else once / 1e6 + moment.owed
     if stake > EDITS_STAKE * moment.spent:
-        considered.append(_because(option, "too large a stake beside what the session has cost so far"))
+        considered.append(_because(option, "it risks too much for what the session has cost so far"))
         return None
     rule = f"the provider clears {cut.tokens:,} tokens of old results for less than waiting would cost"
     options = (*considered, _because(option, rule))
@@ -398,7 +398,7 @@ def _size(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
         considered.append(_because(option, because))
         return None
     if moment.price is not None and cost / 1e6 + moment.owed > STAKE * moment.spent:
-        considered.append(_because(option, "too large a stake beside what the session has cost so far"))
+        considered.append(_because(option, "it risks too much for what the session has cost so far"))
         return None
     rule = f"results of {moment.total:,} tokens: {lasts:.0f} more requests would pay for the rewrite"
     return _clear(moment, "size", targets, rule, considered)
@@ -481,7 +481,7 @@ def _freed(moment: ClearingMoment, targets: Sequence[OldResult]) -> int:
 
 
 def _rewrite(moment: ClearingMoment, freed: int) -> float:
-    """What is written anew that would have been read, less what is no longer read.
+    """What is written again that would have been read, less what is no longer read.
 
     That is everything behind system and tools: no cache entry behind a changed result is found again, and those
     before it are too far back to be looked for.
