@@ -253,6 +253,24 @@ class Repaired(Event, frozen=True, kw_only=True):
     where: str
 
 
+class AgentChanged(Event, frozen=True, kw_only=True):
+    """A sub-agent got work, or ended it."""
+
+    agent: str
+    """Its id."""
+    name: str
+    type: str
+    state: str
+    """working, completed, failed or cancelled"""
+    fork: bool = False
+    background: bool = False
+    because: str = ""
+    """Why it is a fork, or why not."""
+    usd: float | None = None
+    """What the work cost, once it has ended."""
+    turns: int = 0
+
+
 class Masked(Event, frozen=True, kw_only=True):
     """Secrets were masked before anything was stored or sent."""
 

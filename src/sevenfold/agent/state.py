@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from sevenfold.agent.executor import Asked, ConsentFunction
 from sevenfold.agent.permissions.engine import Grants, Mode, PermissionDecision, Permissions
 from sevenfold.agent.permissions.paths import hook_folders
-from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRules
+from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.processes import BackgroundTask, LocalProcesses
 from sevenfold.agent.tools.context import Abort, Desk, DeskState, PlanVerdict, Todo
 from sevenfold.agent.tools.output import FileChanged, FileRead, SkillUsed, ToolOutput
@@ -173,11 +173,11 @@ class AgentState:
         workspace: Path,
         home: AgentHome,
         *,
-        mode: Mode | None,
-        rules: Mapping[str, Sequence[str]],
+        grants: Callable[[Permissions, Mode | None], Grants],
         consent: ConsentFunction | None,
         gate: Gate | None = None,
     ) -> None:
+        """``grants`` makes the permissions from those without rules, and the mode that was saved."""
         self._workspace = workspace
         self._home = home
         self._file = StateFile(None if home.temporary else home.state, gate)
@@ -196,7 +196,7 @@ class AgentState:
         self.desk = Desk(workspace)
         if saved.desk is not None and Path(saved.desk.cwd).is_dir():
             self.desk.restore(saved.desk)
-        self.grants = Grants(self._permissions(mode or saved.mode or "ask", rules))
+        self.grants = grants(self._permissions(), saved.mode)
         self.grants.restore(saved.granted, saved.pending, saved.after_planning)
         self.todos = TodoList(saved.todos, self.save)
         self.plans = PlanFile(home.plan, self.grants, self._approve, gate)
@@ -211,6 +211,11 @@ class AgentState:
         """Save the state."""
         with self._lock:
             self._file.save(self._saved())
+
+    def inherit(self, parent: AgentState) -> None:
+        """Begin with what another agent knows of files: a fork has read what its parent has."""
+        self.recent.files.update(parent.recent.files)
+        self.desk.restore(parent.desk.state())
 
     def set_goal(self, goal: str) -> None:
         """Set the goal of the session."""
@@ -252,7 +257,7 @@ class AgentState:
             return False
         return self.grants.now.decide(PermissionRequest("Read", "read", path)).verdict == "allow"
 
-    def _permissions(self, mode: Mode, rules: Mapping[str, Sequence[str]]) -> Permissions:
+    def _permissions(self) -> Permissions:
         own = (user_folder(os.environ).resolve(), user_home().root.resolve())
         return Permissions(
             workspace=str(self._workspace),
@@ -260,8 +265,6 @@ class AgentState:
             readable=(str(self._home.results), str(self._home.folder)),
             guarded=(*map(str, own), *map(str, hook_folders(self._workspace))),
             home=str(Path.home()),
-            mode=mode,
-            rules=PermissionRules.of(rules),
             plan=str(self._home.plan),
         )
 
