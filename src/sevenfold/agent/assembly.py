@@ -71,8 +71,7 @@ from sevenfold.session.factory import Options, SessionParts
 from sevenfold.session.results import ToolCall
 from sevenfold.settings import Source
 from sevenfold.stores.files import private_folder, safe_name
-from sevenfold.stores.home import user_home
-from sevenfold.stores.jsonl.store import FileResults
+from sevenfold.stores.jsonl.store import FileResults, JsonlStore
 from sevenfold.stores.trust import Trust, user_folder
 
 if TYPE_CHECKING:
@@ -194,10 +193,9 @@ class Assembly:
             store = above.branch_off(agent, fork=descent.fork)
             return home, replace(store, settings=SubSettings(store.settings, descent.definition.window))
         if name is not None:
-            kept = user_home().project(self.workspace).session(name)
-            store = factory.on_disk(name, self.workspace, None, settings, 0.0, branch=branch)
-            folder = kept.agent / "branches" / safe_name(branch) if branch else kept.agent
-            return AgentHome(folder.resolve(), kept.results.resolve(), temporary=False), store
+            place = self.options.get("store")
+            store = factory.on_disk(name, self.workspace, None, settings, 0.0, place, branch)
+            return self._home_in(store, branch), store
         folder = Path(tempfile.mkdtemp(prefix="sevenfold-")).resolve()
         home = AgentHome(folder, folder / "tool-results", temporary=True)
         store = factory.in_memory("agent", settings, self.workspace)
@@ -205,6 +203,17 @@ class Assembly:
         results = FileResults(home.results)
         recall = SessionRecall(store.log, None, results)
         return home, replace(store, results=results, recall=recall, cwd=str(self.workspace))
+
+    def _home_in(self, store: SessionParts, branch: str | None) -> AgentHome:
+        """The agent's folder next to its session; a temporary one if that is in no file."""
+        kept, name = store.store, store.name
+        if not isinstance(kept, JsonlStore):
+            folder = Path(tempfile.mkdtemp(prefix="sevenfold-")).resolve()
+            text = kept.agent_state(name) if kept is not None and branch is None else None
+            return AgentHome(folder, folder / "tool-results", temporary=True, text=text)
+        files = kept.files(name)
+        folder = files.agent / "branches" / safe_name(branch) if branch else files.agent
+        return AgentHome(folder.resolve(), files.results.resolve(), temporary=False)
 
     def branch_off(self, agent: str, *, fork: bool) -> SessionParts:
         """The log of a sub-agent, and what goes with it: new, or continued."""
@@ -266,7 +275,7 @@ class Assembly:
     def _assemble(self) -> None:
         options = self.options
         private_folder(self.home.scratch)
-        new = not self.home.state.exists()
+        new = self.home.saved is None or self.home.saved.read() is None
         self.state = AgentState(
             self.workspace,
             self.home,

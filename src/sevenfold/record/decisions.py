@@ -285,7 +285,7 @@ class AgentStarted(Own, frozen=True, tag="agent_started"):
     owner: str = ""
     """The agent that started it; empty: the session's own."""
     name: str = ""
-    type: str = ""
+    agent_type: str = ""
     call: str = ""
     """The tool call that waits for its result, or started it."""
     description: str = ""

@@ -52,7 +52,7 @@ class AgentEntry(Struct, frozen=True):
     @property
     def label(self) -> str:
         """What to show: its name and its type, or its id."""
-        return f"{self.started.name or self.id} ({self.started.type})"
+        return f"{self.started.name or self.id} ({self.started.agent_type})"
 
     @property
     def status(self) -> AgentStatus:
@@ -83,9 +83,11 @@ class Roster:
             *log.decisions(AgentStarted),
             *log.decisions(AgentEnded),
         ]
+        known: set[str] = set()
         for _, made in sorted(records, key=lambda one: one[0]):
-            if made.owner == owner:
+            if made.owner == owner and made.id not in known:
                 self._take(made)
+            known.add(made.id)
         for entry in self:
             self._entries[entry.id] = replace(entry, delivered=self._holds(entry))
 

@@ -184,7 +184,7 @@ class Team:
             work = AgentStarted(
                 agent=agent,
                 name=given.name,
-                type=definition.name,
+                agent_type=definition.name,
                 call=call,
                 description=given.description,
                 prompt=given.prompt,
@@ -304,9 +304,9 @@ class Team:
 
     def _open(self, entry: AgentEntry, progress: Callable[[str], None] | None) -> Assembly:
         parent, started = self._parent, entry.started
-        definition = self.definitions.get(started.type)
+        definition = self.definitions.get(started.agent_type)
         if definition is None:
-            raise Refused(f"there is no type of agent {started.type!r} any more")
+            raise Refused(f"there is no type of agent {started.agent_type!r} any more")
         child = parent.descend(Descent(parent, definition, entry, self.depth + 1), self._client)
         if progress is not None:
             child.reporter.sink = ProgressSink(progress)
@@ -329,7 +329,7 @@ class Team:
         return self._judged(finished, child, entry)
 
     def _task(self, child: Assembly, entry: AgentEntry) -> str:
-        started, definition = entry.started, self.definitions[entry.started.type]
+        started, definition = entry.started, self.definitions[entry.started.agent_type]
         if entry.runs > 1:
             return started.prompt
         loaded = [child.skill_text(name) for name in definition.skills]
@@ -374,7 +374,7 @@ class Team:
             AgentChanged(
                 agent=entry.id,
                 name=started.name,
-                type=started.type,
+                type=started.agent_type,
                 state=entry.status,
                 fork=started.fork,
                 background=started.background,
