@@ -253,6 +253,13 @@ class Repaired(Event, frozen=True, kw_only=True):
     where: str
 
 
+class Masked(Event, frozen=True, kw_only=True):
+    """Secrets were masked before anything was stored or sent."""
+
+    kinds: tuple[str, ...]
+    count: int
+
+
 class AgentChanged(Event, frozen=True, kw_only=True):
     """A sub-agent got work, or ended it."""
 
@@ -269,13 +276,6 @@ class AgentChanged(Event, frozen=True, kw_only=True):
     usd: float | None = None
     """What the work cost, once it has ended."""
     turns: int = 0
-
-
-class Masked(Event, frozen=True, kw_only=True):
-    """Secrets were masked before anything was stored or sent."""
-
-    kinds: tuple[str, ...]
-    count: int
 
 
 class Veto(Struct, frozen=True):

@@ -33,8 +33,7 @@ from sevenfold.agent.permissions.rules import PermissionRules, unknown_rules
 from sevenfold.agent.prompt import AgentPrompt, PromptOptions, find_style, memory_index
 from sevenfold.agent.standard_tools import Fit, StoreRecall, as_tools, find_skills, standard_tools
 from sevenfold.agent.state import AgentHome, AgentState
-from sevenfold.agent.team.permissions import SubGrants, sub_permissions
-from sevenfold.agent.team.team import Descent, SubSettings, Team, forked_at
+from sevenfold.agent.team.team import Team
 from sevenfold.agent.team.tools import team_tools
 from sevenfold.agent.tools.context import AskUser, Context
 from sevenfold.agent.tools.output import ToolOutput
@@ -43,7 +42,6 @@ from sevenfold.agent.tools.skills import SkillInput, SkillTool
 from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.conversation import Conversation
-from sevenfold.conversation.epoch import recorded_frame
 from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.hooks import (
     HookInput,
@@ -52,8 +50,6 @@ from sevenfold.conversation.hooks import (
     SessionEnd,
     SessionStart,
     Stop,
-    SubagentStart,
-    SubagentStop,
 )
 from sevenfold.conversation.options import window_for
 from sevenfold.conversation.restore import FilesSlot, Slot
@@ -63,7 +59,6 @@ from sevenfold.ports import AsyncClient, Client, Clock, Ids, Store
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
 from sevenfold.prompts.system import MemoryIndex, OutputStyle
-from sevenfold.providers.registry import provider_for
 from sevenfold.recall.index import SessionRecall
 from sevenfold.request.sections import SectionSource, SystemPrompt
 from sevenfold.session import factory
@@ -77,6 +72,7 @@ from sevenfold.stores.trust import Trust, user_folder
 if TYPE_CHECKING:
     from sevenfold.agent.mcp.servers import McpServers, McpUpdater
     from sevenfold.agent.team.definitions import AgentDefinition, Problem
+    from sevenfold.agent.team.descent import Descent
 
 MENTIONS_SHARE = 4
 """The files that a message mentions may take one part in so many of the window."""
@@ -174,6 +170,9 @@ class Assembly:
         """The MCP servers whose tools it may use."""
         try:
             self.profile = factory.profile_for(self.store, model, client)
+            if descent is not None:
+                settings = descent.settings(self.store.settings, self.profile)
+                self.store = replace(self.store, settings=settings)
             self.servers = self._connect_servers()
             self._assemble()
         except BaseException:
@@ -187,11 +186,8 @@ class Assembly:
 
     def _open_store(self, name: str | None, branch: str | None) -> tuple[AgentHome, SessionParts]:
         settings = self.options.get("settings")
-        if (descent := self.descent) is not None:
-            agent, above = descent.entry.id, descent.parent
-            home = AgentHome(above.home.folder / "agents" / agent, above.home.results, temporary=False)
-            store = above.branch_off(agent, fork=descent.fork)
-            return home, replace(store, settings=SubSettings(store.settings, descent.definition.window))
+        if self.descent is not None:
+            return self.descent.open()
         if name is not None:
             place = self.options.get("store")
             store = factory.on_disk(name, self.workspace, None, settings, 0.0, place, branch)
@@ -215,41 +211,9 @@ class Assembly:
         folder = files.agent / "branches" / safe_name(branch) if branch else files.agent
         return AgentHome(folder.resolve(), files.results.resolve(), temporary=False)
 
-    def branch_off(self, agent: str, *, fork: bool) -> SessionParts:
-        """The log of a sub-agent, and what goes with it: new, or continued."""
-        if not fork:
-            return self.store.branch_off(agent, empty=True)
-        with self.conversation.lock:
-            # What a fork begins with has to stay as it is.
-            self.conversation.ladder.freeze(self.conversation)
-            return self.store.branch_off(agent, empty=False)
-
     def descend(self, descent: Descent, client: Client | AsyncClient) -> Assembly:
         """A sub-agent of this one."""
-        started, definition = descent.entry.started, descent.definition
-        if provider_for(started.model).name != provider_for(self.model).name:
-            raise InputError(f"{started.model} is answered for by another provider than {self.model}")
-        options: AgentOptions = {
-            **self.options,
-            "folder": started.worktree or self.workspace,
-            "max_turns": definition.max_turns,
-            "max_output_tokens": None,
-            "source": f"agent:{definition.name}",  # type: ignore[typeddict-item]  # not for callers to choose
-            "consent": descent.labelled(self.consent),
-            "mcp": self.servers,
-            "agents": self.team is not None,
-            "mentions": False,
-            "memory": False,
-        }
-        own = self.options.get("system")
-        if descent.fork:
-            # What precedes the messages is its parent's, and stays so.
-            options["system"] = self.prompt.sent if own is None else own
-        elif isinstance(own, str):
-            options["system"] = "\n\n".join(filter(None, (own, definition.prompt)))
-        else:
-            options["guidance"] = definition.prompt or None
-        return Assembly(started.model, options, client, descent)
+        return Assembly(descent.entry.started.model, descent.options(), client, descent)
 
     def _one_at_a_time(self, consent: ConsentFunction | None) -> ConsentFunction | None:
         """Let agents ask the user one after another."""
@@ -295,7 +259,7 @@ class Assembly:
         self.prompt = self._prompt(limits)
         self.conversation: Conversation = self._conversation()
         self.team = self._form_team()
-        self.inherited_usd = forked_at(self) if self.descent else 0.0
+        self.inherited_usd = self.descent.inherited_usd(self.store) if self.descent else 0.0
         """What the conversation it begins with had cost; None if a price is unknown."""
         hooks = AgentHooks(self.common, self._report_hooks)
         self.executor = self._executor(hooks)
@@ -305,20 +269,14 @@ class Assembly:
             news=self._news,
             background_tasks=self._background_tasks,
             mentions=self._mentions(),
-            stop=Stop
-            if self.descent is None
-            else partial(SubagentStop, agent_transcript_path=self.store.path),
+            stop=self.descent.stop if self.descent else Stop,
             team=self.team,
             spent=self.team.root.spent if self.team else None,
         )
         self.loop = self._loop = Loop(
             self.conversation, self.executor, hooks, limits=limits, sources=sources
         )
-        self._resumed = (
-            len(self.conversation.transcript.view) > 0
-            if self.descent is None
-            else bool(self.store.log.keyed(self.descent.entry.key))
-        )
+        self._resumed = len(self.conversation.transcript.view) > 0
         self.started = False
         """Whether SessionStart hooks have been fired."""
         self._announced_files: tuple[LoadedFile, ...] = ()
@@ -330,9 +288,7 @@ class Assembly:
 
     def _grants(self, permissions: Permissions, saved: Mode | None) -> Grants:
         if self.descent is not None:
-            definition = self.descent.definition
-            own = sub_permissions(permissions, definition)
-            return SubGrants(own, self.descent.parent.state.grants, definition)
+            return self.descent.grants(permissions)
         mode, rules = self.options.get("mode") or saved or "ask", self.options.get("rules") or {}
         return Grants(replace(permissions, mode=mode, rules=PermissionRules.of(rules)))
 
@@ -343,9 +299,7 @@ class Assembly:
         if given is False:
             return {}
         if self.descent is not None:
-            above = self.descent.parent
-            assert above.team is not None
-            return above.team.definitions
+            return self.descent.parent.definitions
         # Imported here, because most agents start no others.
         from sevenfold.agent.team.definitions import find_definitions
 
@@ -462,7 +416,7 @@ class Assembly:
             chosen["ids"] = ids
         if (thinking := options.get("thinking")) is not None:
             chosen["thinking"] = thinking
-        frame = recorded_frame(self.store.log) if self.descent and self.descent.fork else None
+        frame = self.descent.frame(self.store) if self.descent else None
         return factory.conversation(self.store, self.model, chosen, self.profile, frame)
 
     def _executor(self, hooks: AgentHooks) -> Executor:
@@ -521,7 +475,7 @@ class Assembly:
     def common(self) -> dict[str, Any]:
         """The fields of every hook input."""
         return {
-            **(self.descent.fields if self.descent else {}),
+            **(self.descent.hook_fields if self.descent else {}),
             "session_id": self.store.name,
             "transcript_path": self.store.path,
             "cwd": str(self.state.desk.cwd),
@@ -557,8 +511,7 @@ class Assembly:
             self._want_prompt(prompt)
         events: list[HookInput] = []
         if not self.started and self.descent is not None:
-            if not self._resumed:
-                events.append(SubagentStart(**self.common()))
+            events += self.descent.started(self.store, self.common())
         elif not self.started:
             source: Literal["resume", "startup"] = "resume" if self._resumed else "startup"
             events.append(SessionStart(**self.common(), source=source, model=self.model))

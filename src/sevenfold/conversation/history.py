@@ -16,7 +16,7 @@ from sevenfold.ports import Log
 from sevenfold.profiles import find
 from sevenfold.record.blocks import read as read_block
 from sevenfold.record.decisions import (
-    AgentEnded,
+    AgentEnd,
     Billed,
     Epoch,
     Fold,
@@ -59,7 +59,7 @@ class Account(Struct, frozen=True):
                     account = account.billed(price.cost(usage, find(model)))
                 case Decision(made=Billed(usage=raw, model=model)):
                     account = account.billed(price.cost(Usage.read(raw), find(model)))
-                case Decision(made=AgentEnded(usd=usd)):
+                case Decision(made=AgentEnd(usd=usd)):
                     account = account.billed(usd)
                 case _:
                     continue

@@ -277,7 +277,7 @@ class Remembered(Own, frozen=True, tag="remembered"):
     covered: str
 
 
-class AgentStarted(Own, frozen=True, tag="agent_started"):
+class AgentStart(Own, frozen=True, tag="agent_started"):
     """A sub-agent got work: its first, or, with the same ``agent``, something more to do."""
 
     agent: str
@@ -299,7 +299,7 @@ class AgentStarted(Own, frozen=True, tag="agent_started"):
     """Its working copy of the project, if it has one."""
 
 
-class AgentEnded(Own, frozen=True, tag="agent_ended"):
+class AgentEnd(Own, frozen=True, tag="agent_ended"):
     """A sub-agent ended its work; the result is pending until this log holds it."""
 
     agent: str
@@ -363,8 +363,8 @@ OwnDecision = (
     | Forked
     | NotesMark
     | Remembered
-    | AgentStarted
-    | AgentEnded
+    | AgentStart
+    | AgentEnd
     | Undone
     | Amended
     | Purged

@@ -30,7 +30,19 @@ from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.layers.ladder import REMEMBERING, STANDARD, Ladder
 from sevenfold.layers.remember.offline import find_facts
 from sevenfold.memory.memory import Memory
-from sevenfold.ports import Clock, Folder, Ids, Log, RemembersStore, Results, SessionInfo, Store, StoredText
+from sevenfold.ports import (
+    Clock,
+    Folder,
+    Ids,
+    Log,
+    Mailbox,
+    RelaysStore,
+    RemembersStore,
+    Results,
+    SessionInfo,
+    Store,
+    StoredText,
+)
 from sevenfold.profiles import Profile
 from sevenfold.providers.models import Lister, ListingCache, Listings
 from sevenfold.providers.offline import Job
@@ -183,6 +195,8 @@ class SessionParts(Struct, frozen=True):
     user_memory: Folder | None = None
     sessions: Callable[[], Sequence[SessionInfo]] | None = None
     """The sessions of the project."""
+    mailbox: Mailbox | None = None
+    """Messages between the project's agents; None: the store keeps none."""
     store: Store | None = None
     """Where all of it is kept."""
 
@@ -263,6 +277,7 @@ def on_disk(
         user_memory=FileFolder(home.memory),
         sessions=place.sessions,
         store=place,
+        mailbox=place.mailbox() if isinstance(place, RelaysStore) else None,
     )
 
 
@@ -301,6 +316,7 @@ def in_memory(
         notes=place.notes(name),
         recall=SessionRecall(log, None, results),
         store=place,
+        mailbox=place.mailbox(),
     )
 
 

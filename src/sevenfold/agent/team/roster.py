@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.errors import InputError
-from sevenfold.record.decisions import AgentEnded, AgentStarted
+from sevenfold.record.decisions import AgentEnd, AgentStart
 from sevenfold.session.options import unknown
 
 if TYPE_CHECKING:
@@ -25,17 +26,19 @@ if TYPE_CHECKING:
 
 AgentStatus = Literal["working", "input_required", "completed", "failed", "cancelled"]
 """As MCP has them for tasks."""
+GENERAL = "general"
+"""The type of agents for which none is named."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _ID = re.compile(r"agent-[0-9a-f]{12}")
-_Record = TypeVar("_Record", AgentStarted, AgentEnded)
+_Record = TypeVar("_Record", AgentStart, AgentEnd)
 
 
 class AgentEntry(Struct, frozen=True):
     """An agent on the roster."""
 
-    started: AgentStarted
+    started: AgentStart
     """The work it was last given."""
-    ended: AgentEnded | None = None
+    ended: AgentEnd | None = None
     """How that ended; None while it is working."""
     runs: int = 1
     """How often it was given work."""
@@ -79,9 +82,9 @@ class Roster:
         self._owner = owner
         self._entries: dict[str, AgentEntry] = {}
         log = conversation.transcript.log
-        records: list[tuple[int, AgentStarted | AgentEnded]] = [
-            *log.decisions(AgentStarted),
-            *log.decisions(AgentEnded),
+        records: list[tuple[int, AgentStart | AgentEnd]] = [
+            *log.decisions(AgentStart),
+            *log.decisions(AgentEnd),
         ]
         known: set[str] = set()
         for _, made in sorted(records, key=lambda one: one[0]):
@@ -110,7 +113,7 @@ class Roster:
             )
         return found
 
-    def start(self, work: AgentStarted) -> AgentEntry:
+    def start(self, work: AgentStart) -> AgentEntry:
         """Record that an agent gets work; a name that a working agent has is refused."""
         holder = next(
             (one for one in self if work.name and one.started.name == work.name and one.ended is None), None
@@ -121,7 +124,7 @@ class Roster:
             )
         return self._record(work)
 
-    def end(self, result: AgentEnded) -> AgentEntry:
+    def end(self, result: AgentEnd) -> AgentEntry:
         """Record how its work ended; the cost goes on the account of this conversation."""
         conversation = self._conversation
         with conversation.lock:
@@ -138,9 +141,9 @@ class Roster:
             recorded = self._conversation.transcript.decide(replace(made, owner=self._owner))
             return self._take(recorded)
 
-    def _take(self, made: AgentStarted | AgentEnded) -> AgentEntry:
+    def _take(self, made: AgentStart | AgentEnd) -> AgentEntry:
         before = self._entries.get(made.agent)
-        if isinstance(made, AgentStarted):
+        if isinstance(made, AgentStart):
             # A name is that of the agent it was last given to.
             entry = (
                 AgentEntry(made)
@@ -162,6 +165,22 @@ class Roster:
         if entry.started.background:
             return bool(log.keyed(entry.key))
         return log.result(entry.started.call) is not None
+
+
+def output_of(entry: AgentEntry) -> ToolOutput:
+    """The result of the tool call that started an agent in the foreground."""
+    return ToolOutput(result_text(entry), is_error=entry.status == "failed")
+
+
+def result_text(entry: AgentEntry) -> str:
+    """What an agent said in the end, and how its work ended."""
+    ended = entry.ended
+    if ended is None:
+        return f"[agentId: {entry.id}. {entry.label} was stopped with the program; it goes on when the session does.]"
+    cost = "" if ended.usd is None else f", ${ended.usd:.4f}"
+    how = ended.state if not ended.detail else f"{ended.state}, {ended.detail}"
+    said = ended.text or "(It said nothing.)"
+    return f"{said}\n\n[agentId: {entry.id}. {entry.label}: {how}; {ended.turns} turns{cost}]"
 
 
 def agent_id(session: str, owner: str, call: str) -> str:

@@ -16,82 +16,45 @@ from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.agent.events import ToolBegan
 from sevenfold.agent.executor import CONCURRENT, result_block
 from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
 from sevenfold.agent.team import worktree
-from sevenfold.agent.team.roster import AgentEntry, AgentStatus, Roster, agent_id, check_agent_name
-from sevenfold.agent.tools.output import ToolOutput
+from sevenfold.agent.team.descent import Descent
+from sevenfold.agent.team.roster import (
+    GENERAL,
+    AgentEntry,
+    AgentStatus,
+    Roster,
+    agent_id,
+    check_agent_name,
+    output_of,
+    result_text,
+)
 from sevenfold.conversation.flow import Ask, Flow, Gather, Run, Signal, Wait, in_thread
-from sevenfold.conversation.history import Account
 from sevenfold.conversation.restore import State
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.events import AgentChanged, SteppedAside
 from sevenfold.prompts.context import AgentReport, ForkTask
 from sevenfold.record import blocks
-from sevenfold.record.decisions import AgentEnded, AgentStarted, Forked
+from sevenfold.record.decisions import AgentEnd, AgentStart
 from sevenfold.session.options import unknown
 from sevenfold.session.results import ToolCall
 
 if TYPE_CHECKING:
     from sevenfold.agent.assembly import Assembly
     from sevenfold.agent.events import AgentEvent, Finished
-    from sevenfold.agent.executor import ConsentFunction
     from sevenfold.agent.team.definitions import AgentDefinition
     from sevenfold.agent.team.tools import AgentInput
-    from sevenfold.settings import Settings, Source
 
 R = TypeVar("R")
-GENERAL, FORK = "general", "fork"
 CLOSING = 5.0
 """Seconds in which agents must have stopped when their session is closed."""
 LONGEST_WAIT = 3600.0
 LONGEST_REPORT = 16_000
 """Characters of a result that become part of a message; a longer one is stored, and the message says where."""
-
-
-class Descent(Struct, frozen=True):
-    """What makes an agent a sub-agent."""
-
-    parent: Assembly
-    definition: AgentDefinition
-    entry: AgentEntry
-    depth: int
-
-    @property
-    def fork(self) -> bool:
-        """Whether it begins with its parent's conversation."""
-        return self.entry.started.fork
-
-    @property
-    def fields(self) -> dict[str, str]:
-        """Fields of every hook input."""
-        return {"agent_id": self.entry.id, "agent_type": self.definition.name}
-
-    def labelled(self, consent: ConsentFunction | None) -> ConsentFunction | None:
-        """The function that asks the user, with the name of the agent that asks."""
-        label = self.entry.label
-        return consent and (lambda asked: consent(replace(asked, agent=asked.agent or label)))
-
-
-class SubSettings:
-    """The settings of a sub-agent: those of its parent, but with a window of its own."""
-
-    def __init__(self, source: Source, window: int | None) -> None:
-        """``window`` is the most tokens its context may have; None: what its model takes."""
-        self._source = source
-        self._window = window
-        self._made: tuple[Settings, Settings] | None = None
-
-    def current(self) -> Settings:
-        """The settings now; the same object as long as nothing has changed."""
-        given = self._source.current()
-        if self._made is None or self._made[0] is not given:
-            self._made = given, replace(given, context_window=self._window)
-        return self._made[1]
 
 
 class Team:
@@ -181,7 +144,7 @@ class Team:
             fork, because = self._is_fork(definition, given)
             self._check_room()
             model = given.model or definition.model or self._parent.model
-            work = AgentStarted(
+            work = AgentStart(
                 agent=agent,
                 name=given.name,
                 agent_type=definition.name,
@@ -290,7 +253,7 @@ class Team:
                 known = isinstance(error, SevenfoldError)
                 detail = str(error) if known else f"{type(error).__name__}: {error}"
                 usd = self._cost(child, entry) if child is not None else 0.0
-                result = AgentEnded(agent=entry.id, state="failed", detail=detail, usd=usd)
+                result = AgentEnd(agent=entry.id, state="failed", detail=detail, usd=usd)
             return entry if self._closing else self._ended(entry, result)
         finally:
             with self._lock:
@@ -307,7 +270,7 @@ class Team:
         definition = self.definitions.get(started.agent_type)
         if definition is None:
             raise Refused(f"there is no type of agent {started.agent_type!r} any more")
-        child = parent.descend(Descent(parent, definition, entry, self.depth + 1), self._client)
+        child = parent.descend(Descent(parent, definition, entry), self._client)
         if progress is not None:
             child.reporter.sink = ProgressSink(progress)
         with self._lock:
@@ -316,12 +279,12 @@ class Team:
                 child.loop.interrupt()
         return child
 
-    def _result(self, child: Assembly, entry: AgentEntry) -> Flow[AgentEnded]:
+    def _result(self, child: Assembly, entry: AgentEntry) -> Flow[AgentEnd]:
         conversation = child.conversation
         asked = bool(conversation.transcript.log.keyed(entry.key))
         if asked and (text := _last_words(child)) is not None:
             # Only how it ended was not recorded.
-            return AgentEnded(agent=entry.id, text=text, usd=self._cost(child, entry))
+            return AgentEnd(agent=entry.id, text=text, usd=self._cost(child, entry))
         flow = child.loop.run("" if asked else self._task(child, entry), "" if asked else entry.key)
         if self._closing or entry.id in self._stopped:
             child.loop.interrupt()
@@ -336,10 +299,10 @@ class Team:
         task = "\n\n".join(filter(None, (*loaded, definition.initial_prompt, started.prompt)))
         return ForkTask(entry.label, definition.prompt or None, task).render() if started.fork else task
 
-    def _judged(self, finished: Finished, child: Assembly, entry: AgentEntry) -> AgentEnded:
+    def _judged(self, finished: Finished, child: Assembly, entry: AgentEntry) -> AgentEnd:
         kept = worktree.leave(entry.started.worktree) if entry.started.worktree else ""
         text = "\n\n".join(filter(None, (finished.text, kept)))
-        ended = AgentEnded(
+        ended = AgentEnd(
             agent=entry.id,
             text=text,
             usd=self._cost(child, entry),
@@ -354,7 +317,7 @@ class Team:
             case "max_turns" | "budget" | "cut" | "refused" | "blocked":
                 return replace(ended, state="failed", detail=finished.detail or ENDS[finished.end])
 
-    def _ended(self, entry: AgentEntry, result: AgentEnded) -> AgentEntry:
+    def _ended(self, entry: AgentEntry, result: AgentEnd) -> AgentEntry:
         with self._lock:
             entry = self.roster.end(result)
         self._tell(entry)
@@ -400,7 +363,7 @@ class Team:
                 self.launch(entry)
             elif entry.ended is None and entry not in calls:
                 detail = "the conversation went on without it"
-                self._ended(entry, AgentEnded(agent=entry.id, state="cancelled", detail=detail))
+                self._ended(entry, AgentEnd(agent=entry.id, state="cancelled", detail=detail))
         if calls:
             done = yield from Gather([self.work(one) for one in calls], CONCURRENT)
             conversation.tool_results(
@@ -460,7 +423,7 @@ class Team:
                 if (live := self._live.get(entry.id)) is not None:
                     live.loop.interrupt()
             elif entry.ended is None:
-                self._ended(entry, AgentEnded(agent=entry.id, state="cancelled", detail="it was stopped"))
+                self._ended(entry, AgentEnd(agent=entry.id, state="cancelled", detail="it was stopped"))
             return entry
 
     def close(self) -> None:
@@ -496,31 +459,6 @@ ENDS: Mapping[str, str] = {
     "refused": "its model refused to answer",
     "blocked": "a hook stopped it",
 }
-
-
-def output_of(entry: AgentEntry) -> ToolOutput:
-    """The result of the tool call that started an agent in the foreground."""
-    return ToolOutput(result_text(entry), is_error=entry.status == "failed")
-
-
-def result_text(entry: AgentEntry) -> str:
-    """What an agent said in the end, and how its work ended."""
-    ended = entry.ended
-    if ended is None:
-        return f"[agentId: {entry.id}. {entry.label} was stopped with the program; it goes on when the session does.]"
-    cost = "" if ended.usd is None else f", ${ended.usd:.4f}"
-    how = ended.state if not ended.detail else f"{ended.state}, {ended.detail}"
-    said = ended.text or "(It said nothing.)"
-    return f"{said}\n\n[agentId: {entry.id}. {entry.label}: {how}; {ended.turns} turns{cost}]"
-
-
-def forked_at(child: Assembly) -> float | None:
-    """What the conversation that a fork begins with had cost."""
-    log = child.conversation.transcript.log
-    for position, made in log.decisions(Forked):
-        if made.name == child.store.branch:
-            return Account.of(log.upto(position)).usd
-    return 0.0
 
 
 def _last_words(child: Assembly) -> str | None:

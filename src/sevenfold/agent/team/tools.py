@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from msgspec import Meta, Struct
 
 from sevenfold.agent.permissions.rules import PermissionRequest
-from sevenfold.agent.team.team import GENERAL, Team, output_of
+from sevenfold.agent.team.roster import GENERAL, output_of
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.tool import Input, StandardTool, Tool
 from sevenfold.errors import Refused
 
 if TYPE_CHECKING:
     from sevenfold.agent.team.definitions import AgentDefinition
+    from sevenfold.agent.team.team import Team
     from sevenfold.agent.tools.context import Context
     from sevenfold.conversation.flow import Flow
 
-TeamSource = Callable[[], Team]
+TeamSource = Callable[[], "Team"]
 """The team of the agent that has a tool; a tool is made before it."""
 
 

@@ -15,7 +15,7 @@ from sevenfold.conversation.resume import read
 from sevenfold.conversation.status import Reading
 from sevenfold.events import AgentChanged, Answered, CacheBroke, Failed
 from sevenfold.profiles import find
-from sevenfold.record.decisions import AgentEnded, AgentStarted, Billed, Request
+from sevenfold.record.decisions import AgentEnd, AgentStart, Billed, Request
 from sevenfold.record.entries import Decision, Said
 from sevenfold.record.usage import Usage
 from sevenfold.request import price
@@ -56,9 +56,9 @@ class Spending(Struct, frozen=True):
                 case Decision(made=Billed(request=name, usage=raw, model=model, source=source)):
                     asker = source or sources.get(name, "fork")
                     spent = spent.add(_answered(Usage.read(raw), model, asker))
-                case Decision(made=AgentStarted(agent=name, agent_type=kind)):
+                case Decision(made=AgentStart(agent=name, agent_type=kind)):
                     sources[name] = kind
-                case Decision(made=AgentEnded(agent=name, state=state, usd=usd)):
+                case Decision(made=AgentEnd(agent=name, state=state, usd=usd)):
                     kind = sources.get(name, "")
                     spent = spent.add(AgentChanged(agent=name, name="", type=kind, state=state, usd=usd))
                 case Said(role="assistant", sidechain=False, usage=Usage() as usage, model=model):
