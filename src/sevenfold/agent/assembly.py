@@ -186,8 +186,10 @@ class Assembly:
 
     def _open_store(self, name: str | None, branch: str | None) -> tuple[AgentHome, SessionParts]:
         settings = self.options.get("settings")
-        if self.descent is not None:
-            return self.descent.open()
+        if (descent := self.descent) is not None:
+            above = descent.parent.home
+            home = AgentHome(above.folder / "agents" / descent.entry.id, above.results, temporary=False)
+            return home, descent.open()
         if name is not None:
             place = self.options.get("store")
             store = factory.on_disk(name, self.workspace, None, settings, 0.0, place, branch)

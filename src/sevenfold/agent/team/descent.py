@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.agent.state import AgentHome
 from sevenfold.agent.team.permissions import SubGrants, sub_permissions
 from sevenfold.conversation.epoch import recorded_frame
 from sevenfold.conversation.history import Account
@@ -83,17 +82,15 @@ class Descent(Struct, frozen=True):
         label = self.entry.label
         return consent and (lambda asked: consent(replace(asked, agent=asked.agent or label)))
 
-    def open(self) -> tuple[AgentHome, SessionParts]:
-        """Its folder, and its log with what goes with it: new, or continued."""
-        parent, agent = self.parent, self.entry.id
-        home = AgentHome(parent.home.folder / "agents" / agent, parent.home.results, temporary=False)
+    def open(self) -> SessionParts:
+        """Its log, and what goes with it: new, or continued."""
+        store, conversation = self.parent.store, self.parent.conversation
         if not self.fork:
-            return home, parent.store.branch_off(agent, empty=True)
-        conversation = parent.conversation
+            return store.branch_off(self.entry.id, empty=True)
         with conversation.lock:
             # What a fork begins with has to stay as it is.
             conversation.ladder.freeze(conversation)
-            return home, parent.store.branch_off(agent, empty=False)
+            return store.branch_off(self.entry.id, empty=False)
 
     def settings(self, source: Source, profile: Profile) -> Source:
         """Its parent's settings, with a window of its own model."""
