@@ -271,7 +271,7 @@ class Opinion:
 
 
 def test_another_scorer_brings_in_what_no_word_leads_to(index: RecallIndex) -> None:
-    (hit,) = index.search("clock hands", scorers=[Opinion(cause=0.7)])
+    (hit,) = index.search("watch hands", scorers=[Opinion(cause=0.7)])
     assert (hit.uuid, hit.matched, hit.exact) == ("cause", ("hearsay",), False)
     assert found(index, "clock hands", scorers=[Opinion(cause=0.7)], kind="user") == []
 
