@@ -24,8 +24,9 @@ MOST_NEEDLES = 5
 MOST_FEATURES = 40
 LONGEST_QUERY = 20_000
 """Characters of a query that are looked at."""
-ENOUGH = 0.25
-"""How much the best record must be evidence, see `evidence`."""
+ENOUGH, ENOUGH_IF_ASKED = 0.4, 0.25
+"""The part of a query, by weight of its words, that the best record must hold, with what is around it; less of a
+question, since the words of an answer are others."""
 BEHIND = 0.3
 """A record with less than this share of the best one's score is left out."""
 LENT = (0.7, 0.5, 0.3, 0.2, 0.15, 0.1)
@@ -68,6 +69,9 @@ _MONTH = "|".join(f"{name[:3]}(?:{name[3:]})?" if name[3:] else name for name in
 _DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
 _DATE = re.compile(rf"\b(?:{_DAY}(?: of)? )?({_MONTH})\b\.?(?: {_DAY}\b)?(?:,? (\d{{4}})\b)?")
 _ISO_DATE = re.compile(r"\b(\d{4})-(\d\d)(?:-(\d\d))?\b")
+_ASKING = frozenset(
+    _WORD.findall("what when where which who whom whose why how did does do is are was were has have")
+)
 
 
 class Query(Struct, frozen=True):
@@ -79,12 +83,21 @@ class Query(Struct, frozen=True):
     """Its words, and whatever in it is written as one."""
     days: tuple[str, ...]
     """The months and days it names, as `labels` writes them."""
+    dates: str
+    """The words it names them with: a record said on the day need not hold them."""
+    enough: float
+    """The part of it that the best record must hold."""
 
     @classmethod
     def of(cls, text: str) -> Query:
         """What to look for; anything at all may be asked."""
         units = tidy(text[:LONGEST_QUERY]).split()
-        return cls(_needles(units), _features(units), tuple(dict.fromkeys(_days(" ".join(units)))))
+        asks = bool(units) and (units[-1][-1] in "?？" or units[0].casefold() in _ASKING)
+        line = " ".join(units)
+        dates = " ".join(found[0] for pattern in (_DATE, _ISO_DATE) for found in pattern.finditer(line))
+        days = tuple(dict.fromkeys(_days(dates)))
+        words = " ".join(_WORD.findall(dates))
+        return cls(_needles(units), _features(units), days, words, ENOUGH_IF_ASKED if asks else ENOUGH)
 
 
 class RecordPlace(NamedTuple):
@@ -259,10 +272,11 @@ def spread(own: Mapping[RecordPlace, Strengths]) -> dict[RecordPlace, Strengths]
     return held
 
 
-def evidence(held: Strengths, weights: Sequence[float], most: float) -> float:
-    """The part of a query that is held, more so the more words that is; ``most`` is what the rarest word counts."""
-    amount = sum(min(strength, weights[feature]) for feature, strength in held.items())
-    return amount / (sum(weights) or 1.0) * math.sqrt(amount / most)
+def share(held: Strengths, weights: Sequence[float]) -> float:
+    """The part of a query that is held, from 0 to 1."""
+    return sum(min(strength, weights[feature]) for feature, strength in held.items()) / (
+        sum(weights) or 1.0
+    )
 
 
 def fused(opinions: Iterable[tuple[float, Mapping[str, float]]]) -> dict[str, float]:

@@ -204,12 +204,8 @@ class Search:
         }
         scores = {place: sum(held_around[place].values()) + named for place, named in labels.items()}
         fit = sorted(scores, key=lambda place: -scores[place])
-        rarest = ranking.rarity(0, self._index.count())
-        evidence = (
-            ranking.evidence(held_around[place], weights[:asked], rarest)
-            for place in fit[: self._options.k]
-        )
-        if max(evidence, default=0.0) < ranking.ENOUGH:
+        shares = (ranking.share(held_around[place], weights[:asked]) for place in fit[: self._options.k])
+        if max(shares, default=0.0) < self._query.enough:
             return {}
         fit = [place for place in fit if scores[place] >= ranking.BEHIND * scores[fit[0]]]
         for place in fit:
@@ -257,8 +253,10 @@ class Search:
             found.append(pieces)
         telling = any(len(pieces) <= common for pieces in found)
         weights = [
-            ranking.rarity(len(pieces), total) if len(pieces) <= common or not telling else 0.0
-            for pieces in found
+            0.0
+            if (telling and len(pieces) > common) or (not pieces and feature in self._query.dates)
+            else ranking.rarity(len(pieces), total)
+            for feature, pieces in zip(self._query.features, found, strict=True)
         ]
         for label in (*self._query.features, *self._query.days):
             pieces = self._index.postings(ranking.labelled(label), common + 1)
