@@ -269,7 +269,11 @@ def test_what_the_notes_cover_survives_a_resume(tmp_path: Path, monkeypatch: Any
 @pytest.mark.spec("S3.5")
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(None, "no notes"), (NotesText().render(), "still empty"), ("# Worklog\ndone\n", "nobody knows")],
+    [
+        (None, "no notes"),
+        (NotesText().render(), "still empty"),
+        ("# Worklog\ndone\n", "not known which records"),
+    ],
 )
 def test_notes_that_cannot_serve_are_passed_over_with_a_reason(content: str | None, reason: str) -> None:
     with world() as here, here.session(settings=KEEPS) as session:
