@@ -73,7 +73,7 @@ class Dreamer:
         if since is None or since(last or 0.0) < SESSIONS:
             return
         self._busy = True
-        self._c.run_aside(self._dream(), self._done)
+        self._c.run_aside(self._dream(), self._done, "dream")
 
     def _dream(self) -> Flow[Consolidation | None]:
         known = yield from in_thread(self._memory.entries)
