@@ -60,6 +60,8 @@ class Asked(Struct, frozen=True):
     call: ToolCall
     request: PermissionRequest
     decision: PermissionDecision
+    agent: str = ""
+    """The sub-agent that makes the call; empty: the agent itself does."""
 
     @property
     def wish(self) -> PermissionRequest:
@@ -276,16 +278,20 @@ class Executor:
             lambda: await_interruptibly(asyncio.to_thread(ask), stopped, patience),
         )
 
-    def _act(self, call: ToolCall, context: Context, stopped: Callable[[], bool]) -> Run[ToolOutput]:
+    def _act(self, call: ToolCall, context: Context, stopped: Callable[[], bool]) -> Flow[ToolOutput]:
         """Use the tool, unless interrupted."""
         box, patience = self.box, self._patience(call.name)
+        if (flow := box.flow(call.name, call.input, context)) is not None:
+            return sendable((yield from flow), call.name)
         cancellable = isinstance(box.get(call.name), AsyncTool)
         given = (call.name, call.input, context)
-        return Run(
-            lambda: run_interruptibly(partial(box.run, *given), stopped, patience),
-            lambda: await_interruptibly(
-                box.run_async(*given), stopped, SHORT_GRACE if cancellable else patience
-            ),
+        return (
+            yield from Run(
+                lambda: run_interruptibly(partial(box.run, *given), stopped, patience),
+                lambda: await_interruptibly(
+                    box.run_async(*given), stopped, SHORT_GRACE if cancellable else patience
+                ),
+            )
         )
 
     def _ask_user(self, asked: Asked) -> Consented:

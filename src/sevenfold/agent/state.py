@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -20,16 +20,17 @@ from msgspec.structs import replace
 from sevenfold.agent.executor import Asked, ConsentFunction
 from sevenfold.agent.permissions.engine import Grants, Mode, PermissionDecision, Permissions
 from sevenfold.agent.permissions.paths import hook_folders
-from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRules
+from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.processes import BackgroundTask, LocalProcesses
 from sevenfold.agent.tools.context import Abort, Desk, DeskState, PlanVerdict, Todo
 from sevenfold.agent.tools.output import FileChanged, FileRead, SkillUsed, ToolOutput
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.conversation.gate import Gate
 from sevenfold.errors import TranscriptError
+from sevenfold.ports import StoredText
 from sevenfold.session.results import ToolCall
-from sevenfold.stores.files import private_folder, write_whole
 from sevenfold.stores.home import user_home
+from sevenfold.stores.jsonl.store import FileText
 from sevenfold.stores.trust import user_folder
 
 VERSION = 1
@@ -47,11 +48,18 @@ class AgentHome(Struct, frozen=True):
     """Tool results that were too large for the context."""
     temporary: bool
     """Whether it is deleted when the agent is closed."""
+    text: StoredText | None = None
+    """Where the agent's state is kept, if not in the folder."""
 
     @property
     def state(self) -> Path:
-        """The file with the agent's state."""
+        """The file with the agent's state, if it is kept in the folder."""
         return self.folder / "state.json"
+
+    @property
+    def saved(self) -> StoredText | None:
+        """Where the agent's state is kept; None: nowhere."""
+        return self.text or (None if self.temporary else FileText(self.state))
 
     @property
     def plan(self) -> Path:
@@ -109,24 +117,28 @@ class SavedState(Struct, frozen=True):
 
 
 class StateFile:
-    """Saves the state in a file, or nowhere."""
+    """Saves the state in a text, or nowhere."""
 
-    def __init__(self, path: Path | None, gate: Gate | None = None) -> None:
-        self._path = path
+    def __init__(self, text: StoredText | None, gate: Gate | None = None) -> None:
+        self._text = text
         self._gate = gate
         self._written = b""
         self.problem = ""
-        """Why the file could not be read or written; the agent works without it."""
+        """Why the text could not be read or written; the agent works without it."""
 
     def load(self) -> SavedState:
         """The state saved last; an empty one if there is none, or it cannot be read."""
-        if self._path is None or not self._path.is_file():
+        if self._text is None:
             return SavedState()
         try:
-            self._written = self._path.read_bytes()
+            if (text := self._text.read()) is None:
+                return SavedState()
+            self._written = text.encode()
             found = msgspec.json.decode(self._written, type=SavedState)
-        except (OSError, msgspec.DecodeError) as error:
-            self.problem = f"{self._path}: cannot be read ({error}); permissions and to-dos start empty"
+        except (TranscriptError, msgspec.DecodeError) as error:
+            self.problem = (
+                f"{self._text.path}: cannot be read ({error}); permissions and to-dos start empty"
+            )
             return SavedState()
         return found if found.version == VERSION else SavedState()
 
@@ -135,13 +147,12 @@ class StateFile:
         written = msgspec.json.encode(state)
         if self._gate is not None:
             written = self._gate.json(written)
-        if self._path is None or written == self._written:
+        if self._text is None or written == self._written:
             return
         try:
-            private_folder(self._path.parent)
-            write_whole(self._path, written)
+            self._text.write(written.decode())
         except (OSError, TranscriptError) as error:
-            self.problem = f"{self._path}: cannot be written ({error})"
+            self.problem = f"{self._text.path}: cannot be written ({error})"
         else:
             self._written = written
 
@@ -173,14 +184,14 @@ class AgentState:
         workspace: Path,
         home: AgentHome,
         *,
-        mode: Mode | None,
-        rules: Mapping[str, Sequence[str]],
+        grants: Callable[[Permissions, Mode | None], Grants],
         consent: ConsentFunction | None,
         gate: Gate | None = None,
     ) -> None:
+        """``grants`` makes the permissions from those without rules, and the mode that was saved."""
         self._workspace = workspace
         self._home = home
-        self._file = StateFile(None if home.temporary else home.state, gate)
+        self._file = StateFile(home.saved, gate)
         self._consent = consent
         self.gate = gate
         """Masks secrets in what is kept; None: nothing is masked."""
@@ -196,7 +207,7 @@ class AgentState:
         self.desk = Desk(workspace)
         if saved.desk is not None and Path(saved.desk.cwd).is_dir():
             self.desk.restore(saved.desk)
-        self.grants = Grants(self._permissions(mode or saved.mode or "ask", rules))
+        self.grants = grants(self._permissions(), saved.mode)
         self.grants.restore(saved.granted, saved.pending, saved.after_planning)
         self.todos = TodoList(saved.todos, self.save)
         self.plans = PlanFile(home.plan, self.grants, self._approve, gate)
@@ -211,6 +222,11 @@ class AgentState:
         """Save the state."""
         with self._lock:
             self._file.save(self._saved())
+
+    def inherit(self, parent: AgentState) -> None:
+        """Begin with what another agent knows of files: a fork has read what its parent has."""
+        self.recent.files.update(parent.recent.files)
+        self.desk.restore(parent.desk.state())
 
     def set_goal(self, goal: str) -> None:
         """Set the goal of the session."""
@@ -252,7 +268,7 @@ class AgentState:
             return False
         return self.grants.now.decide(PermissionRequest("Read", "read", path)).verdict == "allow"
 
-    def _permissions(self, mode: Mode, rules: Mapping[str, Sequence[str]]) -> Permissions:
+    def _permissions(self) -> Permissions:
         own = (user_folder(os.environ).resolve(), user_home().root.resolve())
         return Permissions(
             workspace=str(self._workspace),
@@ -260,8 +276,6 @@ class AgentState:
             readable=(str(self._home.results), str(self._home.folder)),
             guarded=(*map(str, own), *map(str, hook_folders(self._workspace))),
             home=str(Path.home()),
-            mode=mode,
-            rules=PermissionRules.of(rules),
             plan=str(self._home.plan),
         )
 
