@@ -33,7 +33,7 @@ from sevenfold.agent.permissions.rules import PermissionRules, unknown_rules
 from sevenfold.agent.prompt import AgentPrompt, PromptOptions, find_style, memory_index
 from sevenfold.agent.standard_tools import Fit, StoreRecall, as_tools, find_skills, standard_tools
 from sevenfold.agent.state import AgentHome, AgentState
-from sevenfold.agent.team.tasks import BEAT, CommandTasks, TaskFile
+from sevenfold.agent.team.presence import Presence
 from sevenfold.agent.team.team import Team
 from sevenfold.agent.team.tools import team_tools
 from sevenfold.agent.tools.context import AskUser, Context
@@ -42,7 +42,6 @@ from sevenfold.agent.tools.shell import command_environ
 from sevenfold.agent.tools.skills import SkillInput, SkillTool
 from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.clock import SystemClock
-from sevenfold.conversation.background import Stop
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.hooks import (
@@ -280,8 +279,7 @@ class Assembly:
         self.loop = self._loop = Loop(
             self.conversation, self.executor, hooks, limits=limits, sources=sources
         )
-        self.conversation.tasks.sources.append(CommandTasks(self.state.processes))
-        self._unwatch: Stop | None = None
+        self.presence = Presence(self)
         self._resumed = len(self.conversation.transcript.view) > 0
         self.started = False
         """Whether SessionStart hooks have been fired."""
@@ -488,29 +486,10 @@ class Assembly:
             "permission_mode": self.state.grants.mode,
         }
 
-    def watch_tasks(self) -> None:
-        """Let other terminals see and stop what runs in the background, if the session is kept."""
-        runner, mailbox = self.conversation.background, self.store.mailbox
-        if self._unwatch is not None or runner is None or mailbox is None or self.home.temporary:
-            return
-        file, tasks, tell = (
-            TaskFile(self.home.folder, mailbox),
-            self.conversation.tasks,
-            self.conversation.events.tell,
-        )
-        stop = runner.every(BEAT, partial(file.update, tasks, tell))
-
-        def unwatch() -> None:
-            stop()
-            file.remove()
-
-        self._unwatch = unwatch
-
     def close(self) -> None:
         """Stop the agents it has started, save the state, and end background commands and servers."""
         with ExitStack() as parts:
-            if self._unwatch is not None:
-                parts.callback(self._unwatch)
+            parts.callback(self.presence.close)
             if self.servers is not None and self.descent is None:
                 parts.callback(self.servers.close)
             parts.callback(self.state.close)

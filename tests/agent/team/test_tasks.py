@@ -41,6 +41,9 @@ class Later:
     def __call__(self, work: Any, done: Any) -> None:
         self.work.append((work, done))
 
+    def every(self, seconds: float, call: Any) -> Any:
+        raise NotImplementedError
+
     def run(self) -> None:
         work, done = self.work.pop(0)
         try:
@@ -62,7 +65,7 @@ def clock() -> ManualClock:
 
 
 def test_work_of_the_engine_is_listed_from_its_start_to_its_end(clock):
-    tasks, runner, came = TaskRegistry(clock), Later(OfflineClient(Script(["one"]))), []
+    tasks, runner, came = TaskRegistry(clock), Later(OfflineClient(Script(["one"]))), list[Any]()
     tasks.run(asking(), came.append, "notes", runner)
     (task,) = tasks.running
     assert (task.id, task.kind, task.state, task.started) == ("notes-1", "notes", "working", clock.now())
@@ -77,7 +80,7 @@ def test_a_failure_is_in_the_list_and_is_never_raised(clock):
         yield from asking()
         raise ModelError("the server\nis down")
 
-    tasks, runner, came = TaskRegistry(clock), Later(OfflineClient(Script(["one"]))), []
+    tasks, runner, came = TaskRegistry(clock), Later(OfflineClient(Script(["one"]))), list[Any]()
     tasks.run(failing(), came.append, "dream", runner)
     runner.run()
     assert tasks.get("dream-1").state == "failed"
@@ -244,7 +247,7 @@ def test_a_session_that_does_not_answer_is_reported_and_the_order_taken_back(
 ):
     wait_until((working.assembly.home.folder / "tasks.json").exists)
     monkeypatch.setattr(command, "PATIENCE", 0.2)
-    working.assembly._unwatch()
+    working.assembly.presence.close()
     (working.assembly.home.folder / "tasks.json").write_text(
         '{"process": 1, "tasks": [{"id": "task-1", "kind": "command", "name": "x", "state": "working"}]}'
     )

@@ -115,6 +115,8 @@ class Post:
         """The id others know it by."""
         self.control: Callable[[AgentMessage], None] = lambda message: None
         """Called with each control message from those who may send it; after a crash perhaps a second time."""
+        self.leave: Callable[[], None] = lambda: None
+        """Ends the agent, once it has agreed to that."""
         self.by_socket: Callable[[str, AgentMessage], Receipt] | None = None
         """Sends to a socket of another session; None: not available."""
         self._mailbox = mailbox
@@ -334,4 +336,6 @@ class SendMessageTool(StandardTool[SendMessageInput]):
             words = Outgoing(said.reason, given.summary, said.type, said.approve)
         receipts = post.send(given.to, words, context.call)
         refused = all(one.state == "refused" for one in receipts)
+        if words.kind == "shutdown_response" and words.approve and not refused:
+            post.leave()
         return ToolOutput("\n".join(map(str, receipts)), is_error=refused)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from sevenfold.stores.files import private_folder, write_whole
 
 if TYPE_CHECKING:
     from sevenfold.agent.processes import LocalProcesses
+    from sevenfold.agent.team.team import Team
     from sevenfold.conversation.tasks import TaskRegistry
 
 BEAT = 1.0
@@ -54,6 +56,26 @@ class CommandTasks:
     def kill(self, task: str) -> None:
         """End a command with everything it started."""
         self._processes.stop(task)
+
+
+class AgentTasks:
+    """The agents that an agent has started, as tasks."""
+
+    def __init__(self, team: Team) -> None:
+        self._team = team
+
+    def tasks(self) -> Iterator[Task]:
+        """Everyone on the roster."""
+        team = self._team
+        for entry in team.roster:
+            started, detail = entry.started, entry.ended.detail if entry.ended else ""
+            name = f"{entry.label}: {started.description}"
+            at = datetime.fromisoformat(started.timestamp).timestamp() if started.timestamp else None
+            yield Task(entry.id, "agent", name, team.status(entry), at, detail, team.usd(entry))
+
+    def kill(self, task: str) -> None:
+        """Stop an agent."""
+        self._team.stop(task)
 
 
 class TaskList(Struct, frozen=True):
