@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property, partial
@@ -15,12 +14,11 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from sevenfold.agent import slots
+from sevenfold.agent.checkpoints import Checkpoints
 from sevenfold.agent.events import Notice, Reporter
 from sevenfold.agent.executor import (
     AgentHooks,
-    Asked,
     Callbacks,
-    Consented,
     ConsentFunction,
     Executor,
     refuse,
@@ -33,11 +31,13 @@ from sevenfold.agent.permissions.rules import PermissionRules, unknown_rules
 from sevenfold.agent.prompt import AgentPrompt, PromptOptions, find_style, memory_index
 from sevenfold.agent.standard_tools import Fit, StoreRecall, as_tools, find_skills, standard_tools
 from sevenfold.agent.state import AgentHome, AgentState
+from sevenfold.agent.team.permissions import one_at_a_time
 from sevenfold.agent.team.presence import Presence
 from sevenfold.agent.team.team import Team
 from sevenfold.agent.team.tools import team_tools
 from sevenfold.agent.tools.context import AskUser, Context
 from sevenfold.agent.tools.output import ToolOutput
+from sevenfold.agent.tools.searchers import find_searcher
 from sevenfold.agent.tools.shell import command_environ
 from sevenfold.agent.tools.skills import SkillInput, SkillTool
 from sevenfold.agent.tools.tool import Toolbox
@@ -66,8 +66,8 @@ from sevenfold.session import factory
 from sevenfold.session.factory import Options, SessionParts
 from sevenfold.session.results import ToolCall
 from sevenfold.settings import Source
-from sevenfold.stores.files import private_folder, safe_name
-from sevenfold.stores.jsonl.store import FileResults, JsonlStore
+from sevenfold.stores.files import private_folder
+from sevenfold.stores.jsonl.store import FileResults
 from sevenfold.stores.trust import Trust, user_folder
 
 if TYPE_CHECKING:
@@ -126,6 +126,8 @@ class AgentOptions(TypedDict, total=False):
     """Settings that override those of files and environment, or a source of all settings."""
     listen: Iterable[Listener]
     """Functions called with every event of the engine; they may veto what is proposed."""
+    checkpoints: bool
+    """Keep files as they were before the agent changed them, so that they can be brought back; off by default."""
     memory: bool
     """Remember lasting facts across sessions, and recall them; on for a session that is kept."""
     thinking: Mapping[str, Any] | None
@@ -153,7 +155,8 @@ class Assembly:
         self.descent = descent
         self.team: Team | None = None
         """The agents it has started; None if it may start none."""
-        self.consent = self._one_at_a_time(options.get("consent"))
+        consent = options.get("consent")
+        self.consent = one_at_a_time(consent) if consent and descent is None else consent
         """Asks the user for permission, for itself and for its agents; None: there is no user."""
         self.clock = options.get("clock") or SystemClock()
         self.workspace = Path(options.get("folder", ".")).expanduser().resolve()
@@ -194,7 +197,7 @@ class Assembly:
         if name is not None:
             place = self.options.get("store")
             store = factory.on_disk(name, self.workspace, None, settings, 0.0, place, branch)
-            return self._home_in(store, branch), store
+            return AgentHome.beside(store.store, name, branch), store
         folder = Path(tempfile.mkdtemp(prefix="sevenfold-")).resolve()
         home = AgentHome(folder, folder / "tool-results", temporary=True)
         store = factory.in_memory("agent", settings, self.workspace)
@@ -203,32 +206,9 @@ class Assembly:
         recall = SessionRecall(store.log, None, results)
         return home, replace(store, results=results, recall=recall, cwd=str(self.workspace))
 
-    def _home_in(self, store: SessionParts, branch: str | None) -> AgentHome:
-        """The agent's folder next to its session; a temporary one if that is in no file."""
-        kept, name = store.store, store.name
-        if not isinstance(kept, JsonlStore):
-            folder = Path(tempfile.mkdtemp(prefix="sevenfold-")).resolve()
-            text = kept.agent_state(name) if kept is not None and branch is None else None
-            return AgentHome(folder, folder / "tool-results", temporary=True, text=text)
-        files = kept.files(name)
-        folder = files.agent / "branches" / safe_name(branch) if branch else files.agent
-        return AgentHome(folder.resolve(), files.results.resolve(), temporary=False)
-
     def descend(self, descent: Descent, client: Client | AsyncClient) -> Assembly:
         """A sub-agent of this one."""
         return Assembly(descent.entry.started.model, descent.options(), client, descent)
-
-    def _one_at_a_time(self, consent: ConsentFunction | None) -> ConsentFunction | None:
-        """Let agents ask the user one after another."""
-        if consent is None or self.descent is not None:
-            return consent
-        asking = threading.Lock()
-
-        def ask(asked: Asked) -> Consented:
-            with asking:
-                return consent(asked)
-
-        return ask
 
     def _connect_servers(self) -> McpServers | None:
         given = self.options.get("mcp")
@@ -264,6 +244,8 @@ class Assembly:
         self.team = self._form_team()
         self.inherited_usd = self.descent.inherited_usd(self.store) if self.descent else 0.0
         """What the conversation it begins with had cost; None if a price is unknown."""
+        self.checkpoints: Checkpoints | None = self._checkpoints()
+        """The files as they were before the agent changed them; None if they are not kept."""
         hooks = AgentHooks(self.common, self._report_hooks)
         self.executor = self._executor(hooks)
         self._follow = self._server_follower()
@@ -423,6 +405,23 @@ class Assembly:
         frame = self.descent.frame(self.store) if self.descent else None
         return factory.conversation(self.store, self.model, chosen, self.profile, frame)
 
+    def _checkpoints(self) -> Checkpoints | None:
+        if not self.options.get("checkpoints") or not self.store.settings.current().checkpoints:
+            return None
+        if self.descent is not None:
+            # The user restores files to a point in the main conversation.
+            above = self.descent.parent
+            return above.checkpoints if self.workspace == above.workspace else None
+        transcript, processes, gate = self.conversation.transcript, self.state.processes, self.state.gate
+        return Checkpoints(
+            self.home.checkpoints,
+            self.workspace,
+            lambda: find_searcher().files(str(self.workspace), lambda: False),
+            lambda: transcript.view.tip,
+            lambda: any(task.state == "running" for task in processes.tasks()),
+            lambda text: gate is not None and gate.text(text) != text,
+        )
+
     def _executor(self, hooks: AgentHooks) -> Executor:
         state = self.state
         context = Context(
@@ -443,6 +442,7 @@ class Assembly:
             consent=self.consent or refuse,
             report=self.reporter.put,
             learn=self._learn,
+            checkpoints=self.checkpoints,
             save=state.save,
         )
         return Executor(self.box, context, state.grants, hooks, callbacks)

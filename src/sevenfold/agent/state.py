@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -27,10 +28,11 @@ from sevenfold.agent.tools.output import FileChanged, FileRead, SkillUsed, ToolO
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.conversation.gate import Gate
 from sevenfold.errors import TranscriptError
-from sevenfold.ports import StoredText
+from sevenfold.ports import Store, StoredText
 from sevenfold.session.results import ToolCall
+from sevenfold.stores.files import safe_name
 from sevenfold.stores.home import user_home
-from sevenfold.stores.jsonl.store import FileText
+from sevenfold.stores.jsonl.store import FileText, JsonlStore
 from sevenfold.stores.trust import user_folder
 
 VERSION = 1
@@ -75,6 +77,22 @@ class AgentHome(Struct, frozen=True):
     def scratch(self) -> Path:
         """The folder for temporary files of the model."""
         return self.folder / "scratch"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder with files as they were before the agent changed them."""
+        return self.folder / "checkpoints"
+
+    @classmethod
+    def beside(cls, store: Store | None, session: str, branch: str | None) -> AgentHome:
+        """The folder next to a session, or to a branch of it; a temporary one if that is in no file."""
+        if not isinstance(store, JsonlStore):
+            folder = Path(tempfile.mkdtemp(prefix="sevenfold-")).resolve()
+            text = store.agent_state(session) if store is not None and branch is None else None
+            return cls(folder, folder / "tool-results", temporary=True, text=text)
+        files = store.files(session)
+        folder = files.agent / "branches" / safe_name(branch) if branch else files.agent
+        return cls(folder.resolve(), files.results.resolve(), temporary=False)
 
     def remove(self) -> None:
         """Delete the folder, if it is temporary."""

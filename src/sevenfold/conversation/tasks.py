@@ -5,9 +5,10 @@ Whatever becomes of a task, it never raises into the conversation: how it ended 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from math import ceil
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from msgspec import Struct
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 TaskState = Literal["working", "input_required", "completed", "failed", "cancelled"]
 """As MCP has them."""
+STATES: Mapping[str, TaskState] = MappingProxyType(
+    {"running": "working", "completed": "completed", "failed": "failed", "killed": "cancelled"}
+)
+"""The states of commands and dreams in these words."""
 LONGEST = 900.0
 """Seconds after which the engine's own work is given up."""
 KEPT = 20

@@ -7,6 +7,7 @@ restricted when they are called, not by leaving them out of the list, because a 
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from sevenfold.agent.permissions.engine import Grants, Mode, PermissionDecision,
 from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRule, PermissionRules
 
 if TYPE_CHECKING:
+    from sevenfold.agent.executor import Asked, Consented, ConsentFunction
     from sevenfold.agent.team.definitions import AgentDefinition
 
 _NARROWEST_FIRST: tuple[Mode, ...] = ("plan", "ask", "accept_edits", "autonomous")
@@ -98,3 +100,14 @@ def _moved(rules: PermissionRules, workspace: str, copy: str) -> PermissionRules
         )
 
     return PermissionRules(ask=moved(rules.ask), deny=moved(rules.deny))
+
+
+def one_at_a_time(consent: ConsentFunction) -> ConsentFunction:
+    """The function that asks the user, for several agents that ask one after another."""
+    asking = Lock()
+
+    def ask(asked: Asked) -> Consented:
+        with asking:
+            return consent(asked)
+
+    return ask

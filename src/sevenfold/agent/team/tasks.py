@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from sevenfold.conversation.tasks import Task, TaskState
+from sevenfold.conversation.tasks import STATES, Task
 from sevenfold.errors import SevenfoldError
 from sevenfold.events import Event, SteppedAside
 from sevenfold.ports import AgentMessage, Mailbox
@@ -32,12 +32,6 @@ BEAT = 1.0
 KILL = "kill"
 USER = "user"
 """The sender of what the user's own commands put into the mailbox; no agent has this id."""
-_STATES: dict[str, TaskState] = {
-    "running": "working",
-    "completed": "completed",
-    "failed": "failed",
-    "killed": "cancelled",
-}
 
 
 class CommandTasks:
@@ -49,9 +43,9 @@ class CommandTasks:
     def tasks(self) -> Iterator[Task]:
         """Those that this process has started."""
         for one in self._processes.tasks():
-            if one.state in _STATES:
+            if one.state in STATES:
                 ended = "" if one.code is None else f"exit code {one.code}"
-                yield Task(one.id, "command", one.command, _STATES[one.state], progress=ended)
+                yield Task(one.id, "command", one.command, STATES[one.state], progress=ended)
 
     def kill(self, task: str) -> None:
         """End a command with everything it started."""
