@@ -25,7 +25,7 @@ ADDED = {
         20,
         2_000,
     ),
-    "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 8, 800),
+    "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 8, 830),
     "team": (r"agent\.team(?!\.(?:messages|sockets|tasks|presence|summary))\b|cli\.agents$", 12, 1_600),
     "checkpoints": (r"agent\.checkpoints$|cli\.chat\.rewind$", 2, 450),
     "idle": (r"layers\.idle$", 1, 200),

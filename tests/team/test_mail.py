@@ -6,7 +6,7 @@ import json
 import socket
 import time
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -263,3 +263,26 @@ def test_agents_are_tasks_that_can_be_killed(folder: Path) -> None:
         assert seen[0].started is not None
         (task,) = [one for one in made.session.tasks if one.kind == "agent"]
         assert task.state == "cancelled"
+
+
+@pytest.mark.spec("S7.11")
+def test_the_loop_can_look_at_its_budget_while_the_end_of_an_agent_is_recorded(folder: Path) -> None:
+    """An end is recorded under the lock of the team, and waits for the conversation's, which a running loop holds."""
+    with world(parts({"MAIN": ["Hello."]})) as there, there.agent(folder, name="s", agents=True) as made:
+        team, looked, done = team_of(made), Event(), Event()
+
+        def record_an_end() -> None:
+            with team._lock:
+                looked.set()
+                done.wait(10)
+
+        ending = Thread(target=record_an_end)
+        ending.start()
+        looked.wait()
+        looking = Thread(target=team.spent, daemon=True)
+        looking.start()
+        looking.join(5)
+        stuck = looking.is_alive()
+        done.set()
+        ending.join()
+        assert not stuck

@@ -104,12 +104,12 @@ class Team:
 
     def spent(self) -> float | None:
         """What the agent itself and everything it has started have cost, work that goes on included."""
-        with self._lock:
-            costs = [self._parent.conversation.account.usd]
-            for agent, live in self._live.items():
-                entry = self.roster.get(agent)
-                if entry is not None and entry.ended is None:
-                    costs.append(self._cost(live, entry))
+        # Without the lock: the loop asks this under the conversation's, which is taken under ours when an agent ends.
+        costs = [self._parent.conversation.account.usd]
+        for agent, live in tuple(self._live.items()):
+            entry = self.roster.get(agent)
+            if entry is not None and entry.ended is None:
+                costs.append(self._cost(live, entry))
         return None if None in costs else sum(one for one in costs if one is not None)
 
     @property
