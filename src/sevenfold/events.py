@@ -246,6 +246,23 @@ class Compacted(Event, frozen=True, kw_only=True):
     """Is it at the threshold again at once?"""
 
 
+class Dreaming(Event, frozen=True, kw_only=True):
+    """Memory is being consolidated in the background."""
+
+    phase: str
+    """orient, gather, consolidate or prune"""
+    state: str
+    """running, completed, failed or killed"""
+    stage: str
+    """starting, or updating from the first write on"""
+    turns: int = 0
+    tool_uses: int = 0
+    paths: tuple[str, ...] = ()
+    """The files of memory that were written or removed."""
+    reason: str = ""
+    """Why it failed."""
+
+
 class Repaired(Event, frozen=True, kw_only=True):
     """Something in the record is sent mended, because no server would take it as it is."""
 
@@ -258,6 +275,24 @@ class Masked(Event, frozen=True, kw_only=True):
 
     kinds: tuple[str, ...]
     count: int
+
+
+class AgentChanged(Event, frozen=True, kw_only=True):
+    """A sub-agent got work, or ended it."""
+
+    agent: str
+    """Its id."""
+    name: str
+    type: str
+    state: str
+    """working, completed, failed or cancelled"""
+    fork: bool = False
+    background: bool = False
+    because: str = ""
+    """Why it is a fork, or why not."""
+    usd: float | None = None
+    """What the work cost, once it has ended."""
+    turns: int = 0
 
 
 class Veto(Struct, frozen=True):

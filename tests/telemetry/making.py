@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from sevenfold.events import (
     Acted,
+    AgentChanged,
     Answered,
     CacheBroke,
     Checked,
     Compacted,
     Compacting,
+    Dreaming,
     EpochOpened,
     Event,
     Failed,
@@ -68,8 +70,12 @@ SAMPLES: tuple[Event, ...] = (
     Compacted(
         boundary="b1", trigger="auto", engine="fork", left=("provider: none",), tokens_before=9, kept=2
     ),
+    Dreaming(phase="prune", state="completed", stage="updating", turns=2, tool_uses=1, paths=("tabs.md",)),
     Repaired(what="an answer to no call left out", where="record 7"),
     Masked(kinds=("github",), count=2),
+    AgentChanged(
+        agent="agent-0123456789ab", name="reader", type="general", state="completed", usd=0.01, turns=3
+    ),
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypedDict
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 import sevenfold
 from sevenfold.clock import RandomIds, SystemClock
@@ -38,7 +39,6 @@ from sevenfold.ports import (
     RelaysStore,
     RemembersStore,
     Results,
-    SessionInfo,
     Store,
     StoredText,
 )
@@ -54,6 +54,7 @@ from sevenfold.record import blocks
 from sevenfold.record.entries import VERSION
 from sevenfold.record.log import Place
 from sevenfold.record.redact import find
+from sevenfold.request.frame import Frame
 from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.session.options import check_name, checked
@@ -191,10 +192,25 @@ class SessionParts(Struct, frozen=True):
     memory: Folder | None = None
     """What outlives the session in its project; None: nothing does."""
     user_memory: Folder | None = None
-    sessions: Callable[[], Sequence[SessionInfo]] | None = None
-    """The sessions of the project."""
+    store: Store | None = None
+    """Where the sessions of the project are."""
     mailbox: Mailbox | None = None
     """Messages between the project's agents; None: the store keeps none."""
+
+    def branch_off(self, name: str, *, empty: bool, wait: float = 0.0) -> SessionParts:
+        """A branch of this session, new or continued, with a log of its own; ``empty``: it begins with nothing."""
+        assert self.store is not None
+        log = self.store.branch(self.name, name, at=0 if empty else None, wait=wait)
+        return replace(
+            self,
+            log=log,
+            # Notes and the index of the session itself are about another conversation.
+            notes=MemoryStore().notes(name),
+            recall=SessionRecall(
+                log, None, self.results, masks=self.settings.current().redaction == "gate"
+            ),
+            branch="" if empty else name,
+        )
 
     def search(
         self, query: str, *, kind: str | None = None, k: int = 10, by: str | None = None
@@ -256,7 +272,7 @@ def on_disk(
         models=home.models,
         memory=place.memory() if isinstance(place, RemembersStore) else None,
         user_memory=FileFolder(home.memory),
-        sessions=place.sessions,
+        store=place,
         mailbox=place.mailbox() if isinstance(place, RelaysStore) else None,
     )
 
@@ -295,17 +311,22 @@ def in_memory(
         settings=source,
         notes=place.notes(name),
         recall=SessionRecall(log, None, results),
+        store=place,
         mailbox=place.mailbox(),
     )
 
 
 def conversation(
-    store: SessionParts, model: str, options: Options, profile: Profile | None = None
+    store: SessionParts,
+    model: str,
+    options: Options,
+    profile: Profile | None = None,
+    frame: Frame | None = None,
 ) -> Conversation:
-    """The conversation of a session; if it fails, the store is closed."""
+    """The conversation of a session; if it fails, the store is closed. See `Conversation` for ``frame``."""
     try:
         known = profile or profile_for(store, model, options.get("client"), options.get("wire"))
-        return _conversation(store, model, options, known)
+        return _conversation(store, model, options, known, frame)
     except BaseException:
         store.log.close()
         raise
@@ -332,11 +353,6 @@ def _secret_in(content: bytes) -> str:
     return f"it holds a secret ({found[0].kind})" if found else ""
 
 
-def _sessions_since(store: SessionParts, when: float) -> int:
-    found = store.sessions() if store.sessions is not None else ()
-    return sum(one.modified > when and one.name != store.name for one in found)
-
-
 def _is_there(folder: Path, claim: str) -> bool:
     """Is a path, or a command, still there?"""
     return (folder / claim).exists() if "/" in claim or "." in claim else shutil.which(claim) is not None
@@ -359,7 +375,9 @@ def listings(store: SessionParts) -> Listings:
     return Listings(ListingCache(store.models), switched_on=store.settings.current().model_listing)
 
 
-def _conversation(store: SessionParts, model: str, options: Options, profile: Profile) -> Conversation:
+def _conversation(
+    store: SessionParts, model: str, options: Options, profile: Profile, frame: Frame | None
+) -> Conversation:
     clock = options.get("clock") or SystemClock()
     place = Place(store.name, store.cwd, f"{VERSION}{sevenfold.__version__}")
     transcript = Transcript(store.log, place, clock=clock, ids=options.get("ids") or RandomIds())
@@ -374,7 +392,7 @@ def _conversation(store: SessionParts, model: str, options: Options, profile: Pr
         read_file=read_text if store.path else None,
         memory=lasting(store.memory, clock) if options.get("memory") else None,
         user_memory=lasting(store.user_memory, clock) if options.get("memory") else None,
-        sessions_since=partial(_sessions_since, store) if store.sessions is not None else None,
+        store=store.store,
         there=partial(_is_there, Path(store.cwd)) if store.cwd else None,
         path=store.path,
     )
@@ -386,6 +404,7 @@ def _conversation(store: SessionParts, model: str, options: Options, profile: Pr
         profile,
         services,
         Ladder(layers) if layers is not None else usual,
+        frame,
     )
     if store.branch:
         begin_branch(made, store.branch)

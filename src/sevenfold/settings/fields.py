@@ -152,6 +152,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     dream: Annotated[
         bool, layer("Memory is consolidated in the background, once a day and after five sessions.")
     ] = True
+    checkpoints: Annotated[
+        bool,
+        about(
+            "A chat keeps files as they were before the agent changed them, so that /rewind can restore them."
+        ),
+    ] = True
     recall_meaning: Annotated[
         bool, about("Recall finds what was said in other words too, where the extra for it is installed.")
     ] = True
@@ -372,6 +378,16 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             latched=True,
         ),
     ] = None
+    agent_depth: Annotated[
+        Count, about("How deep agents may start agents; 0: an agent may start none.", "levels")
+    ] = 3
+    agents_at_once: Annotated[
+        Positive, about("How many agents of a session may work at the same time.", "agents")
+    ] = 20
+    message_socket: Annotated[
+        bool,
+        about("Let other sessions of the same user on this machine write to an agent that has agents."),
+    ] = False
     pins_tokens: Annotated[
         Count, about("How much may be pinned, so that every layer leaves it alone.", "tokens")
     ] = 10_000

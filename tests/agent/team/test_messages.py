@@ -16,7 +16,7 @@ from sevenfold.agent.team.messages import (
     LONGEST,
     MOST_ANSWERS,
     Correspondent,
-    Draft,
+    Outgoing,
     Post,
     Receipt,
     SendMessageTool,
@@ -83,7 +83,7 @@ class World:
         }
 
     def send(self, sender: str, to: str, text: str = "hello", key: str = "", **more: Any) -> list[Receipt]:
-        return self.posts[sender].send(to, Draft(text, **more), key or f"call-{text}")
+        return self.posts[sender].send(to, Outgoing(text, **more), key or f"call-{text}")
 
     def seen(self, name: str) -> list[str]:
         """What the model of an agent sees on the user's side."""

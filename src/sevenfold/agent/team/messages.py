@@ -96,7 +96,7 @@ class Receipt(Struct, frozen=True):
         return f"{self.to}: {self.state}" + (f", {self.reason}" if self.reason else "")
 
 
-class Draft(Struct, frozen=True):
+class Outgoing(Struct, frozen=True):
     """A message that has no sender and no recipient yet."""
 
     text: str
@@ -115,6 +115,8 @@ class Post:
         """The id others know it by."""
         self.control: Callable[[AgentMessage], None] = lambda message: None
         """Called with each control message from those who may send it; after a crash perhaps a second time."""
+        self.leave: Callable[[], None] = lambda: None
+        """Ends the agent, once it has agreed to that."""
         self.by_socket: Callable[[str, AgentMessage], Receipt] | None = None
         """Sends to a socket of another session; None: not available."""
         self._mailbox = mailbox
@@ -123,19 +125,19 @@ class Post:
 
     # -- sending --------------------------------------------------------------------------------
 
-    def send(self, to: str, draft: Draft, key: str) -> list[Receipt]:
+    def send(self, to: str, words: Outgoing, key: str) -> list[Receipt]:
         """Send to an address; the same ``key`` again sends nothing again.
 
         An address is a name or an id, ``*`` for all, or ``uds:<path>``. Raises `InputError` for one that leads nowhere.
         """
-        if len(draft.text.encode(errors="replace")) > LONGEST:
+        if len(words.text.encode(errors="replace")) > LONGEST:
             reason = f"it is longer than {LONGEST:,} bytes; write it to a file and send the path"
             return [Receipt(to, "refused", reason)]
         if to.startswith(BRIDGE):
             return [Receipt(to, "refused", "sessions on other machines cannot be reached from here")]
         if to.startswith(SOCKET):
-            return [self._send_by_socket(to, draft, key)]
-        return [self._send(one, draft, key) for one in self._addressed(to)]
+            return [self._send_by_socket(to, words, key)]
+        return [self._send(one, words, key) for one in self._addressed(to)]
 
     def _addressed(self, to: str) -> list[Correspondent]:
         known = list(self._directory.everyone())
@@ -154,11 +156,11 @@ class Post:
             )
         return found[:1]
 
-    def _send(self, to: Correspondent, draft: Draft, key: str) -> Receipt:
-        needed = PERMITTED.get(draft.kind)
+    def _send(self, to: Correspondent, words: Outgoing, key: str) -> Receipt:
+        needed = PERMITTED.get(words.kind)
         if needed is not None and INVERSE[to.relation] != needed:
-            return Receipt(to.label, "refused", f"only its {needed} may send a {draft.kind}")
-        message = self._written(to.id, draft, key, hold := self._hold(to))
+            return Receipt(to.label, "refused", f"only its {needed} may send a {words.kind}")
+        message = self._written(to.id, words, key, hold := self._hold(to))
         try:
             state = self._mailbox.send(message)
         except SevenfoldError as error:
@@ -173,23 +175,23 @@ class Post:
             return Receipt(to.label, "held", reason)
         return Receipt(to.label, state, self._directory.notify(to) if state == "queued" else "")
 
-    def _send_by_socket(self, to: str, draft: Draft, key: str) -> Receipt:
+    def _send_by_socket(self, to: str, words: Outgoing, key: str) -> Receipt:
         if self.by_socket is None:
             return Receipt(to, "refused", "sockets are not available here")
-        if draft.kind != "message":
-            return Receipt(to, "refused", f"a {draft.kind} cannot go to another session")
-        return self.by_socket(to.removeprefix(SOCKET), self._written(to, draft, key, 0.0))
+        if words.kind != "message":
+            return Receipt(to, "refused", f"a {words.kind} cannot go to another session")
+        return self.by_socket(to.removeprefix(SOCKET), self._written(to, words, key, 0.0))
 
-    def _written(self, to: str, draft: Draft, key: str, hold: float) -> AgentMessage:
+    def _written(self, to: str, words: Outgoing, key: str, hold: float) -> AgentMessage:
         gate, now = self._conversation.gate, self._conversation.clock.now()
         return AgentMessage(
             id=sha256(f"{key}\0{to}".encode()).hexdigest()[:16],
             sender=self.address,
             to=to,
-            text=gate.text(draft.text) if gate else draft.text,
-            summary=gate.text(draft.summary) if gate else draft.summary,
-            kind=draft.kind,
-            approve=draft.approve,
+            text=gate.text(words.text) if gate else words.text,
+            summary=gate.text(words.summary) if gate else words.summary,
+            kind=words.kind,
+            approve=words.approve,
             at=now,
             due=now + hold if hold else 0.0,
         )
@@ -327,11 +329,13 @@ class SendMessageTool(StandardTool[SendMessageInput]):
             return failed("There is no mail in this session.")
         said = given.message
         if isinstance(said, str):
-            draft = Draft(said, given.summary)
+            words = Outgoing(said, given.summary)
         elif said.type.endswith("_response") and said.approve is None:
             return failed(f"A {said.type} needs approve: true or false.")
         else:
-            draft = Draft(said.reason, given.summary, said.type, said.approve)
-        receipts = post.send(given.to, draft, context.call)
+            words = Outgoing(said.reason, given.summary, said.type, said.approve)
+        receipts = post.send(given.to, words, context.call)
         refused = all(one.state == "refused" for one in receipts)
+        if words.kind == "shutdown_response" and words.approve and not refused:
+            post.leave()
         return ToolOutput("\n".join(map(str, receipts)), is_error=refused)

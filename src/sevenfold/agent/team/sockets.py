@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -42,9 +42,12 @@ class Envelope(Struct, frozen=True):
 class MessageSocket:
     """The socket of a session, and a thread that puts what arrives into its mailbox."""
 
-    def __init__(self, path: Path, mailbox: Mailbox, address: str) -> None:
-        """Raises `Refused` if that is not possible here."""
+    def __init__(
+        self, path: Path, mailbox: Mailbox, address: str, arrived: Callable[[], None] = lambda: None
+    ) -> None:
+        """``arrived`` is called after each message. Raises `Refused` if there can be no socket here."""
         self.path = path
+        self._arrived = arrived
         self._mailbox = mailbox
         self._address = address
         private_folder(path.parent)
@@ -81,6 +84,7 @@ class MessageSocket:
             with given, suppress(OSError, msgspec.MsgspecError):
                 given.settimeout(PATIENCE)
                 given.sendall(msgspec.json.encode(self._taken(given)))
+                self._arrived()
 
     def _taken(self, given: socket.socket) -> Receipt:
         process, user = _peer(given)
