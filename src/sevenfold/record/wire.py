@@ -77,6 +77,8 @@ class Wire:
         self._calls: set[str] = set()
         self._open: list[Message] | None = None
         """The messages that are not sealed yet, as they are now; None: to be made."""
+        self._pending: dict[str, None] | None = {}
+        """The calls of the newest answer that have no result yet; None: to be found out."""
 
     def add(
         self, number: int, role: str, key: str, parts: Sequence[Block], *, begins: bool = False
@@ -90,6 +92,7 @@ class Wire:
         self._open = None
         drafts = self._drafts
         if role == "assistant":
+            self._pending = None
             draft = self._answer(number, key, parts)
         elif begins or not drafts or drafts[-1].role == "assistant":
             draft = self._begin("user", "", number, parts)
@@ -98,10 +101,13 @@ class Wire:
         else:
             draft = self._users(number, parts)
         draft.last = number
+        if self._pending:
+            for block in parts:
+                self._pending.pop(block.id, None)
 
     def truncate(self, number: int) -> int:
         """Take back every message with an item from ``number`` on; returns the first item to add again."""
-        self._open = None
+        self._open = self._pending = None
         cut = len(self._drafts)
         for index in range(len(self._drafts) - 1, -1, -1):
             draft = self._drafts[index]
@@ -131,12 +137,16 @@ class Wire:
 
     def pending(self) -> list[str]:
         """Calls of the newest answer that have no result yet."""
-        answered: set[str] = set()
-        for draft in reversed(self._drafts):
-            if draft.role == "assistant":
-                return [call for call in draft.calls if call not in answered] if draft.calls else []
-            answered.update([block.id for block in draft.blocks])
-        return []
+        if self._pending is None:
+            answered: set[str] = set()
+            asked: tuple[str, ...] = ()
+            for draft in reversed(self._drafts):
+                if draft.role == "assistant":
+                    asked = draft.calls
+                    break
+                answered.update([block.id for block in draft.blocks])
+            self._pending = {call: None for call in asked if call not in answered}
+        return list(self._pending)
 
     def _answer(self, number: int, key: str, parts: Sequence[Block]) -> _Draft:
         """The draft of an answer with these blocks in it; a call that was made before is left out."""
