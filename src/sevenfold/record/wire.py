@@ -240,9 +240,9 @@ class Wire:
             parts, mended = self._server_tools(index)
             repairs = (*repairs, *mended)
         if draft.role == "user":
-            asked = self._drafts[index - 1].calls if index else ()
-            if not _is_answered(parts, asked):
-                parts, mended = _answered(parts, asked, closing)
+            before = self._drafts[index - 1] if index else None
+            if not _is_answered(parts, before.calls if before else ()):
+                parts, mended = _answered(parts, before, closing)
                 repairs = (*repairs, *mended)
         return Message(draft.role, tuple(parts), encoded_message(draft.role, parts), repairs)
 
@@ -310,9 +310,10 @@ def _is_answered(said: Sequence[Block], asked: tuple[str, ...]) -> bool:
 
 
 def _answered(
-    said: Sequence[Block], asked: Sequence[str], closing: bool
+    said: Sequence[Block], before: _Draft | None, closing: bool
 ) -> tuple[list[Block], list[Repair]]:
-    """A user message as a server takes it: results first, one for each call, then the rest."""
+    """A user message as a server takes it: results first, one for each call ``before`` it, then the rest."""
+    asked = before.calls if before else ()
     results: dict[str, Block] = {}
     rest: list[Block] = []
     repairs: list[Repair] = []
@@ -327,9 +328,10 @@ def _answered(
         else:
             repairs.append(Repair("orphan_result", block.id))
             rest.append(blocks.text(f"{ORPHAN}\n{blocks.words_of(block)}"))
-    if closing or rest or not said:
+    if before and (closing or rest or not said):
+        toolsets = {block.id: blocks.toolset_of(block) for block in before.blocks}
         for call in asked:
             if call not in results:
-                results[call] = blocks.result(call, NO_RESULT, is_error=True)
+                results[call] = blocks.result(call, NO_RESULT, is_error=True, toolset=toolsets[call])
                 repairs.append(Repair("unanswered_call", call))
     return [*results.values(), *rest], repairs
