@@ -21,6 +21,7 @@ from sevenfold.conversation import events, intake
 from sevenfold.conversation.background import Runner
 from sevenfold.conversation.epoch import (
     ADOPTED,
+    REPLACED,
     enter,
     epoch_record,
     frame_of,
@@ -80,7 +81,7 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 UNDER_WAY = (
     "another request of this session is under way, and a conversation has one next answer: wait for that one, or ask "
-    "beside it with fork()"
+    "in a fork()"
 )
 
 
@@ -217,7 +218,7 @@ class Conversation:
             with transcript.together():
                 begins = entered.opens in ("start", ADOPTED)
                 self.open_epoch(entered.opens, drops_thinking=entered.drops_thinking, announced=begins)
-                if entered.anew:
+                if entered.opens in REPLACED:
                     withdraw_changes(transcript)
 
     def refresh(self) -> None:
@@ -253,10 +254,10 @@ class Conversation:
             self.transcript.must_be_writable()
             return self.transcript.user(intake.message(text), meta=True)
 
-    def attach(self, beside: Attachment) -> str:
+    def attach(self, given: Attachment) -> str:
         """Take in an attachment; it never counts as the user's words."""
         with self.lock:
-            return self.transcript.attach(beside.kind, beside.facts, beside.blocks, role=beside.role)
+            return self.transcript.attach(given.kind, given.facts, given.blocks, role=given.role)
 
     def interrupted(self, partial: Answer) -> None:
         """Take in an answer that was cut off."""

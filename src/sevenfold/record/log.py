@@ -216,7 +216,7 @@ def attached(
     *,
     role: str = "user",
 ) -> Written:
-    """Something put beside the conversation, with the message it is sent as."""
+    """An attachment to the conversation, with the message it is sent as."""
     record = _record(place, "attachment", uuid, parent, timestamp)
     record.attachment = Raw(_encoder.encode({"type": kind, **facts}))
     record.message = _Message(role, _content(blocks))
