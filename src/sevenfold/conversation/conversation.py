@@ -31,7 +31,15 @@ from sevenfold.conversation.epoch import (
 from sevenfold.conversation.events import Events
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.gate import Gate
-from sevenfold.conversation.history import Account, LastRequest, Past, answered_at, last_request, past
+from sevenfold.conversation.history import (
+    Account,
+    LastRequest,
+    Past,
+    Tally,
+    answered_at,
+    last_request,
+    past,
+)
 from sevenfold.conversation.options import (
     RequestOptions,
     against_lifetime,
@@ -52,7 +60,7 @@ from sevenfold.conversation.request import (
 )
 from sevenfold.conversation.room import Limits
 from sevenfold.conversation.services import Services
-from sevenfold.conversation.status import Reading, Tally
+from sevenfold.conversation.status import Reading
 from sevenfold.conversation.stock import Stock
 from sevenfold.conversation.transcript import Attachment, Transcript
 from sevenfold.errors import Aborted, InputError, ModelError, Refused

@@ -116,9 +116,8 @@ class Compactor:
     def due(self) -> bool:
         """Should the conversation be compacted by itself, if clearing is not enough?"""
         c = self._c
-        if not self.allowed:
-            return False
-        return c.seen.high >= c.window.threshold or self.presses() or overloaded(c, c.seen)
+        full = c.seen.high >= c.window.threshold or self.presses() or overloaded(c, c.seen)
+        return full and self.allowed
 
     @property
     def next_begins(self) -> int:
