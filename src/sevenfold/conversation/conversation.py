@@ -506,8 +506,7 @@ class Conversation:
 
     def may_ask(self, runner: Runner) -> None:
         """From now on there is a model to ask; ``runner`` does background work."""
-        if self.background is None:
-            self.background = runner
+        self.background = runner if self.background is None else self.background
 
     def run_aside(self, flow: Flow[S], done: Callable[[S | Exception], None], task: str = "") -> None:
         """Run a flow in the background, as a ``task`` of this kind if given; ``done`` gets its result, or its error."""
@@ -528,8 +527,7 @@ class Conversation:
         layout, by = self.transcript.view.layout, (self.gauge, self.edited, self.returned)
         # Asked several times between two changes of the view: the layout remembers until it changes.
         if layout.sized is None or layout.sized[0] != by:
-            size = self.gauge.size(self.transcript.view, edited=self.edited, back=self.returned)
-            layout.sized = by, size
+            layout.sized = by, self.gauge.size(self.transcript.view, edited=self.edited, back=self.returned)
         return layout.sized[1]
 
     def undelete(self) -> None:
