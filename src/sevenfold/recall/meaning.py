@@ -103,18 +103,18 @@ def installed(most: int = MOST) -> Scorer | None:
 
     ``most``: passages of a session that get a vector.
     """
-    with suppress(ImportError, OSError, ValueError):
-        if large := folders(LARGE):
-            # Here, because it loads numpy, as the other does.
-            from sevenfold.recall.e5 import E5Vectors
-            from sevenfold.recall.vectors import Meaning
+    large, small = folders(LARGE), folders(SMALL)
+    if not large and not small:
+        return None
+    # Here, because they load numpy.
+    from sevenfold.recall import e5, vectors
 
-            return Meaning(E5Vectors(large[-1], large[-2]), most)
     with suppress(ImportError, OSError, ValueError):
-        if small := folders(SMALL):
-            from sevenfold.recall.vectors import Meaning, StaticVectors
-
-            return Meaning(StaticVectors(small[-1]), most)
+        if large:
+            return vectors.Meaning(e5.E5Vectors(large[-1], large[-2]), most)
+    with suppress(OSError, ValueError):
+        if small:
+            return vectors.Meaning(vectors.StaticVectors(small[-1]), most)
     return None
 
 
