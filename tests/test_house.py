@@ -28,6 +28,7 @@ ADDED = {
     "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 8, 800),
     "team": (r"agent\.team\b|cli\.agents$", 3, 520),
     "checkpoints": (r"agent\.checkpoints$|cli\.chat\.rewind$", 2, 450),
+    "chat": (r"cli\.chat\.(?:custom_commands|resumed)$", 2, 180),
     "idle": (r"layers\.idle$", 1, 200),
     "mailbox": (r"stores\.jsonl\.mailbox$", 1, 160),
 }

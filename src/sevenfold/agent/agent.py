@@ -26,17 +26,21 @@ from sevenfold.agent.interrupt import (
     in_own_thread,
 )
 from sevenfold.agent.permissions.engine import Grants, Mode
+from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
+from sevenfold.agent.tools.shell import ShellTool
 from sevenfold.agent.tools.skills import SkillCatalog
+from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.conversation.flow import Flow, drive, drive_async
 from sevenfold.errors import Refused
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.ports import AsyncClient, Client
+from sevenfold.prompts.context import CommandOutput
 from sevenfold.providers.registry import async_client_for, async_client_of, client_for, client_of
 from sevenfold.session.async_session import AsyncSession
 from sevenfold.session.factory import OFFLINE_JOBS
 from sevenfold.session.options import checked, one_of
-from sevenfold.session.results import Wishes
+from sevenfold.session.results import ToolCall, Wishes
 from sevenfold.session.session import Session
 
 R = TypeVar("R")
@@ -124,6 +128,28 @@ class _BaseAgent:
                 "files are not kept here: pass checkpoints=True, and leave the setting checkpoints on"
             )
         return self.assembly.checkpoints
+
+    def run_command(self, command: str, *, asked: bool = False) -> ToolOutput:
+        """Run a command line for the user; ``asked``: only with permission, like a command of the agent's."""
+        self._claim()
+        parts, call = self.assembly, ToolCall("for-the-user", ShellTool.name, {"command": command})
+        try:
+            parts.executor.begin()
+            if asked:
+                (result,) = drive(parts.executor.run([call]), None)
+                return ToolOutput(result["content"], is_error=result.get("is_error", False))
+            box = Toolbox([ShellTool(parts.state.processes)])
+            return box.run(call.name, call.input, parts.executor.context.for_call(call.id))
+        finally:
+            self._running = False
+
+    def note_command(self, command: str, output: ToolOutput) -> None:
+        """Have the model see a command the user ran, and what it printed, with the user's next message."""
+        conversation = self.assembly.conversation
+        text = output.content if isinstance(output.content, str) else ""
+        with conversation.together():
+            conversation.user(f"! {command}")
+            conversation.note(CommandOutput(command, text).render())
 
     def queue(self, text: str) -> None:
         """Send a message while it works; the model gets it with the results of the running tools."""
