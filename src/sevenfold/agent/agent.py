@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import AsyncGenerator, Collection, Generator, Mapping
+from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing
 from functools import partial
@@ -30,10 +30,11 @@ from sevenfold.agent.team.team import Team
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.agent.tools.skills import SkillCatalog
 from sevenfold.conversation.flow import Flow, drive, drive_async
-from sevenfold.errors import Refused
+from sevenfold.errors import InputError, Refused
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.ports import AsyncClient, Client
 from sevenfold.providers.registry import async_client_for, async_client_of, client_for, client_of
+from sevenfold.record.decisions import AgentEnd
 from sevenfold.session.async_session import AsyncSession
 from sevenfold.session.factory import OFFLINE_JOBS
 from sevenfold.session.options import checked, one_of
@@ -158,6 +159,15 @@ class _BaseAgent:
         request = CompactionRequest(trigger="manual", instructions=instructions, **wish)
         return self.assembly.loop.compact(request)
 
+    def _map(self, prompts: Sequence[str], kind: str) -> Flow[list[AgentEnd]]:
+        """Claim the agent for tasks that others do for it."""
+        if self.assembly.team is None:
+            raise Refused("this agent may start no others: make it with agents=True")
+        if isinstance(prompts, str):
+            raise InputError("give the tasks as a list of texts, even if there is only one")
+        self._claim()
+        return self.assembly.loop.map(prompts, kind)
+
     def _claim(self) -> None:
         if self._running:
             raise Refused(BUSY)
@@ -248,6 +258,18 @@ class Agent(_BaseAgent):
         finally:
             self._stop(work)
         yield Ended(work.result())
+
+    def map(self, prompts: Sequence[str], agent: str = "fork") -> list[AgentEnd]:
+        """Have several tasks done at the same time, each by an agent of this type; returns how each ended, in order.
+
+        Forks know the conversation so far and read it from the cache. Nothing of theirs enters it: say what matters of
+        their reports in the next prompt. The same tasks at the same place are done once, also after a kill.
+        """
+        flow = self._map(prompts, agent)
+        try:
+            return self._drive(flow)
+        finally:
+            self._running = False
 
     def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:
         """See `Session.compact`; interrupted, it raises `sevenfold.errors.Aborted` and changes nothing."""
@@ -343,6 +365,14 @@ class AsyncAgent(_BaseAgent):
         finally:
             await self._stop(task)
         yield Ended(task.result())
+
+    async def map(self, prompts: Sequence[str], agent: str = "fork") -> list[AgentEnd]:
+        """See `Agent.map`."""
+        flow = self._map(prompts, agent)
+        try:
+            return await self._drive(flow)
+        finally:
+            self._running = False
 
     async def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:
         """See `Agent.compact`."""
