@@ -26,7 +26,7 @@ from sevenfold.agent.interrupt import (
     in_own_thread,
 )
 from sevenfold.agent.permissions.engine import Grants, Mode
-from sevenfold.agent.team.team import Team
+from sevenfold.agent.team.team import MapProgress, Team
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.agent.tools.skills import SkillCatalog
 from sevenfold.conversation.flow import Flow, drive, drive_async
@@ -159,14 +159,14 @@ class _BaseAgent:
         request = CompactionRequest(trigger="manual", instructions=instructions, **wish)
         return self.assembly.loop.compact(request)
 
-    def _map(self, prompts: Sequence[str], kind: str) -> Flow[list[AgentEnd]]:
+    def _map(self, prompts: Sequence[str], kind: str, progress: MapProgress | None) -> Flow[list[AgentEnd]]:
         """Claim the agent for tasks that others do for it."""
         if self.assembly.team is None:
             raise Refused("this agent may start no others: make it with agents=True")
         if isinstance(prompts, str):
             raise InputError("give the tasks as a list of texts, even if there is only one")
         self._claim()
-        return self.assembly.loop.map(prompts, kind)
+        return self.assembly.loop.map(prompts, kind, progress)
 
     def _claim(self) -> None:
         if self._running:
@@ -259,13 +259,16 @@ class Agent(_BaseAgent):
             self._stop(work)
         yield Ended(work.result())
 
-    def map(self, prompts: Sequence[str], agent: str = "fork") -> list[AgentEnd]:
+    def map(
+        self, prompts: Sequence[str], agent: str = "fork", progress: MapProgress | None = None
+    ) -> list[AgentEnd]:
         """Have several tasks done at the same time, each by an agent of this type; returns how each ended, in order.
 
         Forks know the conversation so far and read it from the cache. Nothing of theirs enters it: say what matters of
         their reports in the next prompt. The same tasks at the same place are done once, also after a kill.
+        ``progress`` is called with the number of a task and a line for each call its agent makes.
         """
-        flow = self._map(prompts, agent)
+        flow = self._map(prompts, agent, progress)
         try:
             return self._drive(flow)
         finally:
@@ -366,9 +369,11 @@ class AsyncAgent(_BaseAgent):
             await self._stop(task)
         yield Ended(task.result())
 
-    async def map(self, prompts: Sequence[str], agent: str = "fork") -> list[AgentEnd]:
+    async def map(
+        self, prompts: Sequence[str], agent: str = "fork", progress: MapProgress | None = None
+    ) -> list[AgentEnd]:
         """See `Agent.map`."""
-        flow = self._map(prompts, agent)
+        flow = self._map(prompts, agent, progress)
         try:
             return await self._drive(flow)
         finally:

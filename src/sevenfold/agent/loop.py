@@ -36,7 +36,7 @@ from sevenfold.session.results import ToolCall
 if TYPE_CHECKING:
     from sevenfold.agent.events import End
     from sevenfold.agent.executor import AgentHooks, Executor
-    from sevenfold.agent.team.team import Team
+    from sevenfold.agent.team.team import MapProgress, Team
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.conversation.request import Outcome
     from sevenfold.layers.compact.request import Compacted, CompactionRequest
@@ -163,12 +163,12 @@ class Loop:
         self._begin()
         return self._run(prompt, key)
 
-    def map(self, prompts: Sequence[str], kind: str) -> Flow[list[AgentEnd]]:
+    def map(self, prompts: Sequence[str], kind: str, progress: MapProgress | None) -> Flow[list[AgentEnd]]:
         """Have tasks done by agents of a type; can be interrupted like a run."""
         self._begin()
         team = self._sources.team
         assert team is not None
-        return team.map(prompts, kind)
+        return team.map(prompts, kind, progress)
 
     def compact(self, request: CompactionRequest) -> Flow[Compacted | None]:
         """Compact at the user's request; can be interrupted like a run."""

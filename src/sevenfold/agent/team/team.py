@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from sevenfold.record.log import Answer
 
 R = TypeVar("R")
+MapProgress = Callable[[int, str], None]
+"""Called with the number of a task and a line for each call its agent makes."""
 CLOSING = 5.0
 """Seconds in which agents must have stopped when their session is closed."""
 LONGEST_WAIT = 3600.0
@@ -168,7 +170,9 @@ class Team:
             self._tell(entry)
             return entry
 
-    def map(self, prompts: Sequence[str], kind: str = "fork") -> Flow[list[AgentEnd]]:
+    def map(
+        self, prompts: Sequence[str], kind: str, progress: MapProgress | None = None
+    ) -> Flow[list[AgentEnd]]:
         """Have each task done by an agent of this type, at the same time; the flow gets how each ended, in order.
 
         The same tasks at the same place in the conversation are done once: after a kill, it goes on with those that
@@ -180,13 +184,15 @@ class Team:
         for number, prompt in enumerate(prompts):
             call = f"map-{sha256(f'{place} {number} {prompt}'.encode()).hexdigest()[:24]}"
             words = " ".join(prompt.split())[:80] or "a task"
-            entries.append((AgentInput(words, prompt, kind), call))
+            entries.append((AgentInput(words, prompt, kind), call, progress and partial(progress, number)))
         room = self._parent.store.settings.current().agents_at_once
         done = yield from Gather([self._mapped(*one) for one in entries], room)
         return [one.ended for one in done if one.ended is not None]
 
-    def _mapped(self, given: AgentInput, call: str) -> Flow[AgentEntry]:
-        return (yield from self.work(self.start(given, call)))
+    def _mapped(
+        self, given: AgentInput, call: str, progress: Callable[[str], None] | None
+    ) -> Flow[AgentEntry]:
+        return (yield from self.work(self.start(given, call), progress))
 
     def continue_work(self, entry: AgentEntry, prompt: str) -> AgentEntry:
         """Give an agent that has ended something more to do, in the background; see `launch`."""
