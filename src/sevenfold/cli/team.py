@@ -131,10 +131,12 @@ def _work(agent: Agent, team: TeamFile) -> int:
             view.ended(ended)
         complain("the agent joins the reports")
         finished = agent.run(_reports(team, ended))
-        text, failed = finished.text, sum(one.state != "completed" for one in ended)
+        text = finished.text
     else:
-        text, failed = _go_on(agent), 0
+        text = _go_on(agent)
     sys.stdout.write(f"{clean(text)}\n")
+    assert agent.team is not None
+    failed = sum(one.status != "completed" for one in agent.team.roster)
     usd = agent.session.gauge.usd
     cost = f", {money(usd)} in all" if usd is not None else ""
     done = plural(len(team.tasks) - failed, "task")
