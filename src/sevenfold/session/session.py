@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from sevenfold.conversation.fork import Fork
     from sevenfold.conversation.intake import Content
     from sevenfold.conversation.status import Health, Reading
+    from sevenfold.conversation.tasks import TaskRegistry
     from sevenfold.events import Listener, Proposed
     from sevenfold.layers.compact.request import Compacted, Preview
     from sevenfold.ports import Client, Store, Watcher
@@ -254,6 +255,11 @@ class Session:
         self.conversation.events.listen(listener)
 
     @property
+    def tasks(self) -> TaskRegistry:
+        """What runs in the background: notes, summaries, memory and, in an agent's session, commands and agents."""
+        return self.conversation.tasks
+
+    @property
     def memory(self) -> Memory | None:
         """What outlives the session; None if it was opened without."""
         return self.conversation.services.memory
@@ -331,7 +337,7 @@ class Session:
         edits.rewind(self.conversation, record)
 
     def settle(self, seconds: float = 5.0) -> None:
-        """Wait for what goes on beside the conversation (notes, a summary being prepared, recall reading what is
+        """Wait for what goes on in the background (notes, a summary being prepared, recall reading what is
         new), at most so long."""
         until = monotonic() + seconds
         self._threads.close(seconds)

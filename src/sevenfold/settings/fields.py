@@ -384,6 +384,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     agents_at_once: Annotated[
         Positive, about("How many agents of a session may work at the same time.", "agents")
     ] = 20
+    message_socket: Annotated[
+        bool,
+        about("Let other sessions of the same user on this machine write to an agent that has agents."),
+    ] = False
     pins_tokens: Annotated[
         Count, about("How much may be pinned, so that every layer leaves it alone.", "tokens")
     ] = 10_000

@@ -68,10 +68,11 @@ class Ahead:
 
     def settle(self, c: Conversation) -> Flow[None]:
         """Use a summary that is ready; after offloading, or the kept tail would weigh too much."""
-        # Whether a compaction may follow is decided on the conversation as it is before the summary is used.
-        _ = c.state(Compactor).allowed
-        if c.background is not None:
-            yield from c.state(AheadSummary).swap()
+        ahead = c.state(AheadSummary)
+        if ahead.busy and c.background is not None:
+            # Whether a compaction may follow is decided on the conversation as it is before the summary is used.
+            _ = c.state(Compactor).allowed
+            yield from ahead.swap()
 
 
 class Compact:
@@ -213,11 +214,6 @@ class AheadSummary:
         """Is a summary being made, or waiting to be used?"""
         return self._job is not None
 
-    @property
-    def making(self) -> bool:
-        """Is a summary being made?"""
-        return self._job is not None and self._ready is None
-
     def begin(self) -> None:
         """Start on what is closed of the conversation now."""
         items = self._c.transcript.view.items
@@ -233,7 +229,7 @@ class AheadSummary:
             return
         stamp = self._compactor.stamp()
         self._job = AheadJob(tuple(item.said.uuid for item in hidden), stamp.boundary, stamp.epoch)
-        self._c.run_aside(self._work(divided), self._done)
+        self._c.run_aside(self._work(divided), self._done, "summary")
 
     def swap(self) -> Flow[None]:
         """Use a summary that is ready, if it still covers the beginning of the conversation."""
