@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from msgspec import Struct
 from rich.console import Console, Group
@@ -19,6 +19,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from sevenfold.agent.agent import Agent
 from sevenfold.agent.permissions.engine import Mode
 from sevenfold.cli.chat.start import DEFAULT_MODEL, ChatOptions, agent_options
 from sevenfold.cli.options import complain
@@ -28,9 +29,6 @@ from sevenfold.memory.front_matter import split
 from sevenfold.providers.registry import OFFLINE, provider_for
 from sevenfold.record.blocks import words_of
 from sevenfold.record.decisions import AgentEnd
-
-if TYPE_CHECKING:
-    from sevenfold.agent.agent import Agent
 
 HELP = """\
 Run a team from a file. An agent first does what the text says, such as reading the code. Then each task of the list is
@@ -93,8 +91,6 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns 0 if every task was completed."""
-    from sevenfold.agent.agent import Agent  # slow to load, and not needed to describe the command
-
     team = read_team(options.file)
     model = options.model or team.model
     chosen = ChatOptions(
