@@ -19,6 +19,7 @@ SRC = ROOT / "src"
 MODULES = 320
 CODE_LINES = 43_900
 ADDED = {
+    "recall": (r"recall\.(?:e5|labels)$", 2, 150),
     "eval": (r"lab\.locomo$|cli\.eval$", 2, 260),
     "memory": (
         r"memory\b(?!\.con)|layers\.remember\b|prompts\.memory$|cli\.memory$|stores\.folder$",
