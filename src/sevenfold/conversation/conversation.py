@@ -513,10 +513,8 @@ class Conversation:
 
     def run_aside(self, flow: Flow[S], done: Callable[[S | Exception], None], task: str = "") -> None:
         """Run a flow in the background, as a ``task`` of this kind if given; ``done`` gets its result, or its error."""
-        if self.background is not None and task:
-            self.tasks.run(flow, done, task, self.background)
-        elif self.background is not None:
-            self.background(flow, done)
+        if (run := self.background) is not None:
+            self.tasks.run(flow, done, task, run) if task else run(flow, done)
 
     def may_spend(self) -> bool:
         """May the engine make calls of its own?"""
@@ -526,9 +524,8 @@ class Conversation:
     # -- size ------------------------------------------------------------------------------------
 
     def size(self) -> Size:
-        """How large the conversation is now."""
+        """How large the conversation is now; the layout remembers it between two changes of the view."""
         layout, by = self.transcript.view.layout, (self.gauge, self.edited, self.returned)
-        # Asked several times between two changes of the view: the layout remembers until it changes.
         if layout.sized is None or layout.sized[0] != by:
             layout.sized = by, self.gauge.size(self.transcript.view, edited=self.edited, back=self.returned)
         return layout.sized[1]
