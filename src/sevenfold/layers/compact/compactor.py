@@ -111,7 +111,8 @@ class Compactor:
         c = self._c
         if not self.allowed:
             return False
-        return c.seen.high >= c.window.threshold or self.presses() or overloaded(c, c.seen)
+        full = c.seen.high >= c.window.threshold or self.presses() or overloaded(c, c.seen)
+        return full or c.considered.chosen == "compact"
 
     @property
     def next_begins(self) -> int:
