@@ -50,7 +50,7 @@ from sevenfold.prompts.system import MemoryIndex, OutputStyle
 from sevenfold.recall.index import SessionRecall
 from sevenfold.request.sections import SectionSource, SystemPrompt
 from sevenfold.session import factory
-from sevenfold.session.factory import Options, SessionParts
+from sevenfold.session.factory import Options, SessionParts, known_secrets
 from sevenfold.session.results import ToolCall
 from sevenfold.settings import Source
 from sevenfold.stores.files import private_folder, safe_name
@@ -180,7 +180,7 @@ class Assembly:
             mode=options.get("mode"),
             rules=options.get("rules") or {},
             consent=options.get("consent"),
-            gate=Gate.of(self.store.settings.current()),
+            gate=Gate.of(self.store.settings.current(), known=known_secrets(self.store)),
         )
         limits = RunLimits(
             options.get("max_turns"), options.get("max_usd"), options.get("max_output_tokens")

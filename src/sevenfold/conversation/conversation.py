@@ -135,7 +135,7 @@ class Conversation:
         self.events = Events(
             transcript.place.session, self.clock, services.listeners, source=options.source
         )
-        self.gate = transcript.gate = Gate.of(self._current, self.events.tell)
+        self.gate = transcript.gate = Gate.of(self._current, self.events.tell, services.secrets)
         self.services = self.gate.services(services) if self.gate else services
         self.asked_at: dict[str, float] = {}
         """When each request that is under way went out."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-SHARE = 0.03
+SHARE = 0.01
 """The most by which a session may cost more than with compaction at the threshold only."""
 
 
