@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sevenfold.agent import instructions
-from sevenfold.agent.tools.skills import split_front_matter
 from sevenfold.errors import SettingError
+from sevenfold.memory.front_matter import split
 from sevenfold.prompts import system
 from sevenfold.prompts.text import cut, size
 from sevenfold.request.sections import SectionSource, SystemPrompt, standard
@@ -196,7 +196,7 @@ def find_style(name: str, folders: Sequence[Path]) -> system.OutputStyle:
     places = [folder / STYLES_FOLDER / f"{name}.md" for folder in reversed(folders)]
     for path in places:
         try:
-            words = split_front_matter(path.read_text(encoding="utf-8-sig"))[1].strip()
+            words = split(path.read_text(encoding="utf-8-sig")).body.strip()
         except FileNotFoundError:
             continue
         except (OSError, UnicodeDecodeError) as error:

@@ -9,18 +9,20 @@ name or sign. So a model that behaves badly can waste a dream, not a memory. Eve
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, timedelta
 
 import msgspec
 from msgspec import Struct
 
+from sevenfold.errors import Refused
+from sevenfold.memory.contradiction import ends
 from sevenfold.memory.entry import MOST_BYTES, MemoryEntry, quoted, read_entry
 from sevenfold.memory.front_matter import Page
 from sevenfold.memory.generation import digest, least_trusted
 from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
 from sevenfold.memory.search import fitting
-from sevenfold.memory.words import contradicts, same_fact, shared, telling
+from sevenfold.memory.words import ROOT, names_something, same_fact, shared, telling
 
 LEAST_BUDGET = 3
 SHARE = 0.2
@@ -59,6 +61,8 @@ class Consolidation(Struct, frozen=True):
     """What it does, in words."""
     refused: tuple[str, ...] = ()
     """Suggestions that were not followed, and why."""
+    change: int = 0
+    """The number of the change that was made; 0 if none was."""
 
 
 def by_rules(known: Sequence[KnownEntry]) -> Proposal:
@@ -66,15 +70,22 @@ def by_rules(known: Sequence[KnownEntry]) -> Proposal:
     groups: list[list[str]] = []
     closed: list[tuple[str, str]] = []
     taken: set[str] = set()
+    texts = [words_of(one.entry) for one in known]
+    roots = [frozenset(word[:ROOT] for word in telling(text)) for text in texts]
     for place, one in enumerate(known):
         if one.entry.file in taken:
             continue
         group = [one.entry.file]
-        for other in known[place + 1 :]:
-            if same_fact(words_of(one.entry), words_of(other.entry)):
+        for next_place in range(place + 1, len(known)):
+            # Most have nothing in common, and comparing all pairs word by word would take minutes in a large memory.
+            if 2 * len(roots[place] & roots[next_place]) < min(len(roots[place]), len(roots[next_place])):
+                continue
+            other = known[next_place]
+            if same_fact(texts[place], texts[next_place]):
                 group.append(other.entry.file)
-            elif contradicts(words_of(one.entry), words_of(other.entry)):
-                older, newer = sorted((one, other), key=_when)
+                continue
+            older, newer = sorted((one, other), key=_when)
+            if ends(words_of(older.entry), words_of(newer.entry)):
                 closed.append((older.entry.file, newer.entry.file))
         if len(group) > 1:
             groups.append(group)
@@ -162,16 +173,25 @@ def after_edits(known: Sequence[KnownEntry], edits: Mapping[str, EntryEdit | Non
     return sorted((*kept, *made), key=lambda one: one.entry.file)
 
 
-def dream(memory: Memory, suggested: Proposal | None = None) -> Consolidation:
-    """Tidy memory in one change, if nothing is lost by it; what changes meanwhile keeps its new text."""
+def dream(
+    memory: Memory, suggested: Proposal | None = None, goes_on: Callable[[], bool] = lambda: True
+) -> Consolidation:
+    """Tidy memory in one change, if nothing is lost by it; what changes meanwhile keeps its new text.
+
+    ``goes_on`` is asked before the change is made; raises `Refused` if it says no.
+    """
     for _ in range(TRIES):
         base = memory.generation()
         made = prepare(memory, suggested)
         if not made.edits:
             return made
+        if not goes_on():
+            raise Refused("the dream was stopped, or another process took over")
         now = memory.commit(made.edits, "dream", "; ".join(made.done), based_on=base, whole=True)
-        if now.id != base.id:
-            return made
+        if all(
+            now.entries.get(file) == (edit.stamp if edit else None) for file, edit in made.edits.items()
+        ):
+            return msgspec.structs.replace(made, change=now.number)
     return Consolidation({}, (), ("given up: memory keeps changing",))
 
 
@@ -179,6 +199,8 @@ def prepare(memory: Memory, suggested: Proposal | None = None) -> Consolidation:
     """What a dream would do now; nothing if anything could no longer be found afterwards."""
     known, today = memory.entries(), memory.today()
     made = plan(known, by_rules(known).plus(suggested or Proposal()), today)
+    if not made.edits:
+        return made
     lost = losses(known, after_edits(known, made.edits), today)
     if lost:
         return Consolidation(
@@ -217,7 +239,10 @@ def _unlike(parts: Sequence[KnownEntry], today: str) -> str:
         words = telling(words_of(part.entry))
         if len(shared(first, words)) < ALIKE * min(len(first), len(words)):
             return "they speak of different things"
-        if contradicts(words_of(parts[0].entry), words_of(part.entry)):
+        if any(map(names_something, first ^ words)):
+            return "they name different things"
+        texts = words_of(parts[0].entry), words_of(part.entry)
+        if ends(*texts) or ends(*reversed(texts)):
             return "they contradict each other"
     return ""
 
@@ -230,8 +255,8 @@ def _still_holds(older: KnownEntry, newer: KnownEntry) -> str:
         return "only the user's words end what the user said"
     if _when(newer) <= _when(older):
         return "the other entry is not the later one"
-    if not contradicts(words_of(older.entry), words_of(newer.entry)):
-        return "the other entry does not speak of the same thing"
+    if not ends(words_of(older.entry), words_of(newer.entry)):
+        return "the other entry does not say otherwise of the same thing"
     return ""
 
 

@@ -68,7 +68,7 @@ class Memory:
         self, folder: Folder, clock: Clock, today: Callable[[], str], refuse: Checked | None = None
     ) -> None:
         """``today`` gives the date as YYYY-MM-DD; ``refuse`` says what must not be stored."""
-        self._folder = folder
+        self._folder = self.folder = folder
         self._clock = clock
         self.today = today
         self._refuse = refuse or (lambda content: "")
@@ -78,10 +78,13 @@ class Memory:
 
     def entries(self) -> list[KnownEntry]:
         """All entries, by name."""
-        now, usage = self.generation(), self._usage()
+        now, files = self._looked_at()
+        usage = self._usage()
         found = []
         for file, stamp in now.entries.items():
-            content = self._content(file, stamp)
+            content = files.get(file)
+            if content is None or digest(content) != stamp.sha256:
+                content = self._content(file, stamp)
             if content is not None:
                 found.append(KnownEntry(read_entry(file, content), stamp, usage.get(file, EntryUse())))
         return found
@@ -101,14 +104,18 @@ class Memory:
 
     def generation(self) -> Generation:
         """What counts now; changes made to the files by others are taken in first."""
-        now = self._current()
-        if self._as_written(now):
-            return now
+        return self._looked_at()[0]
+
+    def _looked_at(self) -> tuple[Generation, dict[str, bytes | None]]:
+        """What counts now, and the files that were read to find that out."""
+        now, files = self._current(), self._files()
+        if self._applied() == now.id and not self._outside(now, files):
+            return now, files
         try:
             with self._folder.lock(wait=WAIT):
-                return self._reconciled()
+                return self._reconciled(), files
         except TranscriptDenied:
-            return now  # a folder that may only be read is as it was last written
+            return now, files  # a folder that may only be read is as it was last written
 
     def problems(self) -> list[str]:
         """Files that cannot be entries, and contents that are lost: what they are and what to do."""
@@ -296,30 +303,31 @@ class Memory:
                 f"{self.path}/{CURRENT} cannot be read ({error}); a newer version may have written it, or it is damaged"
             ) from error
 
-    def _as_written(self, now: Generation) -> bool:
-        """Are the files what the generation says?"""
-        return (self._folder.read(APPLIED) or b"").decode() == now.id and not self._outside(now)
+    def _applied(self) -> str:
+        """The change whose files were written out last."""
+        return (self._folder.read(APPLIED) or b"").decode()
 
-    def _outside(self, now: Generation) -> dict[str, EntryEdit | None]:
+    def _files(self) -> dict[str, bytes | None]:
+        """The files that can hold an entry; None for one that cannot be read or is too large."""
+        there = filter(is_entry, self._folder.names())
+        return {file: self._folder.read(file, most=MOST_BYTES) for file in there}
+
+    def _outside(self, now: Generation, files: Mapping[str, bytes | None]) -> dict[str, EntryEdit | None]:
         """What something else changed in the files."""
         at, found = self._clock.now(), dict[str, EntryEdit | None]()
-        there = {file for file in self._folder.names() if is_entry(file)}
-        for file in there:
-            content = self._folder.read(file)
-            if content is None or len(content) > MOST_BYTES:
-                continue
+        for file, content in files.items():
             before = now.entries.get(file)
-            if before is None or before.sha256 != digest(content):
+            if content is not None and (before is None or before.sha256 != digest(content)):
                 stamp = Provenance(digest(content), "outside", created=before.created if before else at)
                 found[file] = EntryEdit(content, stamp)
-        return found | {file: None for file in now.entries if file not in there}
+        return found | {file: None for file in now.entries if file not in files}
 
     def _reconciled(self) -> Generation:
         """Complete a change that was cut off, and take in what was changed from outside. The lock is held."""
         now = self._current()
-        if (self._folder.read(APPLIED) or b"").decode() != now.id:
+        if self._applied() != now.id:
             self._complete(now)
-        outside = self._outside(now)
+        outside = self._outside(now, self._files())
         if not outside:
             return now
         made = {}

@@ -19,8 +19,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from sevenfold.record.blocks import THINKING, Block
-from sevenfold.record.known_secrets import KnownSecrets
-from sevenfold.record.secret_patterns import CONTEXTS, FORMATS, RULES
+from sevenfold.record.secret_patterns import CONTEXTS, FORMATS, RULES, KnownSecrets
 
 DIGITS_IN_MASK = 4
 """Hex digits of the hash that a mask shows."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -31,7 +31,18 @@ from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.layers.ladder import REMEMBERING, STANDARD, Ladder
 from sevenfold.layers.remember.offline import find_facts
 from sevenfold.memory.memory import Memory
-from sevenfold.ports import Clock, Folder, Ids, Log, RemembersStore, Results, SessionInfo, Store, StoredText
+from sevenfold.ports import (
+    Clock,
+    Folder,
+    Ids,
+    Log,
+    Mailbox,
+    RelaysStore,
+    RemembersStore,
+    Results,
+    Store,
+    StoredText,
+)
 from sevenfold.profiles import Profile
 from sevenfold.providers.models import Lister, ListingCache, Listings
 from sevenfold.providers.offline import Job
@@ -42,9 +53,9 @@ from sevenfold.recall.index import SessionRecall
 from sevenfold.recall.search import Hit
 from sevenfold.record import blocks
 from sevenfold.record.entries import VERSION
-from sevenfold.record.known_secrets import assignments, secret_values
 from sevenfold.record.log import Place
 from sevenfold.record.redact import find
+from sevenfold.record.secret_patterns import assignments, secret_values
 from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.session.options import check_name, checked
@@ -184,8 +195,10 @@ class SessionParts(Struct, frozen=True):
     memory: Folder | None = None
     """What outlives the session in its project; None: nothing does."""
     user_memory: Folder | None = None
-    sessions: Callable[[], Sequence[SessionInfo]] | None = None
-    """The sessions of the project."""
+    store: Store | None = None
+    """Where the sessions of the project are."""
+    mailbox: Mailbox | None = None
+    """Messages between the project's agents; None: the store keeps none."""
 
     def search(
         self, query: str, *, kind: str | None = None, k: int = 10, by: str | None = None
@@ -247,7 +260,8 @@ def on_disk(
         models=home.models,
         memory=place.memory() if isinstance(place, RemembersStore) else None,
         user_memory=FileFolder(home.memory),
-        sessions=place.sessions,
+        store=place,
+        mailbox=place.mailbox() if isinstance(place, RelaysStore) else None,
     )
 
 
@@ -285,6 +299,7 @@ def in_memory(
         settings=source,
         notes=place.notes(name),
         recall=SessionRecall(log, None, results),
+        mailbox=place.mailbox(),
     )
 
 
@@ -319,11 +334,6 @@ def _lasting(folder: Folder, clock: Clock) -> Memory:
 def _secret_in(content: bytes) -> str:
     found = find(content.decode(errors="replace"))
     return f"it holds a secret ({found[0].kind})" if found else ""
-
-
-def _sessions_since(store: SessionParts, when: float) -> int:
-    found = store.sessions() if store.sessions is not None else ()
-    return sum(one.modified > when and one.name != store.name for one in found)
 
 
 def _is_there(folder: Path, claim: str) -> bool:
@@ -375,7 +385,7 @@ def _conversation(store: SessionParts, model: str, options: Options, profile: Pr
         read_file=read_text if store.path else None,
         memory=lasting(store.memory, clock) if options.get("memory") else None,
         user_memory=lasting(store.user_memory, clock) if options.get("memory") else None,
-        sessions_since=partial(_sessions_since, store) if store.sessions is not None else None,
+        store=store.store,
         there=partial(_is_there, Path(store.cwd)) if store.cwd else None,
         secrets=known_secrets(store, options.get("client")),
         path=store.path,

@@ -18,11 +18,10 @@ from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import SkillUsed, ToolOutput
 from sevenfold.agent.tools.tool import StandardTool
 from sevenfold.errors import InputError, Refused
+from sevenfold.memory.front_matter import split
 
 FILE = "SKILL.md"
 LONGEST_BODY = 40_000
-_HEAD = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-_KEY = re.compile(r"([A-Za-z_][\w-]*):[ \t]*(.*)")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
 
 
@@ -65,34 +64,13 @@ class SkillCatalog:
 
 def _read(file: Path) -> Skill:
     real = str(file.resolve())
-    head, _ = split_front_matter(files.content(real).decode(errors="replace"))
+    head = split(files.content(real).decode(errors="replace")).values
     name, description = head.get("name") or file.parent.name, head.get("description", "")
     if not _NAME.fullmatch(name):
         raise InputError(f"{name!r} is not a valid skill name: letters, digits, dot, dash and underscore.")
     if not description:
         raise InputError("it has no description; add a header with one.")
     return Skill(name, description, real)
-
-
-def split_front_matter(text: str) -> tuple[dict[str, str], str]:
-    """The head of a Markdown file as keys and values, and its body."""
-    found = _HEAD.match(text.removeprefix("\ufeff"))
-    if not found:
-        return {}, text
-    head: dict[str, str] = {}
-    last = ""
-    for line in found[1].splitlines():
-        if key := _KEY.fullmatch(line):
-            last = key[1]
-            head[last] = "" if key[2].strip() in ("|", ">", "|-", ">-") else _unquoted(key[2].strip())
-        elif last and line.startswith((" ", "\t")):
-            head[last] = f"{head[last]} {line.strip()}".strip()
-    return head, text.removeprefix("\ufeff")[found.end() :]
-
-
-def _unquoted(value: str) -> str:
-    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
-    return value[1:-1] if quoted else value
 
 
 class SkillInput(Struct, forbid_unknown_fields=True):
@@ -122,7 +100,7 @@ class SkillTool(StandardTool[SkillInput]):
             raise InputError(
                 f"There is no skill {given.skill!r}; there are: {', '.join(self._skills.known) or 'none'}."
             )
-        _, body = split_front_matter(files.content(skill.path).decode(errors="replace"))
+        body = split(files.content(skill.path).decode(errors="replace")).body
         if len(body) > (most := min(LONGEST_BODY, context.room)):
             body = f"{body[:most]}\n(There is more: read {skill.path}.)"
         lines = [

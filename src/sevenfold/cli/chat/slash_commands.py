@@ -20,12 +20,14 @@ from rich.console import Group
 from rich.text import Text
 
 from sevenfold.agent.permissions.engine import Mode
+from sevenfold.cli import dream as dream_command
 from sevenfold.cli import memory as memory_command
 from sevenfold.cli.chat import history, pages
 from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.chat.pages import WindowBreakdown
+from sevenfold.cli.chat.rewind import rewind_to
 from sevenfold.cli.chat.start import MOST_LISTED, session_menu
 from sevenfold.cli.chat.status import Spending
 from sevenfold.cli.config import entry
@@ -116,17 +118,8 @@ def _rewind(chat: Chat, rest: str) -> None:
     if not points:
         raise Refused("there is nothing to rewind: no message was sent yet")
     place = _choose_point(chat, "Go back to before which message?", points)
-    if place < 0:
-        return
-    chosen = points[place]
-    chat.agent.session.rewind(chosen.before)
-    chat.update()
-    whole = ", to before the compaction" if chosen.compacted else ""
-    chat.say(
-        "layer",
-        f"rewound {plural(chosen.after, 'record')}{whole}; the transcript keeps them, and files are not changed back",
-    )
-    chat.screen.suggest(chosen.words)
+    if place >= 0:
+        rewind_to(chat, points[place])
 
 
 def _points(chat: Chat) -> list[history.RewindPoint]:
@@ -335,6 +328,21 @@ _REMEMBER = re.compile(r"#(?!#)\s*(\S+(?:[ \t]+\S+)+)\s*")
 """One line that begins with a number sign: the user's own words, to be remembered."""
 
 
+def _dream(chat: Chat, rest: str) -> None:
+    """Show how memory is being tidied, or was last; with ``stop``, stop it."""
+    if rest not in ("", "stop"):
+        raise InputError(
+            "/dream takes nothing, or stop; outside the chat, `sevenfold dream` tidies at once"
+        )
+    if rest and not chat.agent.session.kill_dream():
+        raise Refused("no dream is under way")
+    chat.screen.show(Text(dream_command.describe(chat.agent.session.dream)))
+
+
+_ABOUT_ONE = ("show", "forget", "confirm", "pin", "unpin", "add", "diff")
+"""What `/memory` does to one entry or change."""
+
+
 def _memory(chat: Chat, rest: str) -> None:
     """List, change and undo what is remembered in this folder; with ``add``, remember something."""
     memory = chat.agent.session.memory
@@ -343,22 +351,9 @@ def _memory(chat: Chat, rest: str) -> None:
     action, _, words = rest.partition(" ")
     given = words.strip()
     number = _number(given) if given and action in ("undo", "diff") else None
-    if action in ("show", "forget", "confirm", "pin", "unpin", "add", "diff") and not given:
+    if action in _ABOUT_ONE and not given:
         raise InputError(f"/memory {action} needs {'a number' if action == 'diff' else 'a name or words'}")
-    if action not in (
-        "",
-        "list",
-        "show",
-        "forget",
-        "confirm",
-        "pin",
-        "unpin",
-        "add",
-        "log",
-        "diff",
-        "undo",
-        "check",
-    ):
+    if action not in (*_ABOUT_ONE, "", "list", "log", "undo", "check"):
         raise InputError(
             f"/memory cannot {action}; outside the chat, `sevenfold memory --help` lists everything"
         )
@@ -436,6 +431,7 @@ COMMANDS = (
         "[show | add | forget | confirm | pin | log | diff | undo]",
         anytime=True,
     ),
+    SlashCommand("dream", "how memory is being tidied", _dream, "[stop]", anytime=True),
     SlashCommand("model", "switch to another model", _model, "[NAME]"),
     SlashCommand("mode", "what the agent may do without asking", _mode, "[MODE]", anytime=True),
     SlashCommand(
@@ -444,7 +440,7 @@ COMMANDS = (
     SlashCommand("hooks", "which hooks run, and when", _hooks, anytime=True),
     SlashCommand("mcp", "the state of the MCP servers", _mcp, "[NAME to restart]", anytime=True),
     SlashCommand("resume", "continue another session", _resume, "[NAME]"),
-    SlashCommand("rewind", "go back to an earlier message", _rewind),
+    SlashCommand("rewind", "go back to an earlier message: the conversation, files or both", _rewind),
     SlashCommand("export", "write the conversation to a file", _export, "FILE", anytime=True),
     SlashCommand("config", "settings and where they come from", _config, "[NAME]", anytime=True),
     SlashCommand("show", "open a line with a [number], or the last", _show, "[NUMBER]", anytime=True),
