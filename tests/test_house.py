@@ -29,6 +29,8 @@ ADDED = {
     "team": (r"agent\.team\b|cli\.agents$", 3, 520),
     "checkpoints": (r"agent\.checkpoints$|cli\.chat\.rewind$", 2, 450),
     "idle": (r"layers\.idle$", 1, 200),
+    "ledger": (r"layers\.clear\.ledger$", 1, 70),
+    "known secrets": (r"record\.known_secrets$", 1, 70),
     "mailbox": (r"stores\.jsonl\.mailbox$", 1, 160),
 }
 """What came after these two ceilings: its modules, how many they may be, and their lines of code."""

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sevenfold.record.known_secrets import KnownSecrets, assignments, secret_values
 from sevenfold.record.redact import digest, mask
-from sevenfold.record.secret_patterns import KnownSecrets, assignments, secret_values
 from tests.session.talking import reader, world
 
 SECRET = "corr3ct+horse/bat"

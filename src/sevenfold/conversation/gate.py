@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from sevenfold.events import Masked
 from sevenfold.record import entries, redact
 from sevenfold.record.blocks import Block
+from sevenfold.record.known_secrets import KnownSecrets
 from sevenfold.record.log import Written
 from sevenfold.record.redact import Finding, MaskedStream
-from sevenfold.record.secret_patterns import KnownSecrets
 from sevenfold.settings import Settings
 
 if TYPE_CHECKING:

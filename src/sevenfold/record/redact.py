@@ -19,7 +19,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from sevenfold.record.blocks import THINKING, Block
-from sevenfold.record.secret_patterns import CONTEXTS, FORMATS, RULES, KnownSecrets
+from sevenfold.record.known_secrets import KnownSecrets
+from sevenfold.record.secret_patterns import CONTEXTS, FORMATS, RULES
 
 DIGITS_IN_MASK = 4
 """Hex digits of the hash that a mask shows."""

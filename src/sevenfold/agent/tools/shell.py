@@ -20,7 +20,7 @@ from sevenfold.agent.tools.output import CommandRan, TaskChanged, ToolOutput
 from sevenfold.agent.tools.tool import Given, StandardTool
 from sevenfold.errors import Refused
 from sevenfold.record import redact
-from sevenfold.record.secret_patterns import is_secret_name
+from sevenfold.record.known_secrets import is_secret_name
 
 SECONDS = 120.0
 MOST_SECONDS = 600.0
