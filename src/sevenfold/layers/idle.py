@@ -266,8 +266,8 @@ def pauses(said: Iterable[Said]) -> list[float]:
     for one in said:
         if one.sidechain:
             continue
-        if one.role == "assistant" and not one.synthetic:
-            answered = one.timestamp
+        if one.role == "assistant":
+            answered = answered if one.synthetic else one.timestamp
         elif answered and one.timestamp and not one.answers and not one.meta and not one.summary:
             ended, began = datetime.fromisoformat(one.timestamp), datetime.fromisoformat(answered)
             found.append((ended - began).total_seconds())

@@ -20,7 +20,6 @@ Only whole results of reproducible tools go, oldest first, in one batch, down to
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import inf
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -361,15 +360,16 @@ def _provider(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
     room = moment.window.threshold - moment.most
     # Where nothing can be compacted, a conversation that will soon be full ends there unless the provider clears.
     ends = not moment.compacts and room < moment.expected * moment.growth
-    saved = inf if ends else moment.expected * each - once
+    saved = moment.expected * each - once
     option = Option("provider", cut.tokens, None if ends else _usd(moment, saved))
-    if saved <= 0:
+    ledger, because = _cleared(moment, round(each / read)), ""
+    if cut.moves >= 1:
+        # What is behind the cut, and written again each time, grows: no price could be put on that.
         because = "a cut that moves with every call costs more than waiting"
-        considered.append(_because(option, because if each < 0 else "it costs more than waiting"))
-        return None
-    ledger = _cleared(moment, round(each / read))
-    if not ends and not moment.bears(ledger):
-        considered.append(_because(option, UNBEARABLE))
+    elif saved <= 0 or not moment.bears(ledger):
+        because = "it costs more than waiting" if saved <= 0 else UNBEARABLE
+    if because and not ends:
+        considered.append(_because(option, because))
         return None
     rule = f"the provider clears {cut.tokens:,} tokens of old results for less than waiting would cost"
     options = (*considered, _because(option, rule))
