@@ -36,7 +36,7 @@ ADDED = {
 """What came after these two ceilings: its modules, how many they may be, and their lines of code."""
 ENGINE_LINES = 23_600
 """Without agent, command line and lab."""
-WOVEN_IN = {"team": (310, 120)}
+WOVEN_IN = {"team": (310, 120), "ledger": (30, 30), "known secrets": (54, 54)}
 """What was added later took in modules that were there before (records, events, the agent's loop): lines, and those of
 them in the engine."""
 LATE_IMPORTS = 30
