@@ -147,8 +147,9 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
 
     @property
     def overdue(self) -> bool:
-        """Has clearing put a compaction off for as long as the session can bear?"""
-        return self.ledger.ahead > 0 and self.compacts and not self.bears(self.ledger)
+        """Has clearing put a compaction off for as long as the session can bear? At the threshold one is due anyway."""
+        put_off = self.ledger.ahead > 0 and self.compacts and self.most < self.window.threshold
+        return put_off and not self.bears(self.ledger)
 
     @property
     def total(self) -> int:
