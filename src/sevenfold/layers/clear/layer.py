@@ -262,6 +262,7 @@ class Clearer:
         compacted, undone = view.boundary != self._boundary, view.undone != self._undone
         terms = moment.terms if ledger.ahead or full or compacted else None
         if terms is not None:
+            moment = replace(moment, compacts=self._c.ladder.dearer(self._c))
             ledger = ledger.requested(requests - self._requests)
             if compacted:
                 ledger, self._left = ledger.compacted(terms), moment.size
