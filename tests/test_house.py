@@ -19,24 +19,34 @@ SRC = ROOT / "src"
 MODULES = 320
 CODE_LINES = 43_900
 ADDED = {
+    "recall": (r"recall\.(?:e5|labels)$", 2, 150),
     "eval": (r"lab\.locomo$|cli\.eval$", 2, 260),
     "memory": (
         r"memory\b(?!\.con)|layers\.remember\b|prompts\.memory$|cli\.memory$|stores\.folder$",
         20,
         2_000,
     ),
-    "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 8, 800),
-    "team": (r"agent\.team\b|cli\.agents$", 12, 1_600),
+    "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 8, 830),
+    "team": (r"agent\.team(?!\.(?:messages|sockets|tasks|presence|summary))\b|cli\.agents$", 12, 1_600),
     "checkpoints": (r"agent\.checkpoints$|cli\.chat\.rewind$", 2, 450),
     "idle": (r"layers\.idle$", 1, 200),
     "ledger": (r"layers\.clear\.ledger$", 1, 70),
     "known secrets": (r"record\.known_secrets$", 1, 70),
-    "mailbox": (r"stores\.jsonl\.mailbox$", 1, 160),
+    "messages": (
+        r"stores\.jsonl\.mailbox$|agent\.team\.(?:messages|sockets|tasks|presence|summary)$|conversation\.tasks$|cli\.tasks$",
+        7,
+        1_300,
+    ),
 }
 """What came after these two ceilings: its modules, how many they may be, and their lines of code."""
 ENGINE_LINES = 23_600
 """Without agent, command line and lab."""
-WOVEN_IN = {"team": (310, 120), "ledger": (30, 30), "known secrets": (54, 54)}
+WOVEN_IN = {
+    "team": (310, 120),
+    "messages": (80, 60),
+    "ledger": (30, 30),
+    "known secrets": (54, 54),
+}
 """What was added later took in modules that were there before (records, events, the agent's loop): lines, and those of
 them in the engine."""
 LATE_IMPORTS = 30

@@ -150,6 +150,7 @@ class _BaseAgent:
     def _run(self, prompt: str) -> Flow[Finished]:
         """Claim the agent for a run, which can be interrupted from now on."""
         self._claim()
+        self.assembly.presence.watch()
         return self.assembly.loop.run(prompt)
 
     def _compact(self, instructions: str, wish: Wishes) -> Flow[Compacted | None]:

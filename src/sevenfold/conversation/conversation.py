@@ -62,6 +62,7 @@ from sevenfold.conversation.room import Limits
 from sevenfold.conversation.services import Services
 from sevenfold.conversation.status import Reading
 from sevenfold.conversation.stock import Stock
+from sevenfold.conversation.tasks import TaskRegistry
 from sevenfold.conversation.transcript import Attachment, Transcript
 from sevenfold.errors import Aborted, InputError, ModelError, Refused
 from sevenfold.events import SteppedAside
@@ -151,6 +152,8 @@ class Conversation:
         self.break_watch = True
         self.background: Runner | None = None
         """Runs background work; None while there is no model to ask."""
+        self.tasks = TaskRegistry(self.clock)
+        """What runs in the background."""
         self.finder = Finder(transcript, services.results)
         self.stock = Stock(self.kinds)
         self.reads = Reads()
@@ -506,9 +509,11 @@ class Conversation:
         if self.background is None:
             self.background = runner
 
-    def run_aside(self, flow: Flow[S], done: Callable[[S | Exception], None]) -> None:
-        """Run a flow in the background; ``done`` gets its result, or its error."""
-        if self.background is not None:
+    def run_aside(self, flow: Flow[S], done: Callable[[S | Exception], None], task: str = "") -> None:
+        """Run a flow in the background, as a ``task`` of this kind if given; ``done`` gets its result, or its error."""
+        if self.background is not None and task:
+            self.tasks.run(flow, done, task, self.background)
+        elif self.background is not None:
             self.background(flow, done)
 
     def may_spend(self) -> bool:

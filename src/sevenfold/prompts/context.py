@@ -197,6 +197,18 @@ class KeepAlive(Text, frozen=True):
     cap = KB
 
 
+class AgentMessageText(Text, frozen=True):
+    """A message of another agent; each line of its text is quoted, so that none can be taken for ours."""
+
+    file = "agent_message"
+    tag = "agent-message"
+    body = "text"
+    cap = 96 * KB
+
+    heading: str
+    text: str
+
+
 class ForkTask(Text, frozen=True):
     """The task of an agent that begins with the conversation of another."""
 

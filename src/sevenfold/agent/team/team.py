@@ -23,6 +23,7 @@ from sevenfold.agent.executor import CONCURRENT, result_block
 from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
 from sevenfold.agent.team import worktree
 from sevenfold.agent.team.descent import Descent
+from sevenfold.agent.team.messages import Correspondent, Post
 from sevenfold.agent.team.roster import (
     GENERAL,
     AgentEntry,
@@ -77,6 +78,11 @@ class Team:
         self._news = Signal()
         self._closing = self._resumed = False
         self._lock = RLock()
+        self.address = self.owner or f"session:{parent.store.name}"
+        """The id of the agent in the mail."""
+        mailbox = parent.store.mailbox
+        self.post = Post(mailbox, self.address, self, parent.conversation) if mailbox is not None else None
+        """Its mail; None if its store keeps none."""
 
     @property
     def depth(self) -> int:
@@ -98,12 +104,12 @@ class Team:
 
     def spent(self) -> float | None:
         """What the agent itself and everything it has started have cost, work that goes on included."""
-        with self._lock:
-            costs = [self._parent.conversation.account.usd]
-            for agent, live in self._live.items():
-                entry = self.roster.get(agent)
-                if entry is not None and entry.ended is None:
-                    costs.append(self._cost(live, entry))
+        # Without the lock: the loop asks this under the conversation's, which is taken under ours when an agent ends.
+        costs = [self._parent.conversation.account.usd]
+        for agent, live in tuple(self._live.items()):
+            entry = self.roster.get(agent)
+            if entry is not None and entry.ended is None:
+                costs.append(self._cost(live, entry))
         return None if None in costs else sum(one for one in costs if one is not None)
 
     @property
@@ -126,6 +132,45 @@ class Team:
         cost = "" if usd is None else f", ${usd:.2f}"
         unread = ", its result comes with the next message" if entry.pending else ""
         return f"{entry.id} {entry.label}, {self.status(entry)}{cost}{unread}: {started.description}"
+
+    # -- mail -----------------------------------------------------------------------------------
+
+    def everyone(self) -> list[Correspondent]:
+        """The agents it may write to: the one that started it, those it has started, and those next to it."""
+        known = [Correspondent(one.id, one.started.name, "worker") for one in reversed(list(self.roster))]
+        if (above := self._above) is None:
+            return known
+        peers = [Correspondent(one.id, one.started.name) for one in reversed(list(above.roster))]
+        leader = Correspondent(above.address, "leader", "leader")
+        return [leader, *known, *(one for one in peers if one.id != self.owner)]
+
+    def notify(self, to: Correspondent) -> str:
+        """There is a message for an agent: one that waits looks, and one that has ended goes on."""
+        above = self._above
+        if above is not None and to.relation == "leader":
+            above.wake_up()
+            return ""
+        team = above if above is not None and to.relation == "peer" else self
+        entry = team.roster.get(to.id)
+        return "" if entry is None else team.bring_mail(entry)
+
+    def bring_mail(self, entry: AgentEntry) -> str:
+        """Let an agent see to its mail; says what is done for that."""
+        live = self._live.get(entry.id)
+        if live is not None and live.team is not None:
+            live.team.wake_up()
+        if entry.ended is None:
+            return "it is working"
+        try:
+            self.launch(self.continue_work(entry, MAIL_HAS_COME))
+        except Refused as error:
+            return f"it has ended, and goes on later: {error}"
+        return "it had ended, and goes on"
+
+    @property
+    def _above(self) -> Team | None:
+        """The team that the agent itself belongs to."""
+        return self._parent.descent.parent.team if self._parent.descent else None
 
     # -- starting -------------------------------------------------------------------------------
 
@@ -264,6 +309,14 @@ class Team:
                 child.end()
             over.happen()
             self.wake_up()
+            if not self._closing and (ended := self.roster.get(entry.id)) and ended.status == "completed":
+                self._bring_late_mail(ended)
+
+    def _bring_late_mail(self, entry: AgentEntry) -> None:
+        """What came when the agent was about to end is not left lying."""
+        mailbox = self._parent.store.mailbox
+        if mailbox is not None and mailbox.waiting(entry.id, 1):
+            self.bring_mail(entry)
 
     def _open(self, entry: AgentEntry, progress: Callable[[str], None] | None) -> Assembly:
         parent, started = self._parent, entry.started
@@ -371,8 +424,10 @@ class Team:
             )
 
     def deliver(self) -> None:
-        """Bring the results of background agents into the conversation, each once."""
+        """Bring messages and the results of background agents into the conversation, each once."""
         conversation = self._parent.conversation
+        if self.post is not None:
+            self.post.deliver()
         for entry in self.roster:
             if not entry.pending:
                 continue
@@ -385,7 +440,7 @@ class Team:
         while True:
             news = self._news
             pending = any(one.pending and one.started.background for one in self.roster)
-            if pending or otherwise():
+            if pending or otherwise() or (self.post is not None and self.post.waiting):
                 return True
             if not any(one.id in self._over and one.started.background for one in self.roster):
                 return False
@@ -451,6 +506,7 @@ class ProgressSink:
             self._progress(f"{event.call.name} {' '.join(about.split())[:80]}\n")
 
 
+MAIL_HAS_COME = "A message for you has come after you ended. Act on it."
 STILL_THERE = "Agents you have started; do not start them again. Their results come by themselves"
 ENDS: Mapping[str, str] = {
     "max_turns": "it had used all the turns it may take",

@@ -35,7 +35,6 @@ from sevenfold.errors import Aborted, Refused, SevenfoldError
 from sevenfold.events import Acted, Answered, Compacting, Sending
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.idle import Idleness
-from sevenfold.layers.ladder import background_work
 from sevenfold.ports import Piece
 
 if TYPE_CHECKING:
@@ -393,10 +392,5 @@ class Chat:
         self.update()
 
     def background(self) -> tuple[str, ...]:
-        """What runs in the background: commands, and the engine's own work."""
-        processes = self.agent.assembly.state.processes
-        running = [one.command for one in processes.tasks() if one.state == "running"]
-        return (
-            *(one_line(command, 40) for command in running),
-            *background_work(self.agent.session.conversation),
-        )
+        """What runs in the background: agents, commands, and the engine's own work."""
+        return tuple(one_line(one.progress or one.name, 40) for one in self.agent.session.tasks.running)

@@ -7,6 +7,7 @@ and dispatch all read it, so everything that is listed works.
 from __future__ import annotations
 
 import re
+import time
 from argparse import Namespace
 from collections.abc import Callable
 from datetime import datetime
@@ -31,6 +32,7 @@ from sevenfold.cli.chat.rewind import rewind_to
 from sevenfold.cli.chat.start import MOST_LISTED, session_menu
 from sevenfold.cli.chat.status import Spending
 from sevenfold.cli.config import entry
+from sevenfold.cli.tasks import task_line
 from sevenfold.cli.text import clean, money, one_line, parse_time, plural, short_count
 from sevenfold.conversation.history import requests
 from sevenfold.errors import InputError, Refused, SevenfoldError
@@ -365,6 +367,18 @@ def _memory(chat: Chat, rest: str) -> None:
         chat.say("layer", clean(shown))
 
 
+def _tasks(chat: Chat, rest: str) -> None:
+    """List what runs in the background, or stop one of it."""
+    action, _, name = rest.partition(" ")
+    tasks = chat.agent.session.tasks
+    if action == "kill" and name:
+        tasks.kill(name.strip())
+    elif action not in ("", "list"):
+        raise InputError("use /tasks or /tasks kill ID")
+    lines = [task_line(one, time.time()) for one in tasks]
+    chat.screen.show(Text(clean("\n".join(lines) or "Nothing runs in the background.")))
+
+
 def _show(chat: Chat, rest: str) -> None:
     chat.screen.show(chat.folded.open(_number(rest) if rest else None))
 
@@ -432,6 +446,7 @@ COMMANDS = (
         anytime=True,
     ),
     SlashCommand("dream", "how memory is being tidied", _dream, "[stop]", anytime=True),
+    SlashCommand("tasks", "what runs in the background, or stop it", _tasks, "[kill ID]", anytime=True),
     SlashCommand("model", "switch to another model", _model, "[NAME]"),
     SlashCommand("mode", "what the agent may do without asking", _mode, "[MODE]", anytime=True),
     SlashCommand(
