@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sevenfold.layers.clear.ledger import SHARE, Ledger, Terms
+from sevenfold.layers.clear.ledger import SHARE, CostLedger, Terms
 
 FIXED, LEFT = 8_000, 20_000
 SUMMARY = 3_000
@@ -86,7 +86,7 @@ PAUSES = [Step(9_000, n % 6 == 5, 30_000 if n % 6 == 5 else 0) for n in range(20
 def test_no_session_costs_more_than_its_share_above_compaction_only_at_any_request(
     said: list[Step], price: Prices, threshold: int
 ) -> None:
-    ours, other, ledger = Bill(price), Bill(price), Ledger()
+    ours, other, ledger = Bill(price), Bill(price), CostLedger()
     compactions = [0, 0]
     for step in said:
         now, size = terms(price, step.cold), ours.size + step.new
@@ -117,7 +117,7 @@ def test_no_session_costs_more_than_its_share_above_compaction_only_at_any_reque
 @pytest.mark.spec("S2.12")
 def test_what_a_clearing_saves_may_be_spent_on_putting_a_compaction_off() -> None:
     now = terms(Prices(0.5, 6.25, 25.0), cold=False)
-    ledger = Ledger().grown(100_000, 167_000, now).cleared(50_000, 0.2, now.rate)
+    ledger = CostLedger().grown(100_000, 167_000, now).cleared(50_000, 0.2, now.rate)
     assert ledger.requested(10).owed == pytest.approx(0.2 - 10 * 50_000 * now.read)
     rich, poor = ledger.requested(100), ledger.requested(1)
     assert rich.grown(120_000, 167_000, now).bears(5.0, now)

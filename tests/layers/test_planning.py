@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sevenfold.layers.clear import policy as clear
-from sevenfold.layers.clear.ledger import SHARE, Ledger
+from sevenfold.layers.clear.ledger import SHARE, CostLedger
 from sevenfold.layers.clear.policy import ClearingMoment, OldResult, Plan
 from sevenfold.profiles import find
 from sevenfold.record.window import Window
@@ -71,7 +71,7 @@ def moments(draw: st.DrawFn) -> ClearingMoment:
         idle=draw(st.none() | st.floats(0, 10_000)),
         lifetime=draw(st.sampled_from([300, 3_600])),
         spent=draw(st.floats(0, 100)),
-        ledger=Ledger(owed=draw(st.floats(0, 1))),
+        ledger=CostLedger(owed=draw(st.floats(0, 1))),
         expected=draw(st.integers(1, 60)),
         bound=draw(st.booleans()),
         mid_turn=draw(st.booleans()),
@@ -94,7 +94,7 @@ def large(draw: st.DrawFn) -> ClearingMoment:
         *draw(st.lists(st.integers(4_000, 8_000), min_size=12, max_size=16)),
         idle=draw(st.sampled_from([10.0, 400.0])),
         spent=draw(st.floats(1, 2_000)),
-        ledger=Ledger(owed=draw(st.sampled_from([0.0, 0.05, 0.3]))),
+        ledger=CostLedger(owed=draw(st.sampled_from([0.0, 0.05, 0.3]))),
         expected=draw(st.integers(10, 50)),
     )
 
@@ -200,7 +200,7 @@ def test_error_results_leave_the_slots_to_others() -> None:
     [
         ({"expected": 3}, "costs more than 3 requests would save"),
         ({"spent": 1.0}, "more than the session can bear"),
-        ({"spent": 10.0, "ledger": Ledger(owed=0.25)}, "more than the session can bear"),
+        ({"spent": 10.0, "ledger": CostLedger(owed=0.25)}, "more than the session can bear"),
         ({"provider": True}, "it clears by itself"),
         ({"bound": True}, "invalidate the reasoning in view"),
     ],
@@ -287,7 +287,7 @@ def test_too_many_bytes_and_too_many_pictures_are_mended_in_one_batch_pictures_f
 
 @pytest.mark.spec("S2.12")
 def test_a_compaction_that_clearing_put_off_is_made_once_the_session_cannot_bear_to_wait() -> None:
-    larger = Ledger(owed=-0.30, ahead=60_000)
+    larger = CostLedger(owed=-0.30, ahead=60_000)
     now = moment(*[2_000] * 5, size=90_000, spent=5.0, ledger=larger, compacts=True)
     made = clear.plan(now)
     assert (made.chosen, made.cause) == ("compact", "overdue")

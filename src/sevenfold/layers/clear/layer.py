@@ -17,7 +17,7 @@ from sevenfold.errors import BodyTooLarge, ModelError, PromptTooLong
 from sevenfold.events import Acted, Proposed
 from sevenfold.layers.breaker import Pass, Progress
 from sevenfold.layers.clear import policy as clear
-from sevenfold.layers.clear.ledger import Ledger
+from sevenfold.layers.clear.ledger import CostLedger
 from sevenfold.layers.clear.pinned import PinnedEdits
 from sevenfold.layers.clear.policy import ClearingMoment, OldResult, Plan, ProviderCut
 from sevenfold.record import blocks
@@ -96,7 +96,7 @@ class Clearer:
         self._c = c
         self.edits = PinnedEdits(c, self._results)
         self._progress = Progress()
-        self._ledger = Ledger()
+        self._ledger = CostLedger()
         self._opened_at = c.account.usd or 0.0
         self._requests = c.account.requests
         self._left: int | None = None

@@ -50,7 +50,7 @@ class Terms(Struct, frozen=True):
         return self.summary + self.fixed * self.read + (self.left - self.fixed) * self.write
 
 
-class Ledger(Struct, frozen=True):
+class CostLedger(Struct, frozen=True):
     """How a session differs from itself without clearing."""
 
     owed: float = 0.0
@@ -60,26 +60,26 @@ class Ledger(Struct, frozen=True):
     rate: float = 0.0
     """What a token of the newest request cost that was not new."""
 
-    def requested(self, requests: int) -> Ledger:
+    def requested(self, requests: int) -> CostLedger:
         """After so many requests as large as the conversation is."""
         return replace(self, owed=self.owed + requests * self.ahead * self.rate)
 
-    def cleared(self, tokens: int, usd: float, rate: float) -> Ledger:
+    def cleared(self, tokens: int, usd: float, rate: float) -> CostLedger:
         """After a clearing of so many tokens, for which the rest is written again at this price."""
-        return Ledger(self.owed + usd, self.ahead - tokens, rate)
+        return CostLedger(self.owed + usd, self.ahead - tokens, rate)
 
-    def grown(self, size: int, threshold: float, terms: Terms) -> Ledger:
+    def grown(self, size: int, threshold: float, terms: Terms) -> CostLedger:
         """Before a request of this size: without clearing, a compaction may be due."""
         other = size - self.ahead
         if other < threshold or terms.left >= other:
             return replace(self, rate=terms.rate)
         saved = terms.compaction + (other - terms.left) * terms.rate
-        return Ledger(self.owed - saved, size - terms.left, terms.rate)
+        return CostLedger(self.owed - saved, size - terms.left, terms.rate)
 
-    def compacted(self, terms: Terms) -> Ledger:
+    def compacted(self, terms: Terms) -> CostLedger:
         """After a compaction; one that is due without clearing as well makes no difference."""
         price = terms.compaction + self.ahead * terms.rate if self.ahead > 0 else 0.0
-        return Ledger(self.owed + price, 0, terms.rate)
+        return CostLedger(self.owed + price, 0, terms.rate)
 
     def bears(self, spent: float, terms: Terms) -> bool:
         """Does a session that has cost so much stay within the share, whatever comes next?"""

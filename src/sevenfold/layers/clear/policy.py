@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.layers.clear.ledger import Ledger, Terms
+from sevenfold.layers.clear.ledger import CostLedger, Terms
 from sevenfold.profiles import Price
 from sevenfold.record.decisions import Option
 from sevenfold.record.window import Window
@@ -94,7 +94,7 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
     """Requests that are likely to follow."""
     spent: float
     """US dollars the session has cost since it was opened."""
-    ledger: Ledger = Ledger()
+    ledger: CostLedger = CostLedger()
     """How that differs from what it would have cost without clearing."""
     left: int | None = None
     """Tokens that the newest compaction left; None before the first."""
@@ -140,7 +140,7 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
         summary = self.window.budget(SUMMARY) * self.price.output / 1e6
         return Terms(read, write, self.cold, min(self.fixed, left), left, summary)
 
-    def bears(self, ledger: Ledger) -> bool:
+    def bears(self, ledger: CostLedger) -> bool:
         """Can the session bear to go on so?"""
         terms = self.terms
         return terms is None or ledger.bears(self.spent, terms)
@@ -173,7 +173,7 @@ class Plan(Struct, frozen=True):
     drops_all_thinking: bool = False
     """…and that of the last turn too, because it would not be valid behind what changed."""
     options: tuple[Option, ...] = ()
-    ledger: Ledger = Ledger()
+    ledger: CostLedger = CostLedger()
     """How the session differs from itself without clearing, once this is done."""
 
 
@@ -497,7 +497,7 @@ def _rewrite(moment: ClearingMoment, freed: int) -> float:
     return max(0, moment.size - moment.fixed - freed) * (write - read) - freed * read
 
 
-def _cleared(moment: ClearingMoment, freed: int) -> Ledger:
+def _cleared(moment: ClearingMoment, freed: int) -> CostLedger:
     """The ledger after a clearing."""
     rate = _rates(moment)[1 if moment.cold else 0]
     usd = _usd(moment, _rewrite(moment, freed) + freed * rate)
