@@ -40,6 +40,7 @@ from sevenfold.events import AgentChanged, SteppedAside
 from sevenfold.prompts.context import AgentReport, ForkTask
 from sevenfold.record import blocks
 from sevenfold.record.decisions import AgentEnd, AgentStart
+from sevenfold.request.price import MILLION
 from sevenfold.session.options import unknown
 from sevenfold.session.results import ToolCall
 
@@ -53,6 +54,9 @@ R = TypeVar("R")
 CLOSING = 5.0
 """Seconds in which agents must have stopped when their session is closed."""
 LONGEST_WAIT = 3600.0
+EXPECTED_REQUESTS = 10
+"""How many requests an agent is expected to make when a fork is weighed against a fresh agent."""
+BYTES_PER_TOKEN = 3
 LONGEST_REPORT = 16_000
 """Characters of a result that become part of a message; a longer one is stored, and the message says where."""
 
@@ -182,11 +186,10 @@ class Team:
 
     def _is_fork(self, definition: AgentDefinition, given: AgentInput) -> tuple[bool, str]:
         """Whether the agent begins with this conversation, and why."""
+        if definition.fork is None:
+            return self._cheaper_as_fork(definition, given)
         if not definition.fork:
-            return (
-                False,
-                "its definition says so" if definition.fork is False else "it has a prompt of its own",
-            )
+            return False, "its definition says so"
         if self._parent.descent is not None:
             raise Refused(
                 "Only the main conversation can be forked, and this is an agent's. Use the type general, and put "
@@ -195,6 +198,21 @@ class Team:
         if given.model and given.model != self._parent.model:
             raise InputError("a fork has the model of the conversation it begins with; leave out model")
         return True, "its definition says so"
+
+    def _cheaper_as_fork(self, definition: AgentDefinition, given: AgentInput) -> tuple[bool, str]:
+        """Whether reading this conversation again and again costs less than writing a prompt of its own."""
+        conversation, model = self._parent.conversation, given.model or definition.model
+        if self._parent.descent is not None or model not in (None, "", self._parent.model):
+            return False, "it cannot be a fork"
+        tokens = conversation.size().tokens
+        price = conversation.profile.price(tokens)
+        if price is None:
+            return False, "what a fork would cost is not known"
+        front = sum(map(len, (*conversation.frame.system, *conversation.frame.tools))) // BYTES_PER_TOKEN
+        fork = tokens * price.read * EXPECTED_REQUESTS / MILLION
+        fresh = front * (price.write_5m + price.read * (EXPECTED_REQUESTS - 1)) / MILLION
+        compared = f"about ${fork:.4f} as a fork, ${fresh:.4f} with a prompt of its own"
+        return fork < fresh, f"{compared}, for {EXPECTED_REQUESTS} requests"
 
     def _check_room(self) -> None:
         settings = self._parent.store.settings.current()
