@@ -125,7 +125,7 @@ class MemoryKeeper:
             return
         self._busy = True
         covered = newest.said.uuid
-        self._c.run_aside(self._extract(span), lambda came: self._done(covered, came))
+        self._c.run_aside(self._extract(span), lambda came: self._done(covered, came), "memory")
 
     def _extract(self, span: Stretch) -> Flow[list[Admission]]:
         said = yield from self._ask(span)
