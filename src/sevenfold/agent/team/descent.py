@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -13,9 +14,11 @@ from sevenfold.conversation.history import Account
 from sevenfold.conversation.hooks import HookInput, SubagentStart, SubagentStop
 from sevenfold.conversation.options import window_for
 from sevenfold.errors import InputError
+from sevenfold.prompts.context import AgentNotes
 from sevenfold.providers.registry import provider_for
 from sevenfold.record.decisions import Forked
 from sevenfold.request.frame import Frame
+from sevenfold.stores.home import user_home
 
 if TYPE_CHECKING:
     from sevenfold.agent.assembly import AgentOptions, Assembly
@@ -26,6 +29,10 @@ if TYPE_CHECKING:
     from sevenfold.profiles import Profile
     from sevenfold.session.factory import SessionParts
     from sevenfold.settings import Settings, Source
+
+
+MEMORY = "agent-memory"
+"""The folder of agents' notes: in our home, in the project, or in our data about the project."""
 
 
 class Descent(Struct, frozen=True):
@@ -68,19 +75,44 @@ class Descent(Struct, frozen=True):
             "mentions": False,
             "memory": False,
         }
+        said = "\n\n".join(filter(None, (definition.prompt, self._memory_text())))
         if self.fork:
             # What precedes the messages is its parent's, and stays so.
             options["system"] = parent.prompt.sent if own is None else own
         elif isinstance(own, str):
-            options["system"] = "\n\n".join(filter(None, (own, definition.prompt)))
+            options["system"] = "\n\n".join(filter(None, (own, said)))
         else:
-            options["guidance"] = definition.prompt or None
+            options["guidance"] = said or None
         return options
 
     def _labelled(self, consent: ConsentFunction | None) -> ConsentFunction | None:
         """The function that asks the user, with the name of the agent that asks."""
         label = self.entry.label
         return consent and (lambda asked: consent(replace(asked, agent=asked.agent or label)))
+
+    @property
+    def memory(self) -> Path | None:
+        """The folder in which agents of its type keep notes; None if they keep none."""
+        name, workspace, home = self.definition.name, self.parent.workspace, user_home()
+        match self.definition.memory:
+            case "user":
+                return home.root / MEMORY / name
+            case "project":
+                return workspace / ".sevenfold" / MEMORY / name
+            case "local":
+                return home.project(workspace).folder / MEMORY / name
+            case None:
+                return None
+
+    def _memory_text(self) -> str:
+        if self.memory is None or self.fork:
+            return ""
+        index = self.memory / "MEMORY.md"
+        try:
+            words = index.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            words = ""
+        return AgentNotes(str(self.memory), words.strip() or "(There are no notes yet.)").render()
 
     def open(self) -> SessionParts:
         """Its log, and what goes with it: new, or continued."""
@@ -98,6 +130,8 @@ class Descent(Struct, frozen=True):
 
     def grants(self, permissions: Permissions) -> Grants:
         """Its permissions, within those of its parent."""
+        if self.memory is not None:
+            permissions = replace(permissions, roots=(*permissions.roots, str(self.memory.resolve())))
         own = sub_permissions(permissions, self.definition)
         return SubGrants(own, self.parent.state.grants, self.definition)
 
