@@ -18,6 +18,7 @@ from sevenfold.prompts.context import AgentNotes
 from sevenfold.providers.registry import provider_for
 from sevenfold.record.decisions import Forked
 from sevenfold.request.frame import Frame
+from sevenfold.request.price import MILLION
 from sevenfold.stores.home import user_home
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from sevenfold.settings import Settings, Source
 
 
+EXPECTED_REQUESTS = 10
+"""How many requests an agent is expected to make when a fork is weighed against a fresh agent."""
+BYTES_PER_TOKEN = 3
 MEMORY = "agent-memory"
 """The folder of agents' notes: in our home, in the project, or in our data about the project."""
 
@@ -181,3 +185,20 @@ class SubSettings:
                 own = replace(own, context_window=min(self._most, window_for(self._profile, own).context))
             self._made = given, own
         return self._made[1]
+
+
+def cheaper_as_fork(parent: Assembly, model: str | None) -> tuple[bool, str]:
+    """Whether an agent that reads its parent's conversation with every request costs less than one with a prompt of
+    its own, and why."""
+    conversation = parent.conversation
+    if parent.descent is not None or (model and model != parent.model):
+        return False, "it cannot be a fork"
+    tokens = conversation.size().tokens
+    price = conversation.profile.price(tokens)
+    if price is None:
+        return False, "what a fork would cost is not known"
+    front = sum(map(len, (*conversation.frame.system, *conversation.frame.tools))) // BYTES_PER_TOKEN
+    fork = tokens * price.read * EXPECTED_REQUESTS / MILLION
+    fresh = front * (price.write_5m + price.read * (EXPECTED_REQUESTS - 1)) / MILLION
+    compared = f"about ${fork:.4f} as a fork, ${fresh:.4f} with a prompt of its own"
+    return fork < fresh, f"{compared}, for {EXPECTED_REQUESTS} requests"

@@ -23,7 +23,7 @@ from sevenfold.agent.events import ToolBegan
 from sevenfold.agent.executor import CONCURRENT, result_block
 from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
 from sevenfold.agent.team import worktree
-from sevenfold.agent.team.descent import Descent
+from sevenfold.agent.team.descent import Descent, cheaper_as_fork
 from sevenfold.agent.team.messages import Correspondent, Post
 from sevenfold.agent.team.roster import (
     GENERAL,
@@ -43,7 +43,6 @@ from sevenfold.events import AgentChanged, SteppedAside
 from sevenfold.prompts.context import AgentReport, ForkTask
 from sevenfold.record import blocks
 from sevenfold.record.decisions import AgentEnd, AgentStart
-from sevenfold.request.price import MILLION
 from sevenfold.session.options import unknown
 from sevenfold.session.results import ToolCall
 
@@ -60,9 +59,6 @@ MapProgress = Callable[[int, str], None]
 CLOSING = 5.0
 """Seconds in which agents must have stopped when their session is closed."""
 LONGEST_WAIT = 3600.0
-EXPECTED_REQUESTS = 10
-"""How many requests an agent is expected to make when a fork is weighed against a fresh agent."""
-BYTES_PER_TOKEN = 3
 WARMING = 60.0
 """Seconds that forks wait for the first of them to have its prefix in the cache."""
 LONGEST_REPORT = 16_000
@@ -265,7 +261,7 @@ class Team:
     def _is_fork(self, definition: AgentDefinition, given: AgentInput) -> tuple[bool, str]:
         """Whether the agent begins with this conversation, and why."""
         if definition.fork is None:
-            return self._cheaper_as_fork(definition, given)
+            return cheaper_as_fork(self._parent, given.model or definition.model)
         if not definition.fork:
             return False, "its definition says so"
         if self._parent.descent is not None:
@@ -276,21 +272,6 @@ class Team:
         if given.model and given.model != self._parent.model:
             raise InputError("a fork has the model of the conversation it begins with; leave out model")
         return True, "its definition says so"
-
-    def _cheaper_as_fork(self, definition: AgentDefinition, given: AgentInput) -> tuple[bool, str]:
-        """Whether reading this conversation again and again costs less than writing a prompt of its own."""
-        conversation, model = self._parent.conversation, given.model or definition.model
-        if self._parent.descent is not None or model not in (None, "", self._parent.model):
-            return False, "it cannot be a fork"
-        tokens = conversation.size().tokens
-        price = conversation.profile.price(tokens)
-        if price is None:
-            return False, "what a fork would cost is not known"
-        front = sum(map(len, (*conversation.frame.system, *conversation.frame.tools))) // BYTES_PER_TOKEN
-        fork = tokens * price.read * EXPECTED_REQUESTS / MILLION
-        fresh = front * (price.write_5m + price.read * (EXPECTED_REQUESTS - 1)) / MILLION
-        compared = f"about ${fork:.4f} as a fork, ${fresh:.4f} with a prompt of its own"
-        return fork < fresh, f"{compared}, for {EXPECTED_REQUESTS} requests"
 
     def _check_room(self) -> None:
         settings = self._parent.store.settings.current()
