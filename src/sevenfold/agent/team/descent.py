@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.agent.events import ToolBegan
+from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
 from sevenfold.agent.team.permissions import SubGrants, sub_permissions
 from sevenfold.conversation.epoch import recorded_frame
+from sevenfold.conversation.flow import Ask, Flow, Run, Signal
 from sevenfold.conversation.history import Account
 from sevenfold.conversation.hooks import HookInput, SubagentStart, SubagentStop
 from sevenfold.conversation.options import window_for
@@ -23,15 +28,19 @@ from sevenfold.stores.home import user_home
 
 if TYPE_CHECKING:
     from sevenfold.agent.assembly import AgentOptions, Assembly
+    from sevenfold.agent.events import AgentEvent
     from sevenfold.agent.executor import ConsentFunction
     from sevenfold.agent.permissions.engine import Grants, Permissions
     from sevenfold.agent.team.definitions import AgentDefinition
     from sevenfold.agent.team.roster import AgentEntry
+    from sevenfold.ports import Piece
     from sevenfold.profiles import Profile
+    from sevenfold.record.log import Answer
     from sevenfold.session.factory import SessionParts
     from sevenfold.settings import Settings, Source
 
 
+R = TypeVar("R")
 EXPECTED_REQUESTS = 10
 """How many requests an agent is expected to make when a fork is weighed against a fresh agent."""
 BYTES_PER_TOKEN = 3
@@ -202,3 +211,64 @@ def cheaper_as_fork(parent: Assembly, model: str | None) -> tuple[bool, str]:
     fresh = front * (price.write_5m + price.read * (EXPECTED_REQUESTS - 1)) / MILLION
     compared = f"about ${fork:.4f} as a fork, ${fresh:.4f} with a prompt of its own"
     return fork < fresh, f"{compared}, for {EXPECTED_REQUESTS} requests"
+
+
+class ProgressSink:
+    """Shows what a sub-agent does as the progress of the call that started it."""
+
+    def __init__(self, progress: Callable[[str], None]) -> None:
+        self._progress = progress
+
+    def put(self, event: AgentEvent) -> None:
+        """A line for each call it makes."""
+        if isinstance(event, ToolBegan):
+            given = event.call.input if isinstance(event.call.input, Mapping) else {}
+            about = next((one for one in given.values() if isinstance(one, str)), "")
+            self._progress(f"{event.call.name} {' '.join(about.split())[:80]}\n")
+
+
+class Warming:
+    """Hears when an answer begins: what was sent is in the cache then."""
+
+    def __init__(self, warm: Signal) -> None:
+        self._warm = warm
+
+    def begin(self, head: Answer) -> None:
+        """The answer has begun."""
+        self._warm.happen()
+
+    def __call__(self, piece: Piece) -> None:
+        """What the answer says is heard elsewhere."""
+
+
+def with_client(flow: Flow[R], child: Assembly, warm: Signal) -> Flow[R]:
+    """The flow of a sub-agent with a client of its own, which stops with it, and shows its answers to nobody.
+
+    ``warm`` happens when its first answer begins.
+    """
+    client: Any = child.client  # of the kind that fits the driver, which makes one of the two calls
+    stopped = lambda: child.loop.stopped  # noqa: E731
+    ask, ask_async = InterruptibleClient(client, stopped).ask, AsyncInterruptibleClient(client, stopped).ask
+    clock, limit = child.conversation.clock, child.descent.definition.timeout if child.descent else None
+    until = None if limit is None else clock.now() + limit
+    try:
+        effect = next(flow)
+        while True:
+            try:
+                if until is not None and clock.now() >= until:
+                    child.loop.interrupt()
+                if isinstance(effect, Ask):
+                    given = effect.call, Warming(warm)
+                    got: Any = yield from Run(partial(ask, *given), partial(ask_async, *given))
+                    warm.happen()
+                else:
+                    got = yield effect
+            except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
+                effect = flow.throw(error)
+            else:
+                effect = flow.send(got)
+    except StopIteration as end:
+        result: R = end.value
+        return result
+    finally:
+        flow.close()

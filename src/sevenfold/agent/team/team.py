@@ -19,11 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from sevenfold.agent.events import ToolBegan
 from sevenfold.agent.executor import CONCURRENT, result_block
-from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
 from sevenfold.agent.team import worktree
-from sevenfold.agent.team.descent import Descent, cheaper_as_fork
+from sevenfold.agent.team.descent import Descent, ProgressSink, cheaper_as_fork, with_client
 from sevenfold.agent.team.messages import Correspondent, Post
 from sevenfold.agent.team.roster import (
     GENERAL,
@@ -36,7 +34,7 @@ from sevenfold.agent.team.roster import (
     result_text,
 )
 from sevenfold.agent.team.tools import AgentInput
-from sevenfold.conversation.flow import Ask, Flow, Gather, Run, Signal, Wait, in_thread
+from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, in_thread
 from sevenfold.conversation.restore import State
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.events import AgentChanged, SteppedAside
@@ -48,10 +46,8 @@ from sevenfold.session.results import ToolCall
 
 if TYPE_CHECKING:
     from sevenfold.agent.assembly import Assembly
-    from sevenfold.agent.events import AgentEvent, Finished
+    from sevenfold.agent.events import Finished
     from sevenfold.agent.team.definitions import AgentDefinition
-    from sevenfold.ports import Piece
-    from sevenfold.record.log import Answer
 
 R = TypeVar("R")
 MapProgress = Callable[[int, str], None]
@@ -375,7 +371,7 @@ class Team:
         if self._closing or entry.id in self._stopped:
             child.loop.interrupt()
         try:
-            finished = yield from _with_client(flow, child, warm)
+            finished = yield from with_client(flow, child, warm)
         finally:
             warm.happen()
         return self._judged(finished, child, entry)
@@ -539,20 +535,6 @@ class Team:
             over.wait(CLOSING)
 
 
-class ProgressSink:
-    """Shows what a sub-agent does as the progress of the call that started it."""
-
-    def __init__(self, progress: Callable[[str], None]) -> None:
-        self._progress = progress
-
-    def put(self, event: AgentEvent) -> None:
-        """A line for each call it makes."""
-        if isinstance(event, ToolBegan):
-            given = event.call.input if isinstance(event.call.input, Mapping) else {}
-            about = next((one for one in given.values() if isinstance(one, str)), "")
-            self._progress(f"{event.call.name} {' '.join(about.split())[:80]}\n")
-
-
 MAIL_HAS_COME = "A message for you has come after you ended. Act on it."
 STILL_THERE = "Agents you have started; do not start them again. Their results come by themselves"
 ENDS: Mapping[str, str] = {
@@ -573,50 +555,3 @@ def _last_words(child: Assembly) -> str | None:
     return "\n".join(
         filter(None, (blocks.words_of(one) for one in newest.said.blocks if one.kind == "text"))
     )
-
-
-class Warming:
-    """Hears when an answer begins: what was sent is in the cache then."""
-
-    def __init__(self, warm: Signal) -> None:
-        self._warm = warm
-
-    def begin(self, head: Answer) -> None:
-        """The answer has begun."""
-        self._warm.happen()
-
-    def __call__(self, piece: Piece) -> None:
-        """What the answer says is heard elsewhere."""
-
-
-def _with_client(flow: Flow[R], child: Assembly, warm: Signal) -> Flow[R]:
-    """The flow of a sub-agent with a client of its own, which stops with it, and shows its answers to nobody.
-
-    ``warm`` happens when its first answer begins.
-    """
-    client: Any = child.client  # of the kind that fits the driver, which makes one of the two calls
-    stopped = lambda: child.loop.stopped  # noqa: E731
-    ask, ask_async = InterruptibleClient(client, stopped).ask, AsyncInterruptibleClient(client, stopped).ask
-    clock, limit = child.conversation.clock, child.descent.definition.timeout if child.descent else None
-    until = None if limit is None else clock.now() + limit
-    try:
-        effect = next(flow)
-        while True:
-            try:
-                if until is not None and clock.now() >= until:
-                    child.loop.interrupt()
-                if isinstance(effect, Ask):
-                    given = effect.call, Warming(warm)
-                    got: Any = yield from Run(partial(ask, *given), partial(ask_async, *given))
-                    warm.happen()
-                else:
-                    got = yield effect
-            except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
-                effect = flow.throw(error)
-            else:
-                effect = flow.send(got)
-    except StopIteration as end:
-        result: R = end.value
-        return result
-    finally:
-        flow.close()
