@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.agent.events import ToolBegan
 from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
 from sevenfold.agent.team.permissions import SubGrants, sub_permissions
+from sevenfold.agent.team.tools import Warming
 from sevenfold.conversation.epoch import recorded_frame
 from sevenfold.conversation.flow import Ask, Flow, Run, Signal
 from sevenfold.conversation.history import Account
@@ -28,14 +27,11 @@ from sevenfold.stores.home import user_home
 
 if TYPE_CHECKING:
     from sevenfold.agent.assembly import AgentOptions, Assembly
-    from sevenfold.agent.events import AgentEvent
     from sevenfold.agent.executor import ConsentFunction
     from sevenfold.agent.permissions.engine import Grants, Permissions
     from sevenfold.agent.team.definitions import AgentDefinition
     from sevenfold.agent.team.roster import AgentEntry
-    from sevenfold.ports import Piece
     from sevenfold.profiles import Profile
-    from sevenfold.record.log import Answer
     from sevenfold.session.factory import SessionParts
     from sevenfold.settings import Settings, Source
 
@@ -211,34 +207,6 @@ def cheaper_as_fork(parent: Assembly, model: str | None) -> tuple[bool, str]:
     fresh = front * (price.write_5m + price.read * (EXPECTED_REQUESTS - 1)) / MILLION
     compared = f"about ${fork:.4f} as a fork, ${fresh:.4f} with a prompt of its own"
     return fork < fresh, f"{compared}, for {EXPECTED_REQUESTS} requests"
-
-
-class ProgressSink:
-    """Shows what a sub-agent does as the progress of the call that started it."""
-
-    def __init__(self, progress: Callable[[str], None]) -> None:
-        self._progress = progress
-
-    def put(self, event: AgentEvent) -> None:
-        """A line for each call it makes."""
-        if isinstance(event, ToolBegan):
-            given = event.call.input if isinstance(event.call.input, Mapping) else {}
-            about = next((one for one in given.values() if isinstance(one, str)), "")
-            self._progress(f"{event.call.name} {' '.join(about.split())[:80]}\n")
-
-
-class Warming:
-    """Hears when an answer begins: what was sent is in the cache then."""
-
-    def __init__(self, warm: Signal) -> None:
-        self._warm = warm
-
-    def begin(self, head: Answer) -> None:
-        """The answer has begun."""
-        self._warm.happen()
-
-    def __call__(self, piece: Piece) -> None:
-        """What the answer says is heard elsewhere."""
 
 
 def with_client(flow: Flow[R], child: Assembly, warm: Signal) -> Flow[R]:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from sevenfold.agent.executor import CONCURRENT, result_block
 from sevenfold.agent.team import worktree
-from sevenfold.agent.team.descent import Descent, ProgressSink, cheaper_as_fork, with_client
+from sevenfold.agent.team.descent import Descent, cheaper_as_fork, with_client
 from sevenfold.agent.team.messages import Correspondent, Post
 from sevenfold.agent.team.roster import (
     GENERAL,
@@ -33,7 +33,7 @@ from sevenfold.agent.team.roster import (
     output_of,
     result_text,
 )
-from sevenfold.agent.team.tools import AgentInput
+from sevenfold.agent.team.tools import AgentInput, ProgressSink
 from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, in_thread
 from sevenfold.conversation.restore import State
 from sevenfold.errors import InputError, Refused, SevenfoldError
