@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
 from sevenfold.agent.team.permissions import SubGrants, sub_permissions
-from sevenfold.agent.team.tools import Warming
 from sevenfold.conversation.epoch import recorded_frame
 from sevenfold.conversation.flow import Ask, Flow, Run, Signal
 from sevenfold.conversation.history import Account
@@ -209,10 +208,10 @@ def cheaper_as_fork(parent: Assembly, model: str | None) -> tuple[bool, str]:
     return fork < fresh, f"{compared}, for {EXPECTED_REQUESTS} requests"
 
 
-def with_client(flow: Flow[R], child: Assembly, warm: Signal) -> Flow[R]:
+def with_client(flow: Flow[R], child: Assembly, warm: Signal, heard: Watcher) -> Flow[R]:
     """The flow of a sub-agent with a client of its own, which stops with it, and shows its answers to nobody.
 
-    ``warm`` happens when its first answer begins.
+    ``warm`` happens when its first answer has come; ``heard`` hears it while it comes.
     """
     client: Any = child.client  # of the kind that fits the driver, which makes one of the two calls
     stopped = lambda: child.loop.stopped  # noqa: E731
@@ -226,7 +225,7 @@ def with_client(flow: Flow[R], child: Assembly, warm: Signal) -> Flow[R]:
                 if until is not None and clock.now() >= until:
                     child.loop.interrupt()
                 if isinstance(effect, Ask):
-                    given = effect.call, Warming(warm)
+                    given = effect.call, heard
                     got: Any = yield from Run(partial(ask, *given), partial(ask_async, *given))
                     warm.happen()
                 else:

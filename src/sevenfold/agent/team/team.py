@@ -33,7 +33,7 @@ from sevenfold.agent.team.roster import (
     output_of,
     result_text,
 )
-from sevenfold.agent.team.tools import AgentInput, ProgressSink
+from sevenfold.agent.team.tools import AgentInput, ProgressSink, Warming
 from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, in_thread
 from sevenfold.conversation.restore import State
 from sevenfold.errors import InputError, Refused, SevenfoldError
@@ -371,7 +371,7 @@ class Team:
         if self._closing or entry.id in self._stopped:
             child.loop.interrupt()
         try:
-            finished = yield from with_client(flow, child, warm)
+            finished = yield from with_client(flow, child, warm, Warming(warm))
         finally:
             warm.happen()
         return self._judged(finished, child, entry)
