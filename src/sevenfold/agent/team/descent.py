@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sevenfold.agent.permissions.engine import Grants, Permissions
     from sevenfold.agent.team.definitions import AgentDefinition
     from sevenfold.agent.team.roster import AgentEntry
+    from sevenfold.ports import Watcher
     from sevenfold.profiles import Profile
     from sevenfold.session.factory import SessionParts
     from sevenfold.settings import Settings, Source
