@@ -311,6 +311,36 @@ def test_hooks_see_what_agents_do_and_may_keep_them_from_stopping(folder: Path) 
         assert "Mind the gap." in texts(there.bodies[1])
 
 
+@pytest.mark.spec("S7.3")
+@pytest.mark.parametrize("scope", ["user", "project", "local"])
+def test_an_agent_finds_what_another_of_its_type_wrote_down(scope: Any, folder: Path, home: Path) -> None:
+    keeper = AgentDefinition(name="keeper", description="Keeps notes.", fork=False, memory=scope)
+
+    def note(prompt: ModelPrompt) -> Any:
+        where = prompt.system.partition("keep notes in ")[2].partition(": one fact")[0]
+        return [
+            use("Write", "w1", path=f"{where}/MEMORY.md", content="- tides.md: high water is at 06:12\n")
+        ]
+
+    script = parts(
+        {
+            "MAIN": [[start("c1", "NOTE it", subagent_type="keeper")], "Done."],
+            "AGAIN": [[start("c2", "READ it", subagent_type="keeper")], "Done."],
+            "NOTE": [note, "Noted."],
+            "READ": [lambda prompt: "It knows." if "high water is at 06:12" in prompt.system else "?"],
+        }
+    )
+    with world(script) as there:
+        for name, words in (("one", "MAIN task"), ("two", "AGAIN")):
+            with there.agent(folder, name=name, agents={"keeper": keeper}, mode="accept_edits") as made:
+                made.run(words)
+                (entry,) = team_of(made).roster
+        assert entry.ended is not None
+        assert entry.ended.text == "It knows."
+    inside = {"user": home / "agent-memory", "project": folder / ".sevenfold", "local": home / "projects"}
+    assert any(path.name == "MEMORY.md" for path in inside[scope].rglob("*"))
+
+
 # -- budgets -----------------------------------------------------------------------------------------
 
 

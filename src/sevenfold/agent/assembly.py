@@ -72,7 +72,7 @@ from sevenfold.stores.trust import Trust, user_folder
 
 if TYPE_CHECKING:
     from sevenfold.agent.mcp.servers import McpServers, McpUpdater
-    from sevenfold.agent.team.definitions import AgentDefinition, Problem
+    from sevenfold.agent.team.definitions import AgentDefinition, DefinitionProblem
     from sevenfold.agent.team.descent import Descent
 
 MENTIONS_SHARE = 4
@@ -167,7 +167,7 @@ class Assembly:
             descent.parent.trusted if descent else Trust(self.user_folder).covers(self.workspace)
         )
         self.reporter = Reporter()
-        self._problems: tuple[Problem, ...] = ()
+        self._problems: tuple[DefinitionProblem, ...] = ()
         """Files that were to define agents, and could not."""
         self.home, self.store = self._open_store(options.get("name"), options.get("branch"))
         self.servers: McpServers | None = None

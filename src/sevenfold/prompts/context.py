@@ -235,6 +235,18 @@ class ForkTask(Text, frozen=True):
     task: str
 
 
+class AgentNotes(Text, frozen=True):
+    """Where an agent keeps what it wants to know the next time, and the index of it."""
+
+    tag = "agent-memory"
+    body = "index"
+    cap = 25 * KB
+    lines = 200
+
+    path: str
+    index: str
+
+
 class AgentReport(Text, frozen=True):
     """What an agent in the background reports when it has ended."""
 

@@ -2,7 +2,7 @@
 
 A definition is a Markdown file whose head says what the agent is for and what it may do, and whose body is its prompt;
 Codex has the same in TOML. What a definition says and we do not do is listed in `AgentDefinition.ignored` with the
-reason, and a file that cannot be used at all is a `Problem`: neither is passed over in silence.
+reason, and a file that cannot be used at all is a `DefinitionProblem`: neither is passed over in silence.
 
 A definition can only narrow what its parent may do, so reading one that another person wrote gives nothing away; still,
 a project's count only if the user trusts its folder, because their prompts are followed.
@@ -90,7 +90,7 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
         return self.tools is None or _named(tool, self.tools)
 
 
-class Problem(Struct, frozen=True):
+class DefinitionProblem(Struct, frozen=True):
     """A file that cannot be used as a definition."""
 
     path: str
@@ -104,7 +104,7 @@ class Definitions(Struct, frozen=True):
     """The definitions there are, by name, and the files that could not be used."""
 
     known: Mapping[str, AgentDefinition]
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[DefinitionProblem, ...] = ()
     hidden: tuple[AgentDefinition, ...] = ()
     """Definitions whose name another one has that counts more."""
 
@@ -133,7 +133,7 @@ def find_definitions(
     ``user`` is our own folder of settings, ``home`` the user's home.
     """
     found: list[AgentDefinition] = []
-    problems: list[Problem] = []
+    problems: list[DefinitionProblem] = []
     home = home or Path.home()
     for folder in _upwards(workspace, home):
         there = list(_files(folder, _TABLE["project"]))
@@ -141,7 +141,7 @@ def find_definitions(
             continue
         if not trusted(folder):
             problems.append(
-                Problem(
+                DefinitionProblem(
                     str(folder),
                     f"{len(there)} agent definitions are not loaded, because this folder is not trusted; to load them, "
                     f"run: sevenfold trust {folder}",
@@ -231,18 +231,20 @@ def _upwards(workspace: Path, home: Path) -> Iterator[Path]:
 
 
 def _read_all(
-    places: Sequence[tuple[Path, str, str]], found: list[AgentDefinition], problems: list[Problem]
+    places: Sequence[tuple[Path, str, str]], found: list[AgentDefinition], problems: list[DefinitionProblem]
 ) -> None:
     if len(places) > MOST_FILES:
         first = places[MOST_FILES][0]
         problems.append(
-            Problem(str(first), f"not read: there are more than {MOST_FILES} definitions in this place")
+            DefinitionProblem(
+                str(first), f"not read: there are more than {MOST_FILES} definitions in this place"
+            )
         )
     for path, dialect, name in places[:MOST_FILES]:
         try:
             found.append(read_definition(path, dialect, "" if dialect in NAMED else name))
         except (SevenfoldError, Refused, OSError) as error:
-            problems.append(Problem(str(path), str(error)))
+            problems.append(DefinitionProblem(str(path), str(error)))
 
 
 NAMED: Final = frozenset({"claude", "codex"})

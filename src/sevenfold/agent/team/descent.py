@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
 from sevenfold.agent.team.permissions import SubGrants, sub_permissions
 from sevenfold.conversation.epoch import recorded_frame
+from sevenfold.conversation.flow import Ask, Flow, Run, Signal
 from sevenfold.conversation.history import Account
 from sevenfold.conversation.hooks import HookInput, SubagentStart, SubagentStop
 from sevenfold.conversation.options import window_for
 from sevenfold.errors import InputError
+from sevenfold.prompts.context import AgentNotes
 from sevenfold.providers.registry import provider_for
 from sevenfold.record.decisions import Forked
 from sevenfold.request.frame import Frame
+from sevenfold.request.price import MILLION
+from sevenfold.stores.home import user_home
 
 if TYPE_CHECKING:
     from sevenfold.agent.assembly import AgentOptions, Assembly
@@ -23,9 +30,18 @@ if TYPE_CHECKING:
     from sevenfold.agent.permissions.engine import Grants, Permissions
     from sevenfold.agent.team.definitions import AgentDefinition
     from sevenfold.agent.team.roster import AgentEntry
+    from sevenfold.ports import Watcher
     from sevenfold.profiles import Profile
     from sevenfold.session.factory import SessionParts
     from sevenfold.settings import Settings, Source
+
+
+R = TypeVar("R")
+EXPECTED_REQUESTS = 10
+"""How many requests an agent is expected to make when a fork is weighed against a fresh agent."""
+BYTES_PER_TOKEN = 3
+MEMORY = "agent-memory"
+"""The folder of agents' notes: in our home, in the project, or in our data about the project."""
 
 
 class Descent(Struct, frozen=True):
@@ -68,19 +84,44 @@ class Descent(Struct, frozen=True):
             "mentions": False,
             "memory": False,
         }
+        said = "\n\n".join(filter(None, (definition.prompt, self._memory_text())))
         if self.fork:
             # What precedes the messages is its parent's, and stays so.
             options["system"] = parent.prompt.sent if own is None else own
         elif isinstance(own, str):
-            options["system"] = "\n\n".join(filter(None, (own, definition.prompt)))
+            options["system"] = "\n\n".join(filter(None, (own, said)))
         else:
-            options["guidance"] = definition.prompt or None
+            options["guidance"] = said or None
         return options
 
     def _labelled(self, consent: ConsentFunction | None) -> ConsentFunction | None:
         """The function that asks the user, with the name of the agent that asks."""
         label = self.entry.label
         return consent and (lambda asked: consent(replace(asked, agent=asked.agent or label)))
+
+    @property
+    def memory(self) -> Path | None:
+        """The folder in which agents of its type keep notes; None if they keep none."""
+        name, workspace, home = self.definition.name, self.parent.workspace, user_home()
+        match self.definition.memory:
+            case "user":
+                return home.root / MEMORY / name
+            case "project":
+                return workspace / ".sevenfold" / MEMORY / name
+            case "local":
+                return home.project(workspace).folder / MEMORY / name
+            case None:
+                return None
+
+    def _memory_text(self) -> str:
+        if self.memory is None or self.fork:
+            return ""
+        index = self.memory / "MEMORY.md"
+        try:
+            words = index.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            words = ""
+        return AgentNotes(str(self.memory), words.strip() or "(There are no notes yet.)").render()
 
     def open(self) -> SessionParts:
         """Its log, and what goes with it: new, or continued."""
@@ -98,6 +139,8 @@ class Descent(Struct, frozen=True):
 
     def grants(self, permissions: Permissions) -> Grants:
         """Its permissions, within those of its parent."""
+        if self.memory is not None:
+            permissions = replace(permissions, roots=(*permissions.roots, str(self.memory.resolve())))
         own = sub_permissions(permissions, self.definition)
         return SubGrants(own, self.parent.state.grants, self.definition)
 
@@ -147,3 +190,53 @@ class SubSettings:
                 own = replace(own, context_window=min(self._most, window_for(self._profile, own).context))
             self._made = given, own
         return self._made[1]
+
+
+def cheaper_as_fork(parent: Assembly, model: str | None) -> tuple[bool, str]:
+    """Whether an agent that reads its parent's conversation with every request costs less than one with a prompt of
+    its own, and why."""
+    conversation = parent.conversation
+    if parent.descent is not None or (model and model != parent.model):
+        return False, "it cannot be a fork"
+    tokens = conversation.size().tokens
+    price = conversation.profile.price(tokens)
+    if price is None:
+        return False, "what a fork would cost is not known"
+    front = sum(map(len, (*conversation.frame.system, *conversation.frame.tools))) // BYTES_PER_TOKEN
+    fork = tokens * price.read * EXPECTED_REQUESTS / MILLION
+    fresh = front * (price.write_5m + price.read * (EXPECTED_REQUESTS - 1)) / MILLION
+    compared = f"about ${fork:.4f} as a fork, ${fresh:.4f} with a prompt of its own"
+    return fork < fresh, f"{compared}, for {EXPECTED_REQUESTS} requests"
+
+
+def with_client(flow: Flow[R], child: Assembly, warm: Signal, heard: Watcher) -> Flow[R]:
+    """The flow of a sub-agent with a client of its own, which stops with it, and shows its answers to nobody.
+
+    ``warm`` happens when its first answer has come; ``heard`` hears it while it comes.
+    """
+    client: Any = child.client  # of the kind that fits the driver, which makes one of the two calls
+    stopped = lambda: child.loop.stopped  # noqa: E731
+    ask, ask_async = InterruptibleClient(client, stopped).ask, AsyncInterruptibleClient(client, stopped).ask
+    clock, limit = child.conversation.clock, child.descent.definition.timeout if child.descent else None
+    until = None if limit is None else clock.now() + limit
+    try:
+        effect = next(flow)
+        while True:
+            try:
+                if until is not None and clock.now() >= until:
+                    child.loop.interrupt()
+                if isinstance(effect, Ask):
+                    given = effect.call, heard
+                    got: Any = yield from Run(partial(ask, *given), partial(ask_async, *given))
+                    warm.happen()
+                else:
+                    got = yield effect
+            except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
+                effect = flow.throw(error)
+            else:
+                effect = flow.send(got)
+    except StopIteration as end:
+        result: R = end.value
+        return result
+    finally:
+        flow.close()

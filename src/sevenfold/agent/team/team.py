@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from sevenfold.agent.executor import CONCURRENT, result_block
-from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
 from sevenfold.agent.team import worktree
-from sevenfold.agent.team.descent import Descent
+from sevenfold.agent.team.descent import Descent, cheaper_as_fork, with_client
 from sevenfold.agent.team.messages import Correspondent, Post
 from sevenfold.agent.team.roster import (
     GENERAL,
@@ -35,7 +34,7 @@ from sevenfold.agent.team.roster import (
     result_text,
 )
 from sevenfold.agent.team.tools import AgentInput, ProgressSink, Warming
-from sevenfold.conversation.flow import Ask, Flow, Gather, Run, Signal, Wait, in_thread
+from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, in_thread
 from sevenfold.conversation.restore import State
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.events import AgentChanged, SteppedAside
@@ -257,11 +256,10 @@ class Team:
 
     def _is_fork(self, definition: AgentDefinition, given: AgentInput) -> tuple[bool, str]:
         """Whether the agent begins with this conversation, and why."""
+        if definition.fork is None:
+            return cheaper_as_fork(self._parent, given.model or definition.model)
         if not definition.fork:
-            return (
-                False,
-                "its definition says so" if definition.fork is False else "it has a prompt of its own",
-            )
+            return False, "its definition says so"
         if self._parent.descent is not None:
             raise Refused(
                 "Only the main conversation can be forked, and this is an agent's. Use the type general, and put "
@@ -373,7 +371,7 @@ class Team:
         if self._closing or entry.id in self._stopped:
             child.loop.interrupt()
         try:
-            finished = yield from _with_client(flow, child, warm)
+            finished = yield from with_client(flow, child, warm, Warming(warm))
         finally:
             warm.happen()
         return self._judged(finished, child, entry)
@@ -557,36 +555,3 @@ def _last_words(child: Assembly) -> str | None:
     return "\n".join(
         filter(None, (blocks.words_of(one) for one in newest.said.blocks if one.kind == "text"))
     )
-
-
-def _with_client(flow: Flow[R], child: Assembly, warm: Signal) -> Flow[R]:
-    """The flow of a sub-agent with a client of its own, which stops with it, and shows its answers to nobody.
-
-    ``warm`` happens when its first answer begins.
-    """
-    client: Any = child.client  # of the kind that fits the driver, which makes one of the two calls
-    stopped = lambda: child.loop.stopped  # noqa: E731
-    ask, ask_async = InterruptibleClient(client, stopped).ask, AsyncInterruptibleClient(client, stopped).ask
-    clock, limit = child.conversation.clock, child.descent.definition.timeout if child.descent else None
-    until = None if limit is None else clock.now() + limit
-    try:
-        effect = next(flow)
-        while True:
-            try:
-                if until is not None and clock.now() >= until:
-                    child.loop.interrupt()
-                if isinstance(effect, Ask):
-                    given = effect.call, Warming(warm)
-                    got: Any = yield from Run(partial(ask, *given), partial(ask_async, *given))
-                    warm.happen()
-                else:
-                    got = yield effect
-            except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
-                effect = flow.throw(error)
-            else:
-                effect = flow.send(got)
-    except StopIteration as end:
-        result: R = end.value
-        return result
-    finally:
-        flow.close()

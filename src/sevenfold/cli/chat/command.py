@@ -78,6 +78,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
         metavar="USD",
         help="limit the dollars of the whole session",
     )
+    add("--agents", action="store_true", help="let the agent start others (see: sevenfold agents)")
     add("--folder", type=Path, default=Path(), help="the folder to work in (default: this one)")
 
 

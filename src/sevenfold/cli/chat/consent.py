@@ -35,7 +35,8 @@ def permission_menu(asked: Asked, folder: str = "") -> Menu:
         what_rules = f"{', '.join(rules)}; also after a resume, but in no other session"
         items.append(MenuItem("Yes, and don't ask again in this session", "a", what_rules))
     items.append(MenuItem("No, and say why", "n", words="what it should do instead (may be empty)"))
-    title = f"{_VERBS.get(request.action, 'Use')} {what}? {asked.decision.reason}"
+    asker = f"Agent {asked.agent}: " if asked.agent else ""
+    title = f"{asker}{_VERBS.get(request.action, 'Use')} {what}? {asked.decision.reason}"
     return Menu(title.replace(f"{folder}/", "") if folder else title, tuple(items))
 
 

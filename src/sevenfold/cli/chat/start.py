@@ -62,6 +62,8 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
     max_usd: float | None = None
     rules: dict[str, list[str]] = {}
     resumed: bool = False
+    agents: bool = False
+    """Whether the agent may start others."""
 
     @property
     def offline(self) -> bool:
@@ -92,6 +94,7 @@ def choose(given: argparse.Namespace, folder: Path, screen: Screen | None) -> Ch
         max_usd=given.max_usd,
         rules={"allow": given.allow, "deny": given.deny},
         resumed=kept is not None,
+        agents=given.agents,
     )
 
 
@@ -189,6 +192,7 @@ def agent_options(options: ChatOptions) -> AgentOptions:
         "client": LazyClient(options.model),
         "mentions": True,
         "checkpoints": True,
+        "agents": options.agents,
     }
     if options.mode is not None:
         made["mode"] = options.mode

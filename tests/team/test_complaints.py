@@ -1,0 +1,192 @@
+"""What users of sub-agents suffer from elsewhere; each is a test of its own."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sevenfold
+from sevenfold.agent.team.definitions import AgentDefinition
+from sevenfold.errors import RequestRefused
+from sevenfold.events import CacheBroke, Compacted
+from sevenfold.lab.simulator.brains import ModelPrompt
+from sevenfold.ports import Call, Reply, Watcher
+from tests.agent.working import MODEL, Model, options, results, texts, use, world
+from tests.team.play import parts, start, team_of
+from tests.team.test_sub_agents import READING, bill, waits_for_a_report
+
+LONG = "A line of the tide table, with its hour and its height.\n" * 400
+
+
+@pytest.fixture(autouse=True)
+def tides(folder: Path) -> None:
+    (folder / "tides.txt").write_text("High water at 06:12.\n")
+    for number in range(12):
+        (folder / f"table{number}.txt").write_text(f"Table {number}\n{LONG}")
+
+
+class SilentToAgents(Model):
+    """Answers the main conversation, and leaves agents waiting until it is let go."""
+
+    def __init__(self, steps: list[Any]) -> None:
+        super().__init__(steps)
+        self.reached, self.over = threading.Event(), threading.Event()
+
+    def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
+        if call.source.startswith("agent:"):
+            self.reached.set()
+            self.over.wait(60)
+            raise RequestRefused("too late")
+        return super().ask(call, watch)
+
+
+IN_BACKGROUND = [start("c1", "Read the tides.", run_in_background=True, name="reader")]
+
+
+@pytest.mark.spec("S4.10", "S7.11")
+def test_agents_in_flight_are_not_forgotten_at_a_compaction_nor_started_twice(folder: Path) -> None:
+    model = SilentToAgents(["Yes.", IN_BACKGROUND, "Now."])
+    keep_nothing = {"keep_recent_tokens": 0}
+    given = options(folder, {"name": "s", "agents": True, "max_turns": 1, "settings": keep_nothing})
+    with sevenfold.Agent(MODEL, client=model, **given) as made:
+        made.run("Can you read tides?")
+        assert made.run("Then do.").end == "max_turns"
+        assert made.compact(engine="extractive") is not None
+        made.session.user("What now?")
+        words = made.session.prepare().body.decode()
+        (entry,) = team_of(made).roster
+        assert (entry.status, "do not start them again" in words, entry.id in words) == (
+            "working",
+            True,
+            True,
+        )
+        model.over.set()
+
+
+@pytest.mark.spec("S7.11")
+def test_every_agent_can_be_ended_even_while_its_model_is_silent(folder: Path) -> None:
+    def stop_it(request: Any) -> Any:
+        assert model.reached.wait(60)
+        return [use("TaskStop", "c2", task_id="reader")]
+
+    model = SilentToAgents([IN_BACKGROUND, stop_it, "It ends.", "It has ended."])
+    with sevenfold.Agent(MODEL, client=model, **options(folder, {"name": "s", "agents": True})) as made:
+        made.run("Read the tides.")
+        assert not model.over.is_set()
+        (entry,) = team_of(made).roster
+        assert (entry.status, entry.pending) == ("cancelled", False)
+        assert "is stopped" in results(model.requests[-1])["c2"]
+        model.over.set()
+
+
+@pytest.mark.spec("S7.3", "S0.1")
+def test_a_child_compacts_at_its_own_window_and_not_at_its_parents(folder: Path) -> None:
+    compacted: list[Compacted] = []
+    script = parts({"MAIN": [[start("c1", "READ all", subagent_type="reader")], "Done."], **READING})
+    tables = iter(range(12))
+
+    def brain(prompt: ModelPrompt) -> Any:
+        if "READ all" not in json.dumps(list(prompt.messages[:2])) or "MAIN" in prompt.last_text:
+            return script(prompt)
+        number = next(tables, None)
+        return "Read." if number is None else [use("Read", f"r{number}", path=f"table{number}.txt")]
+
+    small = AgentDefinition(name="reader", description="Reads.", fork=False, window=30_000)
+    with (
+        world(brain) as there,
+        there.agent(
+            folder,
+            name="s",
+            agents={"reader": small},
+            settings={"size_clearing": False, "gap_clearing": False, "provider_edits": False},
+            listen=[lambda event: compacted.append(event) if isinstance(event, Compacted) else None],
+        ) as made,
+    ):
+        assert made.run("MAIN task").text == "Done."
+        (entry,) = team_of(made).roster
+        assert entry.status == "completed", entry.ended
+        assert compacted
+        assert {event.query_source for event in compacted} == {"agent:reader"}
+        refused = [one for one in there.simulator.requests if one.status == 400]
+        assert not refused
+        assert made.session.gauge.usd == pytest.approx(bill(there))
+
+
+@pytest.mark.spec("S7.3")
+def test_a_childs_context_stays_within_its_window(folder: Path) -> None:
+    definition = AgentDefinition(name="reader", description="Reads.", fork=False, window=10_000_000)
+    with (
+        world(
+            parts({"MAIN": [[start("c1", "READ", subagent_type="reader")], "Done."], **READING})
+        ) as there,
+        there.agent(folder, name="s", agents={"reader": definition}) as made,
+    ):
+        made.run("MAIN task")
+        (entry,) = team_of(made).roster
+        assert entry.status == "completed"
+
+
+@pytest.mark.spec("S7.11")
+def test_a_final_report_is_never_lost(folder: Path) -> None:
+    call = start("c1", "READ the tides", run_in_background=True)
+    script = parts({"MAIN": [[call], waits_for_a_report], **READING})
+    with world(script) as there:
+        with there.agent(folder, name="s", agents=True, max_turns=1) as made:
+            assert made.run("MAIN task").end == "max_turns"
+        with there.agent(folder, name="s", agents=True) as again:
+            assert again.run().text == "Got it."
+            assert texts(there.bodies[-1]).count("<agent-report>") == 1
+
+
+@pytest.mark.spec("S7.11")
+def test_to_address_an_agent_that_is_not_there_is_an_error_with_a_suggestion(folder: Path) -> None:
+    calls = [start("c1", "READ the tides", name="reader")]
+    script = parts({"MAIN": [calls, [use("TaskStop", "c2", task_id="raeder")], "Done."], **READING})
+    with world(script) as there, there.agent(folder, name="s", agents=True) as made:
+        made.run("MAIN task")
+        assert "did you mean 'reader'" in results(there.bodies[-1])["c2"]
+
+
+@pytest.mark.spec("S7.1", "S7.2")
+def test_a_fork_reads_its_parents_cache_and_writes_only_what_is_its_own(folder: Path) -> None:
+    broke: list[CacheBroke] = []
+    calls = [start("c1", "LEFT", subagent_type="fork"), start("c2", "RIGHT", subagent_type="fork")]
+    turns = [[use("Read", f"r{number}", path=f"table{number}.txt")] for number in range(2)]
+    script = parts({"MAIN": [*turns, calls, "Both."], "LEFT": ["left done"], "RIGHT": ["right done"]})
+    with (
+        world(script) as there,
+        there.agent(
+            folder,
+            name="s",
+            agents=True,
+            listen=[lambda event: broke.append(event) if isinstance(event, CacheBroke) else None],
+        ) as made,
+    ):
+        made.run("MAIN task")
+        usages = [one.usage or {} for one in there.simulator.requests.answered()]
+        parent, forks = usages[2], usages[3:5]
+        prefix = parent["cache_read_input_tokens"] + parent["cache_creation_input_tokens"]
+        assert all(one["cache_read_input_tokens"] >= prefix for one in forks)
+        assert all(one["cache_creation_input_tokens"] < 1_000 for one in forks)
+        assert not broke
+
+
+@pytest.mark.spec("S7.1")
+def test_a_fork_knows_the_files_its_parent_has_read(folder: Path) -> None:
+    script = parts(
+        {
+            "MAIN": [
+                [use("Read", "r1", path="tides.txt")],
+                [start("c1", "LEFT", subagent_type="fork")],
+                "Done.",
+            ],
+            "LEFT": [[use("Edit", "e1", path="tides.txt", old="06:12", new="06:15")], "left done"],
+        }
+    )
+    with world(script) as there, there.agent(folder, name="s", agents=True, mode="accept_edits") as made:
+        made.run("MAIN task")
+        assert (folder / "tides.txt").read_text() == "High water at 06:15.\n"
