@@ -252,6 +252,8 @@ def test_agents_are_tasks_that_can_be_killed(folder: Path) -> None:
         def kill_the_worker() -> None:
             while not (running := [one for one in made.session.tasks.running if one.kind == "agent"]):
                 time.sleep(0.01)
+            while not running[0].progress:
+                running = [one for one in made.session.tasks.running if one.kind == "agent"]
             seen.append(running[0])
             made.session.tasks.kill(running[0].id)
 
@@ -261,6 +263,7 @@ def test_agents_are_tasks_that_can_be_killed(folder: Path) -> None:
         killer.join()
         assert seen[0].name == "worker (general): a task"
         assert seen[0].started is not None
+        assert seen[0].progress == "Reading the file tides.txt"
         (task,) = [one for one in made.session.tasks if one.kind == "agent"]
         assert task.state == "cancelled"
 

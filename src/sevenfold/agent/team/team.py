@@ -34,6 +34,7 @@ from sevenfold.agent.team.roster import (
     output_of,
     result_text,
 )
+from sevenfold.agent.team.summary import progress_line
 from sevenfold.conversation.flow import Ask, Flow, Gather, Run, Signal, Wait, in_thread
 from sevenfold.conversation.restore import State
 from sevenfold.errors import InputError, Refused, SevenfoldError
@@ -96,6 +97,13 @@ class Team:
         live = self._live.get(entry.id)
         return "input_required" if live is not None and live.state.grants.pending else entry.status
 
+    def progress(self, entry: AgentEntry) -> str:
+        """What an agent does now, or how it ended, in a few words."""
+        if entry.ended is not None:
+            return entry.ended.detail
+        live = self._live.get(entry.id)
+        return progress_line(live.conversation.transcript.view) if live is not None else ""
+
     def usd(self, entry: AgentEntry) -> float | None:
         """What an agent has cost in its whole life, its own agents included."""
         live = self._live.get(entry.id)
@@ -131,7 +139,9 @@ class Team:
         started, usd = entry.started, self.usd(entry)
         cost = "" if usd is None else f", ${usd:.2f}"
         unread = ", its result comes with the next message" if entry.pending else ""
-        return f"{entry.id} {entry.label}, {self.status(entry)}{cost}{unread}: {started.description}"
+        doing = self.progress(entry)
+        now = f" ({doing})" if doing and entry.ended is None else ""
+        return f"{entry.id} {entry.label}, {self.status(entry)}{cost}{unread}: {started.description}{now}"
 
     # -- mail -----------------------------------------------------------------------------------
 
