@@ -30,8 +30,9 @@ ADDED = {
     "checkpoints": (r"agent\.checkpoints$|cli\.chat\.rewind$", 2, 450),
     "idle": (r"layers\.idle$", 1, 200),
     "messages": (
-        r"stores\.jsonl\.mailbox$|agent\.team\.(?:messages|sockets|tasks|presence|summary)$|conversation\.tasks$|cli\.tasks$",
-        7,
+        r"stores\.jsonl\.mailbox$|agent\.team\.(?:messages|sockets|tasks|presence|summary)$|agent\.suggestion$"
+        r"|conversation\.tasks$|cli\.tasks$",
+        9,
         1_300,
     ),
 }

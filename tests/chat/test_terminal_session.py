@@ -122,3 +122,13 @@ def test_a_rewind_shows_what_the_agent_changed_and_brings_it_back_but_asks_about
         assert "The user restored these files" in str(simulator.requests.answered()[-1].body["messages"])
         app.press("ctrl-d")
         assert app.ended() == 0
+
+
+@pytest.mark.spec("S7.10")
+def test_a_suggested_prompt_is_shown_and_taken_with_tab(place):
+    with (
+        simulated() as (url, _),
+        Terminal(**place, url=url, SEVENFOLD_PROMPT_SUGGESTION="1", **ALONE) as app,
+    ):
+        app.ready().say("alpha").until("You said: alpha").until("check it again")
+        app.type("\t\r").until("You said: check it again")
