@@ -35,6 +35,8 @@ from sevenfold.layers.compact.summary.draft import Draft
 from sevenfold.layers.compact.writer import Result
 from sevenfold.prompts.context import RecordedFacts
 from sevenfold.record import blocks
+from sevenfold.record.authorship import is_users
+from sevenfold.record.decisions import Commit, Fold
 from sevenfold.record.gauge import Size
 from sevenfold.record.usage import Usage
 
@@ -73,8 +75,10 @@ class Compactor:
         self._checker = Checker(c)
         self.status = ""
         self.last: Compacted | None = None
-        self.made = 0
-        """Compactions since the session was opened."""
+        self._made: int | None = None
+        """Compactions of the session, once they were counted."""
+        self._refused: tuple[str, int] | None = None
+        """The user's newest words, and the pass, when a hook last refused an automatic compaction."""
         self._progress = Progress()
         self._allowed: tuple[int, bool] = (-1, False)
         self._reacted_after = -1
@@ -95,6 +99,9 @@ class Compactor:
             return False
         if size.high >= c.window.blocking or overloaded(c, size):
             return True
+        if self._refused is not None and self._refused[0] == self._newest_words():
+            # What a hook said holds until something is new; in a run of tool calls it would be asked at each of them.
+            return False
         if edits.compaction_undone(c):
             # A user who took a compaction back wants the conversation as it is, as long as it fits.
             return False
@@ -109,9 +116,8 @@ class Compactor:
     def due(self) -> bool:
         """Should the conversation be compacted by itself, if clearing is not enough?"""
         c = self._c
-        if not self.allowed:
-            return False
-        return c.seen.high >= c.window.threshold or self.presses() or overloaded(c, c.seen)
+        full = c.seen.high >= c.window.threshold or self.presses() or overloaded(c, c.seen)
+        return full and self.allowed
 
     @property
     def next_begins(self) -> int:
@@ -136,7 +142,8 @@ class Compactor:
 
     def last_resort(self) -> Flow[None]:
         """If what was kept with the summary is too much by itself, code makes a smaller one."""
-        if self._c.size().high >= self._c.window.blocking:
+        refused = self._refused is not None and self._refused[1] == self._c.passes
+        if not refused and self._c.size().high >= self._c.window.blocking:
             yield from self.attempt(self.run(LAST))
 
     def react(self) -> Flow[bool]:
@@ -166,13 +173,27 @@ class Compactor:
             grown = c.size().tokens - last.tokens_after if last else 0
             return Health(
                 status=self.status,
-                compactions=self.made,
+                compactions=self._count_made(),
                 turns_since=turns,
                 refill=grown / turns if last and turns > 0 else None,
                 failures=self.chooser.failures,
                 breaker_open=self.chooser.resting,
                 cached_share=c.tally.share,
             )
+
+    def _count_made(self) -> int:
+        """Compactions of the session, those of earlier runs included."""
+        if self._made is None:
+            log = self._c.transcript.log
+            committed = {made.boundary for _, made in log.decisions(Commit)}
+            whole = {one.uuid for _, one in log.boundaries() if not one.own or one.uuid in committed}
+            self._made = len(whole) + len({made.id for _, made in log.decisions(Fold)})
+        return self._made
+
+    def _newest_words(self) -> str:
+        """The record of the user's newest words in view; empty if there is none."""
+        items = reversed(self._c.transcript.view.layout.items)
+        return next((item.said.uuid for item in items if is_users(item.said)), "")
 
     # -- the whole ------------------------------------------------------------------------------
 
@@ -218,6 +239,8 @@ class Compactor:
             PreCompact(**self._common(), trigger=trigger, custom_instructions=instructions)
         )
         if hooks.blocked is not None:
+            if trigger == "auto":
+                self._refused = self._newest_words(), self._c.passes
             self._c.events.tell(SteppedAside(layer="compact", reason=f"a hook refused: {hooks.blocked}"))
             return None
         return hooks
@@ -412,7 +435,8 @@ class Compactor:
             fires_again=self.chooser.due(after),
         )
         self._report(done)
-        self.last, self.made = done, self.made + 1
+        self.last, self._refused = done, None
+        self._made = None if self._made is None else self._made + 1
         return done
 
     def _write(self, result: Result, context: Sequence[str]) -> tuple[str, tuple[str, ...], list[str]]:
@@ -424,9 +448,9 @@ class Compactor:
                 verdict = replace(verdict, text="\n\n".join([verdict.text, *pins]))
             return writer.fold(c, replace(result, verdict=verdict)), ("pins",) if pins else (), []
         fixed = forecast.after(c, divided, c.count(writer.said(c, result.request, divided, verdict.text)))
-        beside, restored, missed = self._restore(divided, verdict, context, fixed)
-        added = sum(c.count(blocks.words_of(block)) for one in beside for block in one.blocks)
-        boundary = writer.compaction(c, replace(result, beside=beside, after=fixed + added))
+        attachments, restored, missed = self._restore(divided, verdict, context, fixed)
+        added = sum(c.count(blocks.words_of(block)) for one in attachments for block in one.blocks)
+        boundary = writer.compaction(c, replace(result, attachments=attachments, after=fixed + added))
         for forget in c.cleanups:
             forget()
         return boundary, tuple(restored), missed
@@ -443,12 +467,14 @@ class Compactor:
         moment = Moment(divided.kept, c.count, budget=c.window.budget, front=front, keeps_front=stays)
         room = max(0, int(c.window.threshold * AFTER_SHARE) - fixed)
         given, missed = restore.restore(c.slots, moment, room)
-        beside = [one for _, restored in given for one in restored.beside]
+        attachments = [one for _, restored in given for one in restored.attachments]
         if verdict.behind:
-            beside.insert(0, Attachment("facts", (blocks.text(RecordedFacts(verdict.behind).render()),)))
+            attachments.insert(
+                0, Attachment("facts", (blocks.text(RecordedFacts(verdict.behind).render()),))
+            )
         if context:
-            beside.append(restore.from_hooks(context))
-        return beside, [name for name, _ in given], missed
+            attachments.append(restore.from_hooks(context))
+        return attachments, [name for name, _ in given], missed
 
     def _report(self, done: Compacted) -> None:
         """What was done, once as any layer says it and once in figures."""
