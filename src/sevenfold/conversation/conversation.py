@@ -511,10 +511,8 @@ class Conversation:
 
     def run_aside(self, flow: Flow[S], done: Callable[[S | Exception], None], task: str = "") -> None:
         """Run a flow in the background, as a ``task`` of this kind if given; ``done`` gets its result, or its error."""
-        if self.background is not None and task:
+        if self.background is not None:
             self.tasks.run(flow, done, task, self.background)
-        elif self.background is not None:
-            self.background(flow, done)
 
     def may_spend(self) -> bool:
         """May the engine make calls of its own?"""
