@@ -268,6 +268,29 @@ def test_agents_are_tasks_that_can_be_killed(folder: Path) -> None:
         assert task.state == "cancelled"
 
 
+@pytest.mark.parametrize(("later", "read"), [(0.0, True), (1e9, False)])
+def test_mail_that_comes_at_the_last_moment_is_read_and_held_mail_does_not_bring_an_agent_back(
+    later: float, read: bool, folder: Path
+) -> None:
+    def last_words(prompt: ModelPrompt) -> str:
+        entry = next(iter(team_of(made).roster))
+        mailbox = made.assembly.store.mailbox
+        assert mailbox is not None
+        due = there.clock.now() + later if later else 0.0
+        mailbox.send(AgentMessage("1", "session:s", entry.id, "one more thing", due=due))
+        return "the report"
+
+    script = parts({"MAIN": [[start("c1", "WORK")], "Done."], "WORK": [last_words]})
+    with world(script) as there, there.agent(folder, name="s", agents=True) as made:
+        made.run("MAIN task")
+        (entry,) = team_of(made).roster
+        made.session.tasks.wait(entry.id, 20)
+        (entry,) = team_of(made).roster
+        assert entry.status == "completed"
+        assert bool(seen_by(there, "> one more thing")) is read
+        assert entry.runs == 1 or read
+
+
 @pytest.mark.spec("S7.11")
 def test_the_loop_can_look_at_its_budget_while_the_end_of_an_agent_is_recorded(folder: Path) -> None:
     """An end is recorded under the lock of the team, and waits for the conversation's, which a running loop holds."""

@@ -12,6 +12,7 @@ asked again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,7 +24,7 @@ from sevenfold.agent.executor import CONCURRENT, result_block
 from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
 from sevenfold.agent.team import worktree
 from sevenfold.agent.team.descent import Descent
-from sevenfold.agent.team.messages import Correspondent, Post
+from sevenfold.agent.team.messages import Correspondent, Post, due
 from sevenfold.agent.team.roster import (
     GENERAL,
     AgentEntry,
@@ -325,8 +326,10 @@ class Team:
     def _bring_late_mail(self, entry: AgentEntry) -> None:
         """What came when the agent was about to end is not left lying."""
         mailbox = self._parent.store.mailbox
-        if mailbox is not None and mailbox.waiting(entry.id, 1):
-            self.bring_mail(entry)
+        with suppress(SevenfoldError):
+            # Only for what it will really get: a held message would bring it back again and again.
+            if mailbox is not None and due(mailbox.waiting(entry.id), self._parent.clock.now()):
+                self.bring_mail(entry)
 
     def _open(self, entry: AgentEntry, progress: Callable[[str], None] | None) -> Assembly:
         parent, started = self._parent, entry.started
