@@ -19,6 +19,7 @@ SRC = ROOT / "src"
 MODULES = 320
 CODE_LINES = 43_900
 ADDED = {
+    "recall": (r"recall\.(?:e5|labels)$", 2, 150),
     "eval": (r"lab\.locomo$|cli\.eval$", 2, 260),
     "memory": (
         r"memory\b(?!\.con)|layers\.remember\b|prompts\.memory$|cli\.memory$|stores\.folder$",
@@ -26,8 +27,13 @@ ADDED = {
         2_000,
     ),
     "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 8, 830),
-    "team": (r"agent\.team(?!\.(?:messages|sockets|tasks|presence|summary))\b|cli\.agents$", 12, 1_600),
+    "team": (
+        r"agent\.team(?!\.(?:messages|sockets|tasks|presence|summary))\b|cli\.(?:agents|team)$",
+        13,
+        1_800,
+    ),
     "checkpoints": (r"agent\.checkpoints$|cli\.chat\.rewind$", 2, 450),
+    "chat": (r"cli\.chat\.(?:custom_commands|resumed)$", 2, 180),
     "idle": (r"layers\.idle$", 1, 200),
     "messages": (
         r"stores\.jsonl\.mailbox$|agent\.team\.(?:messages|sockets|tasks|presence|summary)$|agent\.suggestion$"

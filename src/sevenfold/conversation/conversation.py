@@ -106,6 +106,7 @@ _DECIDED = (
     "edited",
     "cleared_uses",
     "opened",
+    "new_fork",
     "vouched",
 )
 """What decisions change besides the transcript; each value is replaced and never changed in place."""
@@ -211,6 +212,8 @@ class Conversation:
         """What precedes the messages, and how large its parts are."""
         self.vouched = False
         """Is what changed before reasoning in view what that reasoning was produced after?"""
+        self.new_fork = False
+        """Does it begin with another one's messages, and has it no answer of its own yet?"""
         self.answered_at = answered_at(log)
         epoch = transcript.view.epoch
         kept = Lifetimes(**epoch.lifetimes) if epoch else lifetimes

@@ -39,6 +39,20 @@ class Replaced(Text, frozen=True):
     text: str
 
 
+# -- what the user does in the terminal -------------------------------------------------------------
+
+
+class CommandOutput(Text, frozen=True):
+    """What a command printed that the user ran."""
+
+    tag = "command-output"
+    body = "text"
+    cap = 60 * KB
+
+    command: str
+    text: str
+
+
 # -- files and folders the user mentions -----------------------------------------------------------
 
 

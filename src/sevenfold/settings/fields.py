@@ -378,6 +378,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             latched=True,
         ),
     ] = None
+    recall_vectors: Annotated[
+        Count,
+        about(
+            "Passages of a session that can be found by meaning, the first ones.", "passages", latched=True
+        ),
+    ] = 50_000
     agent_depth: Annotated[
         Count, about("How deep agents may start agents; 0: an agent may start none.", "levels")
     ] = 3

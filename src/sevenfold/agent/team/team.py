@@ -11,9 +11,10 @@ asked again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from hashlib import sha256
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -36,6 +37,7 @@ from sevenfold.agent.team.roster import (
     result_text,
 )
 from sevenfold.agent.team.summary import progress_line
+from sevenfold.agent.team.tools import AgentInput
 from sevenfold.conversation.flow import Ask, Flow, Gather, Run, Signal, Wait, in_thread
 from sevenfold.conversation.restore import State
 from sevenfold.errors import InputError, Refused, SevenfoldError
@@ -50,12 +52,17 @@ if TYPE_CHECKING:
     from sevenfold.agent.assembly import Assembly
     from sevenfold.agent.events import AgentEvent, Finished
     from sevenfold.agent.team.definitions import AgentDefinition
-    from sevenfold.agent.team.tools import AgentInput
+    from sevenfold.ports import Piece
+    from sevenfold.record.log import Answer
 
 R = TypeVar("R")
+MapProgress = Callable[[int, str], None]
+"""Called with the number of a task and a line for each call its agent makes."""
 CLOSING = 5.0
 """Seconds in which agents must have stopped when their session is closed."""
 LONGEST_WAIT = 3600.0
+WARMING = 60.0
+"""Seconds that forks wait for the first of them to have its prefix in the cache."""
 LONGEST_REPORT = 16_000
 """Characters of a result that become part of a message; a longer one is stored, and the message says where."""
 
@@ -77,6 +84,8 @@ class Team:
         self._over: dict[str, Signal] = {}
         """What is running, and a signal for the end of each."""
         self._stopped: set[str] = set()
+        self._warm: dict[str, Signal] = {}
+        """For each place forks begin at: a signal for the moment the first one's answer has begun."""
         self._news = Signal()
         self._closing = self._resumed = False
         self._lock = RLock()
@@ -217,6 +226,30 @@ class Team:
             self._tell(entry)
             return entry
 
+    def map(
+        self, prompts: Sequence[str], kind: str, progress: MapProgress | None = None
+    ) -> Flow[list[AgentEnd]]:
+        """Have each task done by an agent of this type, at the same time; the flow gets how each ended, in order.
+
+        The same tasks at the same place in the conversation are done once: after a kill, it goes on with those that
+        have not ended.
+        """
+        yield from self.resume()
+        place = self._parent.conversation.transcript.view.tip
+        entries = []
+        for number, prompt in enumerate(prompts):
+            call = f"map-{sha256(f'{place} {number} {prompt}'.encode()).hexdigest()[:24]}"
+            words = " ".join(prompt.split())[:80] or "a task"
+            entries.append((AgentInput(words, prompt, kind), call, progress and partial(progress, number)))
+        room = self._parent.store.settings.current().agents_at_once
+        done = yield from Gather([self._mapped(*one) for one in entries], room)
+        return [one.ended for one in done if one.ended is not None]
+
+    def _mapped(
+        self, given: AgentInput, call: str, progress: Callable[[str], None] | None
+    ) -> Flow[AgentEntry]:
+        return (yield from self.work(self.start(given, call), progress))
+
     def continue_work(self, entry: AgentEntry, prompt: str) -> AgentEntry:
         """Give an agent that has ended something more to do, in the background; see `launch`."""
         with self._lock:
@@ -351,11 +384,26 @@ class Team:
         if asked and (text := _last_words(child)) is not None:
             # Only how it ended was not recorded.
             return AgentEnd(agent=entry.id, text=text, usd=self._cost(child, entry))
+        warm = (yield from self._go_ahead(child)) if entry.started.fork and not asked else Signal()
         flow = child.loop.run("" if asked else self._task(child, entry), "" if asked else entry.key)
         if self._closing or entry.id in self._stopped:
             child.loop.interrupt()
-        finished = yield from _with_client(flow, child)
+        try:
+            finished = yield from _with_client(flow, child, warm)
+        finally:
+            warm.happen()
         return self._judged(finished, child, entry)
+
+    def _go_ahead(self, child: Assembly) -> Flow[Signal]:
+        """Let the first of several forks write what they share to the cache; the others wait, to read it."""
+        place = child.conversation.transcript.view.tip or ""
+        with self._lock:
+            ahead = self._warm.get(place)
+            if ahead is None:
+                self._warm[place] = warm = Signal()
+                return warm
+        yield from Wait(ahead, WARMING)
+        return ahead
 
     def _task(self, child: Assembly, entry: AgentEntry) -> str:
         started, definition = entry.started, self.definitions[entry.started.agent_type]
@@ -541,8 +589,25 @@ def _last_words(child: Assembly) -> str | None:
     )
 
 
-def _with_client(flow: Flow[R], child: Assembly) -> Flow[R]:
-    """The flow of a sub-agent with a client of its own, which stops with it, and shows its answers to nobody."""
+class Warming:
+    """Hears when an answer begins: what was sent is in the cache then."""
+
+    def __init__(self, warm: Signal) -> None:
+        self._warm = warm
+
+    def begin(self, head: Answer) -> None:
+        """The answer has begun."""
+        self._warm.happen()
+
+    def __call__(self, piece: Piece) -> None:
+        """What the answer says is heard elsewhere."""
+
+
+def _with_client(flow: Flow[R], child: Assembly, warm: Signal) -> Flow[R]:
+    """The flow of a sub-agent with a client of its own, which stops with it, and shows its answers to nobody.
+
+    ``warm`` happens when its first answer begins.
+    """
     client: Any = child.client  # of the kind that fits the driver, which makes one of the two calls
     stopped = lambda: child.loop.stopped  # noqa: E731
     ask, ask_async = InterruptibleClient(client, stopped).ask, AsyncInterruptibleClient(client, stopped).ask
@@ -555,7 +620,9 @@ def _with_client(flow: Flow[R], child: Assembly) -> Flow[R]:
                 if until is not None and clock.now() >= until:
                     child.loop.interrupt()
                 if isinstance(effect, Ask):
-                    got: Any = yield from Run(partial(ask, effect.call), partial(ask_async, effect.call))
+                    given = effect.call, Warming(warm)
+                    got: Any = yield from Run(partial(ask, *given), partial(ask_async, *given))
+                    warm.happen()
                 else:
                     got = yield effect
             except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)

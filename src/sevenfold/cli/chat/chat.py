@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -37,6 +38,7 @@ from sevenfold.events import Acted, Answered, Compacting, Sending
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.idle import Idleness
 from sevenfold.ports import Piece
+from sevenfold.session.results import ToolCall
 
 if TYPE_CHECKING:
     from sevenfold.agent.agent import Agent
@@ -156,6 +158,29 @@ class Chat:
             self.say("error", str(error))
         finally:
             self._finish()
+
+    def run_for_user(self, command: str) -> None:
+        """Run a command line of the user's, show what it prints, and have the model see both."""
+        output = self.agent.run_command(command)
+        call = ToolCall("", "Shell", {"command": command})
+        shown = partial(lines.full_call, call, output, 0.0)
+        self.screen.show(
+            lines.result_lines(
+                call,
+                output,
+                0.0,
+                number=self.folded.add(shown),
+                signs=self.screen.signs,
+                width=self.screen.width,
+                folder=str(self.options.folder),
+            )
+        )
+        self.agent.note_command(command, output)
+        self.update()
+
+    def output_of(self, command: str) -> str:
+        """What a command line in a command of the user's prints; it needs permission like any of the agent's."""
+        return lines.text_of(self.agent.run_command(command, asked=True))
 
     def queue(self, text: str) -> None:
         """Send a message while the agent works."""
