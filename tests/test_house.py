@@ -28,7 +28,7 @@ ADDED = {
     ),
     "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 8, 830),
     "team": (
-        r"agent\.team(?!\.(?:messages|sockets|tasks|presence|summary))\b|cli\.(?:agents|team)$",
+        r"agent\.team(?!\.(?:messages|sockets|tasks|presence|summary|mail))\b|cli\.(?:agents|team)$",
         13,
         1_800,
     ),
@@ -36,9 +36,9 @@ ADDED = {
     "chat": (r"cli\.chat\.(?:custom_commands|resumed)$", 2, 180),
     "idle": (r"layers\.idle$", 1, 200),
     "messages": (
-        r"stores\.jsonl\.mailbox$|agent\.team\.(?:messages|sockets|tasks|presence|summary)$|agent\.suggestion$"
+        r"stores\.jsonl\.mailbox$|agent\.team\.(?:messages|sockets|tasks|presence|summary|mail)$|agent\.suggestion$"
         r"|conversation\.tasks$|cli\.tasks$",
-        9,
+        10,
         1_300,
     ),
 }

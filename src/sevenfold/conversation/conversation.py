@@ -92,8 +92,6 @@ UNDER_WAY = (
     "another request of this session is under way, and a conversation has one next answer: wait for that one, or ask "
     "in a fork()"
 )
-
-
 _DECIDED = (
     "frame",
     "wanted",
@@ -154,7 +152,6 @@ class Conversation:
         self.background: Runner | None = None
         """Runs background work; None while there is no model to ask."""
         self.tasks = TaskRegistry(self.clock)
-        """What runs in the background."""
         self.finder = Finder(transcript, services.results)
         self.stock = Stock(self.kinds)
         self.reads = Reads()
