@@ -387,6 +387,17 @@ def test_the_upper_end_of_the_band_is_what_meets_a_threshold():
     assert (check.used, check.band, check.verdict) == (166_500, 500, "compact")
 
 
+@pytest.mark.spec("S0.10")
+@pytest.mark.parametrize(
+    ("anchored", "high", "verdict"),
+    [(False, 300_000, "compact"), (True, 300_000, "blocked"), (False, 180_000, "blocked")],
+)
+def test_a_mere_guess_stops_no_request_before_any_report(anchored, high, verdict):
+    gauge = Gauge.of(find(OLDER))
+    size = replace(sized(tokens=100_000, high=high), anchored=anchored)
+    assert gauge.check(size, Window.of(gauge.profile)).verdict == verdict
+
+
 def test_too_many_pictures_or_bytes_stop_a_request_that_has_tokens_to_spare():
     gauge = Gauge.of(find(OLDER))
     window = Window.of(gauge.profile)

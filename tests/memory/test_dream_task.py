@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from pathlib import Path
@@ -217,6 +218,21 @@ def test_a_dream_whose_model_fails_is_shown_as_failed_and_the_time_goes_back(wor
         assert "busy" in night.session.dream.reason
         assert night.held.generation() == before
         assert night.held.dream_lock().last() is None
+
+
+@pytest.mark.spec("S7.9")
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
+def test_a_dream_that_cannot_begin_says_why(work):
+    with Night(work, [SAME]) as night:
+        place = Path(night.held.path)
+        place.rename(place.with_name("elsewhere")).parent.joinpath(place.name).symlink_to("elsewhere")
+        night.run()
+        assert night.session.dream is None
+        reasons = [
+            one.reason for one in night.events if isinstance(one, SteppedAside) and one.layer == "dream"
+        ]
+    assert len(reasons) == 1
+    assert "this is a link" in reasons[0]
 
 
 @pytest.mark.spec("S7.7")

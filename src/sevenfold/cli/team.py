@@ -122,7 +122,7 @@ def _work(agent: Agent, team: TeamFile) -> int:
         complain("the agent gets ready")
         agent.run(team.opening)
     if not log.mentions(REPORTS.strip()):
-        with TeamView(team.tasks) as view:
+        with TaskView(team.tasks) as view:
             ended = agent.map(team.tasks, team.agent, view.progress)
             view.ended(ended)
         complain("the agent joins the reports")
@@ -203,7 +203,7 @@ def _with_head(path: Path, head: Mapping[str, str], opening: str, tasks: list[st
     )
 
 
-class TeamView:
+class TaskView:
     """Who does what, and what it costs: a table in a terminal, else a line for each end."""
 
     def __init__(self, tasks: Sequence[str], console: Console | None = None) -> None:
@@ -214,7 +214,7 @@ class TeamView:
         self._began = time.monotonic()
         self._live: Live | None = None
 
-    def __enter__(self) -> TeamView:
+    def __enter__(self) -> TaskView:
         if self._console.is_terminal:
             self._live = Live(get_renderable=self._table, console=self._console, refresh_per_second=4)
             self._live.start()

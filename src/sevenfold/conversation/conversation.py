@@ -90,19 +90,8 @@ UNDER_WAY = (
     "in a fork()"
 )
 _DECIDED = (
-    "frame",
-    "wanted",
-    "amended",
-    "lifetimes",
-    "gauge",
-    "watched",
-    "billed",
-    "tail",
-    "edited",
-    "cleared_uses",
-    "opened",
-    "new_fork",
-    "vouched",
+    *("frame", "wanted", "amended", "lifetimes", "gauge", "watched", "billed"),
+    *("tail", "edited", "cleared_uses", "opened", "new_fork", "vouched"),
 )
 """What decisions change besides the transcript; each value is replaced and never changed in place."""
 
@@ -467,12 +456,10 @@ class Conversation:
             self.announce(reason)
         self.billed = None
         made = epoch_record(self.frame, self.lifetimes, reason, drops_thinking)
-        epoch = self.transcript.decide(
-            replace(made, drops_thinking_after=after, drops_thinking_before=before)
-        )
+        made = replace(made, drops_thinking_after=after, drops_thinking_before=before)
+        epoch = self.transcript.decide(made)
         self.opened += (epoch,)
-        if after is not None:
-            self.vouched = True
+        self.vouched = self.vouched or after is not None
         return epoch
 
     def compacted(self) -> None:

@@ -212,16 +212,17 @@ class Dreamer:
 
     def _done(self, came: Consolidation | Exception | None) -> None:
         self._busy = False
-        if self.task is None or came is None:
-            return
         if isinstance(came, Exception):
-            if self.task.state == "killed":
+            if self.task is not None and self.task.state == "killed":
                 return
             reason = str(came) if isinstance(came, ModelError) else f"{type(came).__name__}: {came}"
-            self._show(replace(self.task, state="failed", reason=reason))
+            if self.task is not None and self.task.state == "running":
+                self._show(replace(self.task, state="failed", reason=reason))
             self._c.events.tell(
                 SteppedAside(source=SOURCE, layer="dream", reason=f"memory was not tidied: {reason}")
             )
+            return
+        if self.task is None or came is None:
             return
         self._show(replace(self.task, state="completed", done=came.done, refused=came.refused))
         if came.done:
