@@ -28,7 +28,7 @@ ADDED = {
     ),
     "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 8, 830),
     "team": (
-        r"agent\.team(?!\.(?:messages|sockets|tasks|presence|summary))\b|cli\.(?:agents|team)$",
+        r"agent\.team(?!\.(?:messages|sockets|tasks|presence|summary|mail))\b|cli\.(?:agents|team)$",
         13,
         1_800,
     ),
@@ -38,8 +38,9 @@ ADDED = {
     "ledger": (r"layers\.clear\.ledger$", 1, 70),
     "known secrets": (r"record\.known_secrets$", 1, 70),
     "messages": (
-        r"stores\.jsonl\.mailbox$|agent\.team\.(?:messages|sockets|tasks|presence|summary)$|conversation\.tasks$|cli\.tasks$",
-        7,
+        r"stores\.jsonl\.mailbox$|agent\.team\.(?:messages|sockets|tasks|presence|summary|mail)$|agent\.suggestion$"
+        r"|conversation\.tasks$|cli\.tasks$",
+        10,
         1_300,
     ),
 }

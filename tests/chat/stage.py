@@ -35,6 +35,8 @@ def acts(prompt: ModelPrompt) -> str | Sequence[Json]:
         said = [block for block in last if block.get("type") == "text"]
         return f"Heard as well: {said[-1]['text']}" if said else ANSWER
     words = prompt.last_text
+    if "most likely ask for next" in words:
+        return "check it again"
     if "think" in words:
         return [thinking("Let me see.\nThis is easy."), text("Thought about it.")]
     known: dict[str, Json] = {

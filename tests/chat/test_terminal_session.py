@@ -125,6 +125,16 @@ def test_a_rewind_shows_what_the_agent_changed_and_brings_it_back_but_asks_about
         assert app.ended() == 0
 
 
+@pytest.mark.spec("S7.10")
+def test_a_suggested_prompt_is_shown_and_taken_with_tab(place):
+    with (
+        simulated() as (url, _),
+        Terminal(**place, url=url, SEVENFOLD_PROMPT_SUGGESTION="1", **ALONE) as app,
+    ):
+        app.ready().say("alpha").until("You said: alpha").until("check it again")
+        app.type("\t\r").until("You said: check it again")
+
+
 @pytest.mark.spec("S8.12")
 def test_a_session_that_was_killed_shows_the_conversation_again_and_what_was_cut_off(place):
     with simulated() as (url, _):

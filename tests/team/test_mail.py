@@ -252,6 +252,8 @@ def test_agents_are_tasks_that_can_be_killed(folder: Path) -> None:
         def kill_the_worker() -> None:
             while not (running := [one for one in made.session.tasks.running if one.kind == "agent"]):
                 time.sleep(0.01)
+            while not running[0].progress:
+                running = [one for one in made.session.tasks.running if one.kind == "agent"]
             seen.append(running[0])
             made.session.tasks.kill(running[0].id)
 
@@ -261,8 +263,32 @@ def test_agents_are_tasks_that_can_be_killed(folder: Path) -> None:
         killer.join()
         assert seen[0].name == "worker (general): a task"
         assert seen[0].started is not None
+        assert seen[0].progress == "Reading the file tides.txt"
         (task,) = [one for one in made.session.tasks if one.kind == "agent"]
         assert task.state == "cancelled"
+
+
+@pytest.mark.parametrize(("later", "read"), [(0.0, True), (1e9, False)])
+def test_mail_that_comes_at_the_last_moment_is_read_and_held_mail_does_not_bring_an_agent_back(
+    later: float, read: bool, folder: Path
+) -> None:
+    def last_words(prompt: ModelPrompt) -> str:
+        entry = next(iter(team_of(made).roster))
+        mailbox = made.assembly.store.mailbox
+        assert mailbox is not None
+        due = there.clock.now() + later if later else 0.0
+        mailbox.send(AgentMessage("1", "session:s", entry.id, "one more thing", due=due))
+        return "the report"
+
+    script = parts({"MAIN": [[start("c1", "WORK")], "Done."], "WORK": [last_words]})
+    with world(script) as there, there.agent(folder, name="s", agents=True) as made:
+        made.run("MAIN task")
+        (entry,) = team_of(made).roster
+        made.session.tasks.wait(entry.id, 20)
+        (entry,) = team_of(made).roster
+        assert entry.status == "completed"
+        assert bool(seen_by(there, "> one more thing")) is read
+        assert entry.runs == 1 or read
 
 
 @pytest.mark.spec("S7.11")

@@ -89,8 +89,6 @@ UNDER_WAY = (
     "another request of this session is under way, and a conversation has one next answer: wait for that one, or ask "
     "in a fork()"
 )
-
-
 _DECIDED = (
     *("frame", "wanted", "amended", "lifetimes", "gauge", "watched", "billed"),
     *("tail", "edited", "cleared_uses", "opened", "new_fork", "vouched"),
@@ -140,7 +138,6 @@ class Conversation:
         self.background: Runner | None = None
         """Runs background work; None while there is no model to ask."""
         self.tasks = TaskRegistry(self.clock)
-        """What runs in the background."""
         self.finder = Finder(transcript, services.results)
         self.stock = Stock(self.kinds)
         self.reads = Reads()
@@ -498,10 +495,8 @@ class Conversation:
 
     def run_aside(self, flow: Flow[S], done: Callable[[S | Exception], None], task: str = "") -> None:
         """Run a flow in the background, as a ``task`` of this kind if given; ``done`` gets its result, or its error."""
-        if self.background is not None and task:
+        if self.background is not None:
             self.tasks.run(flow, done, task, self.background)
-        elif self.background is not None:
-            self.background(flow, done)
 
     def may_spend(self) -> bool:
         """May the engine make calls of its own?"""

@@ -122,7 +122,10 @@ class TaskRegistry:
         return self.get(task)
 
     def run(self, flow: Flow[R], done: Callable[[R | Exception], None], kind: str, runner: Runner) -> None:
-        """Run work of the engine in the background, as a task of this kind."""
+        """Run work of the engine in the background, as a task of this kind; without a kind it is not listed."""
+        if not kind:
+            runner(flow, done)
+            return
         work = _Work(
             Task(f"{kind}-{next(self._numbers)}", kind, kind, "working", self._clock.now()), self._clock
         )

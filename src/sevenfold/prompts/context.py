@@ -262,6 +262,12 @@ class AgentReport(Text, frozen=True):
     path: str | None = None
 
 
+class SuggestPrompt(Text, frozen=True):
+    """Asks a fork for the user's next prompt."""
+
+    cap = KB
+
+
 class TasksGone(Text, frozen=True):
     """Background commands that ended with the process that started them."""
 

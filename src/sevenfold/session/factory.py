@@ -89,6 +89,7 @@ OFFLINE_JOBS: Mapping[str, Job] = MappingProxyType(
         "session_memory": take_notes,
         "extract_memories": find_facts,
         "dream": lambda request: "<nothing/>",
+        "prompt_suggestion": lambda request: "<nothing/>",
     }
 )
 """What the offline model does by fixed rules, so that every layer works without a key."""

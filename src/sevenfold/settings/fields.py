@@ -390,6 +390,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     agents_at_once: Annotated[
         Positive, about("How many agents of a session may work at the same time.", "agents")
     ] = 20
+    prompt_suggestion: Annotated[
+        bool, about("Suggest the next prompt after an answer in the chat, by a call of its own.")
+    ] = False
     message_socket: Annotated[
         bool,
         about("Let other sessions of the same user on this machine write to an agent that has agents."),

@@ -240,13 +240,7 @@ class Post:
         except SevenfoldError as error:
             self._conversation.events.tell(SteppedAside(layer="messages", reason=str(error)))
             return []
-        now, held, due = self._conversation.clock.now(), set[str](), list[AgentMessage]()
-        for message in waiting:
-            if message.due > now:
-                held.add(message.sender)
-            if message.sender not in held:
-                due.append(message)
-        return due
+        return due(waiting, self._conversation.clock.now())
 
     def _take(self, message: AgentMessage) -> None:
         sender = next(
@@ -261,6 +255,17 @@ class Post:
         self._conversation.note(framed(message, sender), key=f"{_KEY}{message.sender}:{message.id}")
         if control:
             self.control(message)
+
+
+def due(waiting: Sequence[AgentMessage], now: float) -> list[AgentMessage]:
+    """The messages to deliver now; what follows one that is held, from the same sender, is held with it."""
+    held, found = set[str](), list[AgentMessage]()
+    for message in waiting:
+        if message.due > now:
+            held.add(message.sender)
+        if message.sender not in held:
+            found.append(message)
+    return found
 
 
 def framed(message: AgentMessage, sender: Correspondent) -> str:

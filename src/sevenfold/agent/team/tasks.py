@@ -62,10 +62,12 @@ class AgentTasks:
         """Everyone on the roster."""
         team = self._team
         for entry in team.roster:
-            started, detail = entry.started, entry.ended.detail if entry.ended else ""
+            started = entry.started
             name = f"{entry.label}: {started.description}"
             at = datetime.fromisoformat(started.timestamp).timestamp() if started.timestamp else None
-            yield Task(entry.id, "agent", name, team.status(entry), at, detail, team.usd(entry))
+            yield Task(
+                entry.id, "agent", name, team.status(entry), at, team.progress(entry), team.usd(entry)
+            )
 
     def kill(self, task: str) -> None:
         """Stop an agent."""

@@ -22,7 +22,8 @@ from msgspec.structs import replace
 from sevenfold.agent.executor import CONCURRENT, result_block
 from sevenfold.agent.team import worktree
 from sevenfold.agent.team.descent import Descent, cheaper_as_fork, with_client
-from sevenfold.agent.team.messages import Correspondent, Post
+from sevenfold.agent.team.mail import TeamMail
+from sevenfold.agent.team.messages import Post
 from sevenfold.agent.team.roster import (
     GENERAL,
     AgentEntry,
@@ -33,6 +34,7 @@ from sevenfold.agent.team.roster import (
     output_of,
     result_text,
 )
+from sevenfold.agent.team.summary import progress_line
 from sevenfold.agent.team.tools import AgentInput, ProgressSink, Warming
 from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, in_thread
 from sevenfold.conversation.restore import State
@@ -86,7 +88,8 @@ class Team:
         self.address = self.owner or f"session:{parent.store.name}"
         """The id of the agent in the mail."""
         mailbox = parent.store.mailbox
-        self.post = Post(mailbox, self.address, self, parent.conversation) if mailbox is not None else None
+        self.mail = TeamMail(self, mailbox, parent.clock)
+        self.post = Post(mailbox, self.address, self.mail, parent.conversation) if mailbox else None
         """Its mail; None if its store keeps none."""
 
     @property
@@ -100,6 +103,13 @@ class Team:
         """The state of an agent now."""
         live = self._live.get(entry.id)
         return "input_required" if live is not None and live.state.grants.pending else entry.status
+
+    def progress(self, entry: AgentEntry) -> str:
+        """What an agent does now, or how it ended, in a few words."""
+        if entry.ended is not None:
+            return entry.ended.detail
+        live = self._live.get(entry.id)
+        return progress_line(live.conversation.transcript.view) if live is not None else ""
 
     def usd(self, entry: AgentEntry) -> float | None:
         """What an agent has cost in its whole life, its own agents included."""
@@ -136,44 +146,12 @@ class Team:
         started, usd = entry.started, self.usd(entry)
         cost = "" if usd is None else f", ${usd:.2f}"
         unread = ", its result comes with the next message" if entry.pending else ""
-        return f"{entry.id} {entry.label}, {self.status(entry)}{cost}{unread}: {started.description}"
-
-    # -- mail -----------------------------------------------------------------------------------
-
-    def everyone(self) -> list[Correspondent]:
-        """The agents it may write to: the one that started it, those it has started, and those next to it."""
-        known = [Correspondent(one.id, one.started.name, "worker") for one in reversed(list(self.roster))]
-        if (above := self._above) is None:
-            return known
-        peers = [Correspondent(one.id, one.started.name) for one in reversed(list(above.roster))]
-        leader = Correspondent(above.address, "leader", "leader")
-        return [leader, *known, *(one for one in peers if one.id != self.owner)]
-
-    def notify(self, to: Correspondent) -> str:
-        """There is a message for an agent: one that waits looks, and one that has ended goes on."""
-        above = self._above
-        if above is not None and to.relation == "leader":
-            above.wake_up()
-            return ""
-        team = above if above is not None and to.relation == "peer" else self
-        entry = team.roster.get(to.id)
-        return "" if entry is None else team.bring_mail(entry)
-
-    def bring_mail(self, entry: AgentEntry) -> str:
-        """Let an agent see to its mail; says what is done for that."""
-        live = self._live.get(entry.id)
-        if live is not None and live.team is not None:
-            live.team.wake_up()
-        if entry.ended is None:
-            return "it is working"
-        try:
-            self.launch(self.continue_work(entry, MAIL_HAS_COME))
-        except Refused as error:
-            return f"it has ended, and goes on later: {error}"
-        return "it had ended, and goes on"
+        doing = self.progress(entry)
+        now = f" ({doing})" if doing and entry.ended is None else ""
+        return f"{entry.id} {entry.label}, {self.status(entry)}{cost}{unread}: {started.description}{now}"
 
     @property
-    def _above(self) -> Team | None:
+    def above(self) -> Team | None:
         """The team that the agent itself belongs to."""
         return self._parent.descent.parent.team if self._parent.descent else None
 
@@ -338,13 +316,7 @@ class Team:
             over.happen()
             self.wake_up()
             if not self._closing and (ended := self.roster.get(entry.id)) and ended.status == "completed":
-                self._bring_late_mail(ended)
-
-    def _bring_late_mail(self, entry: AgentEntry) -> None:
-        """What came when the agent was about to end is not left lying."""
-        mailbox = self._parent.store.mailbox
-        if mailbox is not None and mailbox.waiting(entry.id, 1):
-            self.bring_mail(entry)
+                self.mail.bring_late(ended)
 
     def _open(self, entry: AgentEntry, progress: Callable[[str], None] | None) -> Assembly:
         parent, started = self._parent, entry.started
@@ -489,6 +461,12 @@ class Team:
                 return False
             yield from Wait(news, LONGEST_WAIT)
 
+    def wake_up_in(self, entry: AgentEntry) -> None:
+        """Let an agent of the team look again, if it waits for its own agents."""
+        live = self._live.get(entry.id)
+        if live is not None and live.team is not None:
+            live.team.wake_up()
+
     def wake_up(self) -> None:
         """Let whoever waits for a result look again."""
         news, self._news = self._news, Signal()
@@ -535,7 +513,6 @@ class Team:
             over.wait(CLOSING)
 
 
-MAIL_HAS_COME = "A message for you has come after you ended. Act on it."
 STILL_THERE = "Agents you have started; do not start them again. Their results come by themselves"
 ENDS: Mapping[str, str] = {
     "max_turns": "it had used all the turns it may take",

@@ -25,6 +25,7 @@ from sevenfold.agent.events import (
     ToolEnded,
     ToolProgress,
 )
+from sevenfold.agent.suggestion import Suggestion
 from sevenfold.cli.chat import consent, lines
 from sevenfold.cli.chat.lines import STYLES, Activity
 from sevenfold.cli.chat.markdown import MarkdownStream, render_markdown
@@ -119,12 +120,15 @@ class Chat:
         while finished is not None and finished.end == "interrupted" and self.agent.waiting:
             # A user who interrupts with a message queued wants that message to be read now.
             finished = self._run("")
+        if finished is not None and finished.end == "done":
+            self.suggestion.begin()
         if left := len(self.agent.waiting):
             self.say("warning", f"{plural(left, 'queued message')} will be sent with your next one")
         return finished
 
     def _run(self, prompt: str) -> Finished | None:
         self._begin("working")
+        self.suggestion.forget()
         finished = None
         try:
             for event in self.agent.stream(prompt):
@@ -137,6 +141,11 @@ class Chat:
         finally:
             self._finish()
         return finished
+
+    @property
+    def suggestion(self) -> Suggestion:
+        """What the user may want to say next."""
+        return self.agent.session.conversation.state(Suggestion)
 
     def working(self, doing: str, work: Callable[[], None]) -> None:
         """Do something long that is not a turn and can be interrupted; errors are shown."""

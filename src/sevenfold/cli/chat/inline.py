@@ -37,7 +37,7 @@ from prompt_toolkit.layout import (
     Window,
 )
 from prompt_toolkit.layout.menus import CompletionsMenu
-from prompt_toolkit.layout.processors import BeforeInput
+from prompt_toolkit.layout.processors import AfterInput, BeforeInput
 from prompt_toolkit.output import ColorDepth, Output, create_output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
@@ -47,6 +47,7 @@ from rich.text import Text
 from sevenfold.cli.chat.keyboard import InputHistory, Pastes, TypingGuard, bindings
 from sevenfold.cli.chat.menu import MenuAnswer, MenuState, draw_menu
 from sevenfold.cli.chat.screen import Worker, ignore_interrupts
+from sevenfold.cli.text import clean
 
 if TYPE_CHECKING:
     from sevenfold.cli.chat.chat import Chat
@@ -63,6 +64,7 @@ _ROOM_BELOW = 10
 """Rows kept for menus, the input and the status line."""
 _STYLE = {
     "prompt": "bold ansicyan",
+    "suggested": "italic ansibrightblack",
     "completion-menu": "noreverse bg:default",
     "completion-menu.completion": "noreverse bg:default",
     "completion-menu.completion.current": "reverse",
@@ -125,6 +127,13 @@ class InlineScreen:
         self._app.ttimeoutlen = 0.1
         self._app.timeoutlen = 0.3
 
+    @property
+    def suggested(self) -> str:
+        """What the user may want to say next, while nothing is typed."""
+        if self._driver is None or self.busy or self.typed.text:
+            return ""
+        return clean(self._driver.chat.suggestion.text)
+
     def _rows(self) -> HSplit:
         """What is going on, a menu, the input, the status line."""
         asked = Condition(lambda: self.asking is not None)
@@ -144,7 +153,10 @@ class InlineScreen:
     def _input(self, buffer: Buffer, search: SearchToolbar | None) -> ConditionalContainer:
         control = BufferControl(
             buffer,
-            input_processors=[BeforeInput(f"{self.signs.prompt} ", style="class:prompt")],
+            input_processors=[
+                BeforeInput(f"{self.signs.prompt} ", style="class:prompt"),
+                AfterInput(lambda: self.suggested if buffer is self.typed else "", style="class:suggested"),
+            ],
             search_buffer_control=search.control if search else None,
         )
         height = Dimension(min=1, max=MOST_ROWS)

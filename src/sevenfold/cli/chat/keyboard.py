@@ -91,6 +91,9 @@ def _typing(app: InlineScreen) -> KeyBindings:
     keys.add("<bracketed-paste>", filter=typed)(
         lambda event: app.typed.insert_text(app.pastes.fold(event.data))
     )
+    suggested = typed & empty & Condition(lambda: bool(app.suggested))
+    for key in ("tab", "right"):
+        keys.add(key, filter=suggested)(lambda event: app.typed.insert_text(app.suggested))
     keys.add("c-d", filter=typed & empty)(lambda event: app.leave())
     keys.add("s-tab", filter=free)(lambda event: app.next_mode())
     return keys

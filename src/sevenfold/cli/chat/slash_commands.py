@@ -412,6 +412,7 @@ KEYS = (
     ("Esc Esc", "rewind (if the input is empty)"),
     ("Ctrl-O", "show the last [number] in full"),
     ("Shift-Tab", "next mode: ask, accept edits, plan"),
+    ("Tab, Right", "take the suggested prompt (setting prompt_suggestion)"),
     ("Ctrl-R", "search your earlier input"),
     ("Ctrl-C twice, Ctrl-D", "leave"),
 )
