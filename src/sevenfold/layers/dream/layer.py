@@ -72,6 +72,8 @@ class Dreamer:
         since = self._c.services.sessions_since
         if since is None or since(last or 0.0) < SESSIONS:
             return
+        if not self._c.may_spend() or not self._memory.affords(self._c.settings.memory_daily_budget):
+            return
         self._busy = True
         self._c.run_aside(self._dream(), self._done)
 
@@ -100,6 +102,8 @@ class Dreamer:
         ]
         asked.user(DreamEntries("\n".join(lines)).render())
         outcome = yield from asked.turn()
+        if outcome.cost:
+            yield from in_thread(partial(self._memory.spend, outcome.cost))
         said = "\n".join(blocks.words_of(block) for block in outcome.reply.answer.blocks)
         return read_proposal(said, known)
 

@@ -14,12 +14,19 @@ from sevenfold.memory.generation import Origin, least_trusted
 from sevenfold.memory.memory import KnownEntry
 from sevenfold.memory.rules import facts as stated
 from sevenfold.memory.search import FittingEntry
+from sevenfold.prompts.memory import RememberFacts
 
 GROWTH = 6_000
 """Tokens of conversation after which the user's words are looked through, whatever they are."""
-MOST_FACTS = 12
+MOST_FACTS = 40
 """Facts taken from one answer."""
 MOST_CLAIMS = 8
+MOST_EARLIER = 16_000
+"""Characters of messages that left the context, looked at in one go."""
+LONGEST_EARLIER = 2_000
+"""Characters of each that are shown."""
+LOGGED = 120
+"""Characters of a question, and of its answer, in the daily log."""
 
 _FACT = re.compile(r"<fact\b([^>\n]{0,200})>(.*?)</fact>", re.DOTALL | re.IGNORECASE)
 _QUOTE = re.compile(r"<quote>(.*?)</quote>", re.DOTALL | re.IGNORECASE)
@@ -42,9 +49,15 @@ class Stretch(Struct, frozen=True):
 
     said: Mapping[str, str]
     """The user's words, by record."""
-    tokens: int
+    covered: str
+    """The last record of it."""
+    tokens: int = 0
     wrote: bool = False
     """Did the agent write memory itself?"""
+    whole: bool = False
+    """Does it begin where the view begins?"""
+    earlier: bool = False
+    """Has all of it left the context?"""
 
 
 def due(span: Stretch, *, pause: int = 1) -> bool:
@@ -53,11 +66,38 @@ def due(span: Stretch, *, pause: int = 1) -> bool:
     At once if the user said something that sounds lasting, otherwise when enough was said; after failures ``pause``
     times as much.
     """
-    if span.wrote or not any(map(str.strip, span.said.values())):
+    if not span.said:
         return False
     if span.tokens >= GROWTH * pause:
         return True
     return pause == 1 and any(True for _ in stated(span.said))
+
+
+def instruction(span: Stretch) -> RememberFacts:
+    """What a model is asked about a stretch."""
+    if not span.earlier:
+        return RememberFacts(shortened(next(iter(span.said.values())), 120))
+    return RememberFacts(
+        None, "\n".join(f"- {shortened(words, LONGEST_EARLIER)}" for words in span.said.values())
+    )
+
+
+def portion(said: Mapping[str, str]) -> dict[str, str]:
+    """As many of these messages, from the first on, as are looked at in one go."""
+    taken: dict[str, str] = {}
+    room = MOST_EARLIER
+    for record, words in said.items():
+        room -= min(len(words), LONGEST_EARLIER)
+        if taken and room < 0:
+            break
+        taken[record] = words
+    return taken
+
+
+def log_line(now: float, session: str, asked: str, answered: str) -> str:
+    """A finished request as a line of the daily log."""
+    minute = datetime.fromtimestamp(now).strftime("%H:%M")
+    return f"- {minute} {session}: {shortened(asked, LOGGED)} → {shortened(answered, LOGGED)}"
 
 
 def least(kinds: Iterable[str]) -> Origin:
