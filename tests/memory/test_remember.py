@@ -346,9 +346,8 @@ def test_all_sessions_of_a_project_share_the_budget_and_the_command_shows_it(
 ):
     monkeypatch.chdir(work)
     for name in ("a", "b"):
-        with agent(
-            work, name, events := [], client=paid, settings={"memory_daily_budget": 0.000001}
-        ) as one:
+        events: list[object] = []
+        with agent(work, name, events, client=paid, settings={"memory_daily_budget": 0.000001}) as one:
             one.run(f"{TABS} I prefer {name} over c in all cases.")
         assert bool(lines(events, "extract")) == (name == "a")
     assert main(["memory"]) == 0
