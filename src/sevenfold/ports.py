@@ -198,16 +198,16 @@ class DreamLock(Protocol):
         """Begin; False if another process is at it. One that died, or gave no sign of life for an hour, is not."""
         ...
 
-    def beat(self, now: float) -> None:
-        """Give a sign of life."""
+    def beat(self, now: float) -> bool:
+        """Give a sign of life; False if another process took over meanwhile, and then nothing may be written."""
         ...
 
     def finish(self, now: float) -> None:
-        """It is done."""
+        """It is done; does nothing if another process took over."""
         ...
 
     def fail(self) -> None:
-        """It was not done: the last time is again what it was."""
+        """It was not done: the last time is again what it was; does nothing if another process took over."""
         ...
 
 

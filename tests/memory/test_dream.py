@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -234,72 +232,6 @@ def test_what_changes_during_a_dream_keeps_its_new_text():
     dream(held)
     assert "eight spaces" in held.entry("tabs").entry.body
     assert "again" in {one.entry.name for one in held.entries()}
-
-
-@pytest.mark.spec("S7.7")
-def test_one_process_at_a_time_dreams_and_the_time_of_the_last_dream_is_the_file_s(tmp_path):
-    folder = FileFolder(tmp_path / "memory")
-    one, other = folder.dream_lock(), FileFolder(tmp_path / "memory").dream_lock()
-    assert one.last() is None
-    assert one.take(START)
-    assert not other.take(START + 60)
-    one.finish(START + 90)
-    assert other.last() == START + 90
-    assert (tmp_path / "memory/.consolidate-lock").read_bytes() == b""
-    assert other.take(START + DAY * 2)
-    other.fail()
-    assert other.last() == START + 90
-
-
-@pytest.mark.spec("S7.7")
-def test_a_first_dream_that_fails_leaves_no_lock(tmp_path):
-    lock = FileFolder(tmp_path / "memory").dream_lock()
-    assert lock.take(START)
-    lock.fail()
-    assert not (tmp_path / "memory/.consolidate-lock").exists()
-
-
-@pytest.mark.spec("S7.7")
-@pytest.mark.parametrize("how", ["dead", "recycled", "silent"])
-def test_the_lock_of_a_process_that_is_gone_is_taken_over_and_the_time_goes_back(tmp_path, how):
-    folder = FileFolder(tmp_path / "memory")
-    lock = folder.dream_lock()
-    lock.take(START - DAY * 3)
-    lock.finish(START - DAY * 3)
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    pid, began = {
-        "dead": (ended.pid, "1"),
-        "recycled": (os.getpid(), "1"),
-        "silent": (os.getpid(), _began()),
-    }[how]
-    path = tmp_path / "memory/.consolidate-lock"
-    path.write_text(f"{pid}\n{began}\n{START - DAY * 3!r}\n")
-    os.utime(path, (START, START))
-    assert lock.last() == START - DAY * 3
-    assert lock.take(START + 10) == (how != "silent")
-    if how == "silent":
-        assert lock.take(START + 3601)
-    lock.fail()
-    assert lock.last() == START - DAY * 3
-
-
-def _began() -> str:
-    from sevenfold.stores.folder import started
-
-    return started(os.getpid())
-
-
-@pytest.mark.parametrize(
-    "body", [b"", b"\xff\xfe", b"not a number\n", b"12\n", b"12\nx\nnot a time\n", b"9" * 400]
-)
-def test_a_broken_lock_file_is_no_obstacle(tmp_path, body):
-    folder = FileFolder(tmp_path / "memory")
-    folder.write(".consolidate-lock", body)
-    lock = folder.dream_lock()
-    assert lock.take(START + 1e9)
-    lock.finish(START)
-    assert lock.last() == START
 
 
 # -- when -------------------------------------------------------------------------------------------

@@ -176,6 +176,21 @@ def test_a_link_is_not_an_entry_and_is_never_followed(tmp_path):
     assert (tmp_path / "secret").read_text() == "outside the folder"
 
 
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
+@pytest.mark.parametrize("name", ["pinned", ".versions"])
+def test_a_folder_that_is_a_link_is_neither_read_nor_written_through(tmp_path, name):
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/theirs.md").write_text("outside the folder")
+    (tmp_path / f"memory/{name}").symlink_to(tmp_path / "elsewhere")
+    held = memory(FileFolder(tmp_path / "memory"))
+    assert held.entries() == []
+    pinned = write_entry("mine", "project", "x", "mine", pinned=name == "pinned")
+    with pytest.raises(TranscriptError, match="link"):
+        held.write(pinned, "user", "through the link")
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["theirs.md"]
+
+
 def test_a_huge_file_is_left_where_it_is_and_reported(tmp_path):
     (tmp_path / "memory").mkdir()
     (tmp_path / "memory/huge.md").write_bytes(b"---\nname: " + b"x" * 10_000_000)

@@ -45,6 +45,7 @@ COMMANDS = {
     "recall": "search a session for what was said, above all for what has left the context",
     "memory": "show and change what is remembered across sessions",
     "dream": "tidy memory: merge duplicates, close entries that no longer hold",
+    "agents": "list the sub-agents that are defined here, or check their files",
     "audit": "check what the compactions of a session kept in the context, and what left it",
     "diff-request": "say whether one request would find in the cache what another left, and why not",
     "config": "show every setting, its value, and where it comes from",

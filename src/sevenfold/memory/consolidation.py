@@ -15,12 +15,13 @@ from datetime import date, timedelta
 import msgspec
 from msgspec import Struct
 
+from sevenfold.memory.contradiction import ends
 from sevenfold.memory.entry import MOST_BYTES, MemoryEntry, quoted, read_entry
 from sevenfold.memory.front_matter import Page
 from sevenfold.memory.generation import digest, least_trusted
 from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
 from sevenfold.memory.search import fitting
-from sevenfold.memory.words import contradicts, same_fact, shared, telling
+from sevenfold.memory.words import ROOT, names_something, same_fact, shared, telling
 
 LEAST_BUDGET = 3
 SHARE = 0.2
@@ -66,15 +67,22 @@ def by_rules(known: Sequence[KnownEntry]) -> Proposal:
     groups: list[list[str]] = []
     closed: list[tuple[str, str]] = []
     taken: set[str] = set()
+    texts = [words_of(one.entry) for one in known]
+    roots = [frozenset(word[:ROOT] for word in telling(text)) for text in texts]
     for place, one in enumerate(known):
         if one.entry.file in taken:
             continue
         group = [one.entry.file]
-        for other in known[place + 1 :]:
-            if same_fact(words_of(one.entry), words_of(other.entry)):
+        for next_place in range(place + 1, len(known)):
+            # Most have nothing in common, and comparing all pairs word by word would take minutes in a large memory.
+            if 2 * len(roots[place] & roots[next_place]) < min(len(roots[place]), len(roots[next_place])):
+                continue
+            other = known[next_place]
+            if same_fact(texts[place], texts[next_place]):
                 group.append(other.entry.file)
-            elif contradicts(words_of(one.entry), words_of(other.entry)):
-                older, newer = sorted((one, other), key=_when)
+                continue
+            older, newer = sorted((one, other), key=_when)
+            if ends(words_of(older.entry), words_of(newer.entry)):
                 closed.append((older.entry.file, newer.entry.file))
         if len(group) > 1:
             groups.append(group)
@@ -179,6 +187,8 @@ def prepare(memory: Memory, suggested: Proposal | None = None) -> Consolidation:
     """What a dream would do now; nothing if anything could no longer be found afterwards."""
     known, today = memory.entries(), memory.today()
     made = plan(known, by_rules(known).plus(suggested or Proposal()), today)
+    if not made.edits:
+        return made
     lost = losses(known, after_edits(known, made.edits), today)
     if lost:
         return Consolidation(
@@ -217,7 +227,10 @@ def _unlike(parts: Sequence[KnownEntry], today: str) -> str:
         words = telling(words_of(part.entry))
         if len(shared(first, words)) < ALIKE * min(len(first), len(words)):
             return "they speak of different things"
-        if contradicts(words_of(parts[0].entry), words_of(part.entry)):
+        if any(map(names_something, first ^ words)):
+            return "they name different things"
+        texts = words_of(parts[0].entry), words_of(part.entry)
+        if ends(*texts) or ends(*reversed(texts)):
             return "they contradict each other"
     return ""
 
@@ -230,8 +243,8 @@ def _still_holds(older: KnownEntry, newer: KnownEntry) -> str:
         return "only the user's words end what the user said"
     if _when(newer) <= _when(older):
         return "the other entry is not the later one"
-    if not contradicts(words_of(older.entry), words_of(newer.entry)):
-        return "the other entry does not speak of the same thing"
+    if not ends(words_of(older.entry), words_of(newer.entry)):
+        return "the other entry does not say otherwise of the same thing"
     return ""
 
 

@@ -12,8 +12,6 @@ _WORD = re.compile(r"\w+(?:[./:@-]\w+)*")
 _NUMBER = re.compile(r"\d")
 ROOT = 4
 """Letters that two forms of a word have in common at least."""
-CHANGED = 0.34
-"""Ordinary words that may differ in a contradiction, as a share of those that do not."""
 ENDING = 3
 """Letters in which they may differ at the end."""
 _NEGATION = re.compile(r"\b(?:no|not|never|none|without|nor|cannot|\w+n['’]t)\b", re.IGNORECASE)
@@ -41,7 +39,7 @@ def shared(some: Iterable[str], others: frozenset[str]) -> frozenset[str]:
     """Those of the first words that the others hold as well, whatever their endings."""
     beginnings = _by_beginning(others)
     return frozenset(
-        word for word in some if any(_alike(word, other) for other in beginnings.get(word[:ROOT], ()))
+        word for word in some if any(same_word(word, other) for other in beginnings.get(word[:ROOT], ()))
     )
 
 
@@ -53,7 +51,7 @@ def _by_beginning(words: frozenset[str]) -> dict[str, list[str]]:
     return found
 
 
-def _alike(one: str, other: str) -> bool:
+def same_word(one: str, other: str) -> bool:
     """Are these the same word, or two forms of it?"""
     if one == other:
         return True
@@ -83,15 +81,3 @@ def same_fact(one: str, other: str) -> bool:
     if any(map(names_something, apart)) or bool(_NEGATION.search(one)) != bool(_NEGATION.search(other)):
         return False
     return len(both) >= 3 and len(apart) <= (len(both) + len(apart)) * 0.25
-
-
-def contradicts(one: str, other: str) -> bool:
-    """Do two texts say different things of the same: nearly the same words, with another figure, name or negation?"""
-    left, right = telling(one), telling(other)
-    both = shared(left, right)
-    apart = (left - both) | (right - shared(right, left))
-    plain = [word for word in apart if not names_something(word)]
-    if len(both) < 3 or len(plain) > len(both) * CHANGED:
-        return False
-    named = len(apart) > len(plain)
-    return named or bool(_NEGATION.search(one)) != bool(_NEGATION.search(other))

@@ -13,9 +13,10 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 
-from sevenfold.errors import InputError, TranscriptLocked
-from sevenfold.stores.files import explain, is_temporary, private_folder, write_whole
+from sevenfold.errors import InputError, TranscriptDenied, TranscriptLocked
+from sevenfold.stores.files import Staged, explain, is_temporary, private_folder, write_whole
 from sevenfold.stores.jsonl.lock import FileLock
 
 LARGEST = 16 * 1024 * 1024
@@ -48,7 +49,7 @@ class FileFolder:
 
     def names(self, below: str = "") -> Sequence[str]:
         """The files below a folder of this one."""
-        top = self._folder / check_name(below) if below else self._folder
+        top = self._path(below) if below else self._folder
         found: list[str] = []
         for folder, folders, files in os.walk(top):
             folders[:] = [name for name in folders if not (Path(folder) / name).is_symlink()]
@@ -60,7 +61,10 @@ class FileFolder:
 
     def read(self, name: str, *, most: int = LARGEST) -> bytes | None:
         """A file's content."""
-        path = self._folder / check_name(name)
+        try:
+            path = self._path(name)
+        except TranscriptDenied:
+            return None
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
         try:
             handle = os.open(path, flags)
@@ -78,13 +82,13 @@ class FileFolder:
 
     def write(self, name: str, content: bytes) -> None:
         """Replace a file in one step."""
-        path = self._folder / check_name(name)
+        path = self._path(name)
         private_folder(path.parent)
         write_whole(path, content)
 
     def append(self, name: str, line: bytes) -> None:
         """Add a line to a file."""
-        path = self._folder / check_name(name)
+        path = self._path(name)
         private_folder(path.parent)
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
@@ -100,11 +104,23 @@ class FileFolder:
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
-        path = self._folder / check_name(name)
+        path = self._path(name)
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
             raise explain(error, path) from error
+
+    def _path(self, name: str) -> Path:
+        """Where a file is; raises `TranscriptDenied` if a folder on the way to it is a link."""
+        path = self._folder / check_name(name)
+        for above in path.parents:
+            if above == self._folder:
+                return path
+            if above.is_symlink():
+                raise TranscriptDenied(
+                    f"{above}: this is a link that may lead out of the folder; remove it"
+                )
+        return path
 
     @contextmanager
     def lock(self, *, wait: float = 0.0) -> Iterator[None]:
@@ -173,12 +189,15 @@ class MemoryFolder:
 class ConsolidateLock:
     """``.consolidate-lock``: its time is that of the last consolidation; its text names the process that is at it.
 
-    Three lines: the process, when that process began, and the time the file had before (empty: it was not there).
+    Four lines: the process, when that process began, the time the file had before (empty: it was not there), and a mark
+    that tells one taking from the next. Text and time change in one step, so a crash leaves one state or the other.
     """
 
     def __init__(self, folder: FileFolder) -> None:
         self._folder = folder
         self._path = Path(folder.path) / DREAM_LOCK
+        self._held = b""
+        """The file's text while this lock is held."""
 
     def last(self) -> float | None:
         """When memory was last consolidated."""
@@ -191,35 +210,58 @@ class ConsolidateLock:
             owner, time = self._owner(), self._time()
             if owner is not None and time is not None:
                 alive = owner[1] == started(owner[0])
-                if alive and now - time < SILENCE:
+                # A sign of life from far ahead was given before the clock was put back, and is as old as any.
+                if alive and abs(now - time) < SILENCE:
                     return False
                 time = owner[2]
-            body = f"{os.getpid()}\n{started(os.getpid())}\n{'' if time is None else repr(time)}\n"
-            self._folder.write(DREAM_LOCK, body.encode())
-            os.utime(self._path, (now, now))
-            return (self._folder.read(DREAM_LOCK) or b"").decode() == body
+            before = "" if time is None else repr(time)
+            body = f"{os.getpid()}\n{started(os.getpid())}\n{before}\n{token_hex(8)}\n".encode()
+            self._put(body, now)
+            self._held = body if self._folder.read(DREAM_LOCK) == body else b""
+            return bool(self._held)
 
-    def beat(self, now: float) -> None:
-        """Give a sign of life."""
-        os.utime(self._path, (now, now))
+    def beat(self, now: float) -> bool:
+        """Give a sign of life; False if another process took over meanwhile."""
+        with self._folder.lock(wait=SECONDS_TO_WAIT):
+            if held := self._is_held():
+                self._put(self._held, now)
+            return held
 
     def finish(self, now: float) -> None:
         """It is done."""
-        self._folder.write(DREAM_LOCK, b"")
-        os.utime(self._path, (now, now))
+        self._end(now)
 
     def fail(self) -> None:
         """The last time is again what it was."""
-        owner = self._owner()
-        if owner is None or owner[2] is None:
-            self._folder.remove(DREAM_LOCK)
-            return
-        self._folder.write(DREAM_LOCK, b"")
-        os.utime(self._path, (owner[2], owner[2]))
+        self._end(None)
+
+    def _end(self, time: float | None) -> None:
+        """Release the lock, unless another process took it over."""
+        with self._folder.lock(wait=SECONDS_TO_WAIT):
+            owner = self._owner()
+            if not self._is_held() or owner is None:
+                return
+            self._held, time = b"", owner[2] if time is None else time
+            if time is None:
+                self._folder.remove(DREAM_LOCK)
+            else:
+                self._put(b"", time)
+
+    def _is_held(self) -> bool:
+        return bool(self._held) and self._folder.read(DREAM_LOCK) == self._held
+
+    def _put(self, body: bytes, time: float) -> None:
+        staged = Staged(self._path, [body])
+        try:
+            os.utime(staged.path, (time, time))
+            staged.commit()
+        except BaseException:
+            staged.discard()
+            raise
 
     def _time(self) -> float | None:
         try:
-            return self._path.stat().st_mtime
+            return self._path.lstat().st_mtime
         except FileNotFoundError:
             return None
 
@@ -251,8 +293,9 @@ class MemoryDreamLock:
         taken, self._held = not self._held, True
         return taken
 
-    def beat(self, now: float) -> None:
-        """Nothing can die here."""
+    def beat(self, now: float) -> bool:
+        """Give a sign of life: nothing can die here."""
+        return True
 
     def finish(self, now: float) -> None:
         """It is done."""

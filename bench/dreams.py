@@ -1,0 +1,104 @@
+"""What dreaming closes: pairs that contradict each other, pairs that do not, and how long it takes.
+
+    python bench/dreams.py
+
+An entry that is closed by an unrelated one is a true fact lost, so the bar for those is 0; one that should have been
+closed and was not costs little, because the later one is there too. Besides the pairs as they were written, every
+statement is held against every other one of the set. Ends with 1 if a bar is missed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import tomllib
+from itertools import permutations
+from pathlib import Path
+
+from sevenfold.clock import ManualClock
+from sevenfold.memory.consolidation import Proposal, dream
+from sevenfold.memory.contradiction import ends
+from sevenfold.memory.entry import quoted, write_entry
+from sevenfold.memory.generation import Provenance, digest
+from sevenfold.memory.memory import EntryEdit, Memory
+from sevenfold.stores.folder import MemoryFolder
+
+PAIRS = Path(__file__).with_name("dreams.toml")
+NOTICED = 0.8
+"""The part of contradictions that must be closed."""
+THINGS = (
+    "warehouse",
+    "parser",
+    "harbour",
+    "invoice",
+    "kettle",
+    "violin",
+    "orchard",
+    "bridge",
+    "ferry",
+    "archive",
+)
+ACTS = ("keeps", "checks", "receives", "stores", "reports", "labels", "counts", "sorts", "mails", "paints")
+MANY = 400
+"""Entries of the memory whose dream is timed."""
+
+
+def pairs() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Pairs that do not contradict each other, and pairs that do."""
+    read = tomllib.loads(PAIRS.read_text(encoding="utf-8"))
+    unrelated, contradicting = (
+        [(one, other) for one, other in read[key]] for key in ("unrelated", "contradicting")
+    )
+    return unrelated, contradicting
+
+
+def closes(older: str, newer: str) -> bool:
+    """Does a dream close the earlier of two statements, if a model says so as well?"""
+    held = Memory(MemoryFolder(), ManualClock(1.8e9), lambda: "2027-06-01")
+    for place, words in enumerate((older, newer)):
+        entry = write_entry(f"fact-{place}", "project", words, quoted([words]))
+        at = 1.7e9 + place * 86_400
+        held.write(
+            entry, "user", "said", stamp=Provenance(digest(entry.render()), "user", created=at, verified=at)
+        )
+    dream(held, Proposal(replaced=(("fact-0.md", "fact-1.md"),)))
+    return bool(held.entry("fact-0").entry.until)
+
+
+def seconds_for(number: int) -> float:
+    """Seconds one dream takes over so many entries that have nothing in common but their form."""
+    held = Memory(MemoryFolder(), ManualClock(1.8e9), lambda: "2027-06-01")
+    edits = {}
+    for place in range(number):
+        noun, verb = THINGS[place % len(THINGS)], ACTS[place // len(THINGS) % len(ACTS)]
+        words = f"The {noun} {verb} item-{place} near gate {place % 13}."
+        entry = write_entry(f"fact-{place}", "project", words, quoted([words]))
+        edits[entry.file] = EntryEdit(
+            entry.render(), Provenance(digest(entry.render()), "user", created=1.7e9)
+        )
+    held.commit(edits, "user", "said")
+    began = time.perf_counter()
+    dream(held)
+    return time.perf_counter() - began
+
+
+def main() -> int:
+    """Print the figures; returns the exit status."""
+    unrelated, contradicting = pairs()
+    wrong = [pair for pair in unrelated if closes(*pair) or closes(*reversed(pair))]
+    missed = [pair for pair in contradicting if not closes(*pair)]
+    said = dict.fromkeys(words for pair in (*unrelated, *contradicting) for words in pair)
+    meant = {frozenset(pair) for pair in contradicting}
+    crossed = [pair for pair in permutations(said, 2) if frozenset(pair) not in meant and ends(*pair)]
+    print(f"unrelated pairs of which one was closed: {len(wrong)} of {len(unrelated)}")
+    print(f"contradictions that were closed: {len(contradicting) - len(missed)} of {len(contradicting)}")
+    print(f"other pairs of the set that would be closed: {len(crossed)} of {len(said) * (len(said) - 1):,}")
+    for name, found in (("closed", wrong), ("not closed", missed), ("would be closed", crossed)):
+        for one, other in found:
+            print(f"   {name}: {one}  /  {other}")
+    print(f"one dream over {MANY} entries: {seconds_for(MANY):.1f} s")
+    return 1 if wrong or len(missed) > len(contradicting) * (1 - NOTICED) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

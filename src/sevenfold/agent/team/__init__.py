@@ -1,0 +1,1 @@
+"""Agents that work together: definitions, the roster, messages, tasks."""

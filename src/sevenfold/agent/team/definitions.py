@@ -1,0 +1,509 @@
+"""Definitions of sub-agents, in our own folder and in those of five other programs.
+
+A definition is a Markdown file whose head says what the agent is for and what it may do, and whose body is its prompt;
+Codex has the same in TOML. What a definition says and we do not do is listed in `AgentDefinition.ignored` with the
+reason, and a file that cannot be used at all is a `Problem`: neither is passed over in silence.
+
+A definition can only narrow what its parent may do, so reading one that another person wrote gives nothing away; still,
+a project's count only if the user trusts its folder, because their prompts are followed.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Literal, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.agent.permissions.engine import Mode
+from sevenfold.agent.tools import files
+from sevenfold.errors import InputError, Refused, SevenfoldError
+from sevenfold.memory.front_matter import split
+
+Scope = Literal["user", "project", "local"]
+Isolation = Literal["worktree"]
+MOST_FILES = 500
+"""Definitions that are read from one folder."""
+LONGEST_HEAD = 64 * 1024
+LONGEST_PROMPT = 256 * 1024
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
+_TOOL = re.compile(r"([A-Za-z*][\w*.-]*)(?:\((.*)\))?", re.DOTALL)
+_COMMAS = re.compile(r",(?![^(]*\))")
+
+
+class IgnoredField(Struct, frozen=True):
+    """A field of a definition, or a part of one, that has no effect here."""
+
+    field: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.reason}"
+
+
+class AgentDefinition(Struct, frozen=True, kw_only=True):
+    """What a sub-agent is: who may use it for what, and what it may do."""
+
+    name: str
+    description: str
+    prompt: str = ""
+    path: str = ""
+    """The file it was read from; empty if it is built in."""
+    dialect: str = "sevenfold"
+    tools: tuple[str, ...] | None = None
+    """The tools it may use, each with a permission pattern or without; None: all its parent has."""
+    disallowed_tools: tuple[str, ...] = ()
+    rules: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    """Permission rules under ``ask`` and ``deny``, besides those of its parent."""
+    agents: tuple[str, ...] | None = None
+    """The agents it may start itself; None: any."""
+    model: str | None = None
+    """Its model, or an alias of one; None: its parent's."""
+    mode: Mode | None = None
+    """Its permission mode, unless its parent's is narrower; None: its parent's."""
+    max_turns: int | None = None
+    timeout: float | None = None
+    """Seconds one piece of work may take."""
+    skills: tuple[str, ...] = ()
+    """Skills that are loaded before it begins."""
+    memory: Scope | None = None
+    background: bool = False
+    isolation: Isolation | None = None
+    fork: bool | None = None
+    """True: it begins with its parent's conversation. False: with none. None: whichever is cheaper."""
+    initial_prompt: str = ""
+    """Put before its first task."""
+    window: int | None = None
+    """Tokens its context may have, if fewer than its model takes."""
+    ignored: tuple[IgnoredField, ...] = ()
+
+    def allows(self, tool: str) -> bool:
+        """Whether it may use a tool of this name at all."""
+        if _named(tool, self.disallowed_tools):
+            return False
+        return self.tools is None or _named(tool, self.tools)
+
+
+class Problem(Struct, frozen=True):
+    """A file that cannot be used as a definition."""
+
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+class Definitions(Struct, frozen=True):
+    """The definitions there are, by name, and the files that could not be used."""
+
+    known: Mapping[str, AgentDefinition]
+    problems: tuple[Problem, ...] = ()
+    hidden: tuple[AgentDefinition, ...] = ()
+    """Definitions whose name another one has that counts more."""
+
+
+BUILT_IN: Final = (
+    AgentDefinition(
+        name="general",
+        description="Works on one task by itself, with all tools, and reports what it found or did. It knows only what "
+        "its prompt says.",
+        fork=False,
+    ),
+    AgentDefinition(
+        name="fork",
+        description="Works on one task knowing everything in this conversation so far. Cheap while the conversation "
+        "is in the cache.",
+        fork=True,
+    ),
+)
+
+
+def find_definitions(
+    workspace: Path, user: Path, trusted: Callable[[Path], bool], home: Path | None = None
+) -> Definitions:
+    """All definitions: of the workspace and the folders above it, the nearest first, then the user's own.
+
+    ``user`` is our own folder of settings, ``home`` the user's home.
+    """
+    found: list[AgentDefinition] = []
+    problems: list[Problem] = []
+    home = home or Path.home()
+    for folder in _upwards(workspace, home):
+        there = list(_files(folder, _TABLE["project"]))
+        if not there:
+            continue
+        if not trusted(folder):
+            problems.append(
+                Problem(
+                    str(folder),
+                    f"{len(there)} agent definitions are not loaded, because this folder is not trusted; to load them, "
+                    f"run: sevenfold trust {folder}",
+                )
+            )
+            continue
+        _read_all(there, found, problems)
+    _read_all(
+        [*_files(user, {"sevenfold": ["agents/**/*.md"]}), *_files(home, _TABLE["user"])], found, problems
+    )
+    known: dict[str, AgentDefinition] = {}
+    hidden = tuple(one for one in (*found, *BUILT_IN) if known.setdefault(one.name, one) is not one)
+    return Definitions(dict(sorted(known.items())), tuple(problems), hidden)
+
+
+def read_definition(path: Path, dialect: str, name: str = "") -> AgentDefinition:
+    """Read one file; ``name`` is used if it states none. Raises `InputError`, which says what is wrong with it."""
+    text = files.content(str(path.resolve())).decode("utf-8-sig", errors="replace")
+    fields, body, remarks = _toml(text) if path.suffix == ".toml" else _markdown(text)
+    return define(fields, body, dialect, path=str(path), name=name, ignored=remarks)
+
+
+def define(
+    fields: Mapping[str, Any],
+    body: str,
+    dialect: str,
+    *,
+    path: str = "",
+    name: str = "",
+    ignored: Iterable[IgnoredField] = (),
+) -> AgentDefinition:
+    """A definition from the fields of a file's head and its body; raises `InputError`."""
+    fields = dict(fields)
+    reader = _Reader(dialect, list(ignored))
+    if reason := _unusable(fields, dialect):
+        raise InputError(reason)
+    named = str(fields.pop("name", None) or name)
+    if not _NAME.fullmatch(named):
+        raise InputError(
+            f"{named[:80]!r} is not a name for an agent: up to 64 letters, digits, dots, dashes and underscores"
+            if named
+            else "it has no name; add one to its head"
+        )
+    description = fields.pop("description", None)
+    if not isinstance(description, str) or not description.strip():
+        raise InputError("it has no description; add one that says when to use the agent")
+    if dialect == "codex":
+        body = str(fields.pop("developer_instructions", ""))
+    if len(body) > LONGEST_PROMPT:
+        raise InputError(f"its prompt has {len(body):,} characters; at most {LONGEST_PROMPT:,} are taken")
+    made = AgentDefinition(
+        name=named,
+        description=" ".join(description.split()),
+        prompt=body.strip(),
+        path=path,
+        dialect=dialect,
+    )
+    for key, value in fields.items():
+        if value is not None:
+            made = reader.take(made, key, value)
+    return replace(made, ignored=tuple(reader.ignored))
+
+
+# -- where they are ----------------------------------------------------------------------------------
+
+
+def _files(folder: Path, places: Mapping[str, Sequence[str]]) -> Iterator[tuple[Path, str, str]]:
+    """Files that may be definitions: path, dialect, and the name their place gives them."""
+    for dialect, pattern in ((dialect, one) for dialect, patterns in places.items() for one in patterns):
+        below = folder / pattern.partition("/*")[0]
+        try:
+            paths = sorted(path for path in folder.glob(pattern) if path.is_file())
+        except OSError:
+            continue
+        for path in paths[: MOST_FILES + 1]:
+            yield path, dialect, "-".join(path.relative_to(below).with_suffix("").parts)
+
+
+def _upwards(workspace: Path, home: Path) -> Iterator[Path]:
+    """The folder and those above it, up to the root of its repository; the user's home is not a project."""
+    for folder in (workspace, *workspace.parents):
+        if folder == home:
+            return
+        yield folder
+        if (folder / ".git").exists():
+            return
+
+
+def _read_all(
+    places: Sequence[tuple[Path, str, str]], found: list[AgentDefinition], problems: list[Problem]
+) -> None:
+    if len(places) > MOST_FILES:
+        first = places[MOST_FILES][0]
+        problems.append(
+            Problem(str(first), f"not read: there are more than {MOST_FILES} definitions in this place")
+        )
+    for path, dialect, name in places[:MOST_FILES]:
+        try:
+            found.append(read_definition(path, dialect, "" if dialect in NAMED else name))
+        except (SevenfoldError, Refused, OSError) as error:
+            problems.append(Problem(str(path), str(error)))
+
+
+NAMED: Final = frozenset({"claude", "codex"})
+"""Dialects in which the file must say the agent's name."""
+
+
+# -- reading files -----------------------------------------------------------------------------------
+
+
+def _toml(text: str) -> tuple[Mapping[str, Any], str, list[IgnoredField]]:
+    try:
+        return tomllib.loads(text), "", []
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"it is not valid TOML: {error}") from error
+
+
+def _markdown(text: str) -> tuple[Mapping[str, Any], str, list[IgnoredField]]:
+    page = split(text)
+    if not page.head:
+        raise InputError(
+            "it has no head: begin it with --- and lines like 'name: reviewer', and close with ---"
+        )
+    head = "".join(page.head)
+    if len(head) > LONGEST_HEAD:
+        raise InputError(f"its head has {len(head):,} characters; at most {LONGEST_HEAD:,} are taken")
+    try:
+        return _yaml(head), page.body, []
+    except ValueError as error:
+        # Many people write a colon in a description without quotes, and other programs take it.
+        remark = IgnoredField("head", f"it is not valid YAML ({error}), so it was read line by line")
+        return dict(page.values), page.body, [remark]
+
+
+def _yaml(head: str) -> Mapping[str, Any]:
+    """The fields of a head; raises `ValueError`."""
+    from ruamel.yaml import YAML  # slow to load, and only definitions need it
+    from ruamel.yaml.error import YAMLError
+    from ruamel.yaml.events import AliasEvent
+
+    try:
+        # An alias repeats a part, and aliases of aliases would repeat it a billion times.
+        if any(isinstance(event, AliasEvent) for event in YAML(typ="safe", pure=True).parse(head)):
+            raise ValueError("aliases are not taken")
+        found = YAML(typ="safe", pure=True).load(head)
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or "not understood"
+        raise ValueError(f"{problem}, line {mark.line + 2}" if mark else str(problem)) from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if not isinstance(found, Mapping):
+        raise ValueError("it has no fields")
+    return {str(key): value for key, value in found.items()}
+
+
+def _unusable(fields: dict[str, Any], dialect: str) -> str:
+    """Why these fields make no sub-agent at all; takes away the fields that only decide this."""
+    if fields.pop("kind", "local") == "remote":
+        return "it is a remote agent (A2A), which is not available here"
+    if fields.pop("disable", False) is True or fields.pop("disabled", False) is True:
+        return "it is switched off in its file"
+    if dialect == "opencode" and fields.pop("mode", "all") == "primary":
+        return "it is a primary agent, not a sub-agent; say 'mode: all' in its file to use it as both"
+    return ""
+
+
+# -- reading fields ----------------------------------------------------------------------------------
+
+_TABLE: Final = tomllib.loads(resources.files(__package__).joinpath("dialects.toml").read_text("utf-8"))
+_MODES, _TOOLS, _UNSUPPORTED = (
+    {alias: ours for ours, aliases in _TABLE[what].items() for alias in aliases}
+    for what in ("modes", "tools", "unsupported")
+)
+CHANGES: Final = ("Edit", "Write", "Shell")
+"""Tools that an agent in a read-only sandbox does not get: there is no sandbox here."""
+
+
+class _Reader:
+    """Takes the fields of one definition in, and notes what has no effect."""
+
+    def __init__(self, dialect: str, ignored: list[IgnoredField]) -> None:
+        self.dialect = dialect
+        self.ignored = ignored
+
+    def take(self, made: AgentDefinition, key: str, value: Any) -> AgentDefinition:
+        """The definition with one more field."""
+        match key.lower().replace("-", "_"):
+            case "tools":
+                return self._tools(made, value)
+            case "disallowedtools" | "disallowed_tools" | "excludetools":
+                return replace(
+                    made, disallowed_tools=(*made.disallowed_tools, *self._names(key, _listed(value)))
+                )
+            case "permission":
+                return self._permission(made, value)
+            case "agents":
+                return replace(made, agents=tuple(_listed(value)))
+            case "model":
+                return self._text(made, "model", key, _model(value))
+            case "permissionmode" | "approvalmode" | "approval_mode" | "mode":
+                return self._one_of(made, "mode", key, value, _MODES)
+            case "sandbox_mode":
+                return self._sandbox(made, value)
+            case "maxturns" | "max_turns" | "maxsteps" | "steps":
+                return self._number(made, "max_turns", key, value)
+            case "timeout_mins":
+                return self._number(made, "timeout", key, value, 60)
+            case "timeout":
+                return self._number(made, "timeout", key, value)
+            case "autocompactwindow" | "window":
+                return self._number(made, "window", key, value)
+            case "skills":
+                return replace(made, skills=tuple(_listed(value)))
+            case "memory":
+                return self._one_of(
+                    made, "memory", key, value, {one: one for one in ("user", "project", "local")}
+                )
+            case "background":
+                return self._flag(made, "background", key, value)
+            case "isolation":
+                return self._one_of(made, "isolation", key, value, {"worktree": "worktree"})
+            case "context":
+                return self._one_of(made, "fork", key, value, {"fork": True, "fresh": False})
+            case "fork_turns":
+                # "all" and numbers are parts of the conversation; a part would not be in the cache.
+                return replace(made, fork=str(value).lower() not in ("none", "0", "false"))
+            case "initialprompt" | "initial_prompt":
+                return self._text(made, "initial_prompt", key, value)
+            case plain:
+                self._ignore(key, _UNSUPPORTED.get(plain, "it is not known here"))
+                return made
+
+    def _tools(self, made: AgentDefinition, value: Any) -> AgentDefinition:
+        if isinstance(value, Mapping):  # OpenCode: each tool switched on or off
+            off = self._names("tools", [str(name) for name, on in value.items() if on is False])
+            return replace(made, disallowed_tools=(*made.disallowed_tools, *off))
+        wanted = _listed(value)
+        if "*" in wanted:
+            return made
+        agents = made.agents
+        for one in wanted:
+            match = _TOOL.fullmatch(one)
+            if match and match[2] and _TOOLS.get(match[1].lower()) == "Agent":
+                agents = (*(agents or ()), *_listed(match[2]))
+        return replace(made, tools=tuple(self._names("tools", wanted)), agents=agents)
+
+    def _names(self, key: str, wanted: Iterable[str]) -> list[str]:
+        """Tools by our names, each with its pattern if it has one."""
+        found: list[str] = []
+        for one in wanted:
+            match = _TOOL.fullmatch(one)
+            name = (_TOOLS.get(match[1].lower()) or _foreign(match[1])) if match else ""
+            if match is None or not name:
+                self._ignore(f"{key}: {one}", "there is no such tool here")
+            elif match[2] and name not in ("Agent", "Skill"):
+                found.append(f"{name}({match[2]})")
+            else:
+                found.append(name)
+        return list(dict.fromkeys(found))
+
+    def _permission(self, made: AgentDefinition, value: Any) -> AgentDefinition:
+        """OpenCode's permissions: those that deny or ask count; none can allow more than the parent may."""
+        given = value if isinstance(value, Mapping) else {"*": value}
+        ask, deny = list(made.rules.get("ask", ())), list(made.rules.get("deny", ()))
+        for tool, verdict in given.items():
+            name = "*" if tool == "*" else _TOOLS.get(str(tool).lower())
+            if name is None:
+                self._ignore(f"permission: {tool}", "there is no such tool here")
+                continue
+            cases = verdict if isinstance(verdict, Mapping) else {"*": verdict}
+            for pattern, said in cases.items():
+                rule = name if pattern == "*" else f"{name}({_pattern(name, str(pattern))})"
+                if said == "allow":
+                    if len(cases) > 1:
+                        self._ignore(
+                            f"permission: {tool}: {pattern}",
+                            "a rule that allows makes no exception from others here",
+                        )
+                elif said in ("ask", "deny"):
+                    (ask if said == "ask" else deny).append(rule)
+                else:
+                    self._ignore(f"permission: {tool}", f"{said!r} is none of allow, ask and deny")
+        return replace(made, rules={"ask": tuple(ask), "deny": tuple(deny)})
+
+    def _sandbox(self, made: AgentDefinition, value: Any) -> AgentDefinition:
+        if value != "read-only":
+            self._ignore("sandbox_mode", "there is no sandbox here; the parent's permissions hold")
+            return made
+        self._ignore(
+            "sandbox_mode", f"there is no sandbox here; it does not get {', '.join(CHANGES)} instead"
+        )
+        return replace(made, disallowed_tools=(*made.disallowed_tools, *CHANGES))
+
+    def _one_of(
+        self, made: AgentDefinition, field: str, key: str, value: Any, known: Mapping[str, Any]
+    ) -> AgentDefinition:
+        if (found := known.get(str(value).lower())) is not None:
+            return replace(made, **{field: found})
+        self._ignore(key, f"{str(value)[:60]!r} is none of {', '.join(known)}")
+        return made
+
+    def _number(
+        self, made: AgentDefinition, field: str, key: str, value: Any, times: float = 1
+    ) -> AgentDefinition:
+        try:
+            number = float(value) * times
+        except (TypeError, ValueError, OverflowError):
+            number = 0.0
+        if isinstance(value, bool) or not 0 < number < 1e12:
+            self._ignore(key, f"{str(value)[:60]!r} is not a number above 0")
+            return made
+        return replace(made, **{field: number if field == "timeout" else max(1, int(number))})
+
+    def _flag(self, made: AgentDefinition, field: str, key: str, value: Any) -> AgentDefinition:
+        if (flag := {"true": True, "false": False}.get(str(value).lower())) is None:
+            self._ignore(key, f"{str(value)[:60]!r} is neither true nor false")
+            return made
+        return replace(made, **{field: flag})
+
+    def _text(self, made: AgentDefinition, field: str, key: str, value: Any) -> AgentDefinition:
+        if value is not None and not isinstance(value, str):
+            self._ignore(key, "it is not a text")
+            return made
+        return replace(made, **{field: value})
+
+    def _ignore(self, field: str, reason: str) -> None:
+        self.ignored.append(IgnoredField(field, reason))
+
+
+def _listed(value: Any) -> list[str]:
+    """A list, or a text with commas, as a list; a comma in brackets divides nothing."""
+    if isinstance(value, str):
+        value = _COMMAS.split(value.strip().removeprefix("[").removesuffix("]"))
+    elif not isinstance(value, list | tuple):
+        value = [value]
+    return [one for one in (str(each).strip().strip("\"'") for each in cast(Iterable[Any], value)) if one]
+
+
+def _model(value: Any) -> Any:
+    """The model's name without the provider before it; None for the parent's."""
+    if not isinstance(value, str):
+        return value
+    name = value.strip()
+    return None if name.lower() in ("", "inherit", "default") else name.rpartition("/")[2]
+
+
+def _foreign(name: str) -> str:
+    """Tools of servers keep their names; any other is unknown."""
+    return name if name.startswith("mcp_") else ""
+
+
+def _pattern(tool: str, pattern: str) -> str:
+    """OpenCode's patterns for commands, as our rules have them."""
+    if tool == "Shell" and pattern.endswith(" *"):
+        return f"{pattern[:-2]}:*"
+    return pattern
+
+
+def _named(tool: str, listed: Iterable[str]) -> bool:
+    for one in listed:
+        name = one.partition("(")[0]
+        if name == tool or (name.endswith("*") and tool.startswith(name[:-1])):
+            return True
+    return False

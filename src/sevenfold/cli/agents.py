@@ -1,0 +1,104 @@
+"""`sevenfold agents`: the sub-agents that are defined for a folder."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from sevenfold.agent.team.definitions import AgentDefinition, Definitions, find_definitions
+from sevenfold.cli.text import clean
+from sevenfold.errors import UserError
+from sevenfold.stores.trust import Trust, user_folder
+
+HELP = """\
+List the sub-agents an agent in this folder can use, or check their files. Definitions are read from .sevenfold/agents
+and from the folders of Claude Code, Codex, Gemini CLI, Qwen Code and OpenCode, in the project (if you trust it) and in
+your home."""
+
+EXAMPLES = """\
+examples:
+  sevenfold agents                    list them
+  sevenfold agents check              name every field that is ignored and why, and every file that cannot be used
+  sevenfold agents check reviewer     one of them, with everything that was understood"""
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    command.add_argument("action", nargs="?", choices=("list", "check"), default="list")
+    command.add_argument("name", nargs="?", help="one agent")
+    command.add_argument("--folder", type=Path, default=Path(), metavar="FOLDER", help="default: this one")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out the command; returns 1 if a file cannot be used."""
+    workspace = options.folder.expanduser().resolve()
+    if not workspace.is_dir():
+        raise UserError(f"{options.folder}: there is no such folder")
+    user = user_folder(os.environ)
+    found = find_definitions(workspace, user, Trust(user).covers)
+    if options.name is not None and options.name not in found.known:
+        raise UserError(f"there is no agent {options.name!r}; there are: {', '.join(found.known)}")
+    wanted = [one for one in found.known.values() if options.name in (None, one.name)]
+    lines = (
+        _listing(wanted)
+        if options.action == "list"
+        else _check(wanted, found, one=options.name is not None)
+    )
+    sys.stdout.write("".join(f"{clean(line)}\n" for line in lines))
+    if options.action == "list" and found.problems:
+        sys.stderr.write(f"{len(found.problems)} files are not used; see: sevenfold agents check\n")
+    return 1 if options.action == "check" and found.problems else 0
+
+
+def _listing(wanted: list[AgentDefinition]) -> list[str]:
+    width = max(len(one.name) for one in wanted)
+    return [f"{one.name:<{width}}  {_gist(one)}" for one in wanted]
+
+
+def _gist(one: AgentDefinition, most: int = 100) -> str:
+    text = one.description if len(one.description) <= most else f"{one.description[: most - 1]}…"
+    return f"{text} ({'built in' if not one.path else one.path})"
+
+
+def _check(wanted: list[AgentDefinition], found: Definitions, *, one: bool) -> list[str]:
+    lines: list[str] = []
+    for agent in wanted:
+        lines.append(f"{agent.name}: {agent.path or 'built in'}")
+        lines += [f"  {name}: {value}" for name, value in _understood(agent)] if one else []
+        lines += [f"  ignored: {field}" for field in agent.ignored]
+        if not agent.ignored:
+            lines.append("  ok")
+    if not one:
+        lines += [f"hidden by another {each.name}: {each.path}" for each in found.hidden if each.path]
+        lines += [f"not used: {problem}" for problem in found.problems]
+    return lines
+
+
+def _understood(agent: AgentDefinition) -> list[tuple[str, str]]:
+    said: list[tuple[str, object]] = [
+        ("dialect", agent.dialect),
+        ("description", agent.description),
+        ("tools", "all of its parent's" if agent.tools is None else ", ".join(agent.tools) or "none"),
+        ("not these tools", ", ".join(agent.disallowed_tools)),
+        *((f"{verdict} rules", ", ".join(rules)) for verdict, rules in agent.rules.items()),
+        ("may start", None if agent.agents is None else ", ".join(agent.agents) or "none"),
+        ("model", agent.model or "its parent's"),
+        ("mode", agent.mode),
+        ("at most", f"{agent.max_turns} turns" if agent.max_turns else None),
+        ("time-out", f"{agent.timeout:g} s" if agent.timeout else None),
+        ("skills", ", ".join(agent.skills)),
+        ("memory", agent.memory),
+        ("background", "yes" if agent.background else None),
+        ("isolation", agent.isolation),
+        (
+            "context",
+            {True: "the conversation (fork)", False: "fresh"}.get(agent.fork)
+            if agent.fork is not None
+            else None,
+        ),
+        ("window", f"{agent.window:,} tokens" if agent.window else None),
+        ("prompt", f"{len(agent.prompt):,} characters"),
+    ]
+    return [(name, str(value)) for name, value in said if value]
