@@ -83,6 +83,10 @@ class Memory:
         self._refuse = refuse or (lambda content: "")
         self.path = folder.path
 
+    def now(self) -> float:
+        """The time, in seconds since 1970."""
+        return self._clock.now()
+
     # -- reading -----------------------------------------------------------------------------------
 
     def entries(self) -> list[KnownEntry]:

@@ -182,13 +182,13 @@ class MemoryKeeper:
         return span, (yield from in_thread(partial(self._admit, facts, span)))
 
     def _catch_up(self) -> Flow[tuple[Stretch, list[Admission]]]:
-        """Look at words that left the context before anything looked at them, a portion at a time."""
+        """Look at words that left the context before anything looked at them, a portion at a time, if it is time."""
         boundary = self._c.transcript.view.boundary
         span = yield from in_thread(self._earlier)
-        if span.said:
+        if policy.due(span):
             return (yield from self._extract(span))
         self._caught_up = boundary
-        return span, []
+        return Stretch({}, "", earlier=True), []
 
     def _ask(self, span: Stretch) -> Flow[str]:
         """The model's answer; calls it makes instead are refused, a few times."""
@@ -235,7 +235,7 @@ class MemoryKeeper:
         self._failures, self._since = 0, self._c.clock.now()
         if span.said:
             self._c.transcript.decide(Remembered(covered=span.covered))
-        self._covered.add(span.covered)
+            self._covered.add(span.covered)
         if line := policy.outcome(admitted):
             self._tell("extract", line, self._memory.path)
         for one in admitted:
@@ -281,15 +281,15 @@ class MemoryKeeper:
     def _earlier(self) -> Stretch:
         """The first words that left the context since memory was last looked after; reads the whole log."""
         log = self._c.transcript.log
-        items = [item.said for item in whole(log).items]
-        known = {made.covered for _, made in log.decisions(Remembered)} | self._covered
-        places = [place for place, said in enumerate(items) if said.uuid in known]
+        items = whole(log).items
+        known = {made.covered for _, made in log.decisions(Remembered)}
+        start = max((place for place, item in enumerate(items, 1) if item.said.uuid in known), default=0)
+        self._covered.update(item.said.uuid for item in items[start - 1 : start])
         in_view = {item.said.uuid for item in self._c.transcript.view.items}
-        start = places[-1] + 1 if places else 0
-        left = [said for said in items[start:] if said.uuid not in in_view]
-        words = policy.portion(_words(left))
-        last = next(reversed(words)) if words else items[start - 1].uuid if start else ""
-        return Stretch(said=words, covered=last, earlier=True)
+        left = [item for item in items[start:] if item.said.uuid not in in_view]
+        words = policy.portion(_words(item.said for item in left))
+        tokens = sum(map(self._c.item_tokens, left))
+        return Stretch(words, next(reversed(words), ""), tokens, earlier=True)
 
     def _log(self, answer: Said) -> None:
         """Add the finished request to the log of the day, in the background."""
