@@ -6,15 +6,17 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench import conversations, fuzz_reader, kills
+from bench import conversations, fuzz_reader, kills, mailbox
 from bench.points import Outcome, Point, is_quick
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS_TO_FUZZ = 20
 QUICK_KILLS = 60
+QUICK_MESSAGES = 5_000
 PATIENCE = 840
 """Seconds for random searches; a failure that is being made smaller can take longer than that."""
 
@@ -100,7 +102,18 @@ def killed(_: Path | None) -> list[Outcome]:
     return [Outcome(name, not tally.problems, f"{tally}{again}", "0 problems")]
 
 
+def mail(_: Path | None) -> list[Outcome]:
+    """Two processes that write to each other and are killed at random."""
+    seed, count = random.randrange(10**6), QUICK_MESSAGES if is_quick() else mailbox.MESSAGES
+    with tempfile.TemporaryDirectory() as folder:
+        found = mailbox.soak(Path(folder), messages=count, seed=seed)
+    name = "messages between killed processes: lost, doubled or out of order"
+    figure = f"{'; '.join(found.problems) or 0} of {found.messages:,} with {found.kills} kills, seed {seed}"
+    return [Outcome(name, not found.problems, figure, "0")]
+
+
 POINTS: list[Point] = [
+    ("mail", mail),
     ("kills", killed),
     ("random histories", histories),
     ("random examples", examples),

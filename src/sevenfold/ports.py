@@ -295,6 +295,65 @@ class RemembersStore(Store, Protocol):
         ...
 
 
+class AgentMessage(Struct, frozen=True, omit_defaults=True):
+    """What one agent sends to another."""
+
+    id: str
+    """Chosen by its sender: the same id from the same sender is the same message."""
+    sender: str
+    """Whose it is, as the channel it came by knows; never what its text claims."""
+    to: str
+    """The id of the recipient."""
+    text: str
+    summary: str = ""
+    """A few words, for display."""
+    kind: str = "message"
+    """``message``, ``shutdown_request``, ``shutdown_response``, ``plan_approval_response`` or ``kill``."""
+    approve: bool | None = None
+    """The answer of a response."""
+    at: float = 0.0
+    """When it was sent, in seconds since 1970."""
+    due: float = 0.0
+    """Not to be delivered before this time."""
+
+
+class Mailbox(Protocol):
+    """Messages on their way to agents, which may be in other processes.
+
+    A recipient writes what is waiting to its log, under ids that the log recognises, and only then acknowledges it: so
+    a message is in the log exactly once, whichever side is killed when. Methods raise
+    `sevenfold.errors.TranscriptError`, and then have changed nothing.
+    """
+
+    def send(self, message: AgentMessage) -> bool:
+        """Take a message, unless it was taken before; False if too many wait for the recipient already.
+
+        It survives the end of any process once this returns.
+        """
+        ...
+
+    def waiting(self, recipient: str, most: int = ...) -> Sequence[AgentMessage]:
+        """The first messages that the recipient has not acknowledged, in the order in which they were sent."""
+        ...
+
+    def acknowledge(self, messages: Iterable[AgentMessage]) -> None:
+        """They have arrived and are not given out again."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file."""
+        ...
+
+
+@runtime_checkable
+class RelaysStore(Store, Protocol):
+    """A store that also keeps messages between agents; without this, agents in it have no mail."""
+
+    def mailbox(self) -> Mailbox:
+        """The mailbox that all agents of the store share."""
+        ...
+
+
 class FoundRecord(Struct, frozen=True):
     """A record that recall found."""
 

@@ -29,7 +29,19 @@ from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.layers.ladder import REMEMBERING, STANDARD, Ladder
 from sevenfold.layers.remember.offline import find_facts
 from sevenfold.memory.memory import Memory
-from sevenfold.ports import Clock, Folder, Ids, Log, RemembersStore, Results, SessionInfo, Store, StoredText
+from sevenfold.ports import (
+    Clock,
+    Folder,
+    Ids,
+    Log,
+    Mailbox,
+    RelaysStore,
+    RemembersStore,
+    Results,
+    SessionInfo,
+    Store,
+    StoredText,
+)
 from sevenfold.profiles import Profile
 from sevenfold.providers.models import Lister, ListingCache, Listings
 from sevenfold.providers.offline import Job
@@ -181,6 +193,8 @@ class SessionParts(Struct, frozen=True):
     user_memory: Folder | None = None
     sessions: Callable[[], Sequence[SessionInfo]] | None = None
     """The sessions of the project."""
+    mailbox: Mailbox | None = None
+    """Messages between the project's agents; None: the store keeps none."""
 
     def search(
         self, query: str, *, kind: str | None = None, k: int = 10, by: str | None = None
@@ -243,6 +257,7 @@ def on_disk(
         memory=place.memory() if isinstance(place, RemembersStore) else None,
         user_memory=FileFolder(home.memory),
         sessions=place.sessions,
+        mailbox=place.mailbox() if isinstance(place, RelaysStore) else None,
     )
 
 
@@ -280,6 +295,7 @@ def in_memory(
         settings=source,
         notes=place.notes(name),
         recall=SessionRecall(log, None, results),
+        mailbox=place.mailbox(),
     )
 
 

@@ -13,6 +13,7 @@
             branches/<session>/         what forks of it wrote that are kept
             agents/<session>/           what an agent keeps: its state, its plan, output of commands, scratch
             memory/                     what outlives a session
+            mailbox.sqlite              messages between agents that have not arrived yet
 
 Names are made from ids and paths so that two of them never share a file. Looking something up here creates nothing.
 """
@@ -38,6 +39,7 @@ _BRANCHES = "branches"
 _MEMORY = "memory"
 _TRANSCRIPT = ".jsonl"
 _LOCK = ".lock"
+MAILBOX = "mailbox.sqlite"
 INDEX = ".recall.sqlite"
 """How the name of a transcript's index ends; that of its journal continues after it."""
 
@@ -129,6 +131,11 @@ class Project(Struct, frozen=True):
     def memory(self) -> Path:
         """The folder of what outlives its sessions."""
         return self.folder / _MEMORY
+
+    @property
+    def mailbox(self) -> Path:
+        """The messages between its agents."""
+        return self.folder / MAILBOX
 
     def sessions(self) -> list[TranscriptFile]:
         """The transcripts that are there, the newest first."""

@@ -20,6 +20,7 @@ from sevenfold.errors import (
 from sevenfold.ports import NO_FILE, SessionInfo
 from sevenfold.stores.files import missing_result, result_name, result_names
 from sevenfold.stores.folder import MemoryFolder
+from sevenfold.stores.jsonl.mailbox import SqliteMailbox
 from sevenfold.stores.log import BranchLog, LineLog, fill, positions
 
 
@@ -154,6 +155,7 @@ class MemoryStore:
         self._locks: dict[str, Lock] = {}
         self._changed = Condition()
         self._memory = MemoryFolder()
+        self._mailbox = SqliteMailbox()
 
     def open(self, session: str, *, wait: float = 0.0, take: bool = False) -> LineLog:
         """The session's log for writing; see `sevenfold.ports.Store`."""
@@ -196,6 +198,10 @@ class MemoryStore:
     def memory(self) -> MemoryFolder:
         """What outlives the sessions."""
         return self._memory
+
+    def mailbox(self) -> SqliteMailbox:
+        """Messages between agents of this process."""
+        return self._mailbox
 
     @contextmanager
     def lock(self, name: str, *, wait: float = 0.0) -> Iterator[None]:

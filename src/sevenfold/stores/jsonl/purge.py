@@ -12,16 +12,17 @@ import hashlib
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from sevenfold.stores.files import Staged, explain, private_folder, safe_name
-from sevenfold.stores.home import Home, Project, SessionFiles, is_index
+from sevenfold.stores.home import MAILBOX, Home, Project, SessionFiles, is_index
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog, scan
+from sevenfold.stores.jsonl.mailbox import SqliteMailbox
 from sevenfold.stores.jsonl.rewrite import Rewrite, World
 from sevenfold.stores.jsonl.secrets import Leak, is_transcript, mask_record, mask_text
 from sevenfold.stores.jsonl.secrets import scan as find_secrets
@@ -188,7 +189,8 @@ def _purge(home: Home, leaks: Sequence[Leak], affected: Affected, world: World) 
     session = affected.session
     indexes = session.indexes() if session else [path for path in affected.places if is_index(path)]
     rewrites = _rewrites(session, leaks, affected, world) if session else []
-    apart = {*indexes, *(path for path, _ in rewrites)}
+    mailboxes = {path for path in affected.places if path.name.startswith(MAILBOX)}
+    apart = {*indexes, *mailboxes, *(path for path, _ in rewrites)}
     masked = [_Masked(path, leaks) for path in affected.places if path not in apart]
     staged: list[Staged] = []
     try:
@@ -200,6 +202,7 @@ def _purge(home: Home, leaks: Sequence[Leak], affected: Affected, world: World) 
         logs = [Staged(path, rewrite.lines(results)) for path, rewrite in rewrites]
         staged += logs
         places = sum(one.places for one in masked) + sum(rewrite.masked for _, rewrite in rewrites)
+        places += sum(affected.places[path] for path in mailboxes)
         _note(affected, leaks, places, world).write(home)
         for one in (*logs, *others):
             one.commit()
@@ -208,6 +211,9 @@ def _purge(home: Home, leaks: Sequence[Leak], affected: Affected, world: World) 
             one.discard()
     for path in indexes:
         path.unlink(missing_ok=True)
+    for path in {path.with_name(MAILBOX) for path in mailboxes}:
+        with closing(SqliteMailbox(path)) as mailbox:
+            mailbox.rewrite(lambda body: mask_record(leaks, body)[0])
     return places
 
 

@@ -35,6 +35,7 @@ from sevenfold.stores.folder import FileFolder
 from sevenfold.stores.home import Project, SessionFiles
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog, Sync, end_of, line_before, scan
+from sevenfold.stores.jsonl.mailbox import SqliteMailbox
 from sevenfold.stores.log import BranchLog, LineLog, fill
 
 LARGEST_TEXT = 4 * 1024 * 1024
@@ -243,6 +244,10 @@ class JsonlStore:
         """What outlives the sessions."""
         return FileFolder(Project(self.folder).memory)
 
+    def mailbox(self) -> SqliteMailbox:
+        """Messages between the agents of the folder, whatever their process."""
+        return SqliteMailbox(Project(self.folder).mailbox, forced=self._sync is Sync.ALWAYS)
+
     @contextmanager
     def lock(self, name: str, *, wait: float = 0.0) -> Iterator[None]:
         """Hold a lock of that name; see `sevenfold.ports.Store`."""
@@ -290,6 +295,10 @@ class FileStore(JsonlStore):
     def memory(self) -> FileFolder:
         """What outlives the project's sessions."""
         return FileFolder(self._project.memory)
+
+    def mailbox(self) -> SqliteMailbox:
+        """Messages between the project's agents."""
+        return SqliteMailbox(self._project.mailbox, forced=self._sync is Sync.ALWAYS)
 
 
 def _name_of(transcript: Path) -> str:

@@ -1,0 +1,182 @@
+"""The mailbox of a project, in SQLite: in a file that agents of all processes share, or in memory.
+
+The file has a write-ahead log, so that a message survives a kill without waiting for the disk. SQLite before 3.51.3 can
+damage such a file when one process starts the log over while another one writes; here whatever writes holds a lock on
+a file next to it, so no two do.
+
+A message that has arrived loses its text. Its id is kept for a while: a sender that was killed before it got its
+receipt can send it again.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+
+import msgspec
+
+from sevenfold.errors import (
+    TranscriptDenied,
+    TranscriptError,
+    TranscriptForeign,
+    TranscriptFull,
+    TranscriptLocked,
+)
+from sevenfold.ports import AgentMessage
+from sevenfold.stores.files import explain, private_folder
+from sevenfold.stores.jsonl.lock import exclusive
+
+MOST_WAITING = 1_000
+"""Messages that may wait for one recipient."""
+MOST_AT_ONCE = 100
+IDS_KEPT = 100_000
+"""Of messages that have arrived."""
+WAIT_SECONDS = 10.0
+"""How long to wait for another process."""
+_OWN = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS message (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT, sender TEXT NOT NULL, id TEXT NOT NULL, recipient TEXT NOT NULL,
+    body BLOB, UNIQUE (sender, id));
+CREATE INDEX IF NOT EXISTS waiting ON message (recipient, sequence) WHERE body IS NOT NULL;
+"""
+
+
+class SqliteMailbox:
+    """A `sevenfold.ports.Mailbox`; without a path it is in memory. Its file is made when the first message comes."""
+
+    def __init__(self, path: Path | None = None, *, forced: bool = False) -> None:
+        """With ``forced`` each message also survives a power cut."""
+        self._path = path
+        self._forced = forced
+        self._alone = Lock()
+        self._db: sqlite3.Connection | None = None
+        self._guard = -1
+        """The open lock file; -1 in memory."""
+
+    def send(self, message: AgentMessage) -> bool:
+        """Take a message; see `sevenfold.ports.Mailbox`."""
+        with self._writing() as db:
+            known = "SELECT 1 FROM message WHERE sender = ? AND id = ?"
+            if db.execute(known, (message.sender, message.id)).fetchone():
+                return True
+            held = "SELECT COUNT(*) FROM message WHERE recipient = ? AND body IS NOT NULL"
+            if db.execute(held, (message.to,)).fetchone()[0] >= MOST_WAITING:
+                return False
+            made = db.execute(
+                "INSERT INTO message (sender, id, recipient, body) VALUES (?, ?, ?, ?)",
+                (message.sender, message.id, message.to, msgspec.json.encode(message)),
+            )
+            if (newest := made.lastrowid or 0) % MOST_WAITING == 0:
+                old = "DELETE FROM message WHERE sequence <= ? AND body IS NULL"
+                db.execute(old, (newest - IDS_KEPT,))
+            return True
+
+    def waiting(self, recipient: str, most: int = MOST_AT_ONCE) -> Sequence[AgentMessage]:
+        """What has not been acknowledged; see `sevenfold.ports.Mailbox`."""
+        if self._db is None and self._path is not None and not self._path.exists():
+            return ()
+        with self._opened() as db:
+            found = db.execute(
+                "SELECT body FROM message WHERE recipient = ? AND body IS NOT NULL ORDER BY sequence LIMIT ?",
+                (recipient, most),
+            ).fetchall()
+        return [msgspec.json.decode(body, type=AgentMessage) for (body,) in found]
+
+    def acknowledge(self, messages: Iterable[AgentMessage]) -> None:
+        """Forget their texts; see `sevenfold.ports.Mailbox`."""
+        if names := [(one.sender, one.id) for one in messages]:
+            with self._writing() as db:
+                db.executemany("UPDATE message SET body = NULL WHERE sender = ? AND id = ?", names)
+
+    def rewrite(self, change: Callable[[bytes], bytes]) -> None:
+        """Change the texts that are kept, and leave nothing of the old ones in the file."""
+        with self._writing() as db:
+            found = db.execute("SELECT sequence, body FROM message WHERE body IS NOT NULL").fetchall()
+            changed = [(change(body), sequence) for sequence, body in found]
+            db.executemany("UPDATE message SET body = ? WHERE sequence = ?", changed)
+        with self._opened() as db, self._guarded():
+            db.execute("VACUUM")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._alone:
+            if self._db is not None:
+                with self._guarded():  # the last one to close it starts the log over
+                    self._db.close()
+                if self._guard >= 0:
+                    os.close(self._guard)
+            self._db, self._guard = None, -1
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._opened() as db, self._guarded():
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            finally:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        if self._guard < 0:
+            yield
+        else:
+            with exclusive(self._guard):
+                yield
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        with self._alone:
+            try:
+                if self._db is None:
+                    self._db = self._connected()
+                yield self._db
+            except sqlite3.Error as error:
+                raise self._explained(error) from error
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._path is not None:
+            private_folder(self._path.parent)
+            try:
+                os.close(os.open(self._path, _OWN, 0o600))
+                self._guard = os.open(self._path.with_name(self._path.name + ".lock"), _OWN, 0o600)
+            except OSError as error:
+                raise explain(error, self._path) from error
+        with self._guarded():
+            db = sqlite3.connect(
+                self._path or ":memory:",
+                timeout=WAIT_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            try:
+                db.execute("PRAGMA journal_mode = WAL").fetchall()
+                db.execute(f"PRAGMA synchronous = {'FULL' if self._forced else 'NORMAL'}")
+                db.execute("PRAGMA secure_delete = ON").fetchall()
+                db.executescript(_SCHEMA)
+            except BaseException:
+                db.close()
+                raise
+        return db
+
+    def _explained(self, error: sqlite3.Error) -> TranscriptError:
+        where = self._path or "the mailbox"
+        match int(getattr(error, "sqlite_errorcode", 0)) & 0xFF:
+            case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+                return TranscriptLocked(f"{where}: another process is writing to it; try again")
+            case sqlite3.SQLITE_FULL:
+                return TranscriptFull(f"{where}: no room for a message; free some space and send it again")
+            case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
+                return TranscriptDenied(f"{where}: {error}; check its owner and permissions")
+            case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
+                return TranscriptForeign(f"{where}: no mailbox, or a damaged one ({error}); move it away")
+            case _:
+                return TranscriptError(f"{where}: {error}")
