@@ -20,9 +20,10 @@ MODULES = 320
 CODE_LINES = 43_400
 ADDED = {
     "memory": (
-        r"memory\b(?!\.con)|layers\.remember\b|prompts\.memory$|cli\.memory$|stores\.folder$",
-        20,
-        2_000,
+        r"memory\b(?!\.con)|layers\.remember\b|prompts\.memory$|cli\.memory$|stores\.folder$|agent\.tools\.memory$"
+        r"|providers\.anthropic_memory$",
+        22,
+        2_400,
     ),
     "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 8, 800),
     "team": (r"agent\.team\b|cli\.agents$", 3, 520),

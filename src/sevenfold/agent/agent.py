@@ -142,7 +142,8 @@ class Agent(_BaseAgent):
         ask                puts the model's questions to the user
         hooks              `Hooks`, or `AsyncHooks` for an `AsyncAgent`
         mentions           True: files that a prompt mentions as @path are attached to it
-        memory             False: do not remember facts across sessions; on for a session that has a name
+        memory             False: do not remember facts across sessions; on for a session that has a name; "tool": the
+                           model also gets a tool to view and write them
         mcp                MCP servers whose tools it may use: names with configurations, or `McpServers`
         max_turns          requests in one run
         max_usd            dollars in the whole session; only for models whose prices are known

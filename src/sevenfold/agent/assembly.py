@@ -25,6 +25,7 @@ from sevenfold.agent.prompt import AgentPrompt, PromptOptions, find_style, memor
 from sevenfold.agent.standard_tools import Fit, StoreRecall, as_tools, find_skills, standard_tools
 from sevenfold.agent.state import AgentHome, AgentState, UsedSkill
 from sevenfold.agent.tools.context import AskUser, Context
+from sevenfold.agent.tools.memory import MemoryTool
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.shell import command_environ
 from sevenfold.agent.tools.skills import SkillInput, SkillTool
@@ -43,6 +44,8 @@ from sevenfold.conversation.options import window_for
 from sevenfold.conversation.restore import FilesSlot, Slot
 from sevenfold.errors import InputError
 from sevenfold.events import Listener, SteppedAside
+from sevenfold.layers.remember.layer import witness
+from sevenfold.memory.commands import MemoryCommands
 from sevenfold.ports import AsyncClient, Client, Clock, Ids
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
@@ -108,8 +111,9 @@ class AgentOptions(TypedDict, total=False):
     """Settings that override those of files and environment, or a source of all settings."""
     listen: Iterable[Listener]
     """Functions called with every event of the engine; they may veto what is proposed."""
-    memory: bool
-    """Remember lasting facts across sessions, and recall them; on for a session that is kept."""
+    memory: bool | Literal["tool"]
+    """Remember lasting facts across sessions, and recall them; on for a session that is kept. ``tool``: the model also
+    gets a tool to view and write them."""
     thinking: Mapping[str, Any] | None
     source: Literal["main", "sdk"]
     """On whose behalf requests are made: a user at a terminal, or a program."""
@@ -232,6 +236,8 @@ class Assembly:
             self._own_tools = as_tools(given)
         else:
             self._own_tools = self.fit.tools(standard_tools(self.state.processes, skills=self.skills))
+        if self.options.get("memory") == "tool":
+            self._own_tools.append(MemoryTool())
         if self.servers is None:
             return Toolbox(self._own_tools)
         from sevenfold.agent.mcp.servers import together
@@ -272,7 +278,7 @@ class Assembly:
 
     @property
     def _remembers(self) -> bool:
-        return self.options.get("memory", self.options.get("name") is not None)
+        return bool(self.options.get("memory", self.options.get("name") is not None))
 
     def _memory_index(self) -> Iterator[SectionSource]:
         """What earlier sessions left, as a section of the prompt."""
@@ -282,6 +288,11 @@ class Assembly:
         yield SectionSource.of(
             MemoryIndex, partial(memory_index, [one for one in scopes if one is not None])
         )
+
+    def _memory_commands(self) -> MemoryCommands | None:
+        """What the model's own writes into memory go through."""
+        memory = self.conversation.services.memory
+        return MemoryCommands(memory, partial(witness, self.conversation)) if memory is not None else None
 
     def _style(self, name: str | None) -> OutputStyle | None:
         """The output style the user has chosen; a project's counts if its folder is trusted."""
@@ -324,6 +335,7 @@ class Assembly:
             recall=StoreRecall(self.store, self.conversation.fetch),
             todos=state.todos,
             plans=state.plans,
+            memory=self._memory_commands(),
         )
         callbacks = Callbacks(
             consent=self.options.get("consent") or refuse,

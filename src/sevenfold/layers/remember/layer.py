@@ -6,7 +6,7 @@ What it may store, and as whose words, is decided by code (`sevenfold.memory.adm
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 SOURCE = "extract_memories"
 ATTACHMENT = "recalled_memory"
 MOST_TURNS = 5
+SHOWS = ("read", "search", "shell")
+"""Kinds of tools whose results show what is in files and in git."""
 NO_TOOLS = "Tools are not available here. Answer with the facts, or with <nothing/>."
 
 
@@ -102,7 +104,7 @@ class MemoryKeeper:
         except SevenfoldError as error:
             self._aside(str(error))
             return
-        in_view = "\n".join(self._recalled())
+        in_view = "\n".join(_recalled(self._c))
         there = self._c.services.there
         fits = [
             fit
@@ -121,12 +123,6 @@ class MemoryKeeper:
         """The entries of the project, and of the user."""
         other = self._c.services.user_memory
         return [*self._memory.entries(), *(other.entries() if other is not None else ())]
-
-    def _recalled(self) -> list[str]:
-        """What was recalled and is still in view."""
-        items = self._c.transcript.view.items
-        shown = (item.said for item in items if item.said.attachment == ATTACHMENT)
-        return [blocks.words_of(block) for said in shown for block in said.blocks]
 
     # -- remembering ----------------------------------------------------------------------------
 
@@ -206,24 +202,8 @@ class MemoryKeeper:
         raise ModelError(f"it kept calling tools for {MOST_TURNS} turns")
 
     def _admit(self, facts: list[LastingFact], span: Stretch) -> list[Admission]:
-        c = self._c
-        # What the instruction itself says is no fact, should a model repeat it.
-        given = (
-            RememberFacts("").render(),
-            *(blocks.words_of(blocks.read(block)) for block in c.frame.system),
-        )
-        items = tuple(c.transcript.view.items)
-        said = {item.said.uuid: words for item in items if (words := _users_words(item.said))}
-        calls = (block for item in items for block in item.said.blocks if block.kind == "tool_use")
-        kinds = frozenset(c.kinds.get(read_field(call.raw, "name"), "") for call in calls)
-        seen = Witness(
-            {**span.said, **said},
-            frozenset(span.said),
-            c.transcript.place.session,
-            policy.least(kinds),
-            given,
-        )
-        return admit(self._memory, facts, seen, c.clock.now())
+        seen = witness(self._c, span.said)
+        return admit(self._memory, facts, seen, self._c.clock.now())
 
     def _done(self, came: tuple[Stretch, list[Admission]] | Exception) -> None:
         self._busy = False
@@ -321,6 +301,37 @@ class MemoryKeeper:
 
     def _aside(self, reason: str) -> None:
         self._c.events.tell(SteppedAside(source=SOURCE, layer="remember", reason=reason))
+
+
+def witness(c: Conversation, new: Mapping[str, str] = {}) -> Witness:
+    """What can be read in a conversation; ``new`` are the user's words that were not looked at before."""
+    items = tuple(c.transcript.view.items)
+    found = [block for item in items for block in item.said.blocks]
+    kinds = {
+        block.id: c.kinds.get(read_field(block.raw, "name"), "")
+        for block in found
+        if block.kind == "tool_use"
+    }
+    results = (block for block in found if kinds.get(block.id) in SHOWS and block.kind == "tool_result")
+    # What the instruction itself says is no fact, should a model repeat it.
+    given = (
+        RememberFacts("").render(),
+        *(blocks.words_of(blocks.read(block)) for block in c.frame.system),
+    )
+    return Witness(
+        said={**new, **_words(item.said for item in items)},
+        new=frozenset(new),
+        session=c.transcript.place.session,
+        least=policy.least(kinds.values()),
+        given=given,
+        shown=(*map(blocks.words_of, results), *_recalled(c)),
+    )
+
+
+def _recalled(c: Conversation) -> list[str]:
+    """What was recalled and is still in view."""
+    shown = (item.said for item in c.transcript.view.items if item.said.attachment == ATTACHMENT)
+    return [blocks.words_of(block) for said in shown for block in said.blocks]
 
 
 def _users_words(said: Said) -> str:
