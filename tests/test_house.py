@@ -19,6 +19,7 @@ SRC = ROOT / "src"
 MODULES = 320
 CODE_LINES = 43_400
 ADDED = {
+    "eval": (r"lab\.locomo$|cli\.eval$", 2, 260),
     "memory": (
         r"memory\b(?!\.con)|layers\.remember\b|prompts\.memory$|cli\.memory$|stores\.folder$|agent\.tools\.memory$"
         r"|providers\.anthropic_memory$",

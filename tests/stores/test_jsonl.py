@@ -150,11 +150,12 @@ def test_waiting_for_the_lock_gets_it_once_it_is_free(tmp_path):
     JsonlLog.open(path, wait=30).close()
 
 
-def test_a_full_disk_says_so_and_the_log_goes_on_when_there_is_room(tmp_path, monkeypatch):
-    path = tmp_path / "s.jsonl"
-    log = JsonlLog.open(path)
-    log.append([b"one\n"])
-    real, left = os.write, [3]
+RECORD = b'{"type":"user","uuid":"a"}\n'
+
+
+def fails_after(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the disk be full after so many bytes more."""
+    real, left = os.write, [room]
 
     def nearly_full(fd: int, data: bytes) -> int:
         if not left:
@@ -162,12 +163,37 @@ def test_a_full_disk_says_so_and_the_log_goes_on_when_there_is_room(tmp_path, mo
         return real(fd, bytes(data[: left.pop()]))
 
     monkeypatch.setattr(os, "write", nearly_full)
+
+
+@pytest.mark.spec("S12.3")
+@pytest.mark.parametrize("room", [3, len(RECORD) - 1])
+def test_a_write_that_fails_leaves_nothing_and_the_log_goes_on_when_there_is_room(
+    tmp_path, monkeypatch, room
+):
+    path = tmp_path / "s.jsonl"
+    log = JsonlLog.open(path)
+    log.append([b"one\n"])
+    fails_after(room, monkeypatch)
     with pytest.raises(TranscriptFull, match=r"No space left.*Free some space"):
-        log.append([b"second record\n"])
+        log.append([RECORD])
     monkeypatch.undo()
-    log.append([b"third\n"])
+    assert log.append([b"third\n"]) == (4,)
     log.close()
-    assert path.read_bytes() == b"one\nsec\nthird\n"
+    assert path.read_bytes() == b"one\nthird\n"
+
+
+@pytest.mark.spec("S8.4")
+def test_what_cannot_be_taken_back_is_ended_as_a_torn_line(tmp_path, monkeypatch):
+    path = tmp_path / "s.jsonl"
+    log = JsonlLog.open(path)
+    fails_after(3, monkeypatch)
+    monkeypatch.setattr(os, "ftruncate", lambda *_: (_ for _ in ()).throw(PermissionError()))
+    with pytest.raises(TranscriptFull):
+        log.append([RECORD])
+    monkeypatch.undo()
+    assert log.append([b"third\n"]) == (4,)
+    log.close()
+    assert path.read_bytes() == b'{"t\nthird\n'
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")

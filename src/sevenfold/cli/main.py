@@ -48,6 +48,7 @@ COMMANDS = {
     "agents": "list the sub-agents that are defined here, or check their files",
     "audit": "check what the compactions of a session kept in the context, and what left it",
     "diff-request": "say whether one request would find in the cache what another left, and why not",
+    "eval": "measure recall on conversations with questions whose answers are known",
     "config": "show every setting, its value, and where it comes from",
     "trust": "let a folder bring settings of its own",
     "scan": "look for secrets in stored sessions",

@@ -230,7 +230,7 @@ class Transcript:
             carried = replace(carried, epoch=opened.id)
         written += [lines.labelled(self.place, kind, text, parent) for kind, text in known_by.items()]
         commit = Commit(id=self._ids.new(), at=anchor, timestamp=now, boundary=boundary)
-        self._write(*written, lines.decided(carried), lines.decided(commit), durable=True)
+        self._write_all([*written, lines.decided(carried), lines.decided(commit)])
         return boundary
 
     def pinned(self) -> set[str]:
@@ -264,38 +264,58 @@ class Transcript:
 
     def must_be_writable(self) -> None:
         """Raise if nothing can be recorded here."""
-        if not self._closed and not self.view.unknown_kinds:
-            return
         if self._closed:
             raise Refused("this session is closed, so nothing can be added to it; open it again")
-        kinds = ", ".join(sorted(self.view.unknown_kinds))
-        raise TranscriptTooNew(
-            f"this transcript holds records this version does not know ({kinds}): "
-            "it can be read, but only a newer Sevenfold can continue it"
-        )
+        if self.view.unknown_kinds:
+            kinds = ", ".join(sorted(self.view.unknown_kinds))
+            raise TranscriptTooNew(
+                f"this transcript holds records this version does not know ({kinds}): "
+                "it can be read, but only a newer Sevenfold can continue it"
+            )
 
-    def _write(self, *written: Written, durable: bool = False) -> Measured | None:
+    def _write(self, one: Written) -> Measured | None:
+        """Write a record and fold it."""
+        if self._closed or self.view.unknown_kinds:
+            self.must_be_writable()
+        if self.gate is not None:
+            one = self.gate.record(one)
+        position = -1
+        if self._unwritten is None:
+            line = one.line
+            position = self.log.append((line,))[0]
+            self.written += len(line)
+        else:
+            self._unwritten.append(one)
+        measured = self.view.add(one.entry, position)
+        if self.view.missing is not None:
+            self._read_again()
+        return measured
+
+    def _write_all(self, written: Sequence[Written]) -> None:
+        """Write records that count together, forced to the disk, and fold them."""
         self.must_be_writable()
         if self.gate is not None:
-            written = tuple(map(self.gate.record, written))
-        places: Sequence[int] = (-1,) * len(written)
+            written = [self.gate.record(one) for one in written]
         if self._unwritten is None:
-            places = self._append(written, durable=durable)
+            positions = self._append(written, durable=True)
         else:
             self._unwritten += written
-        view, measured = self.view, None
-        for one, place in zip(written, places, strict=True):
-            measured = view.add(one.entry, place) or measured
-        if view.missing is not None:
-            self.view = resume(self.log, unwritten=[one.entry for one in self._unwritten or ()])
-        return measured
+            positions = (-1,) * len(written)
+        for one, position in zip(written, positions, strict=True):
+            self.view.add(one.entry, position)
+        if self.view.missing is not None:
+            self._read_again()
 
     def _append(self, written: Sequence[Written], *, durable: bool = False) -> Sequence[int]:
         """Write to the log in one go; where each record is now."""
         made = [one.line for one in written]
-        places = self.log.append(made, durable=durable)
+        positions = self.log.append(made, durable=durable)
         self.written += sum(map(len, made))
-        return places
+        return positions
+
+    def _read_again(self) -> None:
+        """Fold the log from further back: the live branch needs records that are not in memory."""
+        self.view = resume(self.log, unwritten=[one.entry for one in self._unwritten or ()])
 
     def _find_epoch(self) -> int | None:
         """Where the record of the epoch in force is."""

@@ -19,6 +19,12 @@ from sevenfold.record.blocks import Block, read_field
 NO_RESULT = "[No result: the call was interrupted]"
 CUT_START = "[The conversation before this point is not available]"
 SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
+_HEADS = {
+    "user": b'{"role":"user","content":[',
+    "assistant": b'{"role":"assistant","content":[',
+    "system": b'{"role":"system","content":[',
+}
+"""What comes before the content of a message, by its role."""
 ORPHAN = "[Result of a tool call that is not in view]"
 
 
@@ -134,17 +140,23 @@ class Wire:
 
     def _answer(self, number: int, key: str, parts: Sequence[Block]) -> _Draft:
         """The draft of an answer with these blocks in it; a call that was made before is left out."""
-        calls = [block.id for block in parts if block.kind == "tool_use"]
+        calls: list[str] = []
         repairs: list[Repair] = []
+        server = False
+        for block in parts:
+            if block.kind == "tool_use":
+                calls.append(block.id)
+            elif block.kind in SERVER_CALLS or block.kind.endswith("_tool_result"):
+                server = True
         if calls and (len(calls) > 1 or calls[0] in self._calls):
             parts, calls, repairs = self._called_once(parts)
-        self._calls.update(calls)
         draft = self._answer_draft(number, key, parts) if parts else self._drafts[-1]
         if calls:
+            self._calls.update(calls)
             draft.calls = (*draft.calls, *calls)
         if repairs:
             draft.repairs = (*draft.repairs, *repairs)
-        if [block for block in parts if block.kind in SERVER_CALLS or block.kind.endswith("_tool_result")]:
+        if server:
             draft.server = True
         return draft
 
@@ -194,16 +206,15 @@ class Wire:
         So does the user's message behind a call of the server's own tools that has no result: whether that call can
         be sent depends on all the user says there.
         """
-        if role != "system":
-            end = len(self._drafts)
-            if end and self._drafts[-1].server:
-                end = self._settled()
+        drafts = self._drafts
+        if drafts and role != "system":
+            end = self._settled() if drafts[-1].server else len(drafts)
             for index in range(len(self._sealed), end):
                 message = self._finish(index, role == "assistant")
                 self._sealed.append(message)
                 self._bytes.append(message.raw)
         draft = _Draft(role, key, number, number, tuple(parts))
-        self._drafts.append(draft)
+        drafts.append(draft)
         return draft
 
     def _tail(self) -> list[Message]:
@@ -223,9 +234,7 @@ class Wire:
             if not _is_answered(parts, asked):
                 parts, mended = _answered(parts, asked, closing)
                 repairs = (*repairs, *mended)
-        content = parts[0].raw if len(parts) == 1 else b",".join([part.raw for part in parts])
-        raw = b'{"role":"%b","content":[%b]}' % (draft.role.encode(), content)
-        return Message(draft.role, tuple(parts), raw, repairs)
+        return Message(draft.role, tuple(parts), encoded_message(draft.role, parts), repairs)
 
     def _settled(self) -> int:
         """How many messages stay as they are, whatever the user says next."""
@@ -267,7 +276,8 @@ class Wire:
 
 def encoded_message(role: str, parts: Sequence[Block]) -> bytes:
     """A message as it is sent."""
-    return b'{"role":"%b","content":[%b]}' % (role.encode(), b",".join([part.raw for part in parts]))
+    content = parts[0].raw if len(parts) == 1 else b",".join([part.raw for part in parts])
+    return b"%b%b]}" % (_HEADS[role], content)
 
 
 def open_server_calls(parts: Sequence[Block]) -> set[str]:

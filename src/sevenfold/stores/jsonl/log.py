@@ -1,8 +1,9 @@
 """A log in a file: one JSON record a line, appended, never rewritten.
 
 A kill at any byte loses at most the write under way. What it leaves of a line is not removed: the next writer ends it
-with a line break, and readers count it as damaged. How far writes are forced to the disk is a setting; forced or not,
-they survive the end of the process, and forced ones a power cut as well.
+with a line break, and readers count it as damaged. A write that fails takes back what it had written, so a record that
+was reported as not stored never counts. How far writes are forced to the disk is a setting; forced or not, they survive
+the end of the process, and forced ones a power cut as well.
 
 Files are read forwards or from the end, one line at a time. A line longer than the limit is not read into memory: it
 comes back empty, with its size in ``problem``.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
@@ -28,7 +30,6 @@ LINE_LIMIT = 64 * 1024 * 1024
 """Bytes. The largest body a provider takes is half of that."""
 
 _CHUNK = 256 * 1024
-_LINE_END = 0x0A
 _WRITING = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -145,8 +146,7 @@ class JsonlLog(LineLog):
             log._lock = _locked(path, wait, take)
             log.fence = log._lock.fence
             log._fd = os.open(path, _WRITING, 0o600)
-            log._size = os.fstat(log._fd).st_size
-            log._torn = log._size > 0 and os.pread(log._fd, 1, log._size - 1) != b"\n"
+            log._find_end()
         except OSError as error:
             log.close()
             raise explain(error, path) from error
@@ -157,24 +157,25 @@ class JsonlLog(LineLog):
     def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
         """Write the lines in one go; see `sevenfold.ports.Log`."""
         data = lines[0] if len(lines) == 1 else b"".join(lines)
-        if (lock := self._lock) is None or self._owner != os.getpid() or len(data) > self._limit:
+        fd, lock = self._fd, self._lock
+        if lock is None or self._owner != os.getpid() or len(data) > self._limit:
             lock = self._must_be_writable(lines)
         first = self._size + self._torn - self._shift
         try:
-            lock_file(self._fd)
+            lock_file(fd)
             try:
                 # In there, so that a process that stops right here and is overtaken cannot write when it wakes.
                 lock.check()
-                if not os.fstat(self._fd).st_nlink:
+                if not os.fstat(fd).st_nlink:
                     raise TranscriptMissing(
                         f"{self.path}: deleted or replaced while it was open; nothing was written. What was said is "
                         "no longer on disk under that name, so open the session again to continue from what is there"
                     )
                 self._write(b"\n" + data if self._torn else data)
             finally:
-                unlock_file(self._fd)
+                unlock_file(fd)
             if self._sync is Sync.ALWAYS or (durable and self._sync is Sync.DURABLE):
-                os.fsync(self._fd)
+                os.fsync(fd)
         except OSError as error:
             raise explain(error, self.path) from error
         return (first,) if len(lines) == 1 else positions(first, lines)
@@ -223,13 +224,24 @@ class JsonlLog(LineLog):
                 lock.release()
 
     def _write(self, data: bytes) -> None:
-        """All of it, however many calls that takes; a part that got there is remembered as torn."""
-        written = 0
-        while written < len(data):
-            count = os.write(self._fd, memoryview(data)[written:] if written else data)
-            written += count
-            self._size += count
-            self._torn = data[written - 1] != _LINE_END
+        """All of it, however many calls that takes, or nothing."""
+        try:
+            written = os.write(self._fd, data)
+            while written < len(data):
+                written += os.write(self._fd, memoryview(data)[written:])
+        except BaseException:
+            # A line that lacks only its end would count once the next writer ends it.
+            with suppress(OSError):
+                os.ftruncate(self._fd, self._size)
+            self._find_end()
+            raise
+        self._size += written
+        self._torn = False
+
+    def _find_end(self) -> None:
+        """Learn how long the file is and whether its last line is torn."""
+        self._size = os.fstat(self._fd).st_size
+        self._torn = self._size > 0 and os.pread(self._fd, 1, self._size - 1) != b"\n"
 
 
 def _locked(path: Path, wait: float, take: bool) -> FileLock:

@@ -1,0 +1,77 @@
+"""`sevenfold eval`: measures recall on conversations with questions whose answers are known."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from sevenfold.cli.options import print_json
+from sevenfold.cli.output import NAME, NUMBER, ReportConsole, grid
+from sevenfold.lab import locomo
+from sevenfold.recall import meaning
+
+HELP = """\
+Measure how much of the evidence recall finds on LoCoMo, or on data of the same shape (a file, or a folder of files):
+each conversation becomes a session, each question one search, and the figure is the share of a question's evidence
+among the first 5, 10 and 25 hits, averaged over questions. Nothing is written, and nothing leaves this machine.
+
+The data does not come with Sevenfold: LoCoMo is locomo10.json of https://github.com/snap-research/locomo."""
+
+EXAMPLES = """\
+examples:
+  sevenfold eval locomo --data locomo10.json                        all ways of searching that are installed
+  sevenfold eval locomo --data locomo10.json --by words --json      SQLite alone, for scripts
+  sevenfold eval locomo --data locomo10.json --key corrected.json   with the evidence of a corrected key
+  sevenfold eval locomo --data locomo10.json --only-hidden          search only what has left the context"""
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add = command.add_argument
+    add("benchmark", choices=("locomo",), metavar="BENCHMARK", help="locomo")
+    add("--data", type=Path, required=True, metavar="FILE", help="the conversations: a file or a folder")
+    add(
+        "--key",
+        type=Path,
+        metavar="FILE",
+        help="take the evidence from here; questions it lacks are left out",
+    )
+    add("--by", metavar="WAY", help="search by words, meaning or both (default: what is installed)")
+    add(
+        "--only-hidden",
+        action="store_true",
+        help="count the last fifth as in the context, and search the rest",
+    )
+    add("--strangers", action="store_true", help="also ask what no turn answers, and count the answers")
+    add("--json", action="store_true", help="print the figures as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out the command; returns the exit code."""
+    by = meaning.way(options.by)
+    dialogues = locomo.read(options.data, options.key)
+    report = locomo.measure(dialogues, by, only_hidden=options.only_hidden, strangers=options.strangers)
+    if options.json:
+        print_json(report)
+        return 0
+    scores = {
+        "all": locomo.RecallScore(report.questions, report.recall, report.interval),
+        **report.by_category,
+    }
+    console = ReportConsole()
+    head = ["", "questions", *(f"R@{k}" for k in locomo.DEPTHS), "R@10, 95%"]
+    rows = [
+        [
+            name,
+            str(one.questions),
+            *(f"{figure:.1f}" for figure in one.recall.values()),
+            "{:.1f} to {:.1f}".format(*one.interval["10"]),
+        ]
+        for name, one in scores.items()
+    ]
+    console.print(grid(NAME, *[NUMBER] * 5, rows=[head, *rows]))
+    if report.answered_without_evidence is not None:
+        console.print(
+            f"\n{report.answered_without_evidence:.1f}% of questions about other conversations got an answer."
+        )
+    return 0
