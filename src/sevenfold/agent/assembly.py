@@ -284,10 +284,9 @@ class Assembly:
         """What earlier sessions left, as a section of the prompt."""
         if not self._remembers or self.store.memory is None:
             return
-        scopes = [factory.lasting(one, self.clock) for one in (self.store.memory, self.store.user_memory)]
-        yield SectionSource.of(
-            MemoryIndex, partial(memory_index, [one for one in scopes if one is not None])
-        )
+        found = (one for one in (self.store.memory, self.store.user_memory) if one is not None)
+        scopes = [factory.lasting(one, self.clock) for one in found]
+        yield SectionSource.of(MemoryIndex, partial(memory_index, scopes))
 
     def _memory_commands(self) -> MemoryCommands | None:
         """What the model's own writes into memory go through."""

@@ -149,13 +149,8 @@ class AgentPrompt:
 
 def memory_index(scopes: Sequence[Memory]) -> system.MemoryIndex | None:
     """The indexes of these memories as one section; None if nothing was ever remembered."""
-    found = [(memory.path, memory.index()) for memory in scopes]
-    text = "\n".join(index for _, index in found if index)
-    return (
-        system.MemoryIndex(" and ".join(f"{path}/MEMORY.md" for path, index in found if index), text)
-        if text
-        else None
-    )
+    found = {f"{memory.path}/MEMORY.md": index for memory in scopes if (index := memory.index())}
+    return system.MemoryIndex(" and ".join(found), "\n".join(found.values())) if found else None
 
 
 def _preferences(options: PromptOptions) -> Iterator[SectionSource]:

@@ -315,15 +315,11 @@ def open_memory(folder: Path | str | None = None, *, user: bool = False) -> Memo
     """The memory of the sessions in a folder (this one unless given), or with ``user`` what holds in every project."""
     home = user_home()
     place = home.memory if user else home.project(Path(folder) if folder is not None else Path.cwd()).memory
-    return _lasting(FileFolder(place), SystemClock())
+    return lasting(FileFolder(place), SystemClock())
 
 
-def lasting(folder: Folder | None, clock: Clock) -> Memory | None:
+def lasting(folder: Folder, clock: Clock) -> Memory:
     """The memory in a folder; what holds a secret never enters it."""
-    return None if folder is None else _lasting(folder, clock)
-
-
-def _lasting(folder: Folder, clock: Clock) -> Memory:
     return Memory(folder, clock, lambda: datetime.fromtimestamp(clock.now()).date().isoformat(), _secret_in)
 
 
@@ -372,8 +368,10 @@ def _conversation(store: SessionParts, model: str, options: Options, profile: Pr
         recall=store.recall,
         notes=store.notes,
         read_file=read_text if store.path else None,
-        memory=lasting(store.memory, clock) if options.get("memory") else None,
-        user_memory=lasting(store.user_memory, clock) if options.get("memory") else None,
+        memory=lasting(store.memory, clock) if options.get("memory") and store.memory else None,
+        user_memory=lasting(store.user_memory, clock)
+        if options.get("memory") and store.user_memory
+        else None,
         sessions_since=partial(_sessions_since, store) if store.sessions is not None else None,
         there=partial(_is_there, Path(store.cwd)) if store.cwd else None,
         path=store.path,

@@ -331,6 +331,8 @@ def _config(chat: Chat, rest: str) -> None:
     chat.screen.show(Group(*shown, *(Text(note, style="yellow") for note in resolved.notes)))
 
 
+_NEEDS_WORDS = ("show", "forget", "confirm", "pin", "unpin", "add", "diff")
+"""Actions of /memory that need a name, a number or words."""
 _REMEMBER = re.compile(r"#(?!#)\s*(\S+(?:[ \t]+\S+)+)\s*")
 """One line that begins with a number sign: the user's own words, to be remembered."""
 
@@ -343,22 +345,9 @@ def _memory(chat: Chat, rest: str) -> None:
     action, _, words = rest.partition(" ")
     given = words.strip()
     number = _number(given) if given and action in ("undo", "diff") else None
-    if action in ("show", "forget", "confirm", "pin", "unpin", "add", "diff") and not given:
+    if action in _NEEDS_WORDS and not given:
         raise InputError(f"/memory {action} needs {'a number' if action == 'diff' else 'a name or words'}")
-    if action not in (
-        "",
-        "list",
-        "show",
-        "forget",
-        "confirm",
-        "pin",
-        "unpin",
-        "add",
-        "log",
-        "diff",
-        "undo",
-        "check",
-    ):
+    if action not in ("", "list", "log", "undo", "check", *_NEEDS_WORDS):
         raise InputError(
             f"/memory cannot {action}; outside the chat, `sevenfold memory --help` lists everything"
         )

@@ -165,9 +165,8 @@ def naive(reports: Iterable[Report], room: int) -> tuple[float, int]:
             case ToolUsed(tokens=tokens):
                 results += tokens  # The results of one turn are one message, in whatever order they come.
             case Answered(output_tokens=output):
-                fixed = (
-                    fixed or prompt_tokens(report) - total
-                )  # System and tools, which come with every request.
+                # System and tools, which come with every request.
+                fixed = fixed or prompt_tokens(report) - total
                 kept.extend([results] if results else [])
                 total, results = total + results + output, 0
                 while fixed + sum(kept) > room and len(kept) > 1:

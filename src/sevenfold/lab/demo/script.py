@@ -143,11 +143,8 @@ class Assistant:
         """The answer to a request."""
         asked, messages = prompt.last_text, prompt.messages
         notes, summary = "session notes below" in asked, "<analysis>" in asked and "<summary>" in asked
-        if (
-            not notes
-            and not summary
-            and (bare := [_unmarked(message) for message in messages]) != self._answered
-        ):
+        bare = [_unmarked(message) for message in messages]
+        if not notes and not summary and bare != self._answered:
             self._answered, self._reply = bare, self._next(bare)
         self._watch("summary" if summary else "notes" if notes else "main")
         if summary or notes:
