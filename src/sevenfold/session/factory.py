@@ -58,7 +58,7 @@ from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.session.options import check_name, checked
 from sevenfold.settings import Fixed, Source
-from sevenfold.stores.folder import FileFolder
+from sevenfold.stores.folder import FileFolder, MemoryFolder
 from sevenfold.stores.home import side_file, user_home
 from sevenfold.stores.jsonl.log import Sync
 from sevenfold.stores.jsonl.store import FileStore, JsonlStore
@@ -296,6 +296,7 @@ def in_memory(
         notes=place.notes(name),
         recall=SessionRecall(log, None, results),
         mailbox=place.mailbox(),
+        memory=MemoryFolder(),
     )
 
 

@@ -21,6 +21,8 @@ GROWTH = 6_000
 MOST_FACTS = 40
 """Facts taken from one answer."""
 MOST_CLAIMS = 8
+SHOWN = 120
+"""Characters of the message that the model is asked to begin with."""
 MOST_EARLIER = 16_000
 """Characters of messages that left the context, looked at in one go."""
 LONGEST_EARLIER = 2_000
@@ -76,7 +78,7 @@ def due(span: Stretch, *, pause: int = 1) -> bool:
 def instruction(span: Stretch) -> RememberFacts:
     """What a model is asked about a stretch."""
     if not span.earlier:
-        return RememberFacts(shortened(next(iter(span.said.values())), 120))
+        return RememberFacts(shortened(next(iter(span.said.values())), SHOWN))
     return RememberFacts(
         None, "\n".join(f"- {shortened(words, LONGEST_EARLIER)}" for words in span.said.values())
     )
