@@ -21,7 +21,6 @@ from sevenfold.events import Answered, Event
 from sevenfold.lab.replay.recording import read
 from sevenfold.lab.replay.run import replay
 from sevenfold.layers.remember.layer import SOURCE
-from sevenfold.session.session import Session
 
 MODEL = "claude-sonnet-5-5"
 MEDIAN, WORST = 0.03, 0.08
@@ -56,7 +55,7 @@ def measure(path: Path, model: str = MODEL) -> Share:
         if isinstance(event, Answered) and event.source == SOURCE:
             waited.extend([event] if threading.current_thread() is threading.main_thread() else [])
 
-    run = replay(read(path), model, settings=SETTINGS, before=Session.settle, listen=listen)
+    run = replay(read(path), model, settings=SETTINGS, listen=listen)
     answers = [answer for _, answer in run.events_of(Answered)]
     memory = [answer for answer in answers if answer.source == SOURCE]
     usd = [sum(answer.usd or 0.0 for answer in found) for found in (answers, memory)]

@@ -202,6 +202,8 @@ def replay(
                 if before is not None:
                     before(session)
                 session.complete()
+                if session.memory is not None:
+                    session.settle()  # before the clock moves on, and the cache with it
                 place += 1
         except ContextFull as error:
             ended, full = str(error), True
